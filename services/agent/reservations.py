@@ -12,7 +12,7 @@ from agent.place import Place
 from nodepool.contract.pods import reserved_taint
 
 PODS_SHOWN: Final = 3
-"""How many of the Pods that keep the taint from a Node its Event names."""
+"""The most Pods that the Event of a Node names as the cause of a withheld taint."""
 
 
 class Reserved(NamedTuple):

@@ -107,11 +107,12 @@ class Pool:
 
     @property
     def is_releasable(self) -> bool:
-        """Whether it has more reserved than it needs, or may not get anything and needs nothing.
+        """Return whether a release has to be published for the NodePool.
 
-        A NodePool with Nodes that may count again is kept.
-        Or whether an earlier one of its name has not given back what it had. A NodePool that gets
-        no verdict publishes in the same way that it needs more, for a Node that counts again.
+        A NodePool releases what it has reserved beyond its need, and what an earlier NodePool of
+        its name has not given back. A NodePool that gets no verdict also publishes that it needs
+        more, for a Node that counts again, and that it can be forgotten: it needs nothing, and has
+        no reserved Node that may count again.
         """
         if self.former is not None:
             return True

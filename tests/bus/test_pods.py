@@ -9,13 +9,12 @@ from bus.cli import Done
 from bus.harness import connected
 from bus.test_client import CLUSTER, ORG, say
 from nodepool.cli.app import run
+from nodepool.cli.tables import POOL_LABEL
 from nodepool.contract.events import PodChanged
 from nodepool.contract.events.fleet import PodPhase
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
-
-POOL_LABEL = "compute.coreweave.com/node-pool"
 
 
 def pod(

@@ -18,7 +18,7 @@ RESERVED = replace(
 """Nodes are often reserved for the control plane, and limits often change."""
 
 
-def without_reservations(_state: Any, message: Any) -> Any:
+def without_reservations(_state: Any, message: Any) -> Any:  # Of any service.
     """Return the message, unless the message changes what a Node is reserved for."""
     return None if isinstance(message, NodeReservationChanged) else message
 

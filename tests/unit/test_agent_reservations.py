@@ -26,7 +26,7 @@ def taints_after(view: NodeView) -> list[object] | None:
     """The taints that the agent gives a Node; None if it changes none."""
     patches = [each for each in missing_for_node(view, PLACE, LOG, NOW) if isinstance(each, Patch)]
     found: list[list[object]] = [
-        [taint["key"] for taint in each.patch["spec"]["taints"]]  # type: ignore[index]
+        [taint["key"] for taint in each.patch["spec"]["taints"]]  # type: ignore[index]  # A patch is JSON.
         for each in patches
         if "spec" in each.patch
     ]

@@ -21,11 +21,11 @@ NAMESPACE, CONFIG_MAP = "kube-system", "nodepool-agent"
 """The parameters of the policy."""
 HASH: Final = "RESERVED_HASH"
 LOOK_S: Final = 30.0
-"""How often the API server is asked: longer than a policy takes until it is heeded."""
+"""The seconds between two looks: the API server applies a stored policy sooner than that."""
 
 
 class TolerationPolicy:
-    """What is known of the policy that gives Pods the toleration.
+    """Watches the policy that gives new Pods the toleration of their organisation's Nodes.
 
     fault: why new Pods get no toleration; empty if they get it, None while that is not known.
     """
@@ -37,7 +37,7 @@ class TolerationPolicy:
         self._api, self._place, self._changed, self._log = api, place, changed, log
 
     async def run(self) -> None:
-        """Ask again and again."""
+        """Look at the policy every `LOOK_S` seconds until the task is cancelled."""
         while True:
             self.note(await self.look())
             await asyncio.sleep(LOOK_S)

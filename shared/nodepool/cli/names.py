@@ -72,7 +72,16 @@ EVENT = Kind("events", "event", "Event", "ev", "cluster")
 PREEMPTION = Kind("preemptions", "preemption", "Preemption", "pr", "cluster")
 POD = Kind("pods", "pod", "Pod", "po", "cluster")
 KINDS = (
-    *(NODEPOOL, NODE, QUOTA, CAPACITY, CLUSTER, MACHINE, ZONE, INSTANCE_TYPE, EVENT, PREEMPTION),
+    NODEPOOL,
+    NODE,
+    QUOTA,
+    CAPACITY,
+    CLUSTER,
+    MACHINE,
+    ZONE,
+    INSTANCE_TYPE,
+    EVENT,
+    PREEMPTION,
     POD,
 )
 ALL = (CLUSTER, NODEPOOL, NODE, QUOTA, CAPACITY)

@@ -3,11 +3,10 @@
 from typing import TYPE_CHECKING
 
 from nodepool.cli.documents import Document
+from nodepool.cli.tables import POOL_LABEL
 
 if TYPE_CHECKING:
     from nodepool.client.pod_list import ListedPod
-
-POOL_LABEL = "compute.coreweave.com/node-pool"
 
 
 def pod_document(pod: "ListedPod") -> Document:
