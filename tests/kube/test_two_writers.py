@@ -64,10 +64,24 @@ class Sides:
 
     def wait_for_targets(self, name: str, expected: str) -> None:
         """Returns once both sides have this target; "" where both have no such NodePool."""
-        wait_until(
-            f"both sides of {name} have {expected or 'nothing'}",
-            lambda: self.targets(name) == (expected, expected),
-            WITHIN_S,
+        try:
+            wait_until(
+                f"both sides of {name} have {expected or 'nothing'}",
+                lambda: self.targets(name) == (expected, expected),
+                WITHIN_S,
+            )
+        except TimeoutError as late:
+            late.add_note(self.describe(name))
+            raise
+
+    def describe(self, name: str) -> str:
+        """Return what both sides and the agent show of a NodePool, for a person to read."""
+        line = f"kubectl get nodepool {name} --ignore-not-found -o json"
+        return (
+            f"targets in the cluster and on the bus: {self.targets(name)}\n"
+            f"object: {self.shell.run(line).out}\n"
+            f"refusals: {self.refusals(name)}\n"
+            f"agent: obstacle {self.agent.obstacle()!r}, leads {self.agent.is_leading()}"
         )
 
     def wait_until_agreed(self, name: str) -> None:
