@@ -22,7 +22,7 @@ CONDITION: Final = (
 """The fields of a condition that are shown."""
 COUNTS: Final = ("currentNodes", "inProgress")
 TEXTS: Final = ("nodeProfile",)
-OPTIONAL: Final = ("awaitedSpotNodes", "queuePosition", "machinesNeeded")
+OPTIONAL: Final = ("queuedNodes", "awaitedSpotNodes", "queuePosition", "machinesNeeded")
 
 
 def shown_status(

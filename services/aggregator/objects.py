@@ -113,6 +113,11 @@ class NodePoolObject:
         return max(self.granted, self.held)
 
     @property
+    def queued(self) -> int:
+        """Return how many Nodes are granted and have no machine yet; a deletion awaits no Node."""
+        return 0 if self.deleting is not None else self.grant - self.held
+
+    @property
     def at_target(self) -> AtTarget:
         """How the Nodes that have joined compare with the target."""
         if self.deleting is not None:

@@ -44,6 +44,7 @@ def _profiles(pool: NodePoolObject) -> Document:
 def _queue(pool: NodePoolObject) -> Document:
     """Return what the NodePool waits for in a queue for machines; nothing if it does not wait."""
     found = {
+        "queuedNodes": pool.queued,
         "awaitedSpotNodes": pool.spot_awaited,
         "queuePosition": pool.queue_position,
         "machinesNeeded": pool.machines_needed,
@@ -59,6 +60,6 @@ def _racks(pool: NodePoolObject) -> Document:
     counts = {
         "target": pool.spec.target // size,
         "current": sum(count // size for count in pool.domains.values()),
-        "queued": -(-max(0, pool.grant - pool.held) // size),
+        "queued": -(-pool.queued // size),
     }
     return {"rackStatus": counts}

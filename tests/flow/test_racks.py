@@ -220,6 +220,17 @@ def test_racks_that_are_granted_and_not_there_are_queued(harness: Harness) -> No
     )
 
 
+def test_a_pool_that_is_being_deleted_queues_no_racks(world: WorldHarness) -> None:
+    given_racks(world, 1)
+    want(world, 3)
+
+    with world.paused("lifecycle"):
+        world.delete("train")
+        deleting = rack_status(world)
+
+    assert deleting == {"target": 3, "current": 1, "queued": 0}
+
+
 # Whole racks of one domain.
 
 

@@ -143,6 +143,21 @@ def test_a_raise_that_follows_a_lower_target_begins_at_the_lower_target(harness:
     assert said == ["CWNodePoolScaledDown 4 1", "CWNodePoolScaledUp 1 2"]
 
 
+def test_nodes_that_are_granted_and_have_no_machine_yet_are_queued(world: WorldHarness) -> None:
+    world.given_data_center(machines=2, boot_s=60)
+
+    world.apply("train", 5)
+    booting = world.node_counts("train"), world.queued_nodes("train")
+    world.given_machines(2)
+    joined = world.queued_nodes("train")
+    with world.paused("lifecycle"):
+        world.delete("train")
+        deleting = world.queued_nodes("train")
+
+    assert booting == ((5, 2, 0), 3)
+    assert (joined, deleting) == (1, 0)
+
+
 def test_applying_the_same_manifest_again_changes_nothing(harness: Harness) -> None:
     harness.given_data_center()
     harness.apply("train", 1)

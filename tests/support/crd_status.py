@@ -77,6 +77,7 @@ STATUS: Final = _object(
             "How many Nodes were assigned to it that have not booted into the cluster yet."
         ),
         "grantedNodes": _count("How many Nodes quota allows it, where that is not its target."),
+        "queuedNodes": _count("How many Nodes quota allows it that have no machine yet."),
         "awaitedSpotNodes": _count("How many Nodes wait for the preemption of others."),
         "queuePosition": _count("The position of its first Node that waits for a machine."),
         "machinesNeeded": _count("How many machines have to become free until it has all Nodes."),

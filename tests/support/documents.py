@@ -50,6 +50,7 @@ class NodePoolStatus(TypedDict):
     inProgress: int
     grantedNodes: int
     currentNodes: int
+    queuedNodes: NotRequired[int]
     observedGeneration: NotRequired[int]
     autoscaled: NotRequired[Autoscaled]
 

@@ -66,6 +66,12 @@ class ReadModel(ABC):
         assert node_pool is not None, f"there is no NodePool {pool}"
         return node_pool["status"]["grantedNodes"]
 
+    def queued_nodes(self, pool: str) -> int:
+        """Return how many Nodes of a NodePool are granted and have no machine yet."""
+        node_pool = self.node_pool(pool)
+        assert node_pool is not None, f"there is no NodePool {pool}"
+        return node_pool["status"].get("queuedNodes", 0)
+
     def nodes(self, pool: str = "") -> list[str]:
         """All Nodes, or those of a NodePool, in the order of their machines."""
         names = [

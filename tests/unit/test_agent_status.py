@@ -73,6 +73,7 @@ def test_the_order_of_the_conditions_is_that_of_the_read_model() -> None:
 def test_what_is_optional_is_shown_where_it_says_something() -> None:
     wanted = _wanted(
         grantedNodes=1,
+        queuedNodes=2,
         awaitedSpotNodes=3,
         rackStatus={"target": 1, "current": 0, "queued": 1},
         autoscaled={"message": "more", "since": SINCE, "logPosition": 8},
@@ -84,6 +85,7 @@ def test_what_is_optional_is_shown_where_it_says_something() -> None:
         "currentNodes": 1,
         "inProgress": 1,
         "grantedNodes": 1,
+        "queuedNodes": 2,
         "awaitedSpotNodes": 3,
         "rackStatus": {"target": 1, "current": 0, "queued": 1},
         "autoscaled": {"message": "more", "since": SINCE},

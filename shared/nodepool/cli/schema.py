@@ -70,6 +70,7 @@ class StatusShape(_Shape):
     in_progress: how many Nodes are assigned to it and have not joined yet.
     node_profile: the node configuration that new Nodes boot with, `<instanceType>/<image>`.
     granted_nodes: how many Nodes its quota allows it.
+    queued_nodes: how many of these have no machine yet; absent if all have.
     autoscaled: why the autoscaler has set the target; absent where a command did.
     rack_status: the same in racks, where its type comes in whole racks.
     """
@@ -79,6 +80,7 @@ class StatusShape(_Shape):
     in_progress: int
     node_profile: str
     granted_nodes: int
+    queued_nodes: int | None = None
     autoscaled: AutoscaledShape | None = None
     rack_status: RackStatusShape | None = None
 

@@ -68,16 +68,21 @@ class FinalChecks:
 
     def _node_pools_add_up(self) -> None:
         shown = {
-            key: (node_pool["status"]["inProgress"], node_pool["status"]["currentNodes"])
+            key: (
+                node_pool["status"]["inProgress"],
+                node_pool["status"]["currentNodes"],
+                node_pool["status"].get("queuedNodes", 0),
+            )
             for key, node_pool in self._node_pools().items()
         }
         _compare("NodePools", shown, {p.key: self._counts(p) for p in self.facts.existing_pools()})
 
-    def _counts(self, pool: Pool) -> tuple[int, int]:
-        """How many Nodes a NodePool awaits and has."""
+    def _counts(self, pool: Pool) -> tuple[int, int, int]:
+        """Return how many Nodes of a NodePool boot, have joined, and have no machine yet."""
         stays = [stay for stay in self.facts.stays_in(pool) if not stay.is_lent]
         is_booting = [stay.phase == NodePhase.BOOTING for stay in stays]
-        return sum(is_booting), len(is_booting) - sum(is_booting)
+        queued = 0 if pool.deleting_since is not None else pool.reserved - len(is_booting)
+        return sum(is_booting), len(is_booting) - sum(is_booting), queued
 
     def _nodes_add_up(self) -> None:
         nodes = cast("Mapping[str, Node]", documents_of(self.world, "nodes"))
