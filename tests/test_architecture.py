@@ -121,7 +121,6 @@ FOR_PEOPLE = {
     "CWOverQuota": SHOWN,
     "CWRegistrationFailedEvent": SHOWN,
     "DeletedForPreemption": SHOWN,
-    "QuotaCheckFailed": "folded by the quota service that says it, which then tries again",
     "AnswerAwaited": "folded by the lifecycle service that says it; others see how it ends",
     "HeartbeatsStopped": "folded by the fleet service that says it; Ready=Unknown follows",
     "NodeSilent": "folded by the lifecycle service that says it; others see what follows",

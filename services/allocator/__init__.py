@@ -39,6 +39,7 @@ from nodepool.contract.events import (
     NodeUpdated,
     PreemptionPending,
     QuotaChecked,
+    QuotaCheckFailed,
 )
 
 Hears = (
@@ -48,6 +49,7 @@ Hears = (
     | NodePoolDeleting
     | CWNodePoolDeleted
     | QuotaChecked
+    | QuotaCheckFailed
     | CapacityChecked
     | CapacityCheckFailed
     | CWNodeRegistered

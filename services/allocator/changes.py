@@ -106,6 +106,7 @@ def granted(pool: Pool, verdict: QuotaChecked) -> Pool:
 
     So is any grant of an invalid NodePool, which has given back a grant of the same number already.
     """
+    pool = replace(pool, quota_failed=False)
     known = pool.grant
     if pool.invalid and known is not None and known.number == verdict.number:
         return pool

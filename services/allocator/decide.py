@@ -39,6 +39,7 @@ from nodepool.contract.events import (
     NodeUpdated,
     PreemptionPending,
     QuotaChecked,
+    QuotaCheckFailed,
 )
 from nodepool.contract.keys import (
     OfferingKey,
@@ -47,7 +48,7 @@ from nodepool.contract.keys import (
     offering_key,
     offering_parts,
 )
-from nodepool.contract.messages import pool_fields
+from nodepool.contract.messages import OfPool, pool_fields
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.service import Context, Failure, Reconciler, Service
 from nodepool.state.ranking import Ranking
@@ -67,6 +68,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
             | NodePoolDeleting()
             | CWNodePoolDeleted()
             | QuotaChecked()
+            | QuotaCheckFailed()
             | CapacityCheckFailed()
             | CWNodeRegistered()
             | CWNodeRegistrationFailed()
@@ -114,7 +116,9 @@ def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
         case NodeUpdated(key=key):
             pool = state.pools.get(key)
             return key if pool is not None and pool.surplus else None
-        case CWNodePoolDeleted() | CapacityCheckFailed() | MachineAdded() | MachineRepaired():
+        case CWNodePoolDeleted() | QuotaCheckFailed() | CapacityCheckFailed():
+            return None
+        case MachineAdded() | MachineRepaired():
             return None
         case CWNodeCordoned() | CWNodeUncordoned():
             return None
@@ -135,19 +139,30 @@ def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> It
     yield from _acknowledged(pool)
     yield from shrunk(pool)
     if pool.failure:
-        events = tuple(_shared_out(state, pool.offering))
-        if not any(isinstance(event, CWNodeAssigned) and event.key == key for event in events):
+        events = tuple(_shared_out(state, pool.offering, pool.key))
+        own = [type(event) for event in events if isinstance(event, OfPool) and event.key == key]
+        if AllocationFailed not in own and CWNodeAssigned not in own:
             yield from requested(pool)
         yield from events
-        yield AllocationRecovered(**pool_fields(pool.key), uid=pool.uid)
+        if AllocationFailed not in own:
+            yield AllocationRecovered(**pool_fields(pool.key), uid=pool.uid)
 
 
-def _shared_out(state: State, offering: OfferingKey) -> Iterator[Says]:
-    """What becomes of the machines of an offering: an operator comes first, and spot last."""
+def _shared_out(
+    state: State, offering: OfferingKey, retried: PoolKey | None = None
+) -> Iterator[Says]:
+    """What becomes of the machines of an offering: an operator comes first, and spot last.
+
+    A NodePool that fails is passed over. This is reported at first, and at each retry of `retried`.
+    """
     free = state.inventory.shelf(offering)
+    failed: dict[PoolKey, str] = {}
     yield from held_back(state, offering, free)
-    yield from served(state, offering, free)
-    yield from preempted(state, offering)
+    yield from served(state, offering, free, failed)
+    yield from preempted(state, offering, failed)
+    for key, cause in failed.items():
+        if key == retried or not state.pools[key].failure:
+            yield from _reported(state.pools[key], cause)
 
 
 def _undeliverable(pool: Pool) -> Iterator[Says]:
@@ -186,7 +201,12 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
             text = f"internal error while reclaiming machines: {failure.cause}"
             yield CapacityReclaimFailed(zone=zone, instance_type=kind, message=text)
         return
-    text = f"internal error while allocating Nodes: {failure.cause}"
+    yield from _reported(pool, failure.cause)
+
+
+def _reported(pool: Pool, cause: str) -> Iterator[AllocationFailed | CWNodePoolNodesRequestFailed]:
+    """Report that a decision about a NodePool failed, to people only if the cause is new."""
+    text = f"internal error while allocating Nodes: {cause}"
     yield AllocationFailed(**pool_fields(pool.key), uid=pool.uid, message=text)
     if pool.failure != text:
         yield CWNodePoolNodesRequestFailed(**pool_fields(pool.key), message=text)

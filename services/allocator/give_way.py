@@ -11,6 +11,7 @@ does where a Node that is to leave does not answer, or breaks while it leaves.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from allocator.shrink import leaving_next
 from allocator.state import State
 from nodepool.contract.affinity import Affinity
 from nodepool.contract.events import NodePreemptionRequested
+from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, machine_key, pool_path
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import RemovalReason
@@ -63,16 +65,24 @@ class Need(NamedTuple):
         return self._replace(machines=self.machines - machines)
 
 
-def preempted(state: State, offering: OfferingKey) -> Iterator[NodePreemptionRequested]:
-    """The spot Nodes that an operator needs, then those that NodePools need that are short."""
+def preempted(
+    state: State, offering: OfferingKey, failed: dict[PoolKey, str]
+) -> Iterator[NodePreemptionRequested]:
+    """The spot Nodes that an operator needs, then those that NodePools need that are short.
+
+    A NodePool that fails, or has failed before, is passed over, and `failed` has the cause.
+    """
     if not is_short(state, offering):
         return
-    needs = lacking(state, offering)
+    needs = lacking(state, offering, failed)
     if not needs:
         return
     choice = _Choice(state, victims(state, offering))
     for need in needs:
-        for victim in choice.take(need):
+        chosen: tuple[Victim, ...] = ()
+        with _passing_over(need, failed):
+            chosen = tuple(choice.take(need))
+        for victim in chosen:
             yield _requested(victim, need.beneficiary)
 
 
@@ -84,12 +94,13 @@ def is_short(state: State, offering: OfferingKey) -> bool:
     return waits or state.outstanding(offering) > 0
 
 
-def lacking(state: State, offering: OfferingKey) -> list[Need]:
+def lacking(state: State, offering: OfferingKey, failed: dict[PoolKey, str]) -> list[Need]:
     """What is needed beside the machines that come anyway, in the order in which it is served.
 
-    For a NodePool that is being checked nothing is needed yet; what comes is kept for it.
+    For a NodePool that is being checked nothing is needed yet; what comes is kept for it. Nothing
+    is needed for a NodePool that fails.
     """
-    needs = list(_needs(state, offering))
+    needs = [each for each in _needs(state, offering) if each.beneficiary not in failed]
     if all(need.affinity is None for need in needs):
         left = coming_count(state, offering)
         for number, need in enumerate(needs):
@@ -99,8 +110,15 @@ def lacking(state: State, offering: OfferingKey) -> list[Need]:
         line = _Line([state.inventory.machines[key] for key in coming(state, offering)])
         for number in sorted(range(len(needs)), key=lambda number: needs[number].affinity is None):
             need = needs[number]
-            needs[number] = need.without(len(line.take(need.affinity, need.machines)))
+            with _passing_over(need, failed):
+                needs[number] = need.without(len(line.take(need.affinity, need.machines)))
+    needs = [need for need in needs if need.beneficiary not in failed]
     return [need for need in needs if need.machines and _is_checked(state, need)]
+
+
+def _passing_over(need: Need, failed: dict[PoolKey, str]) -> AbstractContextManager[None]:
+    """Return what notes the failure of a NodePool; nothing is passed over for an operator."""
+    return passing_over(need.beneficiary, failed) if need.beneficiary else nullcontext()
 
 
 def _needs(state: State, offering: OfferingKey) -> Iterator[Need]:

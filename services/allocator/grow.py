@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from immutables import Map
 
 from allocator.pool import Pool
 from allocator.state import State
 from nodepool.contract.events import CWNodeAssigned, CWNodePoolScaledUp, CWNodeRequestQueued
+from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, pool_path
 from nodepool.contract.messages import pool_fields
 from nodepool.state.inventory import FreeMachines, take_racks
@@ -32,44 +34,56 @@ def requested(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued]:
 
 
 def served(
-    state: State, offering: OfferingKey, free: FreeMachines
+    state: State, offering: OfferingKey, free: FreeMachines, failed: dict[PoolKey, str]
 ) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued | CWNodeAssigned]:
     """Those of the free machines of an offering for the NodePools that wait, in their order.
 
     A request that was not announced, because its announcement failed, is announced before. What is
-    for one that is being checked stays free until that is done.
+    for one that is being checked stays free until that is done. A NodePool that fails is passed
+    over, and `failed` then has the cause.
     """
-    shares = _shared(state, offering, free)
+    shares = _shared(state, offering, free, failed)
     assignment = state.assignments
-    for key, machines in shares.items():
+    for key, share in shares.items():
         pool = state.pools[key]
         if pool.goal is None:
             continue
-        yield from requested(pool)
-        for machine in machines:
+        yield from share.announced
+        for machine in share.machines:
             assignment += 1
             yield _assigned(state, pool, machine, assignment)
 
 
+class _Share(NamedTuple):
+    """What is announced for a NodePool, and the machines that it gets."""
+
+    announced: tuple[CWNodePoolScaledUp | CWNodeRequestQueued, ...]
+    machines: list[MachineKey]
+
+
 def _shared(
-    state: State, offering: OfferingKey, free: FreeMachines
-) -> dict[PoolKey, list[MachineKey]]:
-    """Return the machines of each NodePool that gets some, in the order of their first turns."""
-    shares: dict[PoolKey, list[MachineKey]] = {}
+    state: State, offering: OfferingKey, free: FreeMachines, failed: dict[PoolKey, str]
+) -> dict[PoolKey, _Share]:
+    """Return the share of each NodePool that gets some, in the order of their first turns."""
+    shares: dict[PoolKey, _Share] = {}
     turns, taken = state.waiting.get(offering, Ranking()).turns(), None
     while free.left:
         try:
             key, count = turns.send(taken)
         except StopIteration:
             break
-        machines = _machines(state, state.pools[key], free, count, shares.get(key, []))
-        taken = len(machines)
-        if machines:
-            shares.setdefault(key, []).extend(machines)
+        taken, pool = 0, state.pools[key]
+        with passing_over(key, failed):
+            share = shares.get(key) or _Share(tuple(requested(pool)), [])
+            machines = machines_for(state, pool, free, count, share.machines)
+            taken = len(machines)
+            if machines:
+                shares[key] = share
+                share.machines.extend(machines)
     return shares
 
 
-def _machines(
+def machines_for(
     state: State, pool: Pool, free: FreeMachines, count: int, taken: list[MachineKey]
 ) -> list[MachineKey]:
     """Return at most `count` machines for a NodePool that has taken some already.

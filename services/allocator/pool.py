@@ -55,6 +55,8 @@ class Pool:
         `valid` nor `invalid` while its validation fails.
     may have: the last `grant`, the last capacity `check`, and the largest grant that was not given
         back to quota yet, which is `outstanding`; None once a deleted NodePool gave back all.
+    quota_failed: whether the last check of its quota failed, so that no machine is kept for it
+        while another check is to come.
     has: its `members`, and `wait`, since when it waits for each machine that it lacks.
     asked for: `scaled` is the last announced target: the target at creation, or that of the last
         scale-up or scale-down that was said; `requested` is how many Nodes it has announced to
@@ -80,6 +82,7 @@ class Pool:
     grant: Grant | None = None
     check: Check | None = None
     outstanding: int | None = 0
+    quota_failed: bool = False
 
     members: Members = Members()
     wait: Wait = NO_WAIT
@@ -127,10 +130,11 @@ class Pool:
         """How many Nodes it may have by now, also while what it wants now is being checked.
 
         Then it is what its last checks allow, at most its target: a change of other settings is not
-        to cost it the machines that come free for it. This holds against spot, and not for it.
+        to cost it the machines that come free for it. This holds against spot, and not for it. A
+        check that failed may fail for long, so no other NodePool waits for the end of that.
         """
         goal, grant, check = self.goal, self.grant, self.check
-        if goal is not None or grant is None or check is None:
+        if goal is not None or grant is None or check is None or self.quota_failed:
             return goal
         if self.is_spot or not self.valid or self.stage is not Stage.ACTIVE:
             return None

@@ -60,6 +60,7 @@ from nodepool.contract.events import (
     NodeUpdated,
     PreemptionPending,
     QuotaChecked,
+    QuotaCheckFailed,
 )
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
 from nodepool.service import Context
@@ -114,6 +115,9 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _deleted(state, message)
         case QuotaChecked(key=key, uid=uid):
             return _granted(state, state.pool(key, uid), message, context)
+        case QuotaCheckFailed(key=key):
+            pool = state.pools.get(key)
+            return state if pool is None else stored(state, replace(pool, quota_failed=True))
         case CapacityChecked(key=key, uid=uid):
             return _checked(state, state.pool(key, uid), message)
         case CapacityCheckFailed(key=key, uid=uid):

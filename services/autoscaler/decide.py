@@ -11,6 +11,7 @@ from autoscaler import Hears, Says
 from autoscaler.state import State, evolve
 from autoscaler.target import advice, next_change
 from nodepool.contract.events import AutoscalingFailed, NodePoolAutoscaled
+from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import LedgerKey, PoolKey
 from nodepool.contract.messages import pool_fields
 from nodepool.service import Context, Failure, Reconciler, Service
@@ -20,17 +21,23 @@ def reconcile(state: State, key: LedgerKey | PoolKey, context: Context) -> Itera
     """Another target for a NodePool, where that is right now.
 
     For the key of a limit with more room, this is for each NodePool that needs more Nodes under it,
-    as long as there is room.
+    as long as there is room. A NodePool that fails is passed over, and is tried again later.
     """
     if PoolKey(key) in state.pools:
         yield from _target(state, PoolKey(key), context)
         return
+    failed: dict[PoolKey, str] = {}
     for full in state.ledger(LedgerKey(key)).full:
         if not state.ledger(LedgerKey(key)).room:
-            return
-        for event in _target(state, full, context):
+            break
+        events: tuple[NodePoolAutoscaled, ...] = ()
+        with passing_over(full, failed):
+            events = tuple(_target(state, full, context))
+        for event in events:
             yield event
             state = evolve(state, event, context)
+    for full, cause in failed.items():
+        yield _reported(full, cause)
 
 
 def _target(state: State, key: PoolKey, context: Context) -> Iterator[NodePoolAutoscaled]:
@@ -56,8 +63,14 @@ def on_failure(state: State, failure: Failure) -> Iterator[Says]:
         key = state.ledger(LedgerKey(key)).full.head
     pool = state.pools.get(key) if key is not None else None
     if pool is not None and next_change(pool) is not None:
-        text = f"internal error while autoscaling: {failure.cause}"
-        yield AutoscalingFailed(**pool_fields(pool.key), message=text)
+        yield _reported(pool.key, failure.cause)
+
+
+def _reported(key: PoolKey, cause: str) -> AutoscalingFailed:
+    """Report that no target could be decided on for a NodePool."""
+    return AutoscalingFailed(
+        **pool_fields(key), message=f"internal error while autoscaling: {cause}"
+    )
 
 
 SERVICE: Service[State, Hears, Says] = Service(

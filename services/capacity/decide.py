@@ -29,6 +29,7 @@ from nodepool.contract.events import (
     NodeReservationChanged,
     QuotaChecked,
 )
+from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome
@@ -70,11 +71,17 @@ def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> It
 
     That may have kept all others of its offering from theirs.
     """
-    pool = state.pools.get(PoolKey(key))
+    pool, failed = state.pools.get(PoolKey(key)), dict[PoolKey, str]()
     yield from _checked(state, pool)
-    for share in shares(state, pool.offering if pool is not None else OfferingKey(key)):
+    for share in shares(state, pool.offering if pool is not None else OfferingKey(key), failed):
         if share.key != key:
-            yield from _said(state.pools[share.key], share)
+            events: tuple[Says, ...] = ()
+            with passing_over(share.key, failed):
+                events = tuple(_said(state.pools[share.key], share))
+            yield from events
+    for each, cause in failed.items():
+        if state.pools[each].said is not None:  # Else this was reported before.
+            yield _reported(state.pools[each], cause)
 
 
 def _checked(state: State, pool: Pool | None) -> Iterator[Says]:
@@ -119,8 +126,13 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
         key = PoolKey(failure.key) if failure.key in state.pools else next(iter(those), None)
     pool = state.pools.get(key) if key is not None else None
     if pool is not None:
-        cause = f"internal error while checking capacity: {failure.cause}"
-        yield CapacityCheckFailed(**pool_fields(pool.key), uid=pool.uid, message=cause)
+        yield _reported(pool, failure.cause)
+
+
+def _reported(pool: Pool, cause: str) -> CapacityCheckFailed:
+    """Report that the check of a NodePool failed."""
+    text = f"internal error while checking capacity: {cause}"
+    return CapacityCheckFailed(**pool_fields(pool.key), uid=pool.uid, message=text)
 
 
 SERVICE: Service[State, Hears, Says] = Service(

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from capacity.pool import Pool
 from capacity.state import State
 from nodepool.contract.affinity import Affinity
 from nodepool.contract.conditions import Capacity
+from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.model import ComputeClass
 from nodepool.state.inventory import FreeMachines, take_racks
@@ -44,14 +46,18 @@ def share_of(state: State, pool: Pool) -> Share:
         return Share(pool.key, Capacity.SUFFICIENT, free)
     if free >= offering.demand and not offering.restricted:
         return Share(pool.key, Capacity.SUFFICIENT, free - offering.demand + pool.shortfall)
-    return next(share for share in shares(state, pool.offering) if share.key == pool.key)
+    found = shares(state, pool.offering, {}, pool.key)
+    return next(share for share in found if share.key == pool.key)
 
 
-def shares(state: State, key: OfferingKey) -> Iterator[Share]:
+def shares(
+    state: State, key: OfferingKey, failed: dict[PoolKey, str], own: PoolKey | None = None
+) -> Iterator[Share]:
     """Return the share of each NodePool that wants machines, or that wanted more than there were.
 
     NodePools that wait are served in their order from the free machines, after an operator.
-    NodePools that were short and want no more Nodes have enough.
+    NodePools that were short and want no more Nodes have enough. A NodePool that fails is passed
+    over, and `failed` then has the cause; the exception of the NodePool `own` is raised.
     """
     offering = state.offering(key)
     parts: dict[PoolKey, _Part] = {}
@@ -63,18 +69,32 @@ def shares(state: State, key: OfferingKey) -> Iterator[Share]:
             pool_key, count = turns.send(taken)
         except StopIteration:
             break
-        pool = state.pools[pool_key]
+        pool, taken = state.pools[pool_key], 0
         part = parts.setdefault(pool_key, _Part(pool))
-        taken = part.take(free, count)
-        if pool.spec.compute_class is not ComputeClass.SPOT:
+        with _passing_over(pool_key, failed, own):
+            taken = part.take(free, count)
+        if pool.spec.compute_class is not ComputeClass.SPOT and pool_key not in failed:
             part.preempted += (gone := min(giving_way, max(0, count - taken)))
             giving_way -= gone
+    parts = {each: part for each, part in parts.items() if each not in failed}
     _place(offering.waiting, parts)
-    yield from (part.share for part in parts.values())
+    for pool_key, part in parts.items():
+        share: Share | None = None
+        with _passing_over(pool_key, failed, own):
+            share = part.share
+        if share is not None:
+            yield share
     for pool_key in offering.short:
         pool = state.pools[pool_key]
         if pool.may_grow and not pool.shortfall:
             yield Share(pool_key, Capacity.SUFFICIENT, 0)
+
+
+def _passing_over(
+    key: PoolKey, failed: dict[PoolKey, str], own: PoolKey | None
+) -> AbstractContextManager[None]:
+    """Return what notes the failure of a NodePool; what `own` raises is raised."""
+    return nullcontext() if key == own else passing_over(key, failed)
 
 
 def _place(waiting: Ranking, parts: "Mapping[PoolKey, _Part]") -> None:
@@ -174,7 +194,7 @@ class _Part:
     @property
     def share(self) -> Share:
         """What the NodePool could have in all its turns."""
-        pool, reason = self.pool, _reason(self.pool, self.taken, self.most)
+        pool, reason = self.pool, reason_of(self.pool, self.taken, self.most)
         is_enough = reason is Capacity.SUFFICIENT and not pool.rack_size
         available = max(self.taken, self.fitting) if is_enough else self.taken
         share = Share(pool.key, reason, available, self.free, self.preempted)
@@ -183,7 +203,7 @@ class _Part:
         return share._replace(position=self.position, needed=self.needed)
 
 
-def _reason(pool: Pool, available: int, most: int) -> Capacity:
+def reason_of(pool: Pool, available: int, most: int) -> Capacity:
     """The reason of the verdict, where so many can be had, and at most so many without affinity."""
     if available >= pool.shortfall:
         return Capacity.SUFFICIENT

@@ -9,10 +9,9 @@ from nodepool.contract.events import (
     QuotaChecked,
     QuotaCheckFailed,
 )
-from nodepool.contract.exceptions import NO_FAILURE
+from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.messages import pool_fields
-from nodepool.service import describe
 from quota.pool import Pool, Warned
 from quota.state import State
 from quota.verdict import verdict

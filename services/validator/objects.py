@@ -6,10 +6,10 @@ from uuid import UUID, uuid5
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import NodePoolAutoscaled, NodePoolValidated
-from nodepool.contract.exceptions import NO_FAILURE
+from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.contract.messages import path_fields
 from nodepool.contract.model import NodePoolSpec
-from nodepool.service import Context, describe
+from nodepool.service import Context
 from validator.rules import scaled
 from validator.verdict import Verdict, verdict
 

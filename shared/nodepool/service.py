@@ -285,16 +285,3 @@ AnyService = Service[Any, Any, Any]
 def commit_subject(service: str) -> str:
     """The literal subject of a service's commit records: its fencing token and durable cursor."""
     return f"np.commit.{service}"
-
-
-def describe(error: Exception) -> str:
-    """An exception as one sentence: its kind and its text, at most 500 characters.
-
-    What UTF-8 cannot hold is written as a question mark, so that the sentence can be stored.
-    """
-    kind = type(error).__name__
-    try:
-        text = f"{kind}: {error}".removesuffix(": ")
-    except Exception:  # An exception whose own text cannot be made.
-        text = kind
-    return text[:500].encode(errors="replace").decode()

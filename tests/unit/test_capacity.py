@@ -862,7 +862,8 @@ def test_many_verdicts_that_name_a_number_of_racks_are_renewed_at_a_bounded_rate
     # then all are renewed once at the first machine, and two seconds later, with the right numbers
     assert (soon, len(outputs)) == (200, 200)
     shown = {pool.said.text for pool in story.state.pools.values() if pool.said is not None}
-    expected = {verdict(story.state.pools[s.key], s).message for s in shares(story.state, GB_KEY)}
+    found = shares(story.state, GB_KEY, {})
+    expected = {verdict(story.state.pools[share.key], share).message for share in found}
     assert shown == expected
 
 
@@ -902,7 +903,7 @@ def test_pools_are_never_promised_more_machines_than_are_free(wanted: list[int],
 
     promised = sum(
         min(share.available, story.state.pools[share.key].shortfall)
-        for share in shares(story.state, OFFERING)
+        for share in shares(story.state, OFFERING, {})
     )
 
     assert promised == min(free, sum(wanted))
@@ -1135,7 +1136,7 @@ def test_demand_verdicts_and_what_is_kept_follow_from_the_pools_that_stay(
     assert state.healthy.get(OFFERING, 0) == sum(each.holder != TRIAGE for each in machines)
 
     # and the last verdict on each names the numbers of now
-    for share in shares(state, OFFERING):
+    for share in shares(state, OFFERING, {}):
         pool = state.pools[share.key]
         now = replace(
             Said.of(pool.generation, pool.granted, share.reason, pool.shortfall, share.available),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from nodepool.contract.commands import COMMANDS, ScaleNodePool
 from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandAccepted, CommandRefused, QuotaChecked, Wake
+from nodepool.contract.exceptions import describe
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.log import SUBJECTS as STREAM_SUBJECTS
 from nodepool.contract.log import Entry
@@ -20,7 +21,6 @@ from nodepool.service import (
     Failure,
     Service,
     commit_subject,
-    describe,
 )
 from support.sample_service import (
     JOB,

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandRefused
+from nodepool.contract.exceptions import describe
 from nodepool.contract.messages import Command, Message
 from nodepool.contract.subjects import Address
 from nodepool.engine.bounds import Unstorable
-from nodepool.service import Failure, describe
+from nodepool.service import Failure
 
 CAUSES_MAX = 10
 """How many failed keys of one `Wake` its dead letter names."""

@@ -7,11 +7,11 @@ from typing import Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from immutables import Map
 
-from nodepool.contract.exceptions import NO_FAILURE
+from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.engine.codec import Decoder, Json, decoder, encode
 from nodepool.engine.folded import Folded
 from nodepool.engine.schema import Schema, schema
-from nodepool.service import S, describe
+from nodepool.service import S
 
 T = TypeVar("T")
 _SCHEMA = "schema"

@@ -7,13 +7,13 @@ from typing import Generic, NamedTuple
 
 from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
-from nodepool.contract.exceptions import NO_FAILURE
+from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.contract.messages import Command, Message
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.bounds import OUTPUTS_MAX, Size, check, fill_a_step, size_of, taken
 from nodepool.engine.failures import bug, merged, refusal, unreadable
 from nodepool.engine.folded import Folded, with_work, work_of
-from nodepool.service import Context, Failure, I, O, S, Service, describe
+from nodepool.service import Context, Failure, I, O, S, Service
 
 KEYS_MAX = 400
 """The most keys that one `Wake` takes from the work queue; part of the log's format."""

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
+from nodepool.contract.exceptions import describe
 from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.runtime import Runtime
 from nodepool.host.settings import Settings, SettingsError, read
-from nodepool.service import I, O, S, Service, describe
+from nodepool.service import I, O, S, Service
 
 FREEZE_S = 600.0
 """How often the state is taken from the garbage collector, with all that was added to it."""

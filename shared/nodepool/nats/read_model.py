@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple
 
 from nats.errors import Error as NatsError
 
-from nodepool.contract.exceptions import NO_FAILURE
+from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.nats.api import REPLY_TIMEOUT_S, last_message
 from nodepool.nats.buckets import Bus, read_bucket, restore_bucket
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
@@ -27,7 +27,7 @@ from nodepool.nats.stored_objects import (
     subject_of_object,
 )
 from nodepool.nats.unwritten import Unwritten
-from nodepool.service import I, Projection, S, describe
+from nodepool.service import I, Projection, S
 
 WRITES_MAX = 512
 """How many objects are written at the same time."""

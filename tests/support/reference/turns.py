@@ -27,7 +27,9 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodeReservationChanged,
     QuotaChecked,
+    QuotaCheckFailed,
 )
+from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass, NodePoolSpec
 from support.affinity import matches
 from support.reference import racks
@@ -41,6 +43,7 @@ class Wanting:
 
     held: the assignments of its Nodes.
     lent: those that are reserved for the control plane, and that it does not hold.
+    quota_failed: whether the last check of its quota failed: no machine is kept for it then.
     """
 
     version: NodePoolValidated
@@ -50,6 +53,7 @@ class Wanting:
     check: CapacityChecked | None = None
     held: set[int] = field(default_factory=set)
     lent: set[int] = field(default_factory=set)
+    quota_failed: bool = False
     queued: Queued = field(default_factory=Queued)
 
     @property
@@ -72,8 +76,10 @@ class Wanting:
         grant, check = self.grant, self.check
         if grant is None or check is None or self.deleting:
             return 0
+        if self.version.reason is not Validated.VALID:
+            return 0
         is_spot = self.spec.compute_class is ComputeClass.SPOT
-        if self.version.reason is not Validated.VALID or (is_spot and not self.is_checked):
+        if (is_spot or self.quota_failed) and not self.is_checked:
             return 0
         allowed = min(grant.granted, check.granted, self.spec.target)
         return max(0, allowed - len(self.held))
@@ -103,18 +109,26 @@ class TurnsModel:
                 self.pools[uid].deleting = True
             case CWNodePoolDeleted(uid=uid):
                 self.pools.pop(uid, None)
-            case QuotaChecked(uid=uid) if uid in self.pools:
-                self._granted(self.pools[uid], message, stored)
-            case CapacityChecked(uid=uid) if uid in self.pools:
-                self.pools[uid].check = message
-            case CapacityCheckFailed(uid=uid) if uid in self.pools:
-                self.pools[uid].check = None
             case CWNodeAssigned(uid=uid) if uid in self.pools:
                 self._assigned(self.pools[uid], message, stored)
             case CWNodeDeleted(uid=uid) | CWNodeRegistrationFailed(uid=uid) if uid in self.pools:
                 self._left(self.pools[uid], message, stored)
             case NodeReservationChanged():
                 self._reserved(message, stored)
+            case _:
+                self._checked(message, stored)
+
+    def _checked(self, message: Message, stored: Stored) -> None:
+        match message:
+            case QuotaCheckFailed(key=key):
+                for pool in self.pools.values():
+                    pool.quota_failed = pool.quota_failed or pool.version.key == key
+            case QuotaChecked(uid=uid) if uid in self.pools:
+                self._granted(self.pools[uid], message, stored)
+            case CapacityChecked(uid=uid) if uid in self.pools:
+                self.pools[uid].check = message
+            case CapacityCheckFailed(uid=uid) if uid in self.pools:
+                self.pools[uid].check = None
             case _:
                 pass
 
@@ -131,7 +145,7 @@ class TurnsModel:
                 pool.queued.lose(event.assignment, lacks, stored.time, never_joined=False)
 
     def _granted(self, pool: Wanting, verdict: QuotaChecked, stored: Stored) -> None:
-        pool.grant = verdict
+        pool.grant, pool.quota_failed = verdict, False
         if verdict.generation == pool.version.generation and not pool.deleting:
             pool.granted = verdict.granted
             pool.queued.grant(max(0, verdict.granted - len(pool.held)), stored.time)
