@@ -118,11 +118,18 @@ class Alertmanager:
         with urlopen(Request(f"{self.url}/api/v2/alerts", content, headers), timeout=30):
             pass
 
-    def held_back(self) -> Sequence[Labels]:
-        """The alerts that another one keeps from being sent."""
-        with urlopen(f"{self.url}/api/v2/alerts", timeout=30) as response:
-            alerts = json.load(response)
-        return [alert["labels"] for alert in alerts if alert["status"]["inhibitedBy"]]
+    def held_back(self, at_least: int) -> Sequence[Labels]:
+        """Return the alerts that another alert keeps from being sent, once there are enough.
+
+        Alertmanager looks at alerts in the order of their arrival, after it confirmed all of them.
+        """
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            with urlopen(f"{self.url}/api/v2/alerts", timeout=30) as response:
+                alerts = json.load(response)
+            held = [alert["labels"] for alert in alerts if alert["status"]["inhibitedBy"]]
+            if len(held) >= at_least or time.monotonic() > end:
+                return held
 
 
 @contextmanager
