@@ -163,7 +163,11 @@ def _deleted(state: State, pool: Pool | None, context: Context) -> State:
 def _counted(state: State, pool: Pool | None, event: NodeCounted, context: Context) -> State:
     """Return the state after another number of Nodes of a NodePool may count."""
     after = counted(pool, event) if pool is not None else None
-    return state if after is None or after is pool else _covered(state, after, context)
+    if pool is None or after is None or after is pool:
+        return state
+    state = _covered(state, after, context)
+    # A target that is no longer above its Nodes fits, however long its NodePool has waited.
+    return _served(state, after.ledger) if after.lacks != pool.lacks else state
 
 
 def _covered(state: State, pool: Pool, context: Context) -> State:

@@ -192,6 +192,26 @@ def test_a_pool_without_nodes_is_never_over_a_limit(world: WorldHarness) -> None
     assert world.event_messages("train", "CWOverQuota") == []
 
 
+def test_a_pool_that_waits_is_within_its_limit_once_it_has_all_its_nodes(
+    world: WorldHarness,
+) -> None:
+    # given a pool of two Nodes that loses one of them, and another limit
+    world.given_data_center(machines=2, quota=2)
+    world.apply("train", 2, lifecycle=EVICTING)
+    world.given_quota(0)
+    world.break_machines("n1", fault="gpu-lost")
+    world.send("DeleteQuota", org_path(ORG), {"zone": ZONE, "instanceType": H100})
+    world.given_quota(1)
+    over = world.condition("train", "Quota")
+
+    # when a machine comes, and replaces the lost Node by the grant that the pool still has
+    world.given_machines(1)
+
+    assert over == f"False Over: targetNodes 2 exceeds quota 1 for {H100}"
+    assert world.node_counts("train") == (2, 0, 2)
+    assert world.conditions("train")["Quota"] == "Under"
+
+
 def test_a_pool_that_is_to_keep_nodes_after_all_keeps_its_grant_for_them(
     world: WorldHarness,
 ) -> None:

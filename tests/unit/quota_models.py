@@ -125,6 +125,7 @@ class AllocatorPool:
     target: how many Nodes it wants.
     invalid: whether its newest spec is invalid.
     granted: how many Nodes it may have.
+    granted_for: the generation of that grant, which is not used for another generation.
     number: the number of that grant.
     outstanding: the largest grant that was not given back yet.
     held: how many Nodes it has.
@@ -135,6 +136,7 @@ class AllocatorPool:
     target: int = 0
     invalid: bool = False
     granted: int = 0
+    granted_for: int = 0
     number: int = 0
     outstanding: int = 0
     held: int = 0
@@ -143,7 +145,8 @@ class AllocatorPool:
     @property
     def may_hold(self) -> int:
         """How many Nodes it is to have."""
-        return 0 if self.deleting or self.invalid else self.granted
+        is_used = not (self.deleting or self.invalid) and self.granted_for == self.generation
+        return self.granted if is_used else 0
 
     @property
     def surplus(self) -> int:
@@ -213,7 +216,8 @@ class AllocatorModel:
         pool, number = self.pool(name), verdict.number
         granted = 0 if pool.invalid else verdict.granted
         outstanding = max(pool.outstanding, verdict.granted)
-        self.pools[name] = replace(pool, granted=granted, number=number, outstanding=granted)
+        pool = replace(pool, granted=granted, granted_for=verdict.generation, number=number)
+        self.pools[name] = replace(pool, outstanding=granted)
         if granted < outstanding:
             yield acknowledged(name, granted, number, pool.uid)
 
