@@ -193,7 +193,18 @@ class Node:
 
     def is_over(self, now: datetime) -> bool:
         """Whether it is preempted and goes now, whatever runs there."""
-        return self.removal is not None and self.gone_by is not None and self.gone_by <= now
+        return self._ends_by is not None and self._ends_by <= now
+
+    @property
+    def _ends_by(self) -> datetime | None:
+        """Return when its preemption ends its stay; None where it is not preempted.
+
+        Work that runs there although the preemption began without a timetable is to be warned
+        first: the timetable follows. A NodePool that is deleted gives no such warning.
+        """
+        goes_with_pool = self.removal is RemovalReason.POOL_DELETED
+        is_unwarned = bool(self.work) and not (self.has_timetable or goes_with_pool)
+        return None if self.removal is None or is_unwarned else self.gone_by
 
     @property
     def due(self) -> datetime | None:
@@ -205,8 +216,7 @@ class Node:
             return self.boot_by
         lock_due = None if self.lock is None else self.lock.due
         ask_at = None if self.health.silence is None else self.health.silence.ask_at
-        gone_by = None if self.removal is None else self.gone_by
-        moments = (self.answer_by or self.ask_after, lock_due, gone_by, ask_at)
+        moments = (self.answer_by or self.ask_after, lock_due, self._ends_by, ask_at)
         return min((moment for moment in moments if moment is not None), default=None)
 
 

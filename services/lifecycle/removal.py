@@ -1,13 +1,13 @@
 """How a Node joins its NodePool, and leaves it: cordoned, drained, deleted; or kept after all."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
 from lifecycle import Says
 from lifecycle.appearance import updated
-from lifecycle.changes import changed
+from lifecycle.changes import NodeChange, changed
 from lifecycle.curing import cured, resting_phase
 from lifecycle.health import REBOOT_MAX, VERIFY_MAX
 from lifecycle.lock import USUALLY
@@ -27,6 +27,7 @@ from lifecycle.node_events import (
 )
 from lifecycle.template import NodeTemplate
 from nodepool.contract.events import (
+    CWNodeDeleted,
     NodePreempted,
     PreemptionInProgress,
     PreemptionPending,
@@ -128,12 +129,38 @@ def preempted(
 
 def missing(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
     """What is to be said of a Node now: what runs on it, and its next step."""
-    activity = None if node.booting else activity_changed(template, node)
-    if activity is not None:
-        yield activity
-        node = changed(node, activity, now)
+    node = yield from _shown_at_work(template, node, now)
+    node = yield from _locked(template, node, now)
+    steps = next_step(template, node, now)
+    if node.lock is None or node.lock.is_held:
+        yield from steps
+        return
+    for event in steps:
+        yield event
+        if isinstance(event, CWNodeDeleted):
+            return
+        if isinstance(event, NodeChange):
+            node = changed(node, event, now)
+    # A cordon ends a pending lock at once: a machine that hangs does not report the cordon.
+    yield from _locked(template, node, now)
+
+
+def _locked(template: NodeTemplate, node: Node, now: datetime) -> Generator[Says, None, Node]:
+    """Yield the next step of a pending lock, and what runs on the Node then; return the Node."""
+    lock = node.lock
     node = yield from granted(template, node, now)
-    yield from next_step(template, node, now)
+    return node if node.lock is lock else (yield from _shown_at_work(template, node, now))
+
+
+def _shown_at_work(
+    template: NodeTemplate, node: Node, now: datetime
+) -> Generator[Says, None, Node]:
+    """Yield what runs on a Node if that is not published yet; return the Node then."""
+    activity = None if node.booting else activity_changed(template, node)
+    if activity is None:
+        return node
+    yield activity
+    return changed(node, activity, now)
 
 
 def overdue(

@@ -315,9 +315,11 @@ def test_no_job_begins_on_a_node_that_is_preempted(world: WorldHarness) -> None:
 
 
 def test_a_lock_that_a_machine_does_not_answer_is_given_up(world: WorldHarness) -> None:
+    # given a zone whose machines are all silent, which cordons none of their Nodes
     given_node(world)
+    world.apply("serve", 3)
     world.create_pod("train", graceS=60)
-    world.break_machines("n1", fault="hang")
+    world.break_machines("n1", "n2", "n3", "n4", fault="hang")
 
     world.lock("train", "n1")
     world.pass_time(minutes=29, seconds=59)
@@ -333,9 +335,10 @@ def test_a_machine_that_hangs_during_an_eviction_has_the_grace_period_and_half_a
     world: WorldHarness,
 ) -> None:
     given_node(world)
+    world.apply("serve", 3)
     world.create_pod("train", graceS=3_600)
     world.lock("train", "n1")
-    world.break_machines("n1", fault="hang")
+    world.break_machines("n1", "n2", "n3", "n4", fault="hang")
 
     world.pass_time(minutes=89)
     before = world.lock_changes("train")
@@ -427,8 +430,27 @@ def test_no_job_begins_on_a_node_that_is_cordoned_meanwhile(world: WorldHarness)
     world.lock("train", "n1")
 
     world.command_node("CordonNode", "train", "n1", reason="Audit")
+    at_work = active(world, "n1")
+    world.pass_time(minutes=2)
 
     assert world.lock_changes("train")[1:] == ["n1 released 42: Node n1 is cordoned"]
+    assert at_work == "True running: job"
+    assert active(world, "n1") == "False nothing runs here"
+
+
+def test_a_lock_that_a_cordon_ends_is_no_work_any_more(world: WorldHarness) -> None:
+    # given a Node whose lock is pending while its machine does not answer
+    given_node(world)
+    world.break_machines("n1", fault="hang")
+    world.lock("train", "n1")
+    pending = active(world, "n1")
+
+    # when its silence has it cordoned
+    world.pass_time(minutes=10)
+
+    assert pending == "True running: Slurm job 42"
+    assert world.lock_changes("train")[1:] == ["n1 released 42: Node n1 is cordoned"]
+    assert active(world, "n1") == "False nothing runs here"
 
 
 def test_a_node_that_is_cordoned_reboots_or_is_verified_is_not_locked(world: WorldHarness) -> None:

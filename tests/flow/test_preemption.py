@@ -1,5 +1,6 @@
 """Preemption of a spot Node: warned at 0:00, drained from 2:00, deleted when drained or at 7:00."""
 
+from contextlib import ExitStack
 from datetime import timedelta
 
 import pytest
@@ -418,6 +419,36 @@ def test_an_idle_node_that_leaves_already_goes_without_a_timetable(world: WorldH
 
 
 # The services come late.
+
+
+def test_work_on_a_node_that_is_preempted_without_a_warning_is_warned_before_it_ends(
+    world: WorldHarness,
+) -> None:
+    # given an idle Node that is to leave, and work that begins there before its cordon
+    given_spot_pool(world)
+    with ExitStack() as away:
+        with world.paused("lifecycle"):
+            world.scale("cheap", 0)
+            world.preempt("cheap", "n1")
+            away.enter_context(world.paused("preemption"))
+            world.run_pod("n1", graceS=60)
+
+        # when the preemption service is away for longer than a preemption takes
+        world.pass_time(minutes=8)
+        meanwhile = world.nodes("cheap")
+    world.pass_time(minutes=8)
+
+    # then the work goes on until then, and has the whole timetable
+    assert meanwhile == ["n1"]
+    assert world.timed_events("cheap")[:7] == [
+        "0:00 CWNodePoolRemoveNodes 1",
+        "0:00 CWNodeDeletionRequestSuccess n1",
+        "8:00 PreemptionPending n1",
+        "10:00 PreemptionInProgress n1",
+        "10:00 CWDrainNode n1",
+        "11:00 CWNodeDeleted n1",
+        "11:00 DeletedForPreemption n1",
+    ]
 
 
 @pytest.mark.parametrize("minutes", [3, 8])

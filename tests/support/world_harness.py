@@ -45,10 +45,13 @@ class WorldHarness(Harness):
     @contextmanager
     def paused(self, *names: str) -> Iterator[None]:
         """These services read and write nothing in here, and catch up afterwards."""
-        hosts = self.world.hosts
-        self.world.hosts = [host for host in hosts if host.service.name not in names]
+        before = self.world.hosts
+        away = [host for host in before if host.service.name in names]
+        self.world.hosts = [host for host in before if host not in away]
         yield
-        self.world.hosts = hosts
+        order = [service.name for service in self.world.services]
+        hosts = [*self.world.hosts, *away]
+        self.world.hosts = sorted(hosts, key=lambda host: order.index(host.service.name))
         self.run_until_idle()
 
     def restart(self, name: str) -> None:

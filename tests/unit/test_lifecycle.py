@@ -832,13 +832,26 @@ def test_a_preempted_node_goes_after_seven_minutes_whatever_runs_there_and_never
 def test_a_node_that_leaves_already_is_gone_seven_minutes_after_its_preemption() -> None:
     story = Story()
     story.given_nodes("n1")
-    story.hears(requested("n1"), seen("n1", "train-0"), NodePreempted(**of("n1")))
+    story.hears(requested("n1"), NodePreempted(**of("n1")))
     moment = story.now + GONE_AFTER
 
     early, late = story.wake_at(moment - TICK), story.wake_at(moment)
 
     assert early == []
     assert [short(event) for event in late] == ["CWNodeDeleted n1"]
+
+
+def test_a_node_at_work_is_not_gone_before_its_preemption_has_a_timetable() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"), seen("n1", "train-0"), NodePreempted(**of("n1")))
+    moment = story.now + GONE_AFTER
+
+    late = story.wake_at(moment)
+    with_timetable = story.process(pending("n1").model_copy(update={"since": story.now}))
+
+    assert late == []
+    assert [short(event) for event in with_timetable] == ["NodeUpdated n1 cordoned"]
 
 
 def test_a_node_of_a_deleted_pool_is_gone_when_its_preemption_is_over() -> None:
