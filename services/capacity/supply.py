@@ -74,8 +74,9 @@ def shares(
         with _passing_over(pool_key, failed, own):
             taken = part.take(free, count)
         if pool.spec.compute_class is not ComputeClass.SPOT and pool_key not in failed:
+            # A machine that comes for certain fills the position as a free machine does.
             part.preempted += (gone := min(giving_way, max(0, count - taken)))
-            giving_way -= gone
+            giving_way, taken = giving_way - gone, taken + gone
     parts = {each: part for each, part in parts.items() if each not in failed}
     _place(offering.waiting, parts)
     for pool_key, part in parts.items():

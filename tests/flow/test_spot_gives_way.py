@@ -467,6 +467,27 @@ def test_capacity_says_how_many_spot_nodes_are_preempted_for_it(world: WorldHarn
     assert world.conditions("train")["Capacity"] == "Sufficient"
 
 
+def test_capacity_counts_all_spot_nodes_that_give_way_to_waits_of_different_starts(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool for which a spot Node gives way
+    world.given_data_center(machines=3)
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.grow("cheap", 2, computeClass="spot")
+    world.scale("train", 2)
+    first = world.condition("train", "Capacity")
+
+    # when it loses a Node, so that another spot Node gives way
+    world.pass_time(minutes=1)
+    world.break_machines("n1", fault="gpu-lost")
+
+    assert first.endswith("; 1 spot Node is being preempted for it")
+    assert world.condition("train", "Capacity") == (
+        f"False NoneAvailable: none of 2 wanted Nodes of {H100} can be had in {ZONE} now; "
+        "2 spot Nodes are being preempted for it"
+    )
+
+
 def test_a_spot_pool_at_zero_lives_on_and_refills(world: WorldHarness) -> None:
     given_spot(world, 2)
     world.apply("train", 2)
