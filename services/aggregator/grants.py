@@ -42,17 +42,18 @@ def granted(known: Grants, event: QuotaChecked) -> Grants:
 
 
 def acknowledged(known: Grants, event: GrantAcknowledged) -> Grants:
-    """The grants without those before the one that the allocator has acknowledged.
+    """Return the grants from the acknowledged grant on.
 
-    That one allows no more than the allocator has acknowledged: an invalid NodePool gets nothing.
+    That grant allows no more than the allocator has acknowledged: an invalid NodePool gets nothing.
+    The grant itself may be unknown here, because the NodePool was invalid when it was published.
     """
     if event.final:
         return FINAL
-    places = [place for place, (number, _) in enumerate(known.grants) if number == event.number]
-    if not places:
+    later = tuple(grant for grant in known.grants if grant[0] > event.number)
+    if later == known.grants:
         return known
-    (number, nodes), *later = known.grants[places[-1] :]
-    return _grants(((number, min(nodes, event.granted)), *later))
+    nodes = dict(known.grants).get(event.number, event.granted)
+    return _grants(((event.number, min(nodes, event.granted)), *later))
 
 
 def _grants(grants: tuple[tuple[int, int], ...]) -> Grants:

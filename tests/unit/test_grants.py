@@ -42,6 +42,11 @@ def test_a_grant_that_is_not_known_is_not_acknowledged() -> None:
     assert knows(known, 1) == known
 
 
+def test_a_grant_that_an_invalid_nodepool_was_given_is_acknowledged_all_the_same() -> None:
+    assert knows(after((1, 7), (2, 3)), 4, 0) == Grants(((4, 0),), 0)
+    assert knows(after((1, 7), (5, 2)), 4, 3) == Grants(((4, 3), (5, 2)), 3)
+
+
 def test_nothing_may_be_used_of_a_nodepool_that_is_being_deleted() -> None:
     assert knows(after((1, 7)), 1, final=True) == FINAL
 
