@@ -74,9 +74,10 @@ def _upward(pool: Pool, ledger: Ledger) -> Advice | None:
     change = f"targetNodes from {before} to {after}"
     if after < needed:
         lacking = f"quota lacks {_counted(needed - after)} for them"
-        return Advice(
-            after, f"{change}, all that quota {ledger.limit} allows: {who}, and {lacking}"
-        )
+        most_text = "as many as it has and no quota is set"
+        if ledger.limit is not None:
+            most_text = f"all that quota {ledger.limit} allows"
+        return Advice(after, f"{change}, {most_text}: {who}, and {lacking}")
     limit = ", which is maxNodes" if after == most else ""
     return Advice(after, f"{change}{limit}: {who} for {_counted(after - before)} more")
 

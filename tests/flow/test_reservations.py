@@ -2,6 +2,7 @@
 
 from hashlib import sha256
 
+from flow.test_explanations import explained
 from support.harness import Harness
 from support.world_harness import WorldHarness
 
@@ -20,6 +21,12 @@ def taints(harness: Harness, node: str) -> list[object]:
     listed = harness.node(node)["spec"]["taints"]
     assert isinstance(listed, list)
     return listed
+
+
+def reservation_advice(world: WorldHarness) -> list[str]:
+    """What `explain` advises about Nodes of `train` that are reserved for the control plane."""
+    causes = explained(world, "train").causes
+    return [text for cause in causes if cause.kind == "Reservation" for text in cause.helps]
 
 
 def test_a_node_moves_to_the_control_plane_once_nothing_runs_there(harness: Harness) -> None:
@@ -121,6 +128,22 @@ def test_a_node_of_the_control_plane_is_replaced_and_counts_again_once_it_is_bac
     ]
     assert "CWNodePoolNodesRemoved 1 1" in world.events("train")
     assert len(world.nodes("train")) == 1
+
+
+def test_an_explanation_has_only_a_node_in_production_reserved_again(world: WorldHarness) -> None:
+    # given a NodePool whose Node goes to the control plane, and no machine instead
+    world.given_data_center(machines=1)
+    world.apply("train", 1)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    in_production = reservation_advice(world)
+
+    # when an operator cordons the Node
+    world.command_node("CordonNode", "train", "n1", reason="Audit")
+
+    # then the command that would be refused is not advised
+    name = world.node("n1")["metadata"]["name"]
+    assert in_production == [f"reserve {name} for the organisation again"]
+    assert reservation_advice(world) == []
 
 
 def test_a_deletion_removes_a_node_of_the_control_plane_too(world: WorldHarness) -> None:

@@ -506,6 +506,19 @@ def test_a_limit_that_is_not_set_allows_no_node() -> None:
     assert set_again == ["targetNodes from 0 to 4: 4 Pods wait for 4 Nodes more"]
 
 
+def test_a_target_goes_back_to_the_nodes_that_a_nodepool_has_where_no_limit_is_set() -> None:
+    # given a NodePool whose only Node is to leave, and whose limit was unset
+    story = Story()
+    story.says(limit_of(4))
+    story.hears(assigned("g1"))
+    story.hears(QuotaDeleted(org="acme", zone=ZONE, instance_type=H100, granted=1))
+
+    kept = story.waits(*four_pods_that_wait())
+
+    one = "targetNodes from 0 to 1, as many as it has and no quota is set"
+    assert kept == [f"{one}: 4 Pods wait, and quota lacks 3 Nodes for them"]
+
+
 def test_a_target_that_another_pool_took_the_quota_for_becomes_what_quota_allows() -> None:
     story = Story()
     story.says(limit_of(4))

@@ -48,6 +48,7 @@ NODE: Mapping[str, object] = {
         "labels": {POOL_LABEL: "train"},
     },
     "status": {
+        "phase": "cordoned",
         "conditions": [
             {"type": "CWRegistered", "status": "True"},
             {
@@ -121,6 +122,7 @@ def test_every_fact_is_read_from_its_place() -> None:
                 "g1",
                 position=60,
                 created=NOON,
+                phase="cordoned",
                 active=True,
                 active_since=NOON,
                 work="running: job",

@@ -146,6 +146,7 @@ def _node(node: object) -> NodeFacts:
         position=_position(node),
         created=_moment(node, "metadata", "creationTimestamp"),
         registered=_text(conditions.get("CWRegistered"), "status") == "True",
+        phase=_text(node, "status", "phase"),
         active=is_active,
         active_since=_moment(active, "lastTransitionTime") if is_active else None,
         work=_text(active, "message"),

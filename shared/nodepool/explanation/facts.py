@@ -29,6 +29,7 @@ class NodeFacts:
     position: where in the log it changed last.
     created: when it was assigned; None where that is not known, as with the other moments.
     registered: whether it has joined its cluster.
+    phase: its phase, such as `production` or `cordoned`.
     active, active_since, work: whether anything runs on it, since when, and what.
     blocking: the first of the Pods that a drain waits for: name, and since when.
     blocking_count: how many Pods a drain waits for.
@@ -42,6 +43,7 @@ class NodeFacts:
     position: int = 0
     created: datetime | None = None
     registered: bool = True
+    phase: str = "production"
     active: bool = False
     active_since: datetime | None = None
     work: str = ""

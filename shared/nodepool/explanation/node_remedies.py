@@ -62,8 +62,11 @@ def health_remedies(facts: Facts, node: NodeFacts) -> Iterator[Remedy]:
 
 
 def reservation_remedies(nodes: list[NodeFacts]) -> Iterator[Remedy]:
-    """Yield how a Node that is reserved for the control plane becomes usable again."""
-    for node in nodes[:1]:
+    """Yield how a Node that is reserved for the control plane becomes usable again.
+
+    The command is refused for a Node that is not in production, such as a cordoned Node.
+    """
+    for node in [node for node in nodes if node.phase == "production"][:1]:
         yield Remedy(f"reserve {node.name} for the organisation again", Unreserve(node.name))
 
 

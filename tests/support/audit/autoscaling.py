@@ -75,10 +75,13 @@ def _advised(facts: Facts, event: NodePoolAutoscaled, origin: Origin) -> None:
 def _check_quota(
     facts: Facts, pool: PoolFacts, event: NodePoolAutoscaled, origin: Origin, before: int
 ) -> None:
-    """Check that a target is not raised above the limit of the moment."""
+    """Check that a target is not raised above the limit of the moment, nor above its Nodes.
+
+    A target that is not above the Nodes that a NodePool holds fits any limit.
+    """
     limits = facts.limited.get(pool.ledger)
     limit = (limits.as_of(origin.cause) if limits is not None else None) or 0
-    if event.target > max(limit, before):
+    if event.target > max(limit, before, pool.held_as_of(origin.cause)):
         raise Violation(f"{pool.key} is to have {event.target} Nodes, more than quota allows")
 
 
