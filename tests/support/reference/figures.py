@@ -20,6 +20,7 @@ from nodepool.contract.events import (
     CWNodeUncordoned,
     NodeActivityChanged,
     NodePreempted,
+    NodeReservationChanged,
     NodeUpdated,
     PreemptionPending,
 )
@@ -41,11 +42,13 @@ class Stay:
 
     since: from when on it cannot; None while it can.
     lost: for how long it could not, before that.
+    lent: whether it is reserved for the control plane, and neither active nor idle.
     """
 
     key: str
     registered: bool = False
     active: bool = False
+    lent: bool = False
     cordoned: bool = False
     phase: NodePhase = NodePhase.BOOTING
     removal: RemovalReason | None = None
@@ -61,6 +64,8 @@ class Stay:
                 self.phase, self.removal = phase, removal
             case NodeActivityChanged(active=active):
                 self.active = active
+            case NodeReservationChanged(usable=usable):
+                self.lent = not usable
             case CWDrainNode():
                 self.phase = NodePhase.DRAINING
             case CWNodeCordoned() | CWNodeUncordoned():
@@ -148,8 +153,8 @@ def _stays(shown: Shown, history: History) -> Iterator[str]:
     there = [stay for stay in stays.values() if stay.registered]
     unhealthy = Counter(stay.key for stay in there if stay.cordoned)
     preempting = Counter(s.key for s in there if s.removal is RemovalReason.PREEMPTED)
-    active = Counter(stay.key for stay in there if stay.active)
-    idle = Counter(stay.key for stay in there if not stay.active)
+    active = Counter(stay.key for stay in there if stay.active and not stay.lent)
+    idle = Counter(stay.key for stay in there if not (stay.active or stay.lent))
     for metric, counted in (
         (metrics.ACTIVE_NODES, active),
         (metrics.IDLE_NODES, idle),

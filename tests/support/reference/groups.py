@@ -157,14 +157,25 @@ class Group:
 
     @property
     def is_silent(self) -> bool:
-        """Whether a scale-down is over in which Nodes have left, which was not said."""
-        is_over = self.is_down and not self.unanswered
+        """Whether a scale-down is over in which Nodes have left, which was not said.
+
+        Where a cancelled removal became a preemption, that is said when the preemption begins.
+        """
+        is_over = self.is_down and not (self.unanswered or self.is_giving_way)
         return bool(self.removed) and not self.failing and is_over
 
     @property
     def unanswered(self) -> bool:
         """Whether a Node may still leave although its removal was cancelled."""
         return any(member.unanswered for member in self.members.values())
+
+    @property
+    def is_giving_way(self) -> bool:
+        """Whether the preemption of a Node was requested and has not begun.
+
+        That is a decision about the machines of an offering, not about this NodePool.
+        """
+        return any(member.awaited for member in self.members.values())
 
     @property
     def waits_for_pods(self) -> bool:
@@ -193,13 +204,11 @@ class Group:
     def owes(self) -> bool:
         """Whether Nodes are leaving that it needs.
 
-        One that gives way to another NodePool is replaced when its preemption begins: what makes it
-        give way is a decision about the machines of an offering, not about this NodePool.
+        A Node that gives way to another NodePool is replaced when its preemption begins.
         """
         lacks = self._lacks_racks if self.rack_size else len(self.staying) < self.spec.target
         may_grow = self.valid and not self.deleting and not self.failing
-        is_due = not any(member.awaited for member in self.members.values())
-        return may_grow and lacks and is_due and bool(self.spareable)
+        return may_grow and lacks and not self.is_giving_way and bool(self.spareable)
 
     @property
     def _lacks_racks(self) -> bool:

@@ -187,10 +187,11 @@ class NodesModel:
         too_late = isinstance(message, CWNodeDeleted) and message.removal == "ScaleDown"
         for group in self.groups.values():
             member = group.members.pop(message.assignment, None)
+            if member is not None:
+                group.places -= member.chosen is not None and not member.preempted
             member = member or group.lent.pop(message.assignment, None)
             if member is None:
                 continue
-            group.places -= member.chosen is not None and not member.preempted
             is_chosen = member.chosen is not None or member.unanswered
             counts = member.counted and is_chosen
             if group.removed is not None and (counts or too_late or group.deleting):

@@ -20,6 +20,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import PoolPath
 from nodepool.contract.messages import Envelope, Message
+from nodepool.engine import bounds
 from nodepool.engine.world import World
 from nodepool.explanation.cause import Cause
 from nodepool.explanation.documents import IN_SERVICE
@@ -215,7 +216,10 @@ def _add(world: World, trial: Trial, count: int, domain: str) -> None:
         content["inRacks"] = True
     elif facts.has_affinity:
         content["labels"] = {RACK: "r1"}
-    _send(world, "AddMachines", zone_path(facts.zone), content)
+    at_once = bounds.OUTPUTS_MAX - 2  # Each machine is an output, beside the outcome.
+    for added in range(0, count, at_once):
+        part = {**content, "count": min(at_once, count - added)}
+        _send(world, "AddMachines", zone_path(facts.zone), part)
 
 
 def _triage(world: World, facts: Facts) -> list[str]:

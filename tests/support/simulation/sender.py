@@ -8,6 +8,7 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
+from nodepool.contract.decode import unknown_command
 from nodepool.contract.keys import PoolPath
 from nodepool.engine.world import Log
 
@@ -70,7 +71,11 @@ class Sender:
         else:
             id = f"again-{len(self.sent)}"  # Not one that somebody foresees, and has taken.
             content = command.content.replace(f'"{command.id}"'.encode(), f'"{id}"'.encode())
-            self._publish(SentCommand(command.subject, content, id))
+            headers = {"Nats-Msg-Id": id}
+            self.log.append(command.subject, content, headers)
+            # A malformed content may give it another id than its header does.
+            id = unknown_command(command.subject, content, headers, 0).id
+            self.sent.append(SentCommand(command.subject, content, id))
 
     def _next_id(self) -> str:
         return f"c{len(self.sent) + 1}"
