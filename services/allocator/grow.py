@@ -42,10 +42,9 @@ def served(
     for one that is being checked stays free until that is done. A NodePool that fails is passed
     over, and `failed` then has the cause.
     """
-    shares = _shared(state, offering, free, failed)
     assignment = state.assignments
-    for key, share in shares.items():
-        pool = state.pools[key]
+    for share in _shared(state, offering, free, failed):
+        pool = state.pools[share.key]
         if pool.goal is None:
             continue
         yield from share.announced
@@ -55,17 +54,19 @@ def served(
 
 
 class _Share(NamedTuple):
-    """What is announced for a NodePool, and the machines that it gets."""
+    """What is announced for a NodePool before its first turn, and what it gets in a turn."""
 
+    key: PoolKey
     announced: tuple[CWNodePoolScaledUp | CWNodeRequestQueued, ...]
     machines: list[MachineKey]
 
 
 def _shared(
     state: State, offering: OfferingKey, free: FreeMachines, failed: dict[PoolKey, str]
-) -> dict[PoolKey, _Share]:
-    """Return the share of each NodePool that gets some, in the order of their first turns."""
-    shares: dict[PoolKey, _Share] = {}
+) -> list[_Share]:
+    """Return what NodePools get, turn by turn."""
+    shares: list[_Share] = []
+    given: dict[PoolKey, list[MachineKey]] = {}
     turns, taken = state.waiting.get(offering, Ranking()).turns(), None
     while free.left:
         try:
@@ -74,12 +75,12 @@ def _shared(
             break
         taken, pool = 0, state.pools[key]
         with passing_over(key, failed):
-            share = shares.get(key) or _Share(tuple(requested(pool)), [])
-            machines = machines_for(state, pool, free, count, share.machines)
+            announced = () if key in given else tuple(requested(pool))
+            machines = machines_for(state, pool, free, count, given.get(key, []))
             taken = len(machines)
             if machines:
-                shares[key] = share
-                share.machines.extend(machines)
+                given.setdefault(key, []).extend(machines)
+                shares.append(_Share(key, announced, machines))
     return shares
 
 

@@ -1,5 +1,6 @@
 """Capacity: how many machines a NodePool can have, and which NodePool is served first."""
 
+from nodepool.contract.events import CWNodeAssigned
 from support.constants import RACK
 from support.harness import Harness
 from support.manifests import rack_affinity
@@ -337,3 +338,23 @@ def test_machines_and_clusters_are_listed(harness: Harness) -> None:
     assert {key: cluster["spec"] for key, cluster in clusters.items()} == {
         "acme/prod": {"org": "acme", "zone": "US-EAST-04A"}
     }
+
+
+def test_machines_that_come_together_are_assigned_in_the_order_of_the_positions(
+    world: WorldHarness,
+) -> None:
+    # given a pool whose first Node fails to boot after it was scaled up, and one that came between
+    world.given_data_center(machines=1, boot_s=600)
+    world.given_cluster("main", org="beta")
+    world.given_quota(10, org="beta")
+    world.break_machines("n1", fault="boot")
+    world.apply("train", 1)
+    world.apply("beta/main/other", 1)
+    world.scale("train", 2)
+    world.pass_time(minutes=11)
+
+    # when as many machines come as all of them lack
+    world.given_machines(3)
+
+    assigned = [message.pool for message in world.world.messages(CWNodeAssigned)]
+    assert assigned == ["train", "train", "other", "train"]
