@@ -356,5 +356,9 @@ def test_machines_that_come_together_are_assigned_in_the_order_of_the_positions(
     # when as many machines come as all of them lack
     world.given_machines(3)
 
-    assigned = [message.pool for message in world.world.messages(CWNodeAssigned)]
+    assigned = [
+        message.pool
+        for message in world.world.messages(CWNodeAssigned)
+        if isinstance(message, CWNodeAssigned)
+    ]
     assert assigned == ["train", "train", "other", "train"]

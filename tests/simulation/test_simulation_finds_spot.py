@@ -19,6 +19,28 @@ LEAVING = replace(
     PREEMPTED,
     actions={**CALM, "scale": 20, "interfere": 150, "run_pod": 60, "stop_pod": 2, "preempt": 0},
 )
+CALM_SPOT = replace(
+    GIVING_WAY,
+    machines=10,
+    faults=("boot",),
+    actions={
+        **GIVING_WAY.actions,
+        "reclaim": 40,
+        "give_back": 30,
+        "apply": 60,
+        "scale": 4,
+        "run_pod": 2,
+        "stop_pod": 20,
+        "scale_down_and_up": 0,
+        "down_and_up": 0,
+        "delete": 6,
+        "preempt": 0,
+        "shrink_and_preempt": 0,
+        "acknowledge": 0,
+        "batch": 0,
+    },
+)
+"""Operators reclaim spot Nodes of NodePools with priorities, and few Nodes leave otherwise."""
 order, held_back = give_way._order, reclaim.held_back
 leaving = removal._leaving
 
@@ -27,6 +49,12 @@ def newest_last(victim: Any) -> Any:
     """The place of a Node among those that may have to go, the most useful one first."""
     kind, batch, node = order(victim)
     return -kind, -batch, node
+
+
+def by_priority_of_all(victim: Any) -> Any:
+    """The place of a Node, as if the priority counted over all organisations."""
+    kind, batch, node = order(victim)
+    return 10 * victim.pool.spec.priority + kind, batch, node
 
 
 def none_outstanding(*_args: Any) -> int:
@@ -84,6 +112,12 @@ def drained_at_once(template: Any, node: Any, now: Any) -> Iterator[Any]:
 PLANTS = {
     "a Node goes that is worth more": Plant(
         "has to give way before", PROFILE, functions={"allocator.give_way._order": newest_last}
+    ),
+    "a priority moves a preemption to another organisation": Plant(
+        "have to give way, not",
+        CALM_SPOT,
+        functions={"allocator.give_way._order": by_priority_of_all},
+        seed=31,
     ),
     "what an operator is to have is promised": Plant(
         "and has to be",

@@ -1,0 +1,108 @@
+"""The simulation finds each fault that is put into choices made once and never looked at again."""
+
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aggregator import grants
+from lifecycle.lock_steps import granted
+from nodepool.contract.keys import PoolKey
+from nodepool.state.queue import Queue
+from quota import state
+from quota.ledger import Ledger
+from quota.nodes import counted
+from support.simulation.faults import Plant, violation_of
+from support.simulation.planted import WRONG
+from support.simulation.profile import CROWDED, GIVING_WAY, MIXED, SLURM
+
+LIMITED = replace(CROWDED, actions={**CROWDED.actions, "change_limit": 30})
+acknowledged, by_creation = grants.acknowledged, Ledger.by_creation
+
+
+def cost_without_cordons(member: Any) -> int:
+    """How much is lost with a Node, as if a cordoned Node were worth as much as any other."""
+    return 1 + 2 * member.active if member.registered else 0
+
+
+def none_exchanged(*_args: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """No idle Node takes the place of a victim that waits for its Pods."""
+    return (), ()
+
+
+def newest_first(ledger: Ledger, pools: Any) -> Queue[PoolKey]:
+    """The NodePools of a ledger, the youngest first."""
+    queue: Queue[PoolKey] = Queue()
+    for key in reversed(list(by_creation(ledger, pools))):
+        queue = queue.put(key)
+    return queue
+
+
+def counted_only(before: Any, pool: Any, event: Any, context: Any) -> Any:
+    """The state after a Node came or went, which serves no NodePool that waits."""
+    after = counted(pool, event) if pool is not None else None
+    return before if after is None or after is pool else state._covered(before, after, context)
+
+
+def beyond_reserved(pool: Any) -> int | None:
+    """How many Nodes a NodePool lacks, as if no target fitted by the Nodes that are there."""
+    return None if pool.fault or pool.unvalidated else pool.target - pool.reserved
+
+
+def known_only(known: Any, event: Any) -> Any:
+    """The grants after an acknowledgement, which changes nothing if its grant is unknown."""
+    is_known = event.final or event.number in dict(known.grants)
+    return acknowledged(known, event) if is_known else known
+
+
+def locked_only(template: Any, node: Any, now: Any) -> Generator[Any, None, Any]:
+    """The next step of a lock, after which nobody looks at what runs on the Node."""
+    return (yield from granted(template, node, now))
+
+
+PLANTS = {
+    "a cordoned Node is as good a victim as any other": Plant(
+        "others cost less",
+        MIXED,
+        functions={"allocator.choose.cost": cost_without_cordons},
+        seed=14,
+    ),
+    "a victim that waits for its Pods is never exchanged": Plant(
+        "waits for Pods at",
+        GIVING_WAY,
+        functions={"allocator.shrink._exchanged": none_exchanged},
+        seed=9,
+    ),
+    "a lowered limit makes the oldest NodePool wait last": Plant(
+        "waits for since",
+        LIMITED,
+        functions={"quota.ledger.Ledger.by_creation": newest_first},
+        seed=7,
+    ),
+    "a NodePool that waits is not served by a Node of its own": Plant(
+        "fits and still waits",
+        LIMITED,
+        functions={"quota.state._counted": counted_only},
+        seed=24,
+    ),
+    "a target that is not above its Nodes fits no full limit": Plant(
+        "fits and still waits",
+        LIMITED,
+        functions={"quota.pool.Pool.lacks": property(beyond_reserved)},
+        seed=24,
+    ),
+    "a grant that an invalid NodePool was given is not acknowledged": Plant(
+        "reserved: ", WRONG, functions={"aggregator.changes.acknowledged": known_only}
+    ),
+    "a lock that ended is shown as work": Plant(
+        "left undone", SLURM, functions={"lifecycle.removal._locked": locked_only}, seed=37
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_choice_that_nobody_revisits_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = PLANTS[name]
+
+    assert plant.text in violation_of(plant, monkeypatch)
