@@ -12,12 +12,13 @@ from nodepool.contract.conditions import (
     NodesRemoved,
     deprecated,
 )
+from nodepool.contract.counting import counted
 from nodepool.contract.model import ScaleDownStrategy
 from nodepool.contract.moments import rfc3339
 from nodepool.contract.progress import evaluated_generation, progressing
 from nodepool.explanation.causes import blocking
 from nodepool.explanation.facts import Check, Facts, NodeFacts
-from nodepool.explanation.leaving import counted, still_there, surplus
+from nodepool.explanation.leaving import still_there, surplus
 
 _TYPES = tuple(kind.__name__ for kind in ORDER)
 

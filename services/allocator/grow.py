@@ -8,6 +8,7 @@ from immutables import Map
 
 from allocator.pool import Pool
 from allocator.state import State
+from nodepool.contract.counting import counted
 from nodepool.contract.events import CWNodeAssigned, CWNodePoolScaledUp, CWNodeRequestQueued
 from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, pool_path
@@ -25,11 +26,11 @@ def requested(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued]:
     if goal is None:
         return
     if before < goal == pool.target:
-        text = f"scaled up from {before} to {goal} Nodes"
+        text = f"scaled up from {before} to {counted(goal)}"
         yield CWNodePoolScaledUp(**pool_fields(pool.key), before=before, after=goal, message=text)
     count = pool.shortfall
     if count and goal > pool.requested:
-        text = f"requested {count} Nodes of {pool.spec.instance_type}"
+        text = f"requested {counted(count)} of {pool.spec.instance_type}"
         yield CWNodeRequestQueued(**pool_fields(pool.key), count=count, granted=goal, message=text)
 
 

@@ -7,6 +7,7 @@ from allocator.give_way import coming, victims
 from allocator.state import State
 from nodepool.contract.catalog import INSTANCE_TYPES, offered, type_fault, zone_fault
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
+from nodepool.contract.counting import counted
 from nodepool.contract.events import CapacityReclaimed, MachineReclaimed, MachineReturned
 from nodepool.contract.keys import OfferingKey, PoolKey, machine_parts, offering_key, offering_parts
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
@@ -55,19 +56,20 @@ def _excess(state: State, command: Reclaim) -> tuple[str, str] | None:
         most = state.supply(offering).to_reclaim
         if command.count <= most:
             return None
-        return "count", f"{command.count} is more than the {most} machines {where} held back"
+        held = counted(most, "machine")
+        return "count", f"at most {held} {where} can be returned, not {command.count}"
     free, pending = reclaimable(state.inventory, offering), state.outstanding(offering)
     in_racks = INSTANCE_TYPES[command.instance_type].rack_size > 0
     spot, leave = (0, 0) if in_racks else _not_free(state, offering)
     most = max(0, free + spot + leave - pending)
     if command.count <= most:
         return None
-    there = f"{free} free and {spot} spot Nodes"
+    there = f"{free} free and {counted(spot, 'spot Node')}"
     if in_racks:
         there = f"{free} free in whole racks"
     elif leave:
-        there = f"{free} free, {spot} spot Nodes and {leave} Nodes of other NodePools that leave"
-    message = f"{command.count} is more than the {most} machines {where} that can be reclaimed: "
+        there = f"{free} free, {counted(spot, 'spot Node')} and, on the way out, {counted(leave)}"
+    message = f"at most {counted(most, 'machine')} {where} can be reclaimed, not {command.count}: "
     less = f", less {pending} still to be reclaimed" if pending else ""
     return "count", f"{message}{there}{less}"
 

@@ -7,6 +7,7 @@ from allocator.choose import reprieved, victims
 from allocator.members import Member, Racks
 from allocator.pool import Pool, Stage
 from allocator.racks import exchanged_racks, reprieved_racks, surplus_racks
+from nodepool.contract.counting import counted
 from nodepool.contract.events import (
     CWNodeDeletionRequestSuccess,
     CWNodePoolNodesRemoved,
@@ -126,20 +127,21 @@ def _ended(pool: Pool) -> Iterator[Shrinking]:
         return
     remaining = len(pool.members)
     if pool.removed:
+        verb = "remains" if remaining == 1 else "remain"
         yield CWNodePoolNodesRemoved(
             **pool_fields(pool.key),
             uid=pool.uid,
             count=pool.removed,
             remaining=remaining,
             removal=RemovalReason.SCALE_DOWN,
-            message=f"{pool.removed} Nodes removed, {remaining} remain",
+            message=f"{counted(pool.removed)} removed, {remaining} {verb}",
         )
     if pool.target < pool.scaled:
         yield CWNodePoolScaledDown(
             **pool_fields(pool.key),
             before=pool.scaled,
             after=pool.target,
-            message=f"scaled down from {pool.scaled} to {pool.target} Nodes",
+            message=f"scaled down from {pool.scaled} to {counted(pool.target)}",
         )
 
 
@@ -164,7 +166,7 @@ def _emptied(pool: Pool) -> Iterator[Shrinking]:
 
 
 def _begun(pool: Pool, count: int, cause: str) -> CWNodePoolRemoveNodes:
-    text = f"removing {count} Nodes ({cause})"
+    text = f"removing {counted(count)} ({cause})"
     return CWNodePoolRemoveNodes(
         **pool_fields(pool.key), count=count, before=pool.scaled, message=text
     )

@@ -13,6 +13,7 @@ from itertools import islice
 
 from autoscaler.ledger import Ledger
 from autoscaler.pool import Pool
+from nodepool.contract.counting import counted
 
 DELAY_OF_PODS = timedelta(seconds=3)
 """How long Pods have to wait before Nodes are added for them."""
@@ -73,13 +74,13 @@ def _upward(pool: Pool, ledger: Ledger) -> Advice | None:
     who = f"{pods} {_plural(pods, 'Pod waits', 'Pods wait')}"
     change = f"targetNodes from {before} to {after}"
     if after < needed:
-        lacking = f"quota lacks {_counted(needed - after)} for them"
+        lacking = f"quota lacks {counted(needed - after)} for them"
         most_text = "as many as it has and no quota is set"
         if ledger.limit is not None:
             most_text = f"all that quota {ledger.limit} allows"
         return Advice(after, f"{change}, {most_text}: {who}, and {lacking}")
     limit = ", which is maxNodes" if after == most else ""
-    return Advice(after, f"{change}{limit}: {who} for {_counted(after - before)} more")
+    return Advice(after, f"{change}{limit}: {who} for {counted(after - before)} more")
 
 
 def _falls_at(pool: Pool) -> datetime | None:
@@ -115,15 +116,11 @@ def _downward(pool: Pool, now: datetime) -> Advice:
 def _why(idle: int, missing: int) -> str:
     minutes = int(UNNEEDED_AFTER.total_seconds() // 60)
     if idle:
-        return f"{_counted(idle)} {_plural(idle, 'has', 'have')} been idle for {minutes} minutes"
+        return f"{counted(idle)} {_plural(idle, 'has', 'have')} been idle for {minutes} minutes"
     return (
-        f"no Pod waits, and {_counted(missing)} {_plural(missing, 'has', 'have')} been missing"
+        f"no Pod waits, and {counted(missing)} {_plural(missing, 'has', 'have')} been missing"
         f" for {minutes} minutes"
     )
-
-
-def _counted(nodes: int) -> str:
-    return f"{nodes} {_plural(nodes, 'Node', 'Nodes')}"
 
 
 def _plural(count: int, singular: str, plural: str) -> str:

@@ -3,6 +3,7 @@
 from capacity.pool import Pool
 from capacity.supply import Share
 from nodepool.contract.conditions import HEALTHY, Capacity
+from nodepool.contract.counting import counted
 from nodepool.contract.events import CapacityChecked, CWInsufficientCapacity
 from nodepool.contract.keys import offering_parts
 from nodepool.contract.messages import pool_fields
@@ -54,7 +55,8 @@ def text(pool: Pool, share: Share) -> str:
 
 
 def _preempted(count: int) -> str:
-    return f"; {count} spot Node{' is' if count == 1 else 's are'} being preempted for it"
+    verb = "is" if count == 1 else "are"
+    return f"; {counted(count, 'spot Node')} {verb} being preempted for it"
 
 
 def _racks(pool: Pool, share: Share) -> str:

@@ -1,6 +1,7 @@
 """How many Nodes a NodePool may have under its limit, and the message that says why."""
 
 from nodepool.contract.conditions import HEALTHY, Quota
+from nodepool.contract.counting import counted
 from nodepool.contract.events import QuotaChecked
 from nodepool.contract.keys import ledger_parts
 from nodepool.contract.messages import pool_fields
@@ -53,4 +54,4 @@ def _target(pool: Pool) -> tuple[str, str]:
     """The field of its spec that says how many Nodes the NodePool wants, and what it says."""
     if pool.racks is None:
         return "targetNodes", str(pool.target)
-    return "targetRacks", f"{pool.racks} ({pool.target} Nodes)"
+    return "targetRacks", f"{pool.racks} ({counted(pool.target)})"

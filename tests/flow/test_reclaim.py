@@ -152,8 +152,8 @@ def test_a_machine_that_goes_to_triage_is_made_up_for(world: WorldHarness) -> No
         (-1, "Invalid count"),
         (
             4,
-            f"Invalid count: 4 is more than the 3 machines of {H100} in {ZONE} that can be "
-            "reclaimed: 1 free and 2 spot Nodes",
+            f"Invalid count: at most 3 machines of {H100} in {ZONE} can be reclaimed, "
+            "not 4: 1 free and 2 spot Nodes",
         ),
     ],
 )
@@ -174,7 +174,7 @@ def test_what_is_still_to_be_reclaimed_cannot_be_reclaimed_again(world: WorldHar
     command = world.reclaim(2)
 
     assert world.outcomes(command) == [
-        f"Invalid count: 2 is more than the 1 machines of {H100} in {ZONE} that can be reclaimed: "
+        f"Invalid count: at most 1 machine of {H100} in {ZONE} can be reclaimed, not 2: "
         "0 free and 2 spot Nodes, less 1 still to be reclaimed"
     ]
 
@@ -185,7 +185,7 @@ def test_nodes_of_default_pools_are_not_reclaimed(world: WorldHarness) -> None:
 
     command = world.reclaim(1)
 
-    assert world.outcomes(command)[0].startswith("Invalid count: 1 is more than the 0 machines")
+    assert world.outcomes(command)[0].startswith("Invalid count: at most 0 machines")
 
 
 def test_an_unknown_type_or_zone_is_refused(world: WorldHarness) -> None:
@@ -214,7 +214,7 @@ def test_more_than_is_held_back_cannot_be_returned(world: WorldHarness) -> None:
     command = world.give_back(2)
 
     assert world.outcomes(command) == [
-        f"Invalid count: 2 is more than the 1 machines of {H100} in {ZONE} held back"
+        f"Invalid count: at most 1 machine of {H100} in {ZONE} can be returned, not 2"
     ]
     assert counts(world) == (1, 0, 1)
 
@@ -312,8 +312,8 @@ def test_nodes_that_cannot_come_back_cannot_be_reclaimed(world: WorldHarness) ->
     command = world.reclaim(2)
 
     assert world.outcomes(command) == [
-        f"Invalid count: 2 is more than the 1 machines of {H100} in {ZONE} that can be reclaimed: "
-        "0 free and 1 spot Nodes"
+        f"Invalid count: at most 1 machine of {H100} in {ZONE} can be reclaimed, not 2: "
+        "0 free and 1 spot Node"
     ]
 
 
@@ -330,8 +330,8 @@ def test_nodes_of_default_pools_that_leave_can_be_reclaimed(world: WorldHarness)
     assert world.outcomes(command) == ["done"]
     assert counts(world) == (0, 0, 2)
     assert world.outcomes(too_many) == [
-        f"Invalid count: 1 is more than the 0 machines of {H100} in {ZONE} that can be reclaimed: "
-        "0 free, 0 spot Nodes and 1 Nodes of other NodePools that leave, "
+        f"Invalid count: at most 0 machines of {H100} in {ZONE} can be reclaimed, not 1: "
+        "0 free, 0 spot Nodes and, on the way out, 1 Node, "
         "less 1 still to be reclaimed"
     ]
 
@@ -360,8 +360,8 @@ def test_racks_that_are_not_whole_cannot_be_reclaimed(world: WorldHarness) -> No
     command = world.reclaim(18, RACK_TYPE, zone=RACK_ZONE)
 
     assert world.outcomes(command) == [
-        f"Invalid count: 18 is more than the 0 machines of {RACK_TYPE} in {RACK_ZONE} that can be "
-        "reclaimed: 0 free in whole racks"
+        f"Invalid count: at most 0 machines of {RACK_TYPE} in {RACK_ZONE} can be reclaimed, "
+        "not 18: 0 free in whole racks"
     ]
 
 

@@ -246,9 +246,14 @@ def deliver_fail(message: str, node: str = "") -> CWNodeDeliverFail:
     return CWNodeDeliverFail(**OF, node=node, message=message)
 
 
+def nodes(count: int) -> str:
+    """Return a number of Nodes in words."""
+    return "1 Node" if count == 1 else f"{count} Nodes"
+
+
 def queued(count: int, granted: int) -> CWNodeRequestQueued:
     """So many Nodes are requested, with which the NodePool has all that it was granted."""
-    text = f"requested {count} Nodes of {KIND}"
+    text = f"requested {nodes(count)} of {KIND}"
     return CWNodeRequestQueued(**OF, count=count, granted=granted, message=text)
 
 
@@ -264,19 +269,19 @@ def assigned(number: int, assignment: int = 0) -> CWNodeAssigned:
 
 def scaled_up(before: int, after: int) -> CWNodePoolScaledUp:
     """A larger target was granted."""
-    text = f"scaled up from {before} to {after} Nodes"
+    text = f"scaled up from {before} to {nodes(after)}"
     return CWNodePoolScaledUp(**OF, before=before, after=after, message=text)
 
 
 def scaled_down(before: int, after: int) -> CWNodePoolScaledDown:
     """A scale-down is complete."""
-    text = f"scaled down from {before} to {after} Nodes"
+    text = f"scaled down from {before} to {nodes(after)}"
     return CWNodePoolScaledDown(**OF, before=before, after=after, message=text)
 
 
 def removing(count: int, before: int, cause: str = "IdleOnly") -> CWNodePoolRemoveNodes:
     """A removal of so many Nodes begins."""
-    text = f"removing {count} Nodes ({cause})"
+    text = f"removing {nodes(count)} ({cause})"
     return CWNodePoolRemoveNodes(**OF, count=count, before=before, message=text)
 
 
@@ -310,7 +315,7 @@ def nodes_removed(count: int, remaining: int) -> CWNodePoolNodesRemoved:
         count=count,
         remaining=remaining,
         removal=RemovalReason.SCALE_DOWN,
-        message=f"{count} Nodes removed, {remaining} remain",
+        message=f"{nodes(count)} removed, {remaining} {'remains' if remaining == 1 else 'remain'}",
     )
 
 

@@ -194,7 +194,7 @@ def test_missing_machines_name_who_holds_them_and_those_in_triage() -> None:
             "machine g2 is in triage",
         ),
         helps=(
-            "repair 3 of the 3 machines in triage",
+            "repair 3 of 3 machines in triage",
             "add 3 machines of the type to the zone",
             "scale train to 2, what it has",
         ),

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from nodepool.contract.counting import counted
 from nodepool.explanation.cause import Cause, proofs, start_service
 from nodepool.explanation.facts import Check, Facts
-from nodepool.explanation.leaving import counted
 from nodepool.explanation.machine_remedies import (
     capacity_details,
     capacity_proofs,

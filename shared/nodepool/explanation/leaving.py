@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from nodepool.contract.counting import counted
 from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import Facts, NodeFacts
 
@@ -64,11 +65,6 @@ def work(node: NodeFacts) -> str:
 def since(moment: datetime | None) -> str:
     """The words ` since <moment>`; empty where it is not known."""
     return "" if moment is None else f" since {rfc3339(moment)}"
-
-
-def counted(count: int) -> str:
-    """A number of Nodes in words."""
-    return f"{count} Node{'' if count == 1 else 's'}"
 
 
 def _since(node: NodeFacts) -> datetime | None:

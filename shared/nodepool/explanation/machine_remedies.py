@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nodepool.contract.counting import counted
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation.facts import Facts, Machines
 from nodepool.explanation.rack_remedies import rack_details, rack_remedies
@@ -60,7 +61,9 @@ def capacity_remedies(facts: Facts, reason: str) -> Iterator[Remedy]:
         minutes = f"which takes at most {MINUTES} minutes"
         yield Remedy(f"wait: {comes} {nodes} being preempted for it, {minutes}", Wait())
     if reason.endswith("NodeAffinity") and machines is not None and machines.free:
-        text = f"relax the node affinity: {machines.free} machines are free without it"
+        there = counted(machines.free, "machine")
+        verb = "is" if machines.free == 1 else "are"
+        text = f"relax the node affinity: {there} {verb} free without it"
         yield Remedy(text, DropAffinity())
     elif rack_of(facts) > 1:
         yield from rack_remedies(facts)
@@ -103,15 +106,14 @@ def _more_machines(facts: Facts, machines: Machines) -> Iterator[Remedy]:
     before = f", {more} of them for what is served before it" if needed > own or more > 0 else ""
     if not facts.has_affinity:
         if count <= machines.triage:
-            text = f"repair {count} of the {machines.triage} machines in triage{before}"
+            text = f"repair {count} of {counted(machines.triage, 'machine')} in triage{before}"
             yield Remedy(text, RepairMachines(count))
         if count <= machines.to_reclaim:
-            text = f"return {count} of the {machines.to_reclaim} machines that are reclaimed"
+            text = f"return {count} of {counted(machines.to_reclaim, 'reclaimed machine')}"
             yield Remedy(text, ReturnMachines(count))
     which = "that satisfy the node affinity" if facts.has_affinity else "of the type"
-    noun = "machine" if count == 1 else "machines"
     verb = which.replace("satisfy", "satisfies") if count == 1 else which
-    yield Remedy(f"add {count} {noun} {verb} to the zone{before}", AddMachines(count))
+    yield Remedy(f"add {counted(count, 'machine')} {verb} to the zone{before}", AddMachines(count))
 
 
 def _pending(machines: Machines) -> int:

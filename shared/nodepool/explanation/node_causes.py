@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
+from nodepool.contract.counting import counted
 from nodepool.explanation import leaving
 from nodepool.explanation.cause import Cause, Proof, proofs, start_service
 from nodepool.explanation.facts import Facts, NodeFacts
-from nodepool.explanation.leaving import NAMED_MAX, counted
+from nodepool.explanation.leaving import NAMED_MAX
 from nodepool.explanation.node_remedies import (
     health_remedies,
     removal_remedies,

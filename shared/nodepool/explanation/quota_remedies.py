@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from nodepool.contract.counting import counted
 from nodepool.explanation.facts import Facts, Limit, Peer
-from nodepool.explanation.leaving import counted
 from nodepool.explanation.remedies import EditSpec, Remedy, ScalePeer, ScaleTo, SetLimit
 from nodepool.explanation.sharing import (
     down_to_racks,

@@ -7,8 +7,8 @@ whole rack comes from a domain of which all machines are free.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from nodepool.contract.counting import counted
 from nodepool.explanation.facts import Domain, Facts
-from nodepool.explanation.leaving import counted
 from nodepool.explanation.remedies import AddMachines, Remedy, RepairMachines
 from nodepool.explanation.sharing import rack_of, up_to_racks
 from nodepool.state.racks import lacking
@@ -41,8 +41,8 @@ def rack_remedies(facts: Facts) -> Iterator[Remedy]:
         if len(names) >= short:
             yield _repair(names[:short], domain)
         else:
-            noun = "machine" if short == 1 else "machines"
-            text = f"add {short} {noun} of {_of(domain)} to the zone: no other completes its rack"
+            machines = counted(short, "machine")
+            text = f"add {machines} of {_of(domain)} to the zone: no other completes its rack"
             yield Remedy(text, AddMachines(short, domain))
     if not parts:
         yield from _whole_racks(facts)
@@ -64,7 +64,7 @@ def _whole_racks(facts: Facts) -> Iterator[Remedy]:
         for _, name in by_triage[:1]:
             yield _repair(domains[name].triage, name)
     count = needed + up_to_racks(facts, pending)
-    text = f"add {count} machines of the type to the zone, in whole racks"
+    text = f"add {counted(count, 'machine')} of the type to the zone, in whole racks"
     yield Remedy(text, AddMachines(count))
 
 

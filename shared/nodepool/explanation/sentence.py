@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from nodepool.contract.counting import counted
 from nodepool.contract.moments import rfc3339
 from nodepool.explanation.cause import Cause
 from nodepool.explanation.causes import causes
 from nodepool.explanation.facts import Facts
-from nodepool.explanation.leaving import counted
 
 
 @dataclass(frozen=True, slots=True)

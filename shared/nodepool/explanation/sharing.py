@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from nodepool.contract.catalog import INSTANCE_TYPES
+from nodepool.contract.counting import counted
 from nodepool.explanation.facts import Facts, Peer
-from nodepool.explanation.leaving import counted
 from nodepool.explanation.remedies import Remedy, ScaleTo
 
 HOLDERS_MAX = 5

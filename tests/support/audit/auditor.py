@@ -27,6 +27,7 @@ from support.audit import (
     racks,
     silence,
     spot,
+    words,
 )
 from support.audit.facts import Facts, Origin, Violation
 from support.reference.history import History, Stored
@@ -45,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     autoscaling.check,
     racks.check,
     silence.check,
+    words.check,
 )
 """Each rule handles the events that concern it and ignores the others."""
 EVENTS: dict[str, type[Event]] = {

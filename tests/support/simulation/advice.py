@@ -46,6 +46,7 @@ from nodepool.explanation.sentence import explain
 from nodepool.explanation.sharing import rack_of
 from nodepool.state.racks import NVLINK_DOMAIN
 from support.audit.facts import Violation
+from support.audit.words import WRONG_PLURAL
 from support.constants import RACK
 from support.explaining import Buckets, buckets_of, facts_of
 from support.paths import machine_path, org_path, pool_path, zone_path
@@ -70,7 +71,10 @@ def trials(world: World) -> Iterator[Trial]:
     buckets = buckets_of(world)
     for key in buckets["nodepools"]:
         facts = facts_of(buckets, key, world.log.clock)
-        for cause in explain(facts).causes:
+        explanation = explain(facts)
+        if WRONG_PLURAL.search(explanation.sentence):
+            raise Violation(f"a plural for a single thing: {explanation.sentence}")
+        for cause in explanation.causes:
             for remedy in cause.remedies:
                 yield Trial(key, facts, cause, remedy)
 
