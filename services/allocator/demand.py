@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from allocator.pool import Pool
+from allocator.pool import Pool, Stage
 from allocator.supply import Supply, put
 from nodepool.contract.keys import OfferingKey
 from nodepool.state.ranking import Ranking
@@ -19,7 +19,8 @@ def supplied(state: "State", offering: OfferingKey, supply: Supply) -> "State":
 
 def stored(state: "State", pool: Pool) -> "State":
     """Return the state with this NodePool, in its place among those that wait for machines."""
-    if pool.removed == 0 and not (pool.has_too_many or pool.is_cancelling):
+    is_kept = pool.stage is Stage.ACTIVE and not (pool.has_too_many or pool.is_cancelling)
+    if pool.removed == 0 and is_kept:
         pool = replace(pool, removed=None)  # All its Nodes are kept: nothing was removed.
     known = state.pools.get(pool.key)
     if known is None and pool.is_spot:

@@ -246,7 +246,9 @@ def _requested(
 ) -> Node:
     """The Node as one that is to leave, or to stay after all."""
     # A preemption has its own timetable, which neither a scale-down nor a deletion shortens.
-    if node.removal is RemovalReason.PREEMPTED:
+    reason = event.removal if isinstance(event, CWNodeDeletionRequestSuccess) else None
+    goes_with_pool = reason is RemovalReason.POOL_DELETED and not node.has_timetable
+    if node.removal is RemovalReason.PREEMPTED and not goes_with_pool:
         return node
     match event:
         case CWNodeDeletionRequestSuccess(removal=removal, idle_only=idle_only, request=request):

@@ -156,6 +156,25 @@ def test_a_deletion_removes_a_node_of_the_control_plane_too(world: WorldHarness)
     assert world.nodes() == []
 
 
+def test_a_deletion_counts_a_node_of_the_control_plane_once(world: WorldHarness) -> None:
+    # given a NodePool whose only Node is reserved for the control plane, with a Pod on the Node
+    world.given_data_center(machines=1)
+    world.apply("train", 1)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.run_pod("n1", graceS=60, tolerations=[{"key": RESERVED, "operator": "Exists"}])
+    world.start_recording()
+
+    world.delete("train")
+    world.pass_time(minutes=2)
+
+    totals = [line for line in world.events("train") if line.startswith("CWNodePool")]
+    assert totals == [
+        "CWNodePoolRemoveNodes 1",
+        "CWNodePoolNodesRemoved 1 0",
+        "CWNodePoolDeleted",
+    ]
+
+
 def test_a_node_of_the_control_plane_counts_against_no_limit(world: WorldHarness) -> None:
     # given an invalid NodePool whose two Nodes use up the limit, and a NodePool that waits
     world.given_data_center(quota=2)

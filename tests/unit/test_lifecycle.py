@@ -854,6 +854,17 @@ def test_a_node_at_work_is_not_gone_before_its_preemption_has_a_timetable() -> N
     assert [short(event) for event in with_timetable] == ["NodeUpdated n1 cordoned"]
 
 
+def test_a_node_without_a_timetable_goes_with_its_pool() -> None:
+    # given a Node that was preempted without a timetable just when work began there
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"), NodePreempted(**of("n1")), seen("n1", "train-0", cordon=2))
+
+    drained = story.process(requested("n1", RemovalReason.POOL_DELETED, idle_only=False))
+
+    assert [short(event) for event in drained] == ["NodeUpdated n1 cordoned"]
+
+
 def test_a_node_of_a_deleted_pool_is_gone_when_its_preemption_is_over() -> None:
     story = Story()
     story.given_nodes("n1")

@@ -131,7 +131,7 @@ def _rivals(facts: Facts, stay: Stay, cause: int) -> Iterator[Stay]:
     for assignment, other in facts.stays.items():
         is_same = other.pool.offering == stay.pool.offering and other is not stay
         is_spot = other.pool.spec.compute_class is ComputeClass.SPOT
-        if not is_same or not is_spot or assignment in facts.giving_way:
+        if not is_same or not is_spot or other.is_lent or assignment in facts.giving_way:
             continue
         if other.has_left(cause) or other.is_leaving(cause) or not other.removals.is_empty:
             continue
