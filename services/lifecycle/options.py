@@ -39,7 +39,7 @@ class Options:
     answer_within: timedelta = ANSWER_WITHIN
     unhealthy_after: timedelta = UNHEALTHY_AFTER
     registration_failed_event: bool = False
-    reserved_taint: bool = False
+    reserved_taint: bool = True
 
 
 def with_options(event: E, options: Options) -> Iterator[E | CWRegistrationFailedEvent]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.constants import H100, PREFER_IDLE, ZONE
+from support.constants import H100, OWN_TAINT, PREFER_IDLE, ZONE
 from support.harness import Harness
 from support.paths import zone_path
 from support.world_harness import WorldHarness
@@ -51,7 +51,7 @@ def test_a_node_without_pods_is_locked_at_once_and_unlocked_again(harness: Harne
     assert harness.outcomes(unlocked) == ["done"]
     assert harness.lock_changes("train") == ["n1 pending 42", "n1 locked 42", RELEASED]
     assert (lock_of(harness, "n1"), active(harness, "n1")) == ("", "False nothing runs here")
-    assert harness.node("n1")["spec"] == {"taints": [GPU]}
+    assert harness.node("n1")["spec"] == {"taints": [GPU, OWN_TAINT]}
 
 
 def test_a_lock_is_pending_until_the_last_pod_that_does_not_tolerate_it_is_gone(

@@ -1,7 +1,7 @@
 """Nodes: their labels, annotations and taints, and the machines that fail to become one."""
 
 from nodepool.cli.documents import field
-from support.constants import CLUSTER, H100, ORG, PREFER_IDLE, ZONE
+from support.constants import CLUSTER, H100, ORG, OWN_TAINT, PREFER_IDLE, ZONE
 from support.harness import Harness
 from support.world_harness import WorldHarness
 
@@ -63,7 +63,7 @@ def test_a_node_has_the_metadata_of_the_control_plane_and_its_pool(harness: Harn
         "topology.kubernetes.io/zone": ZONE,
     }
     assert harness.node("n1")["metadata"]["annotations"] == {"note": "ours"}
-    assert spec(harness, "n1") == {"taints": [GPU, RED]}
+    assert spec(harness, "n1") == {"taints": [GPU, OWN_TAINT, RED]}
     assert harness.node_conditions("n1") == {
         "CWRegistered": "True Registered",
         "CWActive": "False NoWorkloads",
@@ -87,7 +87,7 @@ def test_a_change_of_metadata_reaches_every_node(world: WorldHarness) -> None:
         "CWNodePoolMetadata",
     ]
     assert [labels(world, node)["team"] for node in ("n1", "n2")] == ["red", "red"]
-    assert spec(world, "n2") == {"taints": [GPU, RED]}
+    assert spec(world, "n2") == {"taints": [GPU, OWN_TAINT, RED]}
 
 
 def test_metadata_that_a_pool_no_longer_lists_leaves_its_nodes(harness: Harness) -> None:
@@ -100,7 +100,7 @@ def test_metadata_that_a_pool_no_longer_lists_leaves_its_nodes(harness: Harness)
 
     assert "team" not in labels(harness, "n1")
     assert harness.node("n1")["metadata"]["annotations"] == {}
-    assert spec(harness, "n1") == {"taints": [GPU]}
+    assert spec(harness, "n1") == {"taints": [GPU, OWN_TAINT]}
 
 
 def test_labels_of_the_node_pool_itself_do_not_reach_its_nodes(harness: Harness) -> None:
@@ -135,7 +135,7 @@ def test_new_metadata_leaves_a_cordon_in_place(harness: Harness) -> None:
 
     harness.apply("train", 0, lifecycle=PREFER_IDLE, nodeTaints=[RED])
 
-    assert spec(harness, "n1") == {"taints": [GPU, CORDON, RED], "unschedulable": True}
+    assert spec(harness, "n1") == {"taints": [GPU, OWN_TAINT, CORDON, RED], "unschedulable": True}
 
 
 def test_a_machine_that_does_not_boot_goes_to_triage_and_is_replaced(harness: Harness) -> None:

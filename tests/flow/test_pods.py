@@ -1,6 +1,6 @@
 """Pods make Nodes active, and end in their own time when a Node is drained."""
 
-from support.constants import PREFER_IDLE
+from support.constants import OWN_TAINT, PREFER_IDLE
 from support.harness import Harness
 from support.world_harness import WorldHarness
 
@@ -147,7 +147,7 @@ def test_a_node_whose_removal_is_cancelled_may_run_pods_again(harness: Harness) 
         "CWActive": "True WorkloadsRunning",
         "CWNodeRemoval": "False NotPending",
     }
-    assert harness.node("n1")["spec"] == {"taints": [GPU]}
+    assert harness.node("n1")["spec"] == {"taints": [GPU, OWN_TAINT]}
 
 
 def test_a_new_pod_cannot_be_terminating_already(world: WorldHarness) -> None:

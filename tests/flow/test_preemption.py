@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from nodepool.contract.events import PreemptionPending
-from support.constants import PREFER_IDLE
+from support.constants import OWN_TAINT, PREFER_IDLE
 from support.services import NAMES
 from support.world_harness import WorldHarness
 
@@ -55,6 +55,7 @@ def test_a_preempted_node_is_cordoned_and_labelled_at_once(world: WorldHarness) 
     assert world.node("n1")["spec"] == {
         "taints": [
             {"key": "is_gpu", "value": "true", "effect": "PreferNoSchedule"},
+            OWN_TAINT,
             {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
         ],
         "unschedulable": True,

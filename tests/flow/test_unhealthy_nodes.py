@@ -476,7 +476,7 @@ def test_a_new_node_is_verified_before_production(world: WorldHarness) -> None:
         "AnswerAwaited n1",
         "NodeUpdated n1 production",
     ]
-    assert standing(world, "n1") == ("production", "acme", [])
+    assert standing(world, "n1") == ("production", "acme", ["822b33ad87:NoExecute"])
 
 
 def test_a_node_that_does_not_pass_its_verification_is_replaced(world: WorldHarness) -> None:
@@ -610,7 +610,7 @@ def test_a_machine_in_triage_is_repaired_by_itself(world: WorldHarness) -> None:
 def test_both_names_of_a_failed_registration_are_said_where_a_setting_asks_for_it() -> None:
     world = WorldHarness(
         *(each for each in services() if each.name != "lifecycle"),
-        lifecycle_service(Options(registration_failed_event=True, reserved_taint=True)),
+        lifecycle_service(Options(registration_failed_event=True)),
     )
     world.given_data_center()
     world.break_machines("n1", fault="boot")

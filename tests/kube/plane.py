@@ -15,8 +15,13 @@ from support.processes import ControlPlane
 T = TypeVar("T")
 ORG, CLUSTER, ZONE = "demo", "kube", "US-EAST-04A"
 H100, A100, CPU = "gd-8xh100ib-i128", "gd-8xa100-i128", "cd-gp-i64-erapids"
-SETTINGS: Mapping[str, str] = {"NODEPOOL_UNHEALTHY_SECONDS": "30"}
-"""Silent Nodes are unhealthy soon, and later than any Node that only looks silent for a moment."""
+SETTINGS: Mapping[str, str] = {
+    # Silent Nodes are unhealthy soon, and later than any Node that only looks silent for a moment.
+    "NODEPOOL_UNHEALTHY_SECONDS": "30",
+    # The base declares the hash of another organisation; test_reserved_taint.py sets both.
+    "NODEPOOL_RESERVED_TAINT": "off",
+}
+"""The settings of the services beside a cluster, unless a test has its own."""
 NODE_POOL = "compute.coreweave.com/node-pool"
 
 

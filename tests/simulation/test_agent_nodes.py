@@ -8,7 +8,10 @@ import pytest
 from agent.actions import Patch
 from agent.marks import MANAGED, managed
 from nodepool.contract.log import LogId
+from nodepool.contract.model import RESERVED
+from nodepool.contract.pods import reserved_taint
 from support.agent_world import AgentWorld
+from support.constants import ORG
 
 BUDGET = "Cannot evict pod as it would violate the pod's disruption budget db."
 SOFT = {"qos.coreweave.cloud__interruptable": "true"}
@@ -16,6 +19,13 @@ GRACEFUL = {"qos.coreweave.com__graceful-interruptible": "true"}
 NO_MARKS = {"mine": "1"}
 ACTIONS_MAX = 70
 """The most actions of an agent that is not killed."""
+
+
+def reservations(world: AgentWorld, name: str) -> list[str]:
+    """The values of the taint of its reservation that a Node of the cluster has."""
+    found = world.cluster.node(name)
+    assert found is not None
+    return [taint.value for taint in found.taints if taint.key == RESERVED]
 
 
 def with_nodes(kill_before: int = 0, compute_class: str = "default") -> tuple[AgentWorld, str]:
@@ -48,7 +58,8 @@ def test_machines_that_have_booted_become_nodes_in_production() -> None:
     found = world.cluster.node(name)
     assert found is not None
     assert found.labels["compute.coreweave.com/node-pool"] == "train"
-    assert [taint.key for taint in found.taints] == ["is_gpu"]
+    assert [taint.key for taint in found.taints] == ["is_gpu", RESERVED]
+    assert reservations(world, name) == [reserved_taint(ORG).value]
 
 
 def test_a_cordon_by_hand_is_a_cordon_of_the_bus_and_so_is_its_end() -> None:
@@ -354,8 +365,8 @@ def test_a_node_that_was_deleted_by_hand_is_back_as_it_was() -> None:
     found = world.cluster.node(name)
     assert found is not None
     assert before.items() <= found.labels.items()
-    assert [taint.key for taint in found.taints] == ["is_gpu", "node.coreweave.cloud/reserved"]
+    assert reservations(world, name) == [reserved_taint(ORG).value, "booting"]
     world.cluster.nodes[name]["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
     world.settle()
-    assert [taint.key for taint in world.cluster.node(name).taints] == ["is_gpu"]  # type: ignore[union-attr]
+    assert reservations(world, name) == [reserved_taint(ORG).value]
     assert shown(world, name)[0] == "production"

@@ -49,7 +49,7 @@ from nodepool.contract.keys import machine_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
 from nodepool.contract.model import CORDON, GPU_TAINT, NodePhase, NodePoolSpec, RemovalReason, Taint
 from nodepool.contract.outcomes import CommandOutcome
-from nodepool.contract.pods import Pod, PodClass
+from nodepool.contract.pods import Pod, PodClass, reserved_taint
 from nodepool.contract.subjects import Address
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.engine.bounds import OUTPUTS_MAX
@@ -248,7 +248,7 @@ def test_a_machine_that_booted_is_registered_as_its_pool_asks() -> None:
         **of("n1"),
         labels=labels(template, "n1", {"node.coreweave.cloud/rack": "r7"}),
         annotations={"note": "ours"},
-        taints=(GPU_TAINT,),
+        taints=(GPU_TAINT, reserved_taint("acme")),
         message="Node n1 is registered",
     )
     assert story.node("n1").phase is NodePhase.PRODUCTION
@@ -423,7 +423,7 @@ def test_a_cordoned_node_has_the_taint_of_a_cordon() -> None:
     (event,) = story.hears(requested("n1"))
 
     assert isinstance(event, NodeUpdated)
-    assert event.taints == (GPU_TAINT, CORDON, RED)
+    assert event.taints == (GPU_TAINT, reserved_taint("acme"), CORDON, RED)
     assert (event.unschedulable, event.cordon) == (True, 1)
 
 

@@ -67,7 +67,7 @@ class Settings:
     silent_seconds: int = 40
     unhealthy_seconds: int = 300
     registration_failed_event: Switch = "off"
-    reserved_taint: Switch = "off"
+    reserved_taint: Switch = "on"
     access: Access = NO_ACCESS
 
     @property

@@ -15,7 +15,8 @@ from nodepool.contract.events import (
     PodChanged,
 )
 from nodepool.contract.keys import PoolKey
-from nodepool.contract.pods import Pod
+from nodepool.contract.model import Taint
+from nodepool.contract.pods import Pod, reserved_taint
 from nodepool.engine.world import World
 from support.reference.history import History
 
@@ -31,13 +32,13 @@ class Node:
         self.pods: tuple[Pod, ...] = ()
         self.unschedulable = False
         self.lock = ""
-        self.taints = event.taints
+        self.taints = _foreign(event)
 
     def after(self, event: NodeUpdated | NodeObserved | NodeLockChanged) -> None:
         """Notes what is new of it."""
         match event:
             case NodeUpdated():
-                self.unschedulable, self.taints = event.unschedulable, event.taints
+                self.unschedulable, self.taints = event.unschedulable, _foreign(event)
             case NodeObserved():
                 self.pods = event.pods
             case NodeLockChanged():
@@ -57,6 +58,12 @@ def faults(world: World, history: History) -> Iterator[str]:
             machine = fleet.machines[node.machine]
             if node.pool == pool and machine.answers and _takes(node, pod, machine.gpus):
                 yield f"Pod {name} of {pool} waits, and {node.machine} could take it"
+
+
+def _foreign(event: CWNodeRegistered | NodeUpdated) -> tuple[Taint, ...]:
+    """The taints of a Node but that of its organisation, which each of its Pods tolerates."""
+    own = reserved_taint(event.org)
+    return tuple(taint for taint in event.taints if taint != own)
 
 
 def _nodes(history: History) -> list[Node]:
