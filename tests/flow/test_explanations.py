@@ -307,7 +307,7 @@ def test_the_machines_for_what_is_served_before_are_asked_for_as_well(world: Wor
     assert titles(explained(world, "train")) == []
 
 
-def test_the_quota_for_what_is_served_before_is_asked_for_as_well(world: WorldHarness) -> None:
+def test_the_quota_for_what_may_be_served_before_is_asked_for_as_well(world: WorldHarness) -> None:
     world.given_data_center(machines=20, quota=2)
     world.apply("first", 4)
     world.apply("train", 3)
@@ -315,8 +315,10 @@ def test_the_quota_for_what_is_served_before_is_asked_for_as_well(world: WorldHa
     (cause,) = explained(world, "train").causes
     world.given_quota(7)
 
-    text = f"raise the quota of {H100} in {ZONE} to 7, 4 of them for what is served before train"
-    assert cause.helps[0] == text
+    assert cause.helps[0] == (
+        f"raise the quota of {H100} in {ZONE} to 7, up to 4 of them for what may be served before "
+        "train"
+    )
     assert titles(explained(world, "train")) == []
 
 

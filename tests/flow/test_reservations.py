@@ -109,6 +109,26 @@ def test_a_node_of_the_control_plane_is_unusable_until_it_is_back(harness: Harne
     assert changes == ["NodeReservationChanged n1 False", "NodeReservationChanged n1 True"]
 
 
+def test_an_explanation_counts_no_node_of_the_control_plane_for_other_organisations(
+    world: WorldHarness,
+) -> None:
+    # given two NodePools of one organisation that have all machines
+    world.given_data_center(machines=2)
+    world.apply("train", 1)
+    world.apply("serve", 1)
+
+    # when the control plane takes one Node of each NodePool
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.command_node("ReserveNode", "serve", "n2", reservedDesired="control-plane")
+
+    # then no Node is said to belong to other organisations alone
+    shortage = explained(world, "train").causes[0]
+    assert shortage.title == "Capacity is NoneAvailable"
+    assert [line for line in shortage.details if "hold" in line] == [
+        "other organisations or the control plane hold 2"
+    ]
+
+
 def test_a_node_of_the_control_plane_is_replaced_and_counts_again_once_it_is_back(
     world: WorldHarness,
 ) -> None:

@@ -188,7 +188,7 @@ def test_missing_machines_name_who_holds_them_and_those_in_triage() -> None:
         details=(
             f"of {H100} in {ZONE} 0 are free, 8 are assigned and 3 are in triage",
             "other NodePools hold 4: prod/batch (spot) 4",
-            "other organisations hold 2",
+            "other organisations or the control plane hold 2",
             "prod/batch waits for the same machines",
             "machine g1 is in triage: no boot",
             "machine g2 is in triage",

@@ -94,7 +94,6 @@ def _own(pool: object) -> Facts:
         has_affinity=bool(_at(pool, "spec", "affinity")),
         queue_position=_number(pool, "status", "queuePosition"),
         machines_needed=_number(pool, "status", "machinesNeeded"),
-        quota_place=_number(pool, "status", "quotaPlace"),
         generation=_number(pool, "metadata", "generation"),
         specified=_moment(pool, "status", "specified"),
     )
@@ -222,7 +221,6 @@ def _peer(name: str, pool: object) -> Peer:
         spot=_text(pool, "spec", "computeClass") == "spot",
         target=target_of(pool),
         yields=stays and _at(pool, "spec", "autoscaling") is not True,
-        quota_place=_number(pool, "status", "quotaPlace"),
         waits_for_quota=stays and quota is not None and quota.reason in ("Over", "NotSet"),
         waits_for_machines=stays and capacity is not None and capacity.status == "False",
         position=_position(pool),

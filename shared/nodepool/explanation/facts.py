@@ -117,7 +117,6 @@ class Peer:
     yields: whether a lower target makes it give Nodes back: it is valid, stays, and no autoscaler
         sets its target.
     waits_for_quota, waits_for_machines: whether it is short of them itself.
-    quota_place: its place on the wait list of the quota; 0 where it has none or it is not known.
     position: where in the log it changed last.
     """
 
@@ -127,7 +126,6 @@ class Peer:
     spot: bool = False
     target: int = 0
     yields: bool = False
-    quota_place: int = 0
     waits_for_quota: bool = False
     waits_for_machines: bool = False
     position: int = 0
@@ -160,7 +158,6 @@ class Facts:
     has_affinity: whether a node affinity restricts its machines.
     queue_position: the position of its first Node that waits for a machine; 0 for none.
     machines_needed: how many machines have to become free until it has all; 0 if not known.
-    quota_place: its place on the wait list of the quota; 0 where it has none or it is not known.
     generation: the newest version of its spec.
     specified: when that version was stored; None where that is not known.
     older: the reasons of its conditions on older versions, by type.
@@ -191,7 +188,6 @@ class Facts:
     has_affinity: bool = False
     queue_position: int = 0
     machines_needed: int = 0
-    quota_place: int = 0
     generation: int = 0
     specified: datetime | None = None
     older: Mapping[str, str] = field(default_factory=dict)

@@ -46,7 +46,7 @@ def capacity_details(facts: Facts) -> Iterator[str]:
     yield from holders("other NodePools hold", own, [(peer, peer.held) for peer in facts.peers])
     foreign = machines.assigned - own - facts.held
     if foreign > 0:
-        yield f"other organisations hold {foreign}"
+        yield f"other organisations or the control plane hold {foreign}"
     yield from rivals("machines", [peer for peer in facts.peers if peer.waits_for_machines])
     yield from rack_details(facts)
     for name, cause, _ in machines.broken:

@@ -1,6 +1,6 @@
 """The numbers behind a shortage of quota, and the changes that would end it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from nodepool.contract.counting import counted
 from nodepool.explanation.facts import Facts, Limit, Peer
@@ -29,8 +29,6 @@ def quota_details(facts: Facts) -> Iterator[str]:
     counts = [(peer, peer.reserved) for peer in facts.peers]
     yield from holders("other NodePools reserve", others, counts)
     yield from rivals("quota", [peer for peer in facts.peers if peer.waits_for_quota])
-    if facts.quota_place:
-        yield f"{facts.name} has place {facts.quota_place} on the wait list of the quota"
 
 
 def quota_remedies(facts: Facts) -> Iterator[Remedy]:
@@ -39,10 +37,8 @@ def quota_remedies(facts: Facts) -> Iterator[Remedy]:
     if limit is None:
         yield Remedy("raise the quota, or lower the target", EditSpec())
         return
-    ahead = [peer.lacks for peer in _ahead(facts)]
-    # Whoever is skipped in the order of the wait list is known with places only.
-    room = needed_room(_lacks(facts), ahead) if facts.quota_place else _lacks(facts) + sum(ahead)
-    yield _raise(facts, limit, limit.used + room, served_before=room - _lacks(facts))
+    lacks, ahead = _lacks(facts), sum(peer.lacks for peer in _ahead(facts))
+    yield _raise(facts, limit, limit.used + lacks + ahead, ahead)
     fitting = down_to_racks(facts, (limit.limit or 0) - _others(facts, limit))
     if facts.held < fitting < facts.target and not facts.autoscaling:
         yield Remedy(f"scale {facts.name} to {fitting}, which fits", ScaleTo(fitting))
@@ -59,27 +55,11 @@ def quota_proofs(facts: Facts) -> Iterator[tuple[int, str]]:
         yield peer.position, f"nodepool {peer.name}"
 
 
-def needed_room(lacks: int, ahead: Sequence[int]) -> int:
-    """Return how much room makes a NodePool fit that lacks so many Nodes.
-
-    ahead: what the NodePools lack that are served before it, in their order. A NodePool that does
-    not fit is skipped, so that less room than for all of them may do.
-    """
-    room = lacks
-    while True:
-        left = room
-        for each in ahead:
-            left -= each if each <= left else 0
-        if left >= lacks:
-            return room
-        room += lacks - left
-
-
-def _raise(facts: Facts, limit: Limit, enough: int, *, served_before: int) -> Remedy:
+def _raise(facts: Facts, limit: Limit, enough: int, ahead: int) -> Remedy:
     verb = "set" if limit.limit is None else "raise"
     text = f"{verb} the quota of {facts.instance_type}{in_zone(facts)} to {enough}"
-    if served_before > 0:
-        text += f", {served_before} of them for what is served before {facts.name}"
+    if ahead:
+        text += f", up to {ahead} of them for what may be served before {facts.name}"
     return Remedy(text, SetLimit(enough))
 
 
@@ -104,11 +84,8 @@ def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
 
 
 def _ahead(facts: Facts) -> list[Peer]:
-    """Return the NodePools that are served before this one, in their order; without places, all."""
-    waiting = [peer for peer in facts.peers if peer.lacks]
-    if facts.quota_place:
-        waiting = [peer for peer in waiting if peer.quota_place < facts.quota_place]
-    return sorted(waiting, key=lambda peer: (peer.quota_place, peer.name))
+    """Return the NodePools that may be served before this NodePool: all that wait for quota."""
+    return [peer for peer in facts.peers if peer.lacks]
 
 
 def _lacks(facts: Facts) -> int:

@@ -37,7 +37,6 @@ class Explanation:
                 "inProgress": facts.in_progress,
                 "grantedNodes": facts.granted,
                 **({"queuePosition": facts.queue_position} if facts.queue_position else {}),
-                **({"quotaPlace": facts.quota_place} if facts.quota_place else {}),
                 **({"autoscaled": autoscaled} if facts.autoscaled else {}),
             },
             "causes": [_document(rank, cause) for rank, cause in enumerate(self.causes, 1)],
