@@ -10,7 +10,7 @@ does where a Node that is to leave does not answer, or breaks while it leaves.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -26,8 +26,7 @@ from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, machine_key, pool_path
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import RemovalReason
-from nodepool.state.inventory import Machine, labels_of
-from nodepool.state.label_index import LabelIndex
+from nodepool.state.machine_line import MachineLine
 from nodepool.state.ranking import Ranking
 
 
@@ -107,7 +106,7 @@ def lacking(state: State, offering: OfferingKey, failed: dict[PoolKey, str]) -> 
             needs[number] = need.without(min(left, need.machines))
             left = max(0, left - need.machines)
     else:
-        line = _Line([state.inventory.machines[key] for key in coming(state, offering)])
+        line = MachineLine([state.inventory.machines[key] for key in coming(state, offering)])
         for number in sorted(range(len(needs)), key=lambda number: needs[number].affinity is None):
             need = needs[number]
             with _passing_over(need, failed):
@@ -220,12 +219,12 @@ class _Choice:
         machines = state.inventory.machines
         spot = sorted(found, key=_order)
         self._orgs = [victim.org for victim in spot]
-        self._all = _Line([machines[victim.machine] for victim in spot])
+        self._all = MachineLine([machines[victim.machine] for victim in spot])
         self._own: dict[str, list[Victim]] = defaultdict(list)
         for victim in sorted(spot, key=_order_of_own):
             self._own[victim.org].append(victim)
         self._lines = {
-            org: _Line([machines[victim.machine] for victim in own])
+            org: MachineLine([machines[victim.machine] for victim in own])
             for org, own in self._own.items()
         }
 
@@ -242,48 +241,3 @@ class _Choice:
                 for own in islice(chosen[org], 1):
                     missing -= 1
                     yield self._own[org][own]
-
-
-class _Line:
-    """Machines in an order, of which each is taken once; a place is a number from 0.
-
-    What is taken without an affinity is taken from the front, and costs what is taken.
-    """
-
-    def __init__(self, machines: Sequence[Machine]) -> None:
-        self._machines = machines
-        self._index = LabelIndex(len(machines), self._values)
-        self._labels: list[dict[str, str]] = []
-        self._front = 0
-        self._picked: set[int] = set()
-        self._gone = 0  # The bits of those that were picked behind the front.
-
-    def take(self, affinity: Affinity | None, count: int) -> list[int]:
-        """The places of at most so many that satisfy an affinity, which are taken then."""
-        return self._first(count) if affinity is None else self._fitting(affinity, count)
-
-    def _first(self, count: int) -> list[int]:
-        taken: list[int] = []
-        while self._front < len(self._machines) and len(taken) < count:
-            if self._front not in self._picked:
-                taken.append(self._front)
-            self._front += 1
-        return taken
-
-    def _fitting(self, affinity: Affinity, count: int) -> list[int]:
-        fitting = self._index.accepted(affinity) & ~self._gone
-        marks = f"{fitting >> self._front:b}"[::-1]
-        taken: list[int] = []
-        place = marks.find("1")
-        while place >= 0 and len(taken) < count:
-            taken.append(self._front + place)
-            place = marks.find("1", place + 1)
-        if taken:
-            self._picked.update(taken)
-            self._gone |= fitting & ((2 << taken[-1]) - 1)
-        return taken
-
-    def _values(self, label: str) -> list[str | None]:
-        if not self._labels:
-            self._labels = [labels_of(machine) for machine in self._machines]
-        return [labels.get(label) for labels in self._labels]

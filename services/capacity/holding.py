@@ -108,16 +108,16 @@ def _serves(machine: Machine | None) -> bool:
 
 
 def giving_way(state: "State", key: MachineKey, *, gives_way: bool) -> "State":
-    """Return the state in which the Node of a machine gives way to a NodePool, or not."""
+    """Return the state in which the Node of a machine gives way, or does not any more."""
     machine = state.inventory.machines.get(key)
     if machine is None:
         return state
-    before: Map[MachineKey, bool] = state.preempted.get(machine.offering, Map())
+    before: Map[MachineKey, bool] = state.giving_way.get(machine.offering, Map())
     if gives_way is (key in before):
         return state
     after = before.set(key, True) if gives_way else before.delete(key)
-    preempted = state.preempted
-    preempted = (
-        preempted.set(machine.offering, after) if after else preempted.delete(machine.offering)
+    offerings = state.giving_way
+    offerings = (
+        offerings.set(machine.offering, after) if after else offerings.delete(machine.offering)
     )
-    return supply_changed(replace(state, preempted=preempted), machine.offering)
+    return supply_changed(replace(state, giving_way=offerings), machine.offering)

@@ -47,7 +47,7 @@ class State(WithWork[OfferingKey | PoolKey]):
     The work queue holds offerings whose verdicts may change, and NodePools whose check failed.
 
     healthy: how many machines of an offering are in service, free or not.
-    preempted: those of spot Nodes that give way to NodePools that are short.
+    giving_way: the machines of spot Nodes that give way, to an operator or to NodePools.
     to_reclaim: how many machines of an offering an operator is to have, held back already or not.
     reserved: the machines of Nodes that are reserved for the control plane.
     zones: the zones in which an organisation has a cluster, in alphabetical order.
@@ -57,7 +57,7 @@ class State(WithWork[OfferingKey | PoolKey]):
     offerings: Map[OfferingKey, Offering] = Map()
     inventory: Inventory = Inventory()
     healthy: Map[OfferingKey, int] = Map()
-    preempted: Map[OfferingKey, Map[MachineKey, bool]] = Map()
+    giving_way: Map[OfferingKey, Map[MachineKey, bool]] = Map()
     to_reclaim: Map[OfferingKey, int] = Map()
     reserved: Map[MachineKey, bool] = Map()
     zones: Map[str, tuple[str, ...]] = Map()
@@ -184,7 +184,7 @@ def _requested(state: State, event: NodePreemptionRequested) -> State:
     machine = state.inventory.machines.get(event.machine_key)
     if machine is None or machine.holder != event.key or machine.assignment != event.assignment:
         return state
-    return giving_way(state, event.machine_key, gives_way=event.cause == "DefaultPoolShort")
+    return giving_way(state, event.machine_key, gives_way=True)
 
 
 def _published(

@@ -16,6 +16,7 @@ from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.model import ComputeClass
 from nodepool.state.inventory import FreeMachines, take_racks
+from nodepool.state.machine_line import MachineLine
 from nodepool.state.racks import deliveries
 from nodepool.state.ranking import Ranking
 from nodepool.state.reclaims import take_reclaimed
@@ -63,7 +64,6 @@ def shares(
     parts: dict[PoolKey, _Part] = {}
     turns, taken = offering.waiting.turns(), None
     free = _free(state, key)
-    giving_way = len(state.preempted.get(key, ()))
     while True:
         try:
             pool_key, count = turns.send(taken)
@@ -73,10 +73,7 @@ def shares(
         part = parts.setdefault(pool_key, _Part(pool))
         with _passing_over(pool_key, failed, own):
             taken = part.take(free, count)
-        if pool.spec.compute_class is not ComputeClass.SPOT and pool_key not in failed:
-            # A machine that comes for certain fills the position as a free machine does.
-            part.preempted += (gone := min(giving_way, max(0, count - taken)))
-            giving_way, taken = giving_way - gone, taken + gone
+    _promise(state, key, parts, failed, own)
     parts = {each: part for each, part in parts.items() if each not in failed}
     _place(offering.waiting, parts)
     for pool_key, part in parts.items():
@@ -96,6 +93,41 @@ def _passing_over(
 ) -> AbstractContextManager[None]:
     """Return what notes the failure of a NodePool; what `own` raises is raised."""
     return nullcontext() if key == own else passing_over(key, failed)
+
+
+def _promise(
+    state: State,
+    key: OfferingKey,
+    parts: "Mapping[PoolKey, _Part]",
+    failed: dict[PoolKey, str],
+    own: PoolKey | None,
+) -> None:
+    """Set how many of the spot Nodes that give way are for each NodePool of class `default`.
+
+    An operator comes first, for the machines that are still to be reclaimed and are not free. Of
+    the NodePools, those with a node affinity choose first: what is left may fit others, too.
+    """
+    keys = sorted(state.giving_way.get(key, ()))
+    if not keys:
+        return
+    needs: list[tuple[_Part | None, Affinity | None, int]] = []
+    reclaimed = state.outstanding(key) - state.inventory.count(key)
+    needs.append((None, None, max(0, reclaimed)))
+    met = {pool_key: part.taken for pool_key, part in parts.items()}
+    for pool_key, count in state.offering(key).waiting.turns():
+        part = parts.get(pool_key)
+        if part is None or pool_key in failed or part.pool.spec.compute_class is ComputeClass.SPOT:
+            continue
+        taken = min(count, met[pool_key])
+        met[pool_key] -= taken
+        needs.append((part, part.pool.spec.affinity, count - taken))
+    line = MachineLine([state.inventory.machines[machine] for machine in keys])
+    for part, affinity, count in sorted(needs, key=lambda need: need[1] is None):
+        if part is None:
+            line.take(affinity, count)
+            continue
+        with _passing_over(part.pool.key, failed, own):
+            part.preempted += len(line.take(affinity, count))
 
 
 def _place(waiting: Ranking, parts: "Mapping[PoolKey, _Part]") -> None:

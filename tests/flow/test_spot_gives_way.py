@@ -488,6 +488,53 @@ def test_capacity_counts_all_spot_nodes_that_give_way_to_waits_of_different_star
     )
 
 
+def test_capacity_promises_a_pool_no_spot_node_that_an_operator_gets(world: WorldHarness) -> None:
+    given_spot(world, 1)
+    world.apply("train", 1)
+    world.reclaim(1)
+
+    before = world.condition("train", "Capacity")
+    world.give_back(1)
+    after = world.condition("train", "Capacity")
+
+    none = f"False NoneAvailable: none of 1 wanted Nodes of {H100} can be had in {ZONE} now"
+    assert before == none
+    assert after == f"{none}; 1 spot Node is being preempted for it"
+
+
+def test_a_spot_node_preempted_for_an_operator_is_promised_once_it_is_returned(
+    world: WorldHarness,
+) -> None:
+    given_spot(world, 1)
+    world.reclaim(1)
+    world.apply("train", 1)
+
+    before = world.condition("train", "Capacity")
+    world.give_back(1)
+    after = world.condition("train", "Capacity")
+
+    none = f"False NoneAvailable: none of 1 wanted Nodes of {H100} can be had in {ZONE} now"
+    assert before == none
+    assert after == f"{none}; 1 spot Node is being preempted for it"
+
+
+def test_capacity_promises_a_pool_only_spot_nodes_that_its_affinity_accepts(
+    world: WorldHarness,
+) -> None:
+    # given two NodePools of which only one could have the spot Node
+    world.given_cluster()
+    world.given_quota(10)
+    world.given_machines(1, labels={RACK: "r1"})
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("other", 1, affinity=affinity_to_rack("r2"))
+
+    world.apply("train", 1, affinity=affinity_to_rack("r1"))
+
+    none = f"False NoneAvailable: none of 1 wanted Nodes of {H100} can be had in {ZONE} now"
+    assert world.condition("other", "Capacity") == none
+    assert world.condition("train", "Capacity") == f"{none}; 1 spot Node is being preempted for it"
+
+
 def test_a_spot_pool_at_zero_lives_on_and_refills(world: WorldHarness) -> None:
     given_spot(world, 2)
     world.apply("train", 2)

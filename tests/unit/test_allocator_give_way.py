@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator.decide import concerns
-from allocator.give_way import _Line
 from allocator.members import Member
 from nodepool.contract.affinity import (
     Affinity,
@@ -16,6 +15,7 @@ from nodepool.contract.affinity import (
 from nodepool.contract.keys import offering_key
 from nodepool.contract.model import RemovalReason
 from nodepool.state.inventory import Machine
+from nodepool.state.machine_line import MachineLine
 from unit.allocator_service import AllocatorService, capacity_checked, granted
 from unit.samples import KIND, ZONE
 
@@ -38,7 +38,9 @@ def on_leaf(leaf: str) -> Affinity:
 def test_each_machine_is_taken_once_and_the_first_that_fit_come_first(
     leaves: list[str], takes: list[tuple[str, int]]
 ) -> None:
-    line = _Line([Machine(ZONE, f"g{n}", KIND, {LEAF: leaf}) for n, leaf in enumerate(leaves)])
+    line = MachineLine(
+        [Machine(ZONE, f"g{n}", KIND, {LEAF: leaf}) for n, leaf in enumerate(leaves)]
+    )
     affinities = {"a": on_leaf("a"), "b": on_leaf("b")}
     left = list(range(len(leaves)))
 

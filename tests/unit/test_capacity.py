@@ -609,7 +609,7 @@ def test_a_node_that_is_gone_when_it_is_asked_to_give_way_gives_way_to_nobody() 
     outputs = story.hears(gives_way("cheap", 1))
 
     assert short(outputs) == []
-    assert story.state.preempted == Map()
+    assert story.state.giving_way == Map()
 
 
 def test_a_node_gives_way_until_it_is_gone() -> None:
@@ -619,11 +619,11 @@ def test_a_node_gives_way_until_it_is_gone() -> None:
     story.want("train", 1)
 
     story.hears(gives_way("cheap", 1))
-    during = story.state.preempted
+    during = story.state.giving_way
     story.delete("cheap", 1)
 
     assert during == Map({OFFERING: Map({machine_key(ZONE, "m1"): True})})
-    assert story.state.preempted == Map()
+    assert story.state.giving_way == Map()
 
 
 def test_a_repair_of_an_unknown_machine_changes_nothing() -> None:

@@ -2,11 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
+from nodepool.cli.documents import text
 from nodepool.cli.preemption_table import after, lateness, preemption_document
 from nodepool.client.preemptions import PREEMPTIONS_MAX, Preemption, Preemptions
 from nodepool.contract.events import (
     CWDrainNode,
     CWNodeDeleted,
+    CWNodeRegistrationFailed,
     NodePreempted,
     NodePreemptionRequested,
     PreemptionPending,
@@ -73,6 +75,20 @@ def test_a_node_that_left_early_was_not_late() -> None:
 
     (found,) = reading.all()
     assert (found.cause, found.drain_late, found.end_late) == ("Requested", None, None)
+
+
+def test_a_preemption_ends_when_the_registration_of_its_node_fails() -> None:
+    # given a Node that is preempted while it boots
+    reading = Reading()
+
+    # when its machine was turned away before lifecycle heard of the preemption
+    reading.read(sample(NodePreempted), 0)
+    reading.read(sample(CWNodeRegistrationFailed), 1)
+
+    # then the preemption is over
+    (found,) = reading.all()
+    assert (found.gone, found.lost) == (at(1), 0)
+    assert text(preemption_document(found), "status", "phase") == "Deleted"
 
 
 def test_a_node_without_a_timetable_is_never_late() -> None:

@@ -9,6 +9,7 @@ from nodepool.contract.decode import decode
 from nodepool.contract.events import (
     CWDrainNode,
     CWNodeDeleted,
+    CWNodeRegistrationFailed,
     NodePreempted,
     NodePreemptionRequested,
     PreemptionPending,
@@ -28,6 +29,7 @@ Kind = (
     | type[NodePreempted]
     | type[CWDrainNode]
     | type[CWNodeDeleted]
+    | type[CWNodeRegistrationFailed]
 )
 KINDS: Final[dict[str, Kind]] = {
     kind.__name__: kind
@@ -37,6 +39,7 @@ KINDS: Final[dict[str, Kind]] = {
         NodePreempted,
         CWDrainNode,
         CWNodeDeleted,
+        CWNodeRegistrationFailed,
     )
 }
 """The messages that preemptions are made of, by name."""
@@ -53,7 +56,7 @@ class Preemption:
     cause: `Requested`, `Reclaimed` or `DefaultPoolShort`.
     beneficiary: the NodePool that was short, if it is of the same organisation.
     drained: when its drain began; None before that.
-    gone: when it had left; None before that.
+    gone: when it had left, or its registration had failed; None before that.
     lost: how many of its Pods still ran when its time was over.
     """
 
@@ -119,11 +122,17 @@ class Preemptions:
                 if known is not None and known.drained is None:
                     self._known[event.node, event.assignment] = replace(known, drained=entry.time)
             case CWNodeDeleted(lost=lost):
-                self._requests.pop((event.node, event.assignment), None)
-                known = self._known.get((event.node, event.assignment))
-                if known is not None:
-                    gone = replace(known, gone=entry.time, lost=lost)
-                    self._known[event.node, event.assignment] = gone
+                self._end(event, entry.time, lost)
+            case CWNodeRegistrationFailed():
+                self._end(event, entry.time)
+
+    def _end(self, event: OfNode, gone: datetime, lost: int = 0) -> None:
+        """Take the end of a stay, which ends a preemption that began in it."""
+        key = (event.node, event.assignment)
+        self._requests.pop(key, None)
+        known = self._known.get(key)
+        if known is not None:
+            self._known[key] = replace(known, gone=gone, lost=lost)
 
     def _begin(self, event: OfNode, preemption: Preemption) -> None:
         """Takes a preemption, or the timetable of one that began without."""

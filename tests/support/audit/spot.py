@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nodepool.contract.events import (
+    CapacityChecked,
     CapacityReclaimed,
     CWNodeCordoned,
     CWNodeUncordoned,
@@ -19,7 +20,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass
-from support.audit.assignment import claimed
+from support.audit.assignment import claimed, fits
 from support.audit.facts import RECLAIMED, Facts, History, Offering, Origin, Stay, Violation
 
 
@@ -43,6 +44,8 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             facts.sick.setdefault(assignment, History()).add(origin.position, False)
         case NodePreemptionRequested():
             _requested(facts, message, origin)
+        case CapacityChecked():
+            _check_promised(facts, message, origin)
 
 
 def _reclaimed(facts: Facts, message: MachineReclaimed) -> None:
@@ -90,6 +93,23 @@ def _requested(facts: Facts, message: NodePreemptionRequested, origin: Origin) -
     if len(going) > needed:
         raise Violation(f"{len(going)} spot Nodes have to give way, and {needed} are needed")
     _check_order(facts, stay, origin.cause)
+
+
+def _check_promised(facts: Facts, message: CapacityChecked, origin: Origin) -> None:
+    """Check that a verdict promises a NodePool only spot Nodes that its affinity accepts."""
+    pool = facts.pools[message.uid]
+    version = pool.versions.as_of(origin.cause)
+    if version is None or not message.preempted:
+        return
+    fitting = sum(
+        each.pool.offering == pool.offering
+        and not each.has_left(origin.cause)
+        and fits(version.spec, facts.machines[each.machine])
+        for each in facts.giving_way.values()
+    )
+    if message.preempted > fitting:
+        text = f"{message.preempted} spot Nodes, and {fitting} that fit give way"
+        raise Violation(f"{pool.key} is promised {text}")
 
 
 def _check_order(facts: Facts, stay: Stay, cause: int) -> None:

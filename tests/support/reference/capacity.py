@@ -58,7 +58,7 @@ class Machine:
 
     stay: the number of its last stay in a NodePool.
     sick: whether it goes to triage when it leaves.
-    gives_way: whether it is a spot Node that gives way to a NodePool that is short.
+    gives_way: whether it is a spot Node that gives way, to an operator or to NodePools.
     lent: whether it is reserved for the control plane, so that its NodePool does not hold it.
     """
 
@@ -228,11 +228,11 @@ class CapacityModel:
                 self.machines[key].holder = RECLAIMED
             case MachineReturned(machine_key=key):
                 self.machines[key].holder = ""
-            case NodePreemptionRequested(machine_key=key, cause=cause):
+            case NodePreemptionRequested(machine_key=key):
                 machine = self.machines[key]
                 is_there = machine.holder not in ("", TRIAGE, RECLAIMED)
                 if is_there and machine.stay == message.assignment:
-                    machine.gives_way = cause == "DefaultPoolShort"
+                    machine.gives_way = True
             case CapacityReclaimed(zone=zone, instance_type=kind, count=count):
                 self.to_reclaim[zone, kind] = count
             case _:
@@ -301,13 +301,13 @@ class CapacityModel:
         ]
 
     def _giving_way(self, demand: Demand) -> int:
-        """How many Nodes give way to such NodePools of its type and zone; none to one of spot."""
-        if demand.spec.compute_class is ComputeClass.SPOT:
-            return 0
-        machines = self.machines.values()
-        return sum(
-            each.gives_way and (each.zone, each.kind) == demand.offering for each in machines
-        )
+        """Return how many spot Nodes of its type and zone give way and are not for an operator."""
+        machines = [
+            each for each in self.machines.values() if (each.zone, each.kind) == demand.offering
+        ]
+        at_hand = sum(each.holder in ("", RECLAIMED) for each in machines)
+        for_operator = max(0, self.to_reclaim.get(demand.offering, 0) - at_hand)
+        return max(0, sum(each.gives_way for each in machines) - for_operator)
 
     def _checked(self, demand: Demand | None, verdict: CapacityChecked, stored: Stored) -> None:
         if demand is None or demand.deleting or demand.version.reason is not Validated.VALID:
