@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from allocator.choose import Place, cost, place
@@ -57,14 +58,27 @@ def reprieved_racks(
     missing = wanted
     for nodes in _domains(members):
         stay = sum(each.removal is None and node not in leaving for node, each in nodes)
-        spareable = [each for each in nodes if each[1].removal is RemovalReason.SCALE_DOWN]
-        spareable.sort(key=_worth, reverse=True)
+        spareable = _spareable(nodes)
         completing = -stay % size
         yield from (node for node, _ in spareable[:completing])
         missing -= -(-stay // size)
         racks += _chunks(spareable[completing:], size)
     racks.sort(key=_usefulness, reverse=True)
     yield from (node for rack in racks[: max(0, missing)] for node, _ in rack)
+
+
+def completed_racks(
+    members: Iterable[tuple[str, Member]], size: int, kept: Iterable[str]
+) -> Iterator[str]:
+    """The Nodes that are leaving for a scale-down and stay with others of their racks.
+
+    kept: the Nodes that may stay from now on.
+    """
+    names = frozenset(kept)
+    for nodes in _domains(members):
+        stay = sum(each.removal is None or node in names for node, each in nodes)
+        others = (node for node, _ in _spareable(nodes) if node not in names)
+        yield from islice(others, -stay % size)
 
 
 def exchanged_racks(
@@ -85,6 +99,12 @@ def exchanged_racks(
     idle.sort(key=_usefulness)
     busy.sort(key=_usefulness, reverse=True)
     return _names(idle[:count]), _names(busy[:count])
+
+
+def _spareable(nodes: Nodes) -> Nodes:
+    """Return the Nodes that are leaving for a scale-down, the most useful first."""
+    leaving = [each for each in nodes if each[1].removal is RemovalReason.SCALE_DOWN]
+    return sorted(leaving, key=_worth, reverse=True)
 
 
 def _is_whole(rack: Nodes, size: int, *, is_busy: bool) -> bool:

@@ -6,7 +6,12 @@ from itertools import chain
 from allocator.choose import reprieved, victims
 from allocator.members import Member, Racks
 from allocator.pool import Pool, Stage
-from allocator.racks import exchanged_racks, reprieved_racks, surplus_racks
+from allocator.racks import (
+    completed_racks,
+    exchanged_racks,
+    reprieved_racks,
+    surplus_racks,
+)
 from nodepool.contract.counting import counted
 from nodepool.contract.events import (
     CWNodeDeletionRequestSuccess,
@@ -92,17 +97,20 @@ def _fitted_racks(pool: Pool, racks: Racks) -> Iterator[Shrinking]:
 def _chosen_again(pool: Pool) -> Iterator[Shrinking]:
     """Exchange victims that wait for their Pods: idle Nodes leave in the place of busy victims.
 
-    With `IdleOnly` no busy victim leaves, whether an idle Node takes its place or not.
+    With `IdleOnly` no busy victim leaves, whether an idle Node takes its place or not, and the
+    other Nodes of its rack stay with it.
     """
     if not pool.members.busy_victims or not pool.valid:
         return
-    strategy = pool.spec.lifecycle.scale_down_strategy
+    strategy, racks = pool.spec.lifecycle.scale_down_strategy, pool.members.racks
     busy = [(node, each) for node, each in pool.members if each.is_busy_victim]
     leaving: tuple[str, ...] = ()
     if strategy is ScaleDownStrategy.IDLE_ONLY:
         kept = reprieved(busy, len(busy))
-    elif pool.members.racks is not None:
-        leaving, kept = exchanged_racks(pool.members, pool.members.racks.size)
+        if racks is not None:
+            kept += tuple(completed_racks(pool.members, racks.size, kept))
+    elif racks is not None:
+        leaving, kept = exchanged_racks(pool.members, racks.size)
     else:
         leaving, kept = _exchanged(pool, busy)
     for node in leaving:

@@ -367,6 +367,27 @@ def test_a_target_that_rises_again_spares_a_whole_rack(world: WorldHarness) -> N
     assert world.conditions("train")["AtTarget"] == "TargetMet"
 
 
+def test_a_rack_with_a_busy_node_stays_whole_once_only_idle_nodes_may_leave(
+    world: WorldHarness,
+) -> None:
+    # given a rack that is to leave, and that waits for the Pods of one Node
+    given_racks(world, 1)
+    want(world, 1, lifecycle=PREFER_IDLE)
+    run_pod(world, "n5")
+    with world.paused("lifecycle"):
+        want(world, 0, lifecycle=PREFER_IDLE)
+        world.start_recording()
+
+        # when the strategy changes, so that busy Nodes stay, and the allocator hears of no more
+        with world.paused("quota", "capacity"):
+            want(world, 0)
+            kept = [each for each in world.messages("train") if "NodeRemovalCancelled" in each]
+
+    # then all Nodes of the rack stay with it
+    assert sorted(kept) == sorted(f"NodeRemovalCancelled n{number}" for number in range(1, 19))
+    assert domains(world) == {R1: 18}
+
+
 def test_a_node_that_became_active_stays_behind_its_rack_until_it_is_idle(
     world: WorldHarness,
 ) -> None:
