@@ -86,7 +86,6 @@ def test_a_service_at_work_saves_a_snapshot_when_the_head_of_the_log_is_cut(
             async with serving(QUOTA, server, tmp_path / "one.log") as runtime:
                 # given a service at work, long before its first snapshot is due
                 await send_several(connection, 3)
-                state = runtime.replica.safe.state
 
                 # when others fill the log, and its head is cut
                 await fill(connection, [(EVENT, b"{}")] * 50)
@@ -98,6 +97,7 @@ def test_a_service_at_work_saves_a_snapshot_when_the_head_of_the_log_is_cut(
                 # then it moves on, saves a snapshot, and stays ready
                 await until(partial(reaches, connection, first))
                 assert runtime.is_ready()
+                state = runtime.replica.safe.state
 
             # and another replica begins there
             async with serving(QUOTA, server, tmp_path / "two.log") as second:

@@ -78,13 +78,15 @@ def test_a_thread_that_dies_before_it_says_that_it_has_begun_keeps_no_other_clie
     server = HealthServer(Settings(metrics_port=0), lambda _: [], lambda: None)
     died = threading.Event()
 
-    def die(*_: object) -> int:
+    def die(*_: object, **__: object) -> int:
         died.set()
         return 0
 
     with monkeypatch.context() as starting:
         starting.setattr("_thread.start_new_thread", die)
-        starting.setattr("threading._start_new_thread", die)
+        # Python 3.13 starts the threads of the threading module with another function.
+        for name in ("_start_new_thread", "_start_joinable_thread"):
+            starting.setattr(f"threading.{name}", die, raising=False)
         with server_client(server.port):
             assert died.wait(30)
 
