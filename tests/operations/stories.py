@@ -159,7 +159,8 @@ async def too_early(client: Client) -> None:
 
 async def disturbed(it: Observed) -> None:
     """What should not be: an unknown command, an object of the read model that another program has
-    changed, an event about a Node that there is not, an event that cannot be read."""
+    changed, an event about a Node that there is not, an event that cannot be read; and a request
+    that the server answers with an error."""
     kind = type(NOT_THERE)
     envelope = envelope_of(kind).model_construct(
         id="nosuch", type=kind.__name__, source=NOT_THERE.speaker, data=NOT_THERE
@@ -168,6 +169,7 @@ async def disturbed(it: Observed) -> None:
         # Large, so that the log has grown, whatever else of it was trimmed.
         await api.publish(connection, "np.cmd.acme.prod.training.Invented", b" " * 500_000)
         await until(lambda: is_parked(connection), TIMEOUT_S)
+        assert await api.leaders_message(connection, STREAM, "np.dead.nosuch") is None
         await api.publish(connection, "$KV.nodepools.acme.prod.training", b"{}")
         await api.publish_event(
             connection, subject_of(NOT_THERE, NOT_THERE.speaker), envelope.encode()

@@ -43,6 +43,7 @@ SEEN = (
     "max_over_time(nodepool_preempting_nodes[10m]) > 0",
     "nodepool_silent_nodes > 0",
     "sum(nodepool_dead_letters_total) > 0",
+    "sum(increase(gnatsd_varz_jetstream_stats_api_errors[10m])) > 0",
     "sum(nodepool:nodepool_refused_node_moves_total:max) > 0",
     "sum(nodepool:nodepool_invariant_violations_total:max) == 1",
     'nodepool_target_nodes{pool="training", org="acme"} == 4',
