@@ -90,6 +90,7 @@ def _malformed(manifest: ApplyNodePool) -> Iterator[Refusal]:
     if reason := grammar.node_annotations_size(spec.node_annotations):
         yield Refusal("spec.nodeAnnotations", reason)
     yield from _taints(spec.node_taints)
+    yield from _texts(spec)
     if excess := affinity.oversized(spec.affinity):
         yield Refusal(*excess)
     yield from sized(spec)
@@ -139,6 +140,16 @@ def _taints(taints: tuple[Taint, ...]) -> Iterator[Refusal]:
             message = f"remove {taint.key}:{taint.effect}: {well_known.SET_BY_KUBERNETES}"
             yield Refusal(field, message, "Forbidden")
         seen.add((taint.key, taint.effect))
+
+
+def _texts(spec: NodePoolSpec) -> Iterator[Refusal]:
+    """Yield a refusal for each text without a grammar of its own that is too long."""
+    texts = {"spec.region": spec.region}
+    if spec.image is not None:
+        texts |= {"spec.image.name": spec.image.name, "spec.image.kernel": spec.image.kernel}
+    for field, text in texts.items():
+        if reason := grammar.text_length(text or ""):
+            yield Refusal(field, reason)
 
 
 def _racks(spec: NodePoolSpec) -> Iterator[Refusal]:

@@ -96,6 +96,18 @@ REFUSED: Mapping[str, tuple[Mapping[str, Any], str]] = {
         manifest(image={"releaseTrain": "edge"}),
         "Invalid spec.image.releaseTrain: input should be 'stable' or 'latest'",
     ),
+    "an image name that is too long": (
+        manifest(image={"name": "x" * 1025}),
+        "Invalid spec.image.name: has 1025 characters, more than the 1024 allowed",
+    ),
+    "a kernel that is too long": (
+        manifest(image={"kernel": "x" * 1025}),
+        "Invalid spec.image.kernel: has 1025 characters, more than the 1024 allowed",
+    ),
+    "a region that is too long": (
+        manifest(region="x" * 1025),
+        "Invalid spec.region: has 1025 characters, more than the 1024 allowed",
+    ),
     "an unknown compute class": (
         manifest(computeClass="SPOT"),
         "Invalid spec.computeClass: input should be 'default' or 'spot'",
@@ -236,6 +248,7 @@ ACCEPTED: Mapping[str, Mapping[str, Any]] = {
     "autoscaling within its bounds": {"autoscaling": True, "minNodes": 1, "maxNodes": 1},
     "the zone as region": {"region": ZONE},
     "an image": {"image": {"kernel": "6.8", "name": "ncore", "releaseTrain": "latest"}},
+    "the longest texts of an image": {"image": {"kernel": "x" * 1024, "name": "x" * 1024}},
     "taints": {"nodeTaints": [{"key": "a", "value": "b", "effect": "NoExecute"}]},
 }
 

@@ -7,7 +7,7 @@ https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resou
 from typing import Final
 
 from nodepool.contract.affinity import TERMS_FIELD
-from nodepool.contract.grammar import LABEL_LIMIT
+from nodepool.contract.grammar import LABEL_LIMIT, TEXT_LIMIT
 from nodepool.contract.model import API_VERSION, KIND, NodePoolSpec
 from support import crd_rules
 from support.crd_status import COLUMNS, STATUS
@@ -16,8 +16,6 @@ from support.schemas import Json, closed, schemas_of
 GROUP, _, VERSION = API_VERSION.partition("/")
 _REF: Final = "#/definitions/"
 _NOT_STRUCTURAL: Final = ("additionalProperties", "const", "examples")
-_TEXT_MAX: Final = 1024
-"""The most characters of a text without a grammar of its own."""
 
 
 def crd() -> Json:
@@ -124,7 +122,7 @@ def _object_properties(schema: object) -> list[Json]:
 def _bound(schema: Json) -> None:
     """Bounds each text that has no bound yet."""
     if schema.get("type") == "string" and "enum" not in schema:
-        schema.setdefault("maxLength", _TEXT_MAX)
+        schema.setdefault("maxLength", TEXT_LIMIT)
     for inner in (schema.get("items"), schema.get("additionalProperties")):
         if isinstance(inner, dict):
             _bound(inner)

@@ -16,6 +16,7 @@ from nodepool.contract.grammar import (
     NAME,
     SUBDOMAIN_LIMIT,
     TAINT_EFFECTS,
+    TEXT_LIMIT,
 )
 from nodepool.contract.model import MANAGED_TAINTS
 from support.schemas import Json, closed, schemas_of
@@ -50,7 +51,12 @@ _LIMITS: Final[dict[str, Json]] = {
         "pattern": f"^{NAME.pattern}$",
         "anyOf": [{"enum": sorted(INSTANCE_TYPES)}, {"type": "string"}],
     },
-    "spec.region": {"anyOf": [{"enum": sorted(ZONES)}, {"type": ["string", "null"]}]},
+    "spec.region": {
+        "anyOf": [{"enum": sorted(ZONES)}, {"type": ["string", "null"]}],
+        "maxLength": TEXT_LIMIT,
+    },
+    "spec.image.name": {"maxLength": TEXT_LIMIT},
+    "spec.image.kernel": {"maxLength": TEXT_LIMIT},
     "spec.nodeLabels": {**_LABELS, "propertyNames": {**_KEY, **_NOT_RESERVED}},
     "spec.nodeAnnotations": _ANNOTATIONS,
     "spec.nodeTaints[].key": _KEY,

@@ -22,6 +22,9 @@ NODE_ANNOTATIONS_LIMIT_BYTES: Final = 192 * 1024
 """The most bytes of those that a NodePool gives its Nodes, with each key twice: one annotation of
 a Node names them all, and what others annotate has to fit beside them."""
 
+TEXT_LIMIT: Final = 1024
+"""The most characters of a text that has no grammar of its own."""
+
 TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 """The effects that a taint can have."""
 
@@ -114,6 +117,16 @@ def taint_effect(effect: str) -> str | None:
         f"effect {shown(effect)} must be one of {', '.join(TAINT_EFFECTS)}"
         " (Kubernetes: Taints and Tolerations)"
     )
+
+
+def text_length(text: str) -> str | None:
+    """Return why a text that has no grammar of its own is too long, or None.
+
+    Messages and statuses repeat such a text, and an object has to stay small enough to be stored.
+    """
+    if len(text) <= TEXT_LIMIT:
+        return None
+    return f"has {len(text)} characters, more than the {TEXT_LIMIT} allowed"
 
 
 def annotations_size(annotations: Mapping[str, str]) -> str | None:
