@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from nodepool.contract.affinity import EXPRESSIONS_MAX, TERMS_MAX
 from support.constants import H100, ZONE
+from support.crd_status import MESSAGE_MAX
 from support.harness import Harness
 from support.manifests import TRAIN, manifest, rack_affinity
 from support.world_harness import WorldHarness
@@ -261,6 +263,35 @@ def test_a_manifest_is_accepted_with(harness: Harness, spec: Mapping[str, Any]) 
 
     assert harness.outcomes(command) == ["created 1"]
     assert harness.node_counts("train") == (1, 0, 1)
+
+
+def longest_affinity() -> dict[str, object]:
+    """An affinity of as many comparisons of long labels as are allowed, which no machine meets."""
+    requirement = {"key": f"{'a' * 63}.io/{'b' * 63}", "operator": "In", "values": ["c" * 63]}
+    term = {"matchExpressions": [requirement] * EXPRESSIONS_MAX}
+    terms = {"nodeSelectorTerms": [term] * TERMS_MAX}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"region": "x" * 1024}, id="the longest region"),
+        pytest.param({"affinity": longest_affinity()}, id="the longest affinity"),
+    ],
+)
+def test_the_definition_for_kubernetes_takes_the_status_of(
+    world: WorldHarness, spec: Mapping[str, Any]
+) -> None:
+    world.given_data_center()
+
+    command = world.apply("train", 1, **spec)
+
+    assert world.outcomes(command) == ["created 1"]
+    pool = world.node_pool("train")
+    assert pool is not None
+    messages = [condition["message"] for condition in pool["status"]["conditions"]]
+    assert max(map(len, messages)) <= MESSAGE_MAX
 
 
 def test_a_node_pool_as_it_was_read_can_be_applied_again(harness: Harness) -> None:

@@ -9,7 +9,7 @@ from nodepool.contract.conditions import ORDER
 from nodepool.contract.progress import RECONCILING, STALLED
 from support.schemas import Json
 
-_MESSAGE_MAX: Final = 32768
+MESSAGE_MAX: Final = 32768
 """As in the conditions of Kubernetes itself."""
 
 _TYPES: Final = (*(each.__name__ for each in ORDER), RECONCILING, STALLED)
@@ -41,7 +41,7 @@ _CONDITION: Final = _object(
             "description": "Whether it is so.",
         },
         "reason": _text("Why, in one word.", 1024),
-        "message": _text("Why, in a sentence.", _MESSAGE_MAX),
+        "message": _text("Why, in a sentence.", MESSAGE_MAX),
         "lastTransitionTime": _time("When its status changed last."),
         "observedGeneration": {
             "type": "integer",
@@ -92,7 +92,7 @@ STATUS: Final = _object(
         "autoscaled": _object(
             "Where the autoscaler set the target.",
             {
-                "message": _text("Why it did.", _MESSAGE_MAX),
+                "message": _text("Why it did.", MESSAGE_MAX),
                 "since": _time("When it did."),
             },
         ),

@@ -258,6 +258,20 @@ def test_one_possible_term_is_enough_and_otherwise_every_term_has_a_reason() -> 
     )
 
 
+def test_of_many_terms_that_no_machine_meets_three_are_named_and_the_others_counted() -> None:
+    impossible: list[Expression] = [("team", "Exists", ())]
+
+    four = satisfiable(affinity_to(*[impossible] * 4), {}, ())
+    five = satisfiable(affinity_to(*[impossible] * 5), {}, ())
+
+    named = [
+        f"nodeSelectorTerms[{index}]: key 'team' is on no machine, so it is never Exists"
+        for index in range(3)
+    ]
+    assert four == "; ".join((*named, "1 more term that no machine can meet"))
+    assert five == "; ".join((*named, "2 more terms that no machine can meet"))
+
+
 def test_a_huge_contradiction_is_found_quickly_and_described_briefly() -> None:
     values = tuple(str(number) for number in range(50_000))
 

@@ -13,15 +13,20 @@ from nodepool.contract.affinity import (
     terms,
     unfit,
 )
+from nodepool.contract.counting import counted
 from nodepool.contract.grammar import LABEL_LIMIT, label_value, shown
 
+_TERMS_SHOWN: Final = 3
 _VALUES_SHOWN: Final = 5
 
 
 def satisfiable(
     affinity: Affinity | None, fixed: Mapping[str, str], open_keys: Collection[str]
 ) -> str | None:
-    """Why no machine can ever be accepted, with the first such key of each term; None if one can.
+    """Return why no machine can ever be accepted, or None if a machine can.
+
+    The reason names the first such key of each of the first terms, and counts the other terms:
+    a condition whose message is longer than Kubernetes allows would not be shown at all.
 
     fixed: labels that every machine has, with these values.
     open_keys: labels that a machine may have, with any valid value; `fixed` takes precedence.
@@ -35,6 +40,9 @@ def satisfiable(
         if reason is None:
             return None
         reasons.append(f"nodeSelectorTerms[{index}]: {reason}")
+    more = len(reasons) - _TERMS_SHOWN
+    if more > 0:
+        reasons[_TERMS_SHOWN:] = [f"{counted(more, 'more term')} that no machine can meet"]
     return "; ".join(reasons) or None
 
 
