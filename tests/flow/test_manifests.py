@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from nodepool.cli.documents import field
 from nodepool.contract.affinity import EXPRESSIONS_MAX, TERMS_MAX
 from support.constants import H100, ZONE
-from support.crd_status import MESSAGE_MAX
+from support.crd_status import MESSAGE_MAX, PROFILE_MAX
 from support.harness import Harness
 from support.manifests import TRAIN, manifest, rack_affinity
 from support.world_harness import WorldHarness
@@ -276,6 +277,10 @@ def longest_affinity() -> dict[str, object]:
 @pytest.mark.parametrize(
     "spec",
     [
+        pytest.param(
+            {"image": {"kernel": "x" * 1024, "name": "x" * 1024, "releaseTrain": "latest"}},
+            id="the longest image",
+        ),
         pytest.param({"region": "x" * 1024}, id="the longest region"),
         pytest.param({"affinity": longest_affinity()}, id="the longest affinity"),
     ],
@@ -292,6 +297,7 @@ def test_the_definition_for_kubernetes_takes_the_status_of(
     assert pool is not None
     messages = [condition["message"] for condition in pool["status"]["conditions"]]
     assert max(map(len, messages)) <= MESSAGE_MAX
+    assert len(str(field(pool, "status", "nodeProfile"))) <= PROFILE_MAX
 
 
 def test_a_node_pool_as_it_was_read_can_be_applied_again(harness: Harness) -> None:

@@ -6,11 +6,15 @@ Both are those of https://docs.coreweave.com/products/cks/reference/node-pool.
 from typing import Final
 
 from nodepool.contract.conditions import ORDER
+from nodepool.contract.grammar import LABEL_LIMIT, TEXT_LIMIT
+from nodepool.contract.model import ReleaseTrain
 from nodepool.contract.progress import RECONCILING, STALLED
 from support.schemas import Json
 
 MESSAGE_MAX: Final = 32768
 """As in the conditions of Kubernetes itself."""
+PROFILE_MAX: Final = LABEL_LIMIT + 2 * TEXT_LIMIT + len(f"/:@{ReleaseTrain.LATEST}")
+"""The instance type with all that an image says."""
 
 _TYPES: Final = (*(each.__name__ for each in ORDER), RECONCILING, STALLED)
 
@@ -97,7 +101,7 @@ STATUS: Final = _object(
             },
         ),
         "allocatedNodes": _count("Deprecated, replaced by inProgress."),
-        "nodeProfile": _text("The profile of its Nodes."),
+        "nodeProfile": _text("The profile of its Nodes.", PROFILE_MAX),
     },
     # A NodePool that no agent has seen is on its way: tools take one without this for current.
     default={"observedGeneration": 0},
