@@ -99,6 +99,7 @@ def _facts(pool: NodePoolObject) -> Facts:
         zone=pool.zone,
         current=pool.current,
         in_progress=pool.in_progress,
+        away=pool.away,
         granted=pool.granted,
         deleting=pool.deleting is not None,
         deleting_since=pool.deleting,
@@ -139,4 +140,5 @@ def _node(node: NodeObject) -> NodeFacts:
         blocking_count=node.blocking_count,
         removal=node.removal.value if node.removal is not None else "",
         removal_since=node.removal_since,
+        reserved=not node.usable,
     )

@@ -3,6 +3,7 @@
 from hashlib import sha256
 
 from flow.test_explanations import explained
+from nodepool.explanation.remedies import EndWork
 from support.harness import Harness
 from support.world_harness import WorldHarness
 
@@ -277,6 +278,52 @@ def test_a_node_of_the_control_plane_is_no_room_for_pods_that_wait(world: WorldH
         "first Running n2",
         "second Running n3",
     ]
+
+
+def test_a_scale_down_waits_for_no_node_of_the_control_plane(world: WorldHarness) -> None:
+    # given a Node of the control plane with a Pod, beside two active Nodes
+    world.given_data_center(machines=3)
+    world.apply("train", 3)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.run_pod("n1", tolerations=[{"operator": "Exists"}])
+    world.run_pod("n2")
+    world.run_pod("n3")
+
+    # when only idle Nodes may leave
+    world.scale("train", 1)
+
+    # then the status and the advice are about the two Nodes that count
+    message = world.condition("train", "AtTarget")
+    assert "has 2 Nodes and wants 1; waits for 1 of 2: n2, active" in message
+    assert "; n3, active" in message
+    assert "n1" not in message
+    removal = explained(world, "train").causes[0]
+    assert "waits for 1 of 2" in removal.message
+    emptied = [each.action for each in removal.remedies if isinstance(each.action, EndWork)]
+    assert [set(action.nodes) for action in emptied] == [
+        {world.machine_name("n2"), world.machine_name("n3")}
+    ]
+
+
+def test_a_deletion_counts_nodes_of_the_control_plane_beside_nodes_in_progress(
+    world: WorldHarness,
+) -> None:
+    # given a Node of the control plane, a current Node, and a Node that boots
+    world.given_data_center(machines=3, boot_s=300)
+    world.apply("train", 2)
+    world.pass_time(minutes=6)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+
+    # when the NodePool is deleted, and nothing has left yet
+    with world.paused("allocator"):
+        world.delete("train")
+        nodes = world.nodes("train")
+        removed = world.condition("train", "NodesRemoved")
+        at_target = world.condition("train", "AtTarget")
+
+    assert nodes == ["n1", "n2", "n3"]
+    assert removed == "False Pending: 3 Nodes are still to be removed."
+    assert "3 Nodes are still to be removed" in at_target
 
 
 def test_a_deletion_counts_the_nodes_of_the_control_plane_that_are_still_there(

@@ -142,6 +142,7 @@ class Facts:
 
     zone: empty where it is not known.
     target, current, in_progress: how many Nodes it wants, has, and awaits.
+    away: how many of its Nodes are reserved for the control plane, beside those it has.
     granted: how many Nodes its quota allows it.
     deleting, deleting_since: whether, and since when, it is being deleted.
     idle_only: whether active Nodes stay until they are idle.
@@ -170,6 +171,7 @@ class Facts:
     zone: str = ""
     current: int = 0
     in_progress: int = 0
+    away: int = 0
     granted: int = 0
     deleting: bool = False
     deleting_since: datetime | None = None
@@ -197,6 +199,11 @@ class Facts:
     def held(self) -> int:
         """How many Nodes it has, those on their way to it included."""
         return self.current + self.in_progress
+
+    @property
+    def held_nodes(self) -> tuple[NodeFacts, ...]:
+        """Return its Nodes without those that are reserved for the control plane."""
+        return tuple(node for node in self.nodes if not node.reserved)
 
     @property
     def reserved(self) -> int:

@@ -13,16 +13,19 @@ _UNKNOWN = datetime.max.replace(tzinfo=UTC)
 
 
 def surplus(facts: Facts) -> str:
-    """What becomes of the Nodes that are too many."""
+    """What becomes of the Nodes that are too many.
+
+    Nodes that are reserved for the control plane are none of them.
+    """
     validated = facts.checks.get("Validated")
     if validated is not None and validated.status != "True":
         return f"none is removed while Validated is {validated.reason}"
-    leaving = [node for node in facts.nodes if node.removal]
+    leaving = [node for node in facts.held_nodes if node.removal]
     left = facts.held - facts.target - len(leaving)
     waited_for = [node for node in leaving if node.active]
     count = len(waited_for)
     if left > 0 and facts.idle_only:
-        waited_for += [node for node in facts.nodes if node.active and not node.removal]
+        waited_for += [node for node in facts.held_nodes if node.active and not node.removal]
         count += left
     if waited_for:
         return _waits(waited_for, count)
@@ -35,7 +38,7 @@ def still_there(facts: Facts) -> str:
 
     Nodes that are reserved for the control plane leave too, though the NodePool does not hold them.
     """
-    count = max(facts.held, len(facts.nodes))
+    count = max(facts.held + facts.away, len(facts.nodes))
     verb = "is" if count == 1 else "are"
     waited_for = [node for node in facts.nodes if node.active]
     waits = f"; {_waits(waited_for, len(waited_for))}" if waited_for else ""

@@ -70,7 +70,7 @@ def _removal(facts: Facts) -> Iterator[Cause]:
     if not (over or leave):
         return
     moments = [node.removal_since for node in leave if node.removal_since is not None]
-    shown = leave or [node for node in facts.nodes if node.active]
+    shown = leave or [node for node in facts.held_nodes if node.active]
     if over:
         title = f"it has {counted(facts.current - facts.target)} too many"
         message = leaving.surplus(facts)

@@ -30,7 +30,7 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
     if is_over and validated is not None and validated.status != "True":
         yield Remedy("change the spec as the condition Validated says", EditSpec())
         return
-    leaving = [node for node in facts.nodes if node.removal]
+    leaving = [node for node in facts.held_nodes if node.removal]
     blocked = [node for node in leaving if node.blocking_count]
     if blocked:
         yield _end_pods(blocked)
@@ -84,7 +84,7 @@ def _to_empty(facts: Facts, leaving: int) -> list[tuple[NodeFacts, ...]]:
     Empty where the surplus leaves without that.
     """
     left = facts.held - facts.target - leaving
-    staying = [node for node in facts.nodes if not node.removal]
+    staying = [node for node in facts.held_nodes if not node.removal]
     active = [node for node in staying if node.active]
     size = rack_of(facts)
     if left <= 0 or (len(staying) - len(active) >= left and size == 1):

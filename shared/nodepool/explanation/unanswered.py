@@ -32,11 +32,11 @@ def assigned_since(facts: Facts) -> datetime | None:
 
 def unchosen_since(facts: Facts) -> datetime | None:
     """Return since when Nodes that are too many could have been chosen to leave; None for none."""
-    leaving = sum(node.removal != "" for node in facts.nodes)
     if facts.deleting:
-        waits = leaving < len(facts.nodes)
+        waits = any(not node.removal for node in facts.nodes)
         return facts.deleting_since if waits else None
-    free = [node for node in facts.nodes if not node.removal and not node.active]
+    leaving = sum(node.removal != "" for node in facts.held_nodes)
+    free = [node for node in facts.held_nodes if not node.removal and not node.active]
     if facts.held - facts.target - leaving <= 0 or (facts.idle_only and not free):
         return None
     return assigned_since(facts)

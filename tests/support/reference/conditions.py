@@ -5,7 +5,7 @@ Every number in a message is that of now. A transition time moves with the statu
 From the log: nothing but what the models of quota, capacity and Nodes take from it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from nodepool.contract.conditions import HEALTHY, AtTarget, Validated
@@ -13,7 +13,7 @@ from nodepool.contract.model import NodePhase
 from nodepool.engine.world import World
 from nodepool.explanation.documents import target_of
 from nodepool.service import Context
-from support.audit.facts import Facts, Pool
+from support.audit.facts import Facts, Pool, Stay
 from support.documents import documents_of
 from support.reference.capacity import CapacityModel
 from support.reference.history import History
@@ -50,12 +50,21 @@ def faults(
         current = sum(stay.phase != NodePhase.BOOTING and not stay.is_lent for stay in stays)
         wanted = dict(_conditions(pool, quota, capacity, existing))
         wanted["AtTarget"] = _at_target(current, pool, conditions)
+        yield from _named(pool, conditions["AtTarget"], stays)
         for kind, (reason, message) in wanted.items():
             yield from _condition(f"{key} {kind}", pool, conditions.get(kind), reason, message)
         yield from _progress(pool, document, conditions)
         absent = {"NodesRemoved"} if pool.was_valid else {"NodesRemoved", "Quota", "Capacity"}
         for kind in absent & set(conditions):
             yield f"{key} shows the condition {kind}: {conditions[kind]['message']}"
+
+
+def _named(pool: Desired, at_target: Shown, stays: Iterable[Stay]) -> Iterator[str]:
+    """Which Nodes AtTarget names that are reserved for the control plane, and do not count."""
+    for stay in stays:
+        _, _, name = stay.machine.rpartition("/")
+        if stay.is_lent and name in at_target["message"]:
+            yield f"{pool.key} AtTarget names {name}, which is reserved for the control plane"
 
 
 def _progress(pool: Desired, document: Shown, conditions: Mapping[str, Shown]) -> Iterator[str]:
