@@ -66,6 +66,8 @@ class NodePoolObject:
     specified: when its newest generation was stored; None where an older release stored it.
     profiles: how many of its Nodes were booted with which profile.
     away: how many of its Nodes are reserved for the control plane.
+    allocation_error, removal_error: why its Nodes cannot be decided on, or removed, until that has
+        succeeded again; empty where they can.
     busy: while it loses Nodes, those that are active or leave; none in the state, see `projection`.
     """
 
@@ -94,6 +96,8 @@ class NodePoolObject:
     specified: datetime | None = None
     profiles: Profiles = Map()
     away: int = 0
+    allocation_error: str = ""
+    removal_error: str = ""
     busy: "tuple[NodeObject, ...]" = ()
 
     @property

@@ -1,22 +1,17 @@
 """A NodePool of the read model after an event about it: its conditions and its counts."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
 from aggregator import CheckFailed, NodeLeft, Recovered
-from aggregator.objects import Autoscaled, NodePoolObject, Progressing
+from aggregator.objects import Autoscaled, NodePoolObject
 from aggregator.profiles import counted_profiles, profile_of
+from aggregator.verdicts import with_condition, with_counts
 from nodepool.contract.conditions import (
-    AtTarget,
     Capacity,
-    Condition,
     NodesRemoved,
     Quota,
-    Reason,
     Validated,
-    accepted,
-    changed,
 )
 from nodepool.contract.events import (
     AllocationFailed,
@@ -35,7 +30,7 @@ from nodepool.contract.events import (
     QuotaChecked,
 )
 from nodepool.contract.model import RemovalReason
-from nodepool.contract.progress import progressing
+from nodepool.contract.node_failures import NodeFailure, failure_of
 from nodepool.service import Context
 from nodepool.state.racks import counted, domain_of
 
@@ -67,8 +62,10 @@ def specified(
         fault=event.fault,
         granted=0 if event.reason is Validated.INVALID else before.granted,
         autoscaled=_autoscaled(before, event, context),
+        # A new version is decided on at once, and what fails then is said again.
+        allocation_error="" if is_new else before.allocation_error,
     )
-    return _counted(_with_condition(pool, event.reason, event.message, context), context)
+    return with_counts(pool, context, (event.reason, event.message))
 
 
 def _autoscaled(
@@ -85,7 +82,7 @@ def _autoscaled(
 
 def deleting(pool: NodePoolObject, event: NodePoolDeleting, context: Context) -> NodePoolObject:
     """The NodePool on its way out."""
-    return _counted(
+    return with_counts(
         replace(
             pool,
             deleting=event.since,
@@ -93,6 +90,8 @@ def deleting(pool: NodePoolObject, event: NodePoolDeleting, context: Context) ->
             spot_awaited=0,
             queue_position=0,
             machines_needed=0,
+            # What the allocator cannot decide of the deletion it says again.
+            allocation_error="",
         ),
         context,
     )
@@ -114,7 +113,7 @@ def checked(
         return pool
     if isinstance(event, CapacityChecked):
         pool = _with_queue(pool, event, context)
-    return _with_condition(pool, event.reason, event.message, context)
+    return with_condition(pool, event.reason, event.message, context)
 
 
 def _with_queue(pool: NodePoolObject, event: CapacityChecked, context: Context) -> NodePoolObject:
@@ -134,33 +133,41 @@ def _with_queue(pool: NodePoolObject, event: CapacityChecked, context: Context) 
 def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> NodePoolObject:
     """The NodePool with a condition that could not be determined.
 
-    While it is being deleted that is the removal of its Nodes; nothing else is determined then.
+    While it is being deleted that is the removal of its Nodes; nothing else is determined then. A
+    Node whose machine does not answer is no such error: the Node is deleted all the same.
     """
     if event.uid not in ("", pool.uid):
         return pool
-    reason: Reason | None
     match event:
-        case CWNodePoolQuotaCheckFailed():
-            reason = Quota.INTERNAL_ERROR if pool.deleting is None else None
-        case CapacityCheckFailed():
-            reason = Capacity.INTERNAL_ERROR if pool.deleting is None else None
         case AllocationFailed():
-            deleting = pool.deleting is not None
-            reason = NodesRemoved.INTERNAL_ERROR if deleting else AtTarget.INTERNAL_ERROR
+            return with_counts(replace(pool, allocation_error=event.message), context)
         case CWNodePoolNodesRemoveError():
-            reason = None if pool.deleting is None else NodesRemoved.INTERNAL_ERROR
+            if failure_of(event.message) == NodeFailure.UNANSWERED:
+                return pool
+            return _with_removal_error(pool, event.message, context)
+        case CWNodePoolQuotaCheckFailed() | CapacityCheckFailed() if pool.deleting is not None:
+            return pool
+        case CWNodePoolQuotaCheckFailed():
+            return with_condition(pool, Quota.INTERNAL_ERROR, event.message, context)
+        case CapacityCheckFailed():
+            return with_condition(pool, Capacity.INTERNAL_ERROR, event.message, context)
         case _:
             assert_never(event)
-    return pool if reason is None else _with_condition(pool, reason, event.message, context)
 
 
 def recovered(pool: NodePoolObject, event: Recovered, context: Context) -> NodePoolObject:
-    """The NodePool with the conditions that follow from its counts."""
+    """The NodePool without an error, and with the conditions that follow from its counts."""
     if event.uid not in ("", pool.uid):
         return pool
-    if isinstance(event, NodeRemovalRecovered) and pool.deleting is None:
-        return pool
-    return _counted(pool, context)
+    if isinstance(event, NodeRemovalRecovered):
+        return _with_removal_error(pool, "", context)
+    return with_counts(replace(pool, allocation_error=""), context)
+
+
+def _with_removal_error(pool: NodePoolObject, error: str, context: Context) -> NodePoolObject:
+    """Return the NodePool with why Nodes cannot be removed, which shows during a deletion."""
+    pool = replace(pool, removal_error=error)
+    return pool if pool.deleting is None else with_counts(pool, context)
 
 
 def nodes_removed(
@@ -169,7 +176,7 @@ def nodes_removed(
     """The NodePool without Nodes, if they were removed because it is being deleted."""
     if event.removal is not RemovalReason.POOL_DELETED:
         return pool
-    return _with_condition(pool, NodesRemoved.COMPLETE, "All Nodes are removed.", context)
+    return with_condition(pool, NodesRemoved.COMPLETE, "All Nodes are removed.", context)
 
 
 def node_assigned(pool: NodePoolObject, event: CWNodeAssigned, context: Context) -> NodePoolObject:
@@ -177,7 +184,7 @@ def node_assigned(pool: NodePoolObject, event: CWNodeAssigned, context: Context)
     if event.uid != pool.uid:
         return pool
     profiles = counted_profiles(pool.profiles, profile_of(pool.spec), 1)
-    return _counted(replace(pool, profiles=profiles), context, in_progress=1)
+    return with_counts(replace(pool, profiles=profiles), context, in_progress=1)
 
 
 def node_registered(
@@ -185,7 +192,7 @@ def node_registered(
 ) -> NodePoolObject:
     """The NodePool with one Node current that was in progress."""
     pool = _in_domain(pool, domain_of(event.labels), 1)
-    return _counted(pool, context, in_progress=-1, current=1)
+    return with_counts(pool, context, in_progress=-1, current=1)
 
 
 def node_left(
@@ -202,10 +209,10 @@ def node_left(
         return pool
     pool = replace(pool, profiles=counted_profiles(pool.profiles, profile, -1))
     if not usable:
-        return _counted(replace(pool, away=pool.away - 1), context)
+        return with_counts(replace(pool, away=pool.away - 1), context)
     if isinstance(event, CWNodeDeleted) and event.registered:
-        return _counted(_in_domain(pool, domain, -1), context, current=-1)
-    return _counted(pool, context, in_progress=-1)
+        return with_counts(_in_domain(pool, domain, -1), context, current=-1)
+    return with_counts(pool, context, in_progress=-1)
 
 
 def node_reserved(
@@ -214,7 +221,7 @@ def node_reserved(
     """Return the NodePool with one current Node fewer, or one more if the Node is usable again."""
     change = 1 if event.usable else -1
     pool = replace(_in_domain(pool, domain, change), away=pool.away - change)
-    return _counted(pool, context, current=change)
+    return with_counts(pool, context, current=change)
 
 
 def changed_while_shrinking(pool: NodePoolObject, context: Context) -> NodePoolObject:
@@ -227,55 +234,3 @@ def _in_domain(pool: NodePoolObject, domain: str, change: int) -> NodePoolObject
     if not pool.spec.rack_size:
         return pool
     return replace(pool, domains=counted(pool.domains, domain, change))
-
-
-def _with_condition(
-    pool: NodePoolObject, reason: Reason, message: str, context: Context
-) -> NodePoolObject:
-    kind = type(reason).__name__
-    before = pool.conditions.get(kind)
-    position = context.position
-    after = changed(before, reason, message, pool.generation, context.time, position)
-    if after is before:
-        return pool
-    conditions = pool.conditions.set(kind, after)
-    kept = accepted(pool.accepted, conditions, context.time, refused=pool.fault == "Zone")
-    return replace(
-        pool,
-        conditions=conditions,
-        accepted=kept,
-        progressing=_progressing(pool, conditions, context),
-        version=context.position,
-    )
-
-
-def _progressing(
-    pool: NodePoolObject, conditions: Mapping[str, Condition], context: Context
-) -> Progressing | None:
-    deleting = pool.deleting is not None
-    condition = progressing(conditions, pool.generation, deleting=deleting)
-    if condition is None:
-        return None
-    before = pool.progressing
-    is_kept = before is not None and before.type == condition.type
-    return before if is_kept else Progressing(condition.type, context.time)
-
-
-def _counted(
-    pool: NodePoolObject, context: Context, *, in_progress: int = 0, current: int = 0
-) -> NodePoolObject:
-    """The NodePool with its counts changed by so many, and the conditions that follow from them.
-
-    These have no message here: it follows from the counts as well, and is made where it is shown.
-    """
-    pool = replace(
-        pool,
-        in_progress=pool.in_progress + in_progress,
-        current=pool.current + current,
-        version=context.position,
-    )
-    assert min(pool.current, pool.in_progress) >= 0, f"{pool.key} counts fewer than no Nodes"
-    pool = _with_condition(pool, pool.at_target, "", context)
-    if pool.deleting is None:
-        return pool
-    return _with_condition(pool, NodesRemoved.PENDING, "", context)

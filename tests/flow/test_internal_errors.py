@@ -120,6 +120,30 @@ def test_a_removal_that_cannot_be_carried_out_is_an_internal_error(world: WorldH
     assert world.node_pool("train") is None
 
 
+def test_a_removal_that_failed_shows_until_it_succeeds_whichever_nodes_leave(
+    world: WorldHarness,
+) -> None:
+    # given a deletion of which a decision of the lifecycle fails
+    world.given_data_center()
+    world.apply("train", 2)
+    world.run_pod("n1", graceS=600)
+    world.run_pod("n2", graceS=20)
+    world.delete("train")
+    world.publish("np.evt.allocator.acme.prod.train.CWNodeDeletionRequestSuccess", UNREADABLE)
+    failed = world.condition("train", "NodesRemoved")
+
+    # when a Node leaves before the decision is tried again
+    world.pass_time(seconds=30)
+    left, still_failed = world.nodes("train"), world.condition("train", "NodesRemoved")
+    kstatus = "Stalled" in world.conditions("train")
+    world.pass_time(seconds=30)
+
+    assert left == ["n1"]
+    assert still_failed == failed
+    assert kstatus
+    assert world.conditions("train")["NodesRemoved"] == "Pending"
+
+
 def test_a_broken_invariant_of_one_pool_leaves_the_others_alone(harness: Harness) -> None:
     harness.given_data_center()
     harness.apply("train", 1)

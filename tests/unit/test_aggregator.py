@@ -42,6 +42,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import node_key
 from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason
+from nodepool.contract.node_failures import NodeFailure
 from nodepool.contract.pods import BlockingPod
 from nodepool.engine.snapshot import dump, load
 from support.single import NOON, SingleService
@@ -383,6 +384,35 @@ def test_an_allocation_that_fails_during_a_deletion_is_a_failure_of_the_removal(
 
     assert failed["AtTarget"] == ("False", "PendingDelete")
     assert failed["NodesRemoved"] == ("Unknown", "InternalError")
+    assert story.conditions()["NodesRemoved"] == ("False", "Pending")
+
+
+def test_an_allocation_that_failed_shows_until_it_succeeds_whatever_the_counts_are() -> None:
+    story = with_node().heard(sample(AllocationFailed), sample(CWNodeRegistered))
+    counted = story.conditions()["AtTarget"]
+
+    story.heard(sample(AllocationRecovered))
+
+    assert counted == ("Unknown", "InternalError")
+    assert story.conditions()["AtTarget"] == ("True", "TargetMet")
+
+
+def test_a_removal_that_failed_before_the_deletion_shows_during_it() -> None:
+    story = with_node().heard(sample(CWNodePoolNodesRemoveError), sample(NodePoolDeleting))
+    failed = story.conditions()["NodesRemoved"]
+
+    story.heard(sample(NodeRemovalRecovered))
+
+    assert failed == ("Unknown", "InternalError")
+    assert story.conditions()["NodesRemoved"] == ("False", "Pending")
+
+
+def test_a_machine_that_does_not_answer_is_no_internal_error() -> None:
+    silent = f"Node g1 is deleted: {NodeFailure.UNANSWERED.phrase} a drain in time"
+    story = with_node().heard(sample(NodePoolDeleting))
+
+    story.heard(sample(CWNodePoolNodesRemoveError, node="g1", message=silent))
+
     assert story.conditions()["NodesRemoved"] == ("False", "Pending")
 
 

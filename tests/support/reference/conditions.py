@@ -151,7 +151,10 @@ def _condition(
 
 
 def transitions(world: World, history: History) -> Iterator[str]:
-    """Transition times that moved without the status, or back, deprecated conditions included."""
+    """Transition times that moved without the status, or back, deprecated conditions included.
+
+    Failed decisions about Nodes, too, that are shown no longer although none has succeeded.
+    """
     (service,) = (each for each in world.services if each.projection is not None)
     state, projection = service.initial, service.projection
     assert projection is not None
@@ -173,7 +176,28 @@ def transitions(world: World, history: History) -> Iterator[str]:
             document: Shown = render(item)
             after = {each["type"]: each for each in document["status"]["conditions"]}
             yield from _moved(f"{key} at {stored.position}", before.get(key, {}), after)
+            if name not in _ENDS_OF_FAILURES:
+                yield from _forgotten(f"{key} after {name}", before.get(key, {}), after)
             before[key] = after
+
+
+_ENDS_OF_FAILURES: Final = frozenset(
+    {
+        "AllocationRecovered",
+        "NodeRemovalRecovered",
+        "NodePoolValidated",
+        "NodePoolDeleting",
+        "CWNodePoolNodesRemoved",
+    }
+)
+"""The events after which a failed decision about Nodes need not be shown any more."""
+
+
+def _forgotten(name: str, before: Mapping[str, Shown], after: Mapping[str, Shown]) -> Iterator[str]:
+    for kind in {"AtTarget", "NodesRemoved"} & set(before):
+        shown = after[kind]["reason"] if kind in after else "absent"
+        if before[kind]["reason"] == "InternalError" != shown:
+            yield f"{name}: {kind} was InternalError and is {shown}, though nothing has succeeded"
 
 
 def _moved(name: str, before: Mapping[str, Shown], after: Mapping[str, Shown]) -> Iterator[str]:

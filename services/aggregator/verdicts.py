@@ -1,0 +1,96 @@
+"""A NodePool of the read model after verdicts: of checks, and those that its Nodes lead to."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from aggregator.objects import NodePoolObject, Progressing
+from nodepool.contract.conditions import (
+    AtTarget,
+    Condition,
+    NodesRemoved,
+    Reason,
+    accepted,
+    changed,
+)
+from nodepool.contract.progress import progressing
+from nodepool.service import Context
+
+Verdict = tuple[Reason, str]
+"""The reason of a condition, and its message."""
+
+
+def with_condition(
+    pool: NodePoolObject, reason: Reason, message: str, context: Context
+) -> NodePoolObject:
+    """Return the NodePool after a verdict."""
+    return _with_conditions(pool, ((reason, message),), context)
+
+
+def _with_conditions(
+    pool: NodePoolObject, verdicts: Iterable[Verdict], context: Context
+) -> NodePoolObject:
+    """Return the NodePool after verdicts of one moment; what follows from them is found once."""
+    conditions, position = pool.conditions, context.position
+    for reason, message in verdicts:
+        kind = type(reason).__name__
+        before = conditions.get(kind)
+        after = changed(before, reason, message, pool.generation, context.time, position)
+        if after is not before:
+            conditions = conditions.set(kind, after)
+    if conditions is pool.conditions:
+        return pool
+    kept = accepted(pool.accepted, conditions, context.time, refused=pool.fault == "Zone")
+    return replace(
+        pool,
+        conditions=conditions,
+        accepted=kept,
+        progressing=_progressing(pool, conditions, context),
+        version=position,
+    )
+
+
+def _progressing(
+    pool: NodePoolObject, conditions: Mapping[str, Condition], context: Context
+) -> Progressing | None:
+    deleting = pool.deleting is not None
+    condition = progressing(conditions, pool.generation, deleting=deleting)
+    if condition is None:
+        return None
+    before = pool.progressing
+    is_kept = before is not None and before.type == condition.type
+    return before if is_kept else Progressing(condition.type, context.time)
+
+
+def with_counts(
+    pool: NodePoolObject,
+    context: Context,
+    *verdicts: Verdict,
+    in_progress: int = 0,
+    current: int = 0,
+) -> NodePoolObject:
+    """Return the NodePool with its counts changed by so many, and the conditions that follow.
+
+    verdicts: those of checks at the same moment.
+
+    The conditions that follow have no message here: it follows from the counts as well, and is made
+    where it is shown. What could not be determined stays so, whatever the counts are.
+    """
+    pool = replace(
+        pool,
+        in_progress=pool.in_progress + in_progress,
+        current=pool.current + current,
+        version=context.position,
+    )
+    assert min(pool.current, pool.in_progress) >= 0, f"{pool.key} counts fewer than no Nodes"
+    return _with_conditions(pool, (*verdicts, *_of_nodes(pool)), context)
+
+
+def _of_nodes(pool: NodePoolObject) -> Iterator[Verdict]:
+    """Yield the verdicts on the Nodes of a NodePool, as its counts and its errors make them."""
+    if pool.deleting is None:
+        error = pool.allocation_error
+        yield (AtTarget.INTERNAL_ERROR if error else pool.at_target), error
+        return
+    yield pool.at_target, ""
+    error = pool.removal_error or pool.allocation_error
+    yield (NodesRemoved.INTERNAL_ERROR if error else NodesRemoved.PENDING), error
