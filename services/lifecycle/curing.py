@@ -117,27 +117,26 @@ def _released(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing
     if plan.removes:
         yield replaced(template, node)
     elif plan.is_nothing:
-        yield from _freed(template, node)
+        yield updated(template, node, NodePhase.PRODUCTION, None)
     else:
         yield updated(template, node, NodePhase.CORDONED, None)
         if is_cordon_new(node.health, plan):
             yield cordoned(template, node)
 
 
-def _freed(template: NodeTemplate, node: Node) -> Iterator[Curing]:
-    yield updated(template, node, NodePhase.PRODUCTION, None)
-    if node.health.cordoned_for:
-        yield uncordoned(template, node)
-
-
 def _in_production(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
-    """A Node is cordoned for a cause; for a reboot that was asked for, once nothing blocks it."""
+    """A Node is cordoned for a cause; for a reboot that was asked for, once nothing blocks it.
+
+    Whatever returned it to production, the end of its last cordon is published.
+    """
     if plan.forced:
         yield from _rebooted(template, node, plan)
     elif plan.causes or (plan.reboots and not node.is_blocked):
         removal = RemovalReason.UNHEALTHY if plan.removes else None
         yield updated(template, node, NodePhase.CORDONED, removal)
         yield cordoned(template, node)
+    elif node.health.cordoned_for:
+        yield uncordoned(template, node)
     elif plan.action is not node.health.action:
         yield updated(template, node, NodePhase.PRODUCTION, None)
 
@@ -153,7 +152,7 @@ def _cordoned(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing
     is_new = is_cordon_new(node.health, plan)
     is_waiting = plan.reboots and not plan.causes and node.is_blocked
     if plan.is_nothing or (is_waiting and node.phase is NodePhase.CORDONED):
-        yield from _freed(template, node)
+        yield updated(template, node, NodePhase.PRODUCTION, None)
     elif plan.forced:
         yield from _rebooted(template, node, plan)
     elif is_new or removal is not node.removal or plan.action is not node.health.action:

@@ -442,6 +442,28 @@ def test_a_scale_down_takes_an_unhealthy_node_first(harness: Harness) -> None:
     assert machine_status(harness, "n1")["state"] == "Triage"
 
 
+def test_a_node_that_recovers_while_it_leaves_and_is_kept_is_healthy_again(
+    world: WorldHarness,
+) -> None:
+    # given an unhealthy Node that waits for its Pods, and recovers before it is kept
+    world.given_data_center()
+    world.grow("train", 2, lifecycle=PREFER_IDLE)
+    world.run_pod("n1")
+    world.run_pod("n2")
+    world.break_machines("n1", fault="disk")
+    world.scale("train", 1)
+    world.break_machines("n1", fault="disk", times=0)
+    world.start_recording()
+
+    world.scale("train", 2)
+    kept = world.events("train")
+    world.scale("train", 1)
+
+    # then its cordon is over, and the newest Node leaves before it
+    assert kept == ["CWNodeUncordoned n1"]
+    assert "CWNodeDeletionRequestSuccess n2" in world.events("train")
+
+
 # A verification comes before production.
 
 

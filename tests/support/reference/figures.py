@@ -151,6 +151,9 @@ def _stays(shown: Shown, history: History) -> Iterator[str]:
     if abs(lost - shown_s) > 0.001:
         yield f"{shown_s} seconds of Nodes were lost as shown, and {lost} were"
     there = [stay for stay in stays.values() if stay.registered]
+    for stay in there:
+        if stay.cordoned and stay.phase is NodePhase.PRODUCTION:
+            yield f"a Node of {stay.key} is in production, and the end of its cordon is unpublished"
     unhealthy = Counter(stay.key for stay in there if stay.cordoned)
     preempting = Counter(s.key for s in there if s.removal is RemovalReason.PREEMPTED)
     active = Counter(stay.key for stay in there if stay.active and not stay.lent)
