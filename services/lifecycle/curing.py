@@ -151,13 +151,14 @@ def _cordoned(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing
     removal = RemovalReason.UNHEALTHY if plan.removes else None
     is_new = is_cordon_new(node.health, plan)
     is_waiting = plan.reboots and not plan.causes and node.is_blocked
+    # A drain goes on only while something is to follow it.
+    goes_on = plan.removes or plan.action is not None
+    phase = node.phase if goes_on else NodePhase.CORDONED
     if plan.is_nothing or (is_waiting and node.phase is NodePhase.CORDONED):
         yield updated(template, node, NodePhase.PRODUCTION, None)
     elif plan.forced:
         yield from _rebooted(template, node, plan)
-    elif is_new or removal is not node.removal or plan.action is not node.health.action:
-        goes_on = plan.removes or plan.action is not None
-        phase = node.phase if goes_on else NodePhase.CORDONED
+    elif is_new or (phase, removal, plan.action) != (node.phase, node.removal, node.health.action):
         yield updated(template, node, phase, removal)
         if is_new:
             yield cordoned(template, node)

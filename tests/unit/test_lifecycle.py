@@ -33,6 +33,7 @@ from nodepool.contract.events import (
     MachineBooted,
     MachineFailed,
     NodeActivityChanged,
+    NodeConditionChanged,
     NodeKept,
     NodeObserved,
     NodePoolValidated,
@@ -184,6 +185,12 @@ def seen(node: str, *pods: str, cordon: int = 0, assignment: int = 1) -> NodeObs
         cordon=cordon,
         pods=tuple(Pod(name=name, daemon_set=name.startswith("ds-")) for name in pods),
     )
+
+
+def broken(node: str) -> NodeConditionChanged:
+    """A Node has a problem that a reboot cures."""
+    fields = {"type": "XIDErrors", "status": "True", "reason": "XIDErrors", "message": ""}
+    return NodeConditionChanged.model_validate({**machine(node), **fields})
 
 
 def pending(node: str) -> PreemptionPending:
@@ -1037,6 +1044,23 @@ def test_a_change_while_nodes_are_still_updated_reaches_all_of_them() -> None:
     assert outputs.count("CWNodePoolMetadata") == 1
     assert outputs[-1] == "CWNodePoolMetadata"
     assert {story.node(name).revision for name in nodes} == {revision}
+
+
+def test_a_drain_that_is_no_longer_allowed_ends_behind_many_updates_too() -> None:
+    # given a Node that is drained for its problem, in a NodePool of more Nodes than fit one step
+    story = Story()
+    story.hears(specified(lifecycle={"disable_unhealthy_node_eviction": False}))
+    for number in range(OUTPUTS_MAX + 1):
+        story.hears(assigned(f"n{number:03}"), booted(f"n{number:03}"))
+    story.hears(seen("n000", "job"), broken("n000"), seen("n000", "job", cordon=1))
+    drained = story.node("n000").phase
+
+    # when its labels and its eviction change at once
+    story.outputs(specified(node_labels={"team": "red"}))
+
+    # then the Node is cordoned, and no longer drained
+    assert drained is NodePhase.DRAINING
+    assert story.node("n000").phase is NodePhase.CORDONED
 
 
 def test_a_thousand_silent_machines_are_given_up_in_one_or_more_steps() -> None:
