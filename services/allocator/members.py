@@ -17,7 +17,7 @@ class Member:
     registered: whether it joined its cluster.
     active: whether workloads run on it.
     blocked: whether a Pod runs on it that a drain for a scale-down waits for.
-    cordoned: whether it stays and is cordoned, because it is unhealthy or that was asked for.
+    cordoned: whether it is cordoned because it is unhealthy or that was asked for.
     removal: why it is leaving; None for one that stays.
     removed_in: the number of the last removal of Nodes that it was part of; 0 before the first.
     requests: how often its deletion was requested.

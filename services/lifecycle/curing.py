@@ -1,6 +1,9 @@
-"""How a Node that stays is cordoned, drained, rebooted and verified; or replaced as unhealthy."""
+"""How a Node that stays is cordoned, drained, rebooted and verified; or replaced as unhealthy.
 
-from collections.abc import Iterator
+Also for which causes a Node that leaves is cordoned.
+"""
+
+from collections.abc import Generator, Iterator
 from datetime import datetime
 from typing import assert_never
 
@@ -59,6 +62,29 @@ def cured(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Curing]
         if activity is not None:
             yield activity
             node = _after(node, activity, now)
+
+
+def publish_causes(
+    template: NodeTemplate, node: Node, now: datetime
+) -> Generator[Curing, None, Node]:
+    """Yield why a Node that leaves is cordoned beside its removal, if that changed.
+
+    Whether it is kept, and whether its machine goes to triage, depends on that.
+    Returns the Node after what is yielded.
+    """
+    plan = planned(template, node)
+    if not node.cordoned:
+        return node
+    if plan.causes and is_cordon_new(node.health, plan):
+        yield (look := updated(template, node, node.phase, node.removal))
+        yield (event := cordoned(template, node))
+        return _after(_after(node, look, now), event, now)
+    if plan.is_nothing and node.health.cordoned_for:
+        yield (end := uncordoned(template, node))
+        node = _after(node, end, now)
+        yield (look := updated(template, node, node.phase, node.removal))
+        return _after(node, look, now)
+    return node
 
 
 def _after(node: Node, event: NodeChange, now: datetime) -> Node:

@@ -72,7 +72,7 @@ def registration_failed(template: NodeTemplate, node: Node, cause: str) -> CWNod
 
 
 def cordoned(template: NodeTemplate, node: Node) -> CWNodeCordoned:
-    """Nothing new is scheduled on the Node, which stays, for these causes."""
+    """Nothing new is scheduled on the Node for these causes, beside the reason for its removal."""
     cause = cordon_text(node.health, planned(template, node))
     return CWNodeCordoned(
         **node_fields(template, node),
@@ -83,10 +83,9 @@ def cordoned(template: NodeTemplate, node: Node) -> CWNodeCordoned:
 
 
 def uncordoned(template: NodeTemplate, node: Node) -> CWNodeUncordoned:
-    """The Node may be used again."""
-    return CWNodeUncordoned(
-        **node_fields(template, node), message=f"Node {node.name} is no longer cordoned"
-    )
+    """The Node may be used again, or is cordoned for its removal only."""
+    end = "no longer cordoned" if node.removal is None else "cordoned for its removal only"
+    return CWNodeUncordoned(**node_fields(template, node), message=f"Node {node.name} is {end}")
 
 
 def asked_for(template: NodeTemplate, node: Node, asked: Asked) -> NodeActionRequested:

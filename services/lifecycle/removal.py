@@ -8,7 +8,7 @@ from typing import assert_never
 from lifecycle import Says
 from lifecycle.appearance import updated
 from lifecycle.changes import NodeChange, changed
-from lifecycle.curing import cured, resting_phase
+from lifecycle.curing import cured, publish_causes, resting_phase
 from lifecycle.health import REBOOT_MAX, VERIFY_MAX
 from lifecycle.lock import USUALLY
 from lifecycle.lock_steps import granted
@@ -47,6 +47,7 @@ def next_step(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Say
     if node.is_kept:
         yield from _keep(template, node, now, "its NodePool wants it again")
     elif node.removal not in (None, RemovalReason.UNHEALTHY):
+        node = yield from publish_causes(template, node, now)
         yield from _leaving(template, node, now)
     elif not node.booting:
         yield from cured(template, node, now)

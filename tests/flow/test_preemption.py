@@ -415,7 +415,7 @@ def test_an_idle_node_that_leaves_already_goes_without_a_timetable(world: WorldH
     world.preempt("cheap", "n1")
     world.pass_time(minutes=8)
 
-    assert world.timed_events("cheap")[0] == "7:00 CWNodeDeleted n1"
+    assert world.timed_events("cheap")[:2] == ["5:39 CWNodeCordoned n1", "7:00 CWNodeDeleted n1"]
     assert not [line for line in world.events("cheap") if "reempt" in line]
 
 

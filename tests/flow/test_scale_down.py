@@ -318,7 +318,8 @@ def test_a_node_whose_machine_does_not_answer_is_deleted_and_its_machine_is_not_
     world.scale("train", 2)
 
     assert before == (1, 0, 2)
-    assert world.timed_events("train")[2:6] == [
+    assert world.timed_events("train")[2:7] == [
+        "5:40 CWNodeCordoned n2",
         "30:01 CWNodePoolNodesRemoveError n2",
         "30:01 CWNodeDeleted n2",
         "30:01 CWNodePoolNodesRemoved 1 1",

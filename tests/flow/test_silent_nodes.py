@@ -295,6 +295,7 @@ def test_a_silent_spot_node_is_preempted_by_its_timetable(world: WorldHarness) -
         "0:00 PreemptionPending n1",
         "2:00 PreemptionInProgress n1",
         "2:00 CWDrainNode n1",
+        "4:40 CWNodeCordoned n1",
         "7:00 CWNodeDeleted n1",
         "7:00 DeletedForPreemption n1",
     ]
@@ -338,7 +339,8 @@ def test_a_node_that_falls_silent_while_a_pod_blocks_its_scale_down_is_given_up(
     world.break_machines("n1", fault="kubelet")
     world.pass_time(minutes=31)
 
-    assert world.timed_events("train")[:2] == [
+    assert world.timed_events("train")[:3] == [
+        "5:40 CWNodeCordoned n1",
         "30:41 CWNodePoolNodesRemoveError n1",
         "30:41 CWNodeDeleted n1",
     ]

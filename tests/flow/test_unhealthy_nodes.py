@@ -19,6 +19,7 @@ from support.world_harness import WorldHarness
 
 if TYPE_CHECKING:
     from lifecycle.state import State
+    from nodepool.contract.health import NodeFault
 
 EVICTING = {"disableUnhealthyNodeEviction": False}
 CORDON_REASON = "node.coreweave.cloud/cordonReason"
@@ -452,16 +453,40 @@ def test_a_node_that_recovers_while_it_leaves_and_is_kept_is_healthy_again(
     world.run_pod("n2")
     world.break_machines("n1", fault="disk")
     world.scale("train", 1)
-    world.break_machines("n1", fault="disk", times=0)
     world.start_recording()
 
+    world.break_machines("n1", fault="disk", times=0)
+    reason = cordon_reason(world, "n1")
     world.scale("train", 2)
     kept = world.events("train")
     world.scale("train", 1)
 
     # then its cordon is over, and the newest Node leaves before it
+    assert reason is None
     assert kept == ["CWNodeUncordoned n1"]
     assert "CWNodeDeletionRequestSuccess n2" in world.events("train")
+
+
+@pytest.mark.parametrize("fault", ["disk", "xid"])
+def test_a_node_that_becomes_unhealthy_while_it_leaves_is_kept_last(
+    world: WorldHarness, fault: str
+) -> None:
+    # given two Nodes that wait for their Pods, of which the older one becomes unhealthy
+    world.given_data_center()
+    world.grow("train", 2, lifecycle={**PREFER_IDLE, **EVICTING})
+    world.run_pod("n1")
+    world.run_pod("n2")
+    world.scale("train", 0)
+    world.start_recording()
+
+    world.break_machines("n1", fault=fault)
+    reported = world.events("train")
+    world.scale("train", 1)
+
+    # then its cause is reported, and the healthy Node is kept
+    assert reported == ["CWNodeCordoned n1"]
+    assert cordon_reason(world, "n1") == CAUSES[cast("NodeFault", fault)].type
+    assert [is_cordoned(world, node) for node in ("n1", "n2")] == [True, False]
 
 
 # A verification comes before production.

@@ -210,7 +210,7 @@ class CWDrainNode(OfNode, KubernetesEvent):
 
 
 class CWNodeCordoned(OfNode, KubernetesEvent):
-    """Nothing new is scheduled on a Node that stays in its NodePool.
+    """Nothing new is scheduled on a Node, for causes other than its removal.
 
     cause: its causes, with commas between, as in `node.coreweave.cloud/cordonReason`.
     triage: whether its machine goes to triage when the Node leaves, whatever it leaves for.
@@ -224,7 +224,7 @@ class CWNodeCordoned(OfNode, KubernetesEvent):
 
 
 class CWNodeUncordoned(OfNode, KubernetesEvent):
-    """A Node that stays in its NodePool is no longer cordoned."""
+    """A Node is no longer cordoned, but for its removal if it leaves."""
 
     speaker: ClassVar[str] = "lifecycle"
     regarding: ClassVar[tuple[str, ...]] = ("Node", "NodePool")
