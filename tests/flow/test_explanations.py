@@ -6,10 +6,12 @@ from datetime import timedelta
 import pytest
 
 from flow.test_racks import R1, given_racks, want
+from nodepool.contract.events import NodePoolValidated
 from nodepool.explanation.remedies import RepairMachines, StartService
 from nodepool.explanation.sentence import Explanation, explain
 from support.constants import CLUSTER, H100, ORG, ZONE
 from support.explaining import READ, facts_of
+from support.failing import Failing
 from support.harness import Harness
 from support.paths import machine_path
 from support.world_harness import WorldHarness
@@ -349,6 +351,33 @@ def test_a_service_that_does_not_answer_is_named_since_the_change(
     assert cause.since is not None
     assert abs(cause.since - changed) < timedelta(seconds=1)
     assert cause.remedies[0].action == StartService(service)
+    assert titles(explained(world, "train", is_now=True)) == []
+
+
+def test_no_service_is_blamed_for_a_check_that_is_not_due(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("new", 2, "gd-8xh100")
+    world.apply("train", 1)
+
+    world.apply("train", 1, region="US-WEST-04")
+    world.pass_time(minutes=1)
+
+    assert titles(explained(world, "new", is_now=True)) == ["Validated is Invalid"]
+    assert titles(explained(world, "train", is_now=True)) == ["Validated is Invalid"]
+
+
+def test_capacity_is_not_blamed_while_quota_cannot_be_checked() -> None:
+    failing = Failing("quota", NodePoolValidated.__name__, 2)
+    world = failing.world()
+    world.given_data_center()
+    world.apply("train", 1)
+
+    world.scale("train", 3)
+    world.pass_time(seconds=30)
+    failed = titles(explained(world, "train", is_now=True))
+    world.pass_time(minutes=1)
+
+    assert failed == ["Quota is InternalError"]
     assert titles(explained(world, "train", is_now=True)) == []
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 from nodepool.contract.counting import counted
 from nodepool.explanation.cause import Cause, proofs, start_service
@@ -17,6 +16,7 @@ from nodepool.explanation.quota_remedies import quota_details, quota_proofs, quo
 from nodepool.explanation.remedies import EditSpec, Remedy, Wait
 from nodepool.explanation.unanswered import (
     CHECKED_BY,
+    INTERNAL_ERROR,
     assigned_since,
     is_late,
     undetermined_check,
@@ -24,7 +24,6 @@ from nodepool.explanation.unanswered import (
 
 CHECKS = ("Validated", "Quota", "Capacity")
 """The conditions that keep a NodePool from growing, in the order in which they are checked."""
-INTERNAL_ERROR: Final = "InternalError"
 
 
 def blocking(facts: Facts) -> list[Cause]:

@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
+from nodepool.contract.conditions import Validated
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation.facts import Facts, NodeFacts
 
 ANSWERS_WITHIN: Final = timedelta(seconds=15)
 """A service answers within milliseconds; after this long it is taken for silent."""
+INTERNAL_ERROR: Final = "InternalError"
+"""The reason of a check that could not decide."""
 CHECKED_BY: Final = {"Validated": "validator", "Quota": "quota", "Capacity": "capacity"}
 """The service that determines each condition, in the order of the checks."""
 
@@ -19,8 +22,17 @@ def is_late(facts: Facts, since: datetime | None, within: timedelta = ANSWERS_WI
 
 
 def undetermined_check(facts: Facts) -> str:
-    """Return the first check that has not judged the newest generation; empty for none."""
-    return next((kind for kind in CHECKED_BY if kind not in facts.checks), "")
+    """Return the first check that is due on the newest generation; empty for none.
+
+    No check is due after an earlier check that found the spec invalid, or could not decide.
+    """
+    for kind in CHECKED_BY:
+        check = facts.checks.get(kind)
+        if check is None:
+            return kind
+        if check.reason in (Validated.INVALID, INTERNAL_ERROR):
+            return ""
+    return ""
 
 
 def assigned_since(facts: Facts) -> datetime | None:

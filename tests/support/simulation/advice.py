@@ -67,7 +67,7 @@ class Trial:
 
 
 def trials(world: World) -> Iterator[Trial]:
-    """Yield all that is advised for the NodePools of a world now."""
+    """Yield all that is advised for the NodePools of a world now, in which all services work."""
     buckets = buckets_of(world)
     for key in buckets["nodepools"]:
         facts = facts_of(buckets, key, world.log.clock)
@@ -76,6 +76,8 @@ def trials(world: World) -> Iterator[Trial]:
             raise Violation(f"a plural for a single thing: {explanation.sentence}")
         for cause in explanation.causes:
             for remedy in cause.remedies:
+                if isinstance(remedy.action, StartService):
+                    raise Violation(f"a service at work is blamed: {cause.clause} ({key})")
                 yield Trial(key, facts, cause, remedy)
 
 
