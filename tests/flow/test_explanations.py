@@ -7,7 +7,7 @@ import pytest
 
 from flow.test_racks import R1, given_racks, want
 from nodepool.contract.events import NodePoolValidated
-from nodepool.explanation.remedies import RepairMachines, StartService
+from nodepool.explanation.remedies import EndWork, RepairMachines, ScaleTo, StartService
 from nodepool.explanation.sentence import Explanation, explain
 from support.constants import CLUSTER, H100, ORG, ZONE
 from support.explaining import READ, facts_of
@@ -15,6 +15,8 @@ from support.failing import Failing
 from support.harness import Harness
 from support.paths import machine_path
 from support.world_harness import WorldHarness
+
+RESERVED = "node.coreweave.cloud/reserved"
 
 
 def explained(harness: Harness, pool: str, *, is_now: bool = False) -> Explanation:
@@ -152,6 +154,48 @@ def test_a_removal_that_waits_names_the_pods_as_the_condition_does(world: WorldH
     )
     assert cause.message.startswith("waits for ")
     assert condition.endswith(f"; {world.with_machine_numbers(cause.message)}.")
+
+
+def test_a_surplus_waits_for_no_node_of_the_control_plane(world: WorldHarness) -> None:
+    # given a NodePool with two active Nodes, and an idle Node that the control plane has
+    world.given_data_center()
+    world.apply("train", 2)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.run_pod("n2")
+    world.run_pod("n3")
+    world.scale("train", 1)
+
+    # when the control plane uses its Node
+    idle = explained(world, "train").causes[0]
+    world.run_pod("n1", "system", tolerations=[{"key": RESERVED, "operator": "Exists"}])
+    used = explained(world, "train").causes[0]
+
+    # then neither the explanation nor the condition waits for that Node
+    names = tuple(world.machine_name(node) for node in ("n2", "n3"))
+    assert idle.remedies[0].action == EndWork(names, 1)
+    assert used == idle
+    assert world.machine_name("n1") not in used.message
+    condition = world.condition("train", "AtTarget")
+    assert condition.endswith(f"; {world.with_machine_numbers(used.message)}.")
+
+
+def test_a_node_of_the_control_plane_that_leaves_is_no_part_of_what_a_nodepool_has(
+    world: WorldHarness,
+) -> None:
+    # given a Node of the control plane that breaks, and leaves once its Pod has ended
+    world.given_data_center(quota=2)
+    world.apply("train", 2, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.run_pod("n1", "system", tolerations=[{"key": RESERVED, "operator": "Exists"}])
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=1)
+
+    # when the NodePool wants more than its quota
+    world.scale("train", 3)
+
+    # then it is offered the target that it has
+    (quota,) = (cause for cause in explained(world, "train").causes if cause.kind == "Quota")
+    assert quota.remedies[1].action == ScaleTo(2)
 
 
 def test_a_deletion_that_waits_names_the_pods_as_the_condition_does(world: WorldHarness) -> None:

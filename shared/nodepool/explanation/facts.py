@@ -201,8 +201,8 @@ class Facts:
         return self.current + self.in_progress
 
     @property
-    def held_nodes(self) -> tuple[NodeFacts, ...]:
-        """Return its Nodes without those that are reserved for the control plane."""
+    def counted_nodes(self) -> tuple[NodeFacts, ...]:
+        """Return the Nodes that `held` counts: those of the control plane are not among them."""
         return tuple(node for node in self.nodes if not node.reserved)
 
     @property

@@ -20,12 +20,13 @@ def surplus(facts: Facts) -> str:
     validated = facts.checks.get("Validated")
     if validated is not None and validated.status != "True":
         return f"none is removed while Validated is {validated.reason}"
-    leaving = [node for node in facts.held_nodes if node.removal]
+    leaving = [node for node in facts.counted_nodes if node.removal]
     left = facts.held - facts.target - len(leaving)
     waited_for = [node for node in leaving if node.active]
     count = len(waited_for)
     if left > 0 and facts.idle_only:
-        waited_for += [node for node in facts.held_nodes if node.active and not node.removal]
+        staying = [node for node in facts.counted_nodes if not node.removal]
+        waited_for += [node for node in staying if node.active]
         count += left
     if waited_for:
         return _waits(waited_for, count)

@@ -65,12 +65,13 @@ def _booting(facts: Facts) -> Iterator[Cause]:
 
 
 def _removal(facts: Facts) -> Iterator[Cause]:
-    leave = [node for node in facts.nodes if node.removal and node.removal != PREEMPTED]
     over = facts.current > facts.target
+    nodes = facts.counted_nodes if over else facts.nodes
+    leave = [node for node in nodes if node.removal and node.removal != PREEMPTED]
     if not (over or leave):
         return
     moments = [node.removal_since for node in leave if node.removal_since is not None]
-    shown = leave or [node for node in facts.held_nodes if node.active]
+    shown = leave or [node for node in nodes if node.active]
     if over:
         title = f"it has {counted(facts.current - facts.target)} too many"
         message = leaving.surplus(facts)

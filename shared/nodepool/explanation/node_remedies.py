@@ -30,12 +30,13 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
     if is_over and validated is not None and validated.status != "True":
         yield Remedy("change the spec as the condition Validated says", EditSpec())
         return
-    leaving = [node for node in facts.held_nodes if node.removal]
+    nodes = facts.counted_nodes if is_over else facts.nodes
+    leaving = [node for node in nodes if node.removal]
     blocked = [node for node in leaving if node.blocking_count]
     if blocked:
         yield _end_pods(blocked)
-    elif is_over and facts.idle_only and (nodes := _to_empty(facts, len(leaving))):
-        yield from _empty(nodes)
+    elif is_over and facts.idle_only and (units := _to_empty(facts, len(leaving))):
+        yield from _empty(units)
     else:
         yield Remedy("wait until they are gone", Wait())
     has, stay = facts.current, all(node.removal == SCALE_DOWN for node in leaving)
@@ -84,7 +85,7 @@ def _to_empty(facts: Facts, leaving: int) -> list[tuple[NodeFacts, ...]]:
     Empty where the surplus leaves without that.
     """
     left = facts.held - facts.target - leaving
-    staying = [node for node in facts.held_nodes if not node.removal]
+    staying = [node for node in facts.counted_nodes if not node.removal]
     active = [node for node in staying if node.active]
     size = rack_of(facts)
     if left <= 0 or (len(staying) - len(active) >= left and size == 1):

@@ -69,7 +69,7 @@ def keep_nodes(facts: Facts) -> Iterator[Remedy]:
     Nodes that leave are no part of it, a part of a rack is no target, and the autoscaler sets a
     target of its own.
     """
-    held = facts.held - sum(node.removal != "" for node in facts.held_nodes)
+    held = facts.held - sum(node.removal != "" for node in facts.counted_nodes)
     if 0 < held < facts.target and held == down_to_racks(facts, held) and not facts.autoscaling:
         yield Remedy(f"scale {facts.name} to {held}, what it has", ScaleTo(held))
 

@@ -47,8 +47,8 @@ def unchosen_since(facts: Facts) -> datetime | None:
     if facts.deleting:
         waits = any(not node.removal for node in facts.nodes)
         return facts.deleting_since if waits else None
-    leaving = sum(node.removal != "" for node in facts.held_nodes)
-    free = [node for node in facts.held_nodes if not node.removal and not node.active]
+    leaving = sum(node.removal != "" for node in facts.counted_nodes)
+    free = [node for node in facts.counted_nodes if not node.removal and not node.active]
     if facts.held - facts.target - leaving <= 0 or (facts.idle_only and not free):
         return None
     return assigned_since(facts)
