@@ -30,6 +30,33 @@ def reservation_advice(world: WorldHarness) -> list[str]:
     return [text for cause in causes if cause.kind == "Reservation" for text in cause.helps]
 
 
+def test_the_advice_to_take_a_node_back_says_that_its_work_has_to_end(world: WorldHarness) -> None:
+    # given a NodePool of which the control plane uses one Node, and has reserved another
+    world.given_data_center(machines=2)
+    world.apply("train", 2)
+    for node in ("n1", "n2"):
+        world.command_node("ReserveNode", "train", node, reservedDesired="control-plane")
+    world.run_pod("n1", "system", tolerations=[{"key": RESERVED, "operator": "Exists"}])
+    first, second = (world.machine_name(node) for node in ("n1", "n2"))
+
+    # when what is advised is done, in the order in which it is advised
+    idle = reservation_advice(world)
+    world.command_node("ReserveNode", "train", "n2", reservedDesired="acme")
+    used = reservation_advice(world)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+    pending = world.node_counts("train")
+    world.stop_pod("n1", "system")
+
+    # then the idle Node came first, and the other one only counts once its work has ended
+    assert idle == [f"reserve {second} for the organisation again"]
+    assert used == [
+        f"reserve {first} for the organisation again, and end what runs there: the Node is pending "
+        "until then"
+    ]
+    assert pending.current == 1
+    assert explained(world, "train").causes == ()
+
+
 def test_a_node_moves_to_the_control_plane_once_nothing_runs_there(harness: Harness) -> None:
     harness.given_data_center()
     harness.apply("train", 1)

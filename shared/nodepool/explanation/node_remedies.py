@@ -65,10 +65,15 @@ def health_remedies(facts: Facts, node: NodeFacts) -> Iterator[Remedy]:
 def reservation_remedies(nodes: list[NodeFacts]) -> Iterator[Remedy]:
     """Yield how a Node that is reserved for the control plane becomes usable again.
 
-    The command is refused for a Node that is not in production, such as a cordoned Node.
+    The command is refused for a Node that is not in production, such as a cordoned Node. A Node on
+    which something runs is pending until that has ended, so an idle Node comes first.
     """
-    for node in [node for node in nodes if node.phase == "production"][:1]:
-        yield Remedy(f"reserve {node.name} for the organisation again", Unreserve(node.name))
+    known = sorted(nodes, key=lambda node: node.active)
+    for node in [node for node in known if node.phase == "production"][:1]:
+        text = f"reserve {node.name} for the organisation again"
+        if node.active:
+            text += ", and end what runs there: the Node is pending until then"
+        yield Remedy(text, Unreserve(node.name, ends_work=node.active))
 
 
 def _end_pods(nodes: list[NodeFacts]) -> Remedy:

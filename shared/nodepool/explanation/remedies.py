@@ -101,9 +101,13 @@ class DrainNode:
 
 @dataclass(frozen=True, slots=True)
 class Unreserve:
-    """Reserve a Node for the organisation again."""
+    """Reserve a Node for the organisation again.
+
+    ends_work: whether what runs there has to end too, before the Node is usable.
+    """
 
     node: str
+    ends_work: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,9 @@ def _changed(world: World, trial: Trial) -> bool:  # noqa: C901  # It lists the 
             if after_work:
                 _end_work(world, facts.zone, own, node)
             _send(world, "DrainNode", own, {"node": node, "force": force})
-        case Unreserve(node):
+        case Unreserve(node, ends_work):
+            if ends_work:
+                _end_work(world, facts.zone, own, node)
             _send(world, "ReserveNode", own, {"node": node, "reservedDesired": own[0]})
         case _:
             assert_never(trial.remedy.action)
