@@ -436,6 +436,36 @@ def test_an_allocator_that_does_not_answer_is_named(world: WorldHarness) -> None
     assert titles(explained(world, "train", is_now=True)) == []
 
 
+def test_an_allocator_that_chooses_no_node_to_remove_is_named(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 3)
+    with world.paused("allocator"):
+        world.scale("train", 1)
+        world.pass_time(minutes=1)
+        silent = explained(world, "train", is_now=True)
+
+    assert titles(silent) == ["the allocator service does not answer"]
+    assert silent.causes[0].message == "it has not chosen which 2 Nodes to remove"
+    assert silent.causes[0].helps == (
+        "see that the allocator service runs: 'nodepool doctor' says what is wrong with it",
+    )
+    assert titles(explained(world, "train", is_now=True)) == []
+
+
+def test_no_allocator_is_blamed_for_a_node_that_stays_until_it_is_idle(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center()
+    world.apply("train", 2)
+    world.run_pod("n1")
+    world.run_pod("n2")
+
+    world.scale("train", 1)
+    world.pass_time(minutes=1)
+
+    assert titles(explained(world, "train", is_now=True)) == ["it has 1 Node too many"]
+
+
 def test_an_invalid_nodepool_is_not_told_to_wait_for_a_check(world: WorldHarness) -> None:
     world.given_data_center(quota=1)
     world.apply("train", 2)

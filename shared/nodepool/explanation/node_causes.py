@@ -13,7 +13,7 @@ from nodepool.explanation.node_remedies import (
     reservation_remedies,
 )
 from nodepool.explanation.remedies import Remedy, Wait
-from nodepool.explanation.unanswered import is_late, silent_preemptions, unchosen_since
+from nodepool.explanation.unanswered import is_late, silent_preemptions, unchosen, unchosen_since
 
 PREEMPTED = "Preempted"
 """Why a Node is to leave that is being preempted."""
@@ -69,6 +69,16 @@ def _removal(facts: Facts) -> Iterator[Cause]:
     nodes = facts.counted_nodes if over else facts.nodes
     leave = [node for node in nodes if node.removal and node.removal != PREEMPTED]
     if not (over or leave):
+        return
+    if over and not leave and is_late(facts, since := unchosen_since(facts)):
+        yield Cause(
+            "Service",
+            "the allocator service does not answer",
+            f"it has not chosen which {counted(unchosen(facts))} to remove",
+            since=since,
+            remedies=(start_service("allocator"),),
+            proofs=proofs([(facts.position, f"nodepool {facts.name}")]),
+        )
         return
     moments = [node.removal_since for node in leave if node.removal_since is not None]
     shown = leave or [node for node in nodes if node.active]

@@ -7,6 +7,7 @@ from typing import Final
 from nodepool.contract.conditions import Validated
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation.facts import Facts, NodeFacts
+from nodepool.explanation.sharing import rack_of
 
 ANSWERS_WITHIN: Final = timedelta(seconds=15)
 """A service answers within milliseconds; after this long it is taken for silent."""
@@ -30,7 +31,7 @@ def undetermined_check(facts: Facts) -> str:
         check = facts.checks.get(kind)
         if check is None:
             return kind
-        if check.reason in (Validated.INVALID, INTERNAL_ERROR):
+        if not _is_decided(facts, kind):
             return ""
     return ""
 
@@ -47,11 +48,24 @@ def unchosen_since(facts: Facts) -> datetime | None:
     if facts.deleting:
         waits = any(not node.removal for node in facts.nodes)
         return facts.deleting_since if waits else None
-    leaving = sum(node.removal != "" for node in facts.counted_nodes)
-    free = [node for node in facts.counted_nodes if not node.removal and not node.active]
-    if facts.held - facts.target - leaving <= 0 or (facts.idle_only and not free):
+    if not all(_is_decided(facts, kind) for kind in CHECKED_BY) or unchosen(facts) <= 0:
         return None
-    return assigned_since(facts)
+    active = [node.active for node in facts.counted_nodes if not node.removal]
+    # Only an idle Node may leave, and of a type in racks only a rack of which all Nodes are idle.
+    waits_for_idle = any(active) if rack_of(facts) > 1 else all(active)
+    return None if facts.idle_only and waits_for_idle else assigned_since(facts)
+
+
+def unchosen(facts: Facts) -> int:
+    """Return how many more Nodes of a NodePool with too many are still to be chosen to leave."""
+    leaving = sum(node.removal != "" for node in facts.counted_nodes)
+    return facts.held - facts.target - leaving
+
+
+def _is_decided(facts: Facts, kind: str) -> bool:
+    """Whether a check has judged the newest generation, and does not keep surplus Nodes."""
+    check = facts.checks.get(kind)
+    return check is not None and check.reason not in (Validated.INVALID, INTERNAL_ERROR)
 
 
 def silent_preemptions(facts: Facts, nodes: list[NodeFacts]) -> Iterator[NodeFacts]:
