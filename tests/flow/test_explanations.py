@@ -7,7 +7,7 @@ import pytest
 
 from flow.test_racks import R1, given_racks, want
 from nodepool.contract.events import NodePoolValidated
-from nodepool.explanation.remedies import EndWork, RepairMachines, ScaleTo, StartService
+from nodepool.explanation.remedies import EndWork, RepairMachines, ScalePeer, ScaleTo, StartService
 from nodepool.explanation.sentence import Explanation, explain
 from support.constants import CLUSTER, H100, ORG, ZONE
 from support.explaining import READ, facts_of
@@ -105,6 +105,33 @@ def test_who_waits_for_spot_nodes_is_asked_for_no_machines(world: WorldHarness) 
         "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes",
         "add 1 machine of the type to the zone",
     )
+
+
+def test_a_lower_target_gives_back_enough_for_what_the_autoscaler_takes_first(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that waits for quota, and an autoscaled one whose Pods need two Nodes more
+    world.given_data_center(machines=20, quota=10)
+    world.apply("other", 8)
+    world.apply("auto", 2, autoscaling=True, minNodes=0, maxNodes=4)
+    for number in range(4):
+        world.create_pod("auto", f"pod-{number}", gpus=8)
+    world.pass_time(seconds=10)
+    for node in range(1, 9):
+        world.run_pod(f"n{node}", "work")
+    world.apply("train", 3)
+
+    # when the other target is lowered as is advised, and its Nodes leave one after another
+    advised = explained(world, "train").causes[0].remedies[-1]
+    world.scale("other", 3)
+    for node in range(1, 9):
+        world.stop_pod(f"n{node}", "work")
+        world.pass_time(seconds=10)
+
+    # then that was enough for the Nodes of both
+    assert advised.action == ScalePeer(f"{CLUSTER}/other", 3)
+    assert world.node_counts("auto").current == 4
+    assert titles(explained(world, "train")) == []
 
 
 def test_a_quota_that_was_never_set_is_named(world: WorldHarness) -> None:

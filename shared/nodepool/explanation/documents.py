@@ -214,13 +214,16 @@ def _peer(name: str, pool: object) -> Peer:
     quota, capacity, validated = (checks.get(kind) for kind in ("Quota", "Capacity", "Validated"))
     is_valid = validated is None or validated.status == "True"
     stays = is_valid and _at(pool, "metadata", "deletionTimestamp") is None
+    target, is_autoscaled = target_of(pool), _at(pool, "spec", "autoscaling") is True
+    may_grow = _number(pool, "spec", "maxNodes") - target if stays and is_autoscaled else 0
     return Peer(
         name=name,
         held=held,
         reserved=max(held, _number(pool, "status", "grantedNodes")),
         spot=_text(pool, "spec", "computeClass") == "spot",
-        target=target_of(pool),
-        yields=stays and _at(pool, "spec", "autoscaling") is not True,
+        target=target,
+        yields=stays and not is_autoscaled,
+        may_grow=max(0, may_grow),
         waits_for_quota=stays and quota is not None and quota.reason in ("Over", "NotSet"),
         waits_for_machines=stays and capacity is not None and capacity.status == "False",
         position=_position(pool),

@@ -116,6 +116,7 @@ class Peer:
     target: how many Nodes it wants.
     yields: whether a lower target makes it give Nodes back: it is valid, stays, and no autoscaler
         sets its target.
+    may_grow: how many Nodes more its autoscaler may want, which takes what quota has left.
     waits_for_quota, waits_for_machines: whether it is short of them itself.
     position: where in the log it changed last.
     """
@@ -126,6 +127,7 @@ class Peer:
     spot: bool = False
     target: int = 0
     yields: bool = False
+    may_grow: int = 0
     waits_for_quota: bool = False
     waits_for_machines: bool = False
     position: int = 0

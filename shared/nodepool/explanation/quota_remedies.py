@@ -66,8 +66,8 @@ def _raise(facts: Facts, limit: Limit, enough: int, ahead: int) -> Remedy:
 def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
     """Yield the lower target of one NodePool that gives back enough.
 
-    It gives its Nodes back one by one, and each may go to whichever NodePool fits first: so there
-    has to be enough for all that wait.
+    It gives its Nodes back one by one, and each may go to whichever NodePool fits first, or whose
+    autoscaler asks for it first: so there has to be enough for all that wait, or may grow.
     """
     if limit.limit is None:
         return
@@ -75,7 +75,8 @@ def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
     if not givers:
         return
     most = min(givers, key=lambda peer: (-peer.reserved, peer.name))
-    lacks = _lacks(facts) + sum(peer.lacks for peer in facts.peers if peer is not most)
+    others = [peer for peer in facts.peers if peer is not most]
+    lacks = _lacks(facts) + sum(peer.lacks + peer.may_grow for peer in others)
     short = limit.used + lacks - limit.limit
     left = most.reserved - up_to_racks(facts, short)
     if short > 0 and 0 <= left < most.target:
