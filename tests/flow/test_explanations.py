@@ -5,9 +5,16 @@ from datetime import timedelta
 
 import pytest
 
-from flow.test_racks import R1, given_racks, want
+from flow.test_racks import DOMAIN, R1, add, given_racks, want
 from nodepool.contract.events import NodePoolValidated
-from nodepool.explanation.remedies import EndWork, RepairMachines, ScalePeer, ScaleTo, StartService
+from nodepool.explanation.remedies import (
+    AddMachines,
+    EndWork,
+    RepairMachines,
+    ScalePeer,
+    ScaleTo,
+    StartService,
+)
 from nodepool.explanation.sentence import Explanation, explain
 from support.constants import CLUSTER, H100, ORG, ZONE
 from support.explaining import READ, facts_of
@@ -340,6 +347,21 @@ def test_a_broken_rack_asks_for_the_machines_of_its_own_domain(world: WorldHarne
     assert f"NVLink domain {R1} lacks 3 Nodes; 0 of its machines are free and 3 in triage" in (
         capacity.details
     )
+    assert titles(explained(world, "train")) == []
+
+
+def test_a_rack_of_which_the_control_plane_has_a_node_asks_for_a_machine_of_its_domain(
+    world: WorldHarness,
+) -> None:
+    given_racks(world, 1)
+    want(world, 1)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+
+    causes = explained(world, "train").causes
+    (capacity,) = (cause for cause in causes if cause.kind == "Capacity")
+    add(world, {"count": 1, "labels": {DOMAIN: R1}})
+
+    assert [remedy.action for remedy in capacity.remedies] == [AddMachines(1, R1)]
     assert titles(explained(world, "train")) == []
 
 

@@ -191,7 +191,7 @@ def _machines(capacity: object, machines: Iterable[object], pool: Facts) -> Mach
 
 def _domains(machines: Iterable[object], pool: Facts) -> dict[str, Domain]:
     """Return the NVLink domains of the machines, as far as the NodePool depends on them."""
-    own = {node.name for node in pool.nodes}
+    own = {node.name for node in pool.counted_nodes}
     domains: dict[str, Domain] = {}
     for each in machines:
         name, state = (
