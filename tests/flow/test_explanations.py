@@ -258,6 +258,26 @@ def test_a_preemption_is_named_with_its_node(world: WorldHarness) -> None:
     ]
 
 
+def test_no_pod_of_a_preempted_node_blocks_a_surplus(world: WorldHarness) -> None:
+    # given a spot NodePool with three active Nodes, of which one is being preempted
+    world.given_data_center(machines=3)
+    world.apply("batch", 3, computeClass="spot")
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node)
+    world.preempt("batch", "n1")
+    refills = explained(world, "batch").causes
+
+    # when another Node is too many as well
+    world.scale("batch", 1)
+    removal, preemption = explained(world, "batch").causes
+
+    # then that waits for an idle Node, and nothing refills the NodePool
+    staying = tuple(world.machine_name(node) for node in ("n2", "n3"))
+    assert removal.remedies[0].action == EndWork(staying, 1)
+    assert refills[0].helps == ("wait: the NodePool refills by itself when machines are free",)
+    assert preemption.helps == ("wait until it is gone",)
+
+
 def test_an_unhealthy_node_that_waits_to_be_cured_is_named(world: WorldHarness) -> None:
     world.given_data_center()
     world.apply("train", 1)

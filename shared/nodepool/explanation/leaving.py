@@ -7,6 +7,8 @@ from nodepool.contract.counting import counted
 from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import Facts, NodeFacts
 
+PREEMPTED = "Preempted"
+"""Why a Node is to leave that is being preempted."""
 NAMED_MAX = 3
 """How many of the Nodes that a NodePool waits for are named: those that are active longest."""
 _UNKNOWN = datetime.max.replace(tzinfo=UTC)

@@ -6,7 +6,7 @@ from nodepool.contract.counting import counted
 from nodepool.explanation import leaving
 from nodepool.explanation.cause import Cause, Proof, proofs, start_service
 from nodepool.explanation.facts import Facts, NodeFacts
-from nodepool.explanation.leaving import NAMED_MAX
+from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
 from nodepool.explanation.node_remedies import (
     health_remedies,
     removal_remedies,
@@ -14,9 +14,6 @@ from nodepool.explanation.node_remedies import (
 )
 from nodepool.explanation.remedies import Remedy, Wait
 from nodepool.explanation.unanswered import is_late, silent_preemptions, unchosen, unchosen_since
-
-PREEMPTED = "Preempted"
-"""Why a Node is to leave that is being preempted."""
 
 
 def of_nodes(facts: Facts) -> Iterator[Cause]:
@@ -105,7 +102,13 @@ def _preemption(facts: Facts) -> Iterator[Cause]:
     if not nodes:
         return
     late = list(silent_preemptions(facts, nodes))
-    wait = Remedy("wait: the NodePool refills by itself when machines are free", Wait())
+    validated = facts.checks.get("Validated")
+    is_valid = validated is None or validated.status == "True"
+    left = facts.held - sum(node.removal != "" for node in facts.counted_nodes)
+    text = f"wait until {'it is' if len(nodes) == 1 else 'they are'} gone"
+    if is_valid and left < facts.target:
+        text = "wait: the NodePool refills by itself when machines are free"
+    wait = Remedy(text, Wait())
     yield Cause(
         "Preemption",
         f"{counted(len(nodes))} {'is' if len(nodes) == 1 else 'are'} being preempted",

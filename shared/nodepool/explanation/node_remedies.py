@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from nodepool.explanation.facts import Facts, NodeFacts
-from nodepool.explanation.leaving import NAMED_MAX
+from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
 from nodepool.explanation.remedies import (
     DrainNode,
     EditSpec,
@@ -32,7 +32,8 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
         return
     nodes = facts.counted_nodes if is_over else facts.nodes
     leaving = [node for node in nodes if node.removal]
-    blocked = [node for node in leaving if node.blocking_count]
+    # No Pod blocks a preemption.
+    blocked = [node for node in leaving if node.blocking_count and node.removal != PREEMPTED]
     if blocked:
         yield _end_pods(blocked)
     elif is_over and facts.idle_only and (units := _to_empty(facts, len(leaving))):
