@@ -505,19 +505,24 @@ def test_an_allocator_that_does_not_answer_is_named(world: WorldHarness) -> None
     assert titles(explained(world, "train", is_now=True)) == []
 
 
-def test_an_allocator_that_chooses_no_node_to_remove_is_named(world: WorldHarness) -> None:
+@pytest.mark.parametrize("service", ["allocator", "lifecycle"])
+def test_the_services_are_named_of_which_one_begins_no_removal(
+    world: WorldHarness, service: str
+) -> None:
     world.given_data_center()
     world.apply("train", 3)
-    with world.paused("allocator"):
+    world.apply("old", 1)
+    with world.paused(service):
         world.scale("train", 1)
+        world.delete("old")
         world.pass_time(minutes=1)
-        silent = explained(world, "train", is_now=True)
+        silent, deleted = (explained(world, pool, is_now=True) for pool in ("train", "old"))
 
-    assert titles(silent) == ["the allocator service does not answer"]
-    assert silent.causes[0].message == "it has not chosen which 2 Nodes to remove"
-    assert silent.causes[0].helps == (
-        "see that the allocator service runs: 'nodepool doctor' says what is wrong with it",
-    )
+    both = [StartService("allocator"), StartService("lifecycle")]
+    assert titles(silent) == ["the allocator or the lifecycle service does not answer"]
+    assert silent.causes[0].message == "the removal of 2 Nodes has not begun"
+    assert [remedy.action for remedy in silent.causes[0].remedies] == both
+    assert [remedy.action for remedy in deleted.causes[0].remedies] == both
     assert titles(explained(world, "train", is_now=True)) == []
 
 

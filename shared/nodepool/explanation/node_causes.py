@@ -13,7 +13,13 @@ from nodepool.explanation.node_remedies import (
     reservation_remedies,
 )
 from nodepool.explanation.remedies import Remedy, Wait
-from nodepool.explanation.unanswered import is_late, silent_preemptions, unchosen, unchosen_since
+from nodepool.explanation.unanswered import (
+    REMOVED_BY,
+    is_late,
+    silent_preemptions,
+    unchosen,
+    unchosen_since,
+)
 
 
 def of_nodes(facts: Facts) -> Iterator[Cause]:
@@ -38,7 +44,7 @@ def deletion(facts: Facts) -> Iterator[Cause]:
         "it is being deleted",
         leaving.still_there(facts),
         since=facts.deleting_since,
-        remedies=(start_service("allocator"),) if late else (wait,),
+        remedies=tuple(map(start_service, REMOVED_BY)) if late else (wait,),
         proofs=(
             *proofs([(position, "condition NodesRemoved")]),
             *_node_proofs(node for node in facts.nodes if node.active or node.removal),
@@ -70,10 +76,10 @@ def _removal(facts: Facts) -> Iterator[Cause]:
     if over and not leave and is_late(facts, since := unchosen_since(facts)):
         yield Cause(
             "Service",
-            "the allocator service does not answer",
-            f"it has not chosen which {counted(unchosen(facts))} to remove",
+            f"the {' or the '.join(REMOVED_BY)} service does not answer",
+            f"the removal of {counted(unchosen(facts))} has not begun",
             since=since,
-            remedies=(start_service("allocator"),),
+            remedies=tuple(map(start_service, REMOVED_BY)),
             proofs=proofs([(facts.position, f"nodepool {facts.name}")]),
         )
         return

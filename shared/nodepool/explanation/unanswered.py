@@ -15,6 +15,8 @@ INTERNAL_ERROR: Final = "InternalError"
 """The reason of a check that could not decide."""
 CHECKED_BY: Final = {"Validated": "validator", "Quota": "quota", "Capacity": "capacity"}
 """The service that determines each condition, in the order of the checks."""
+REMOVED_BY: Final = ("allocator", "lifecycle")
+"""The services without which no removal begins: the first chooses a Node, the second marks it."""
 
 
 def is_late(facts: Facts, since: datetime | None, within: timedelta = ANSWERS_WITHIN) -> bool:
