@@ -24,7 +24,7 @@ from lifecycle.options import Options, with_options
 from lifecycle.racks import nodes_in_racks
 from lifecycle.removal import missing, overdue, preempted, requested
 from lifecycle.requests import NodeCommand, asked_after, out_of_place, unfit, unknown
-from lifecycle.state import BOOT_MAX, State, evolve
+from lifecycle.state import State, evolve
 from lifecycle.template import NodeTemplate
 from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
@@ -60,6 +60,7 @@ from nodepool.contract.keys import MachineKey, PoolKey, pool_path
 from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.node_failures import NodeFailure
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.contract.timetable import BOOT_MAX
 from nodepool.service import Context, Reconciler, Service
 
 E = TypeVar("E", bound=Message)
@@ -277,8 +278,7 @@ def _overdue(
     if not node.booting:
         yield from overdue(template, node, context, patience)
     elif node.boot_by <= context.time:
-        minutes = int(BOOT_MAX.total_seconds() // 60)
-        cause = f"{NodeFailure.NOT_JOINED.phrase} {minutes} minutes"
+        cause = f"{NodeFailure.NOT_JOINED.phrase} {BOOT_MAX // timedelta(minutes=1)} minutes"
         yield registration_failed(template, node, cause)
 
 

@@ -1,7 +1,6 @@
 """The state of the lifecycle service after each message."""
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import TypeVar, assert_never
 
 from immutables import Map
@@ -60,13 +59,11 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import PoolKey, cluster_key, cluster_of
 from nodepool.contract.messages import OfMachine, OfNode
+from nodepool.contract.timetable import BOOT_MAX
 from nodepool.service import Context
 from nodepool.state.racks import domain_of
 
-__all__ = ["BOOT_MAX", "State", "evolve"]
-
-BOOT_MAX = timedelta(minutes=30)
-"""How long a machine may take to boot and join; the documented delivery takes 20 to 30 minutes."""
+__all__ = ["State", "evolve"]
 
 V = TypeVar("V")
 

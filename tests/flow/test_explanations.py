@@ -172,6 +172,22 @@ def test_nodes_that_boot_are_named_until_they_have_joined(world: WorldHarness) -
     assert titles(explained(world, "train")) == []
 
 
+def test_nodes_that_never_join_name_the_service_that_would_replace_them(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center()
+    with world.paused("lifecycle"):
+        world.apply("train", 2)
+        world.pass_time(minutes=30)
+        in_time = explained(world, "train", is_now=True)
+        world.pass_time(minutes=1)
+        late = explained(world, "train", is_now=True)
+
+    assert in_time.causes[0].helps == ("wait until they join the cluster",)
+    assert titles(late) == ["2 are in progress"]
+    assert [remedy.action for remedy in late.causes[0].remedies] == [StartService("lifecycle")]
+
+
 def test_a_removal_that_waits_names_the_pods_as_the_condition_does(world: WorldHarness) -> None:
     world.given_data_center()
     world.apply("train", 1, lifecycle={"scaleDownStrategy": "PreferIdle"})

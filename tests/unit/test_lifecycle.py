@@ -15,7 +15,7 @@ from lifecycle.lock import USUALLY
 from lifecycle.node import Node, Workload
 from lifecycle.node_events import listed
 from lifecycle.options import Options
-from lifecycle.state import BOOT_MAX, State
+from lifecycle.state import State
 from lifecycle.template import NodeTemplate, Standing, first, following, labels, taints
 from nodepool.contract.commands import CordonNode, RebootNode, UncordonNode
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
@@ -52,7 +52,7 @@ from nodepool.contract.model import CORDON, GPU_TAINT, NodePhase, NodePoolSpec, 
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.contract.pods import Pod, PodClass, reserved_taint
 from nodepool.contract.subjects import Address
-from nodepool.contract.timetable import GONE_AFTER
+from nodepool.contract.timetable import BOOT_MAX, GONE_AFTER
 from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import replay, step

@@ -1,6 +1,7 @@
-"""When a preempted Node is drained, and when it is gone.
+"""When a preempted Node is drained, and when it is gone; how long a Node takes to join.
 
-The minutes are those of https://docs.coreweave.com/platform/capacity-plans/spot-node-pools.
+The minutes of a preemption are those of
+https://docs.coreweave.com/platform/capacity-plans/spot-node-pools.
 """
 
 from datetime import timedelta
@@ -10,3 +11,5 @@ DRAIN_AFTER: Final = timedelta(minutes=2)
 """How long after the warning the drain begins."""
 GONE_AFTER: Final = timedelta(minutes=7)
 """How long after the warning the Node is gone, drained or not."""
+BOOT_MAX: Final = timedelta(minutes=30)
+"""How long a machine may take to boot and join; the documented delivery takes 20 to 30 minutes."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from nodepool.contract.counting import counted
+from nodepool.contract.timetable import BOOT_MAX
 from nodepool.explanation import leaving
 from nodepool.explanation.cause import Cause, Proof, proofs, start_service
 from nodepool.explanation.facts import Facts, NodeFacts
@@ -14,6 +15,7 @@ from nodepool.explanation.node_remedies import (
 )
 from nodepool.explanation.remedies import Remedy, Wait
 from nodepool.explanation.unanswered import (
+    ANSWERS_WITHIN,
     REMOVED_BY,
     is_late,
     silent_preemptions,
@@ -56,13 +58,16 @@ def _booting(facts: Facts) -> Iterator[Cause]:
     if not facts.in_progress:
         return
     nodes = _oldest([node for node in facts.nodes if not node.registered])
-    one = facts.in_progress == 1
+    one, began = facts.in_progress == 1, next((node.created for node in nodes), None)
+    # A Node that has not joined by then has failed, and another machine takes its place.
+    late = is_late(facts, began, BOOT_MAX + ANSWERS_WITHIN)
+    wait = Remedy(f"wait until {'it joins' if one else 'they join'} the cluster", Wait())
     yield Cause(
         "Booting",
         f"{facts.in_progress} {'is' if one else 'are'} in progress",
         f"{_names(nodes)} {'has' if len(nodes) == 1 else 'have'} not joined yet" if nodes else "",
-        since=next((node.created for node in nodes), None),
-        remedies=(Remedy(f"wait until {'it joins' if one else 'they join'} the cluster", Wait()),),
+        since=began,
+        remedies=(start_service("lifecycle"),) if late else (wait,),
         proofs=_node_proofs(nodes),
     )
 
