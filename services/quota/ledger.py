@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
+from immutables import Map
+
 from nodepool.contract.keys import PoolKey
 from nodepool.state.queue import Queue
 from quota.line import Line
@@ -27,9 +29,12 @@ class Ledger:
     holders: how many NodePools have something reserved.
     pools: the NodePools that may be granted Nodes.
     waiting: those that may not have all they want, longest waiting first; and those to be checked.
+    settled: the same, in which those are passed over that give back what their targets need.
     unchecked: those without a verdict since their newest version, or since the limit was unset.
     exceeding: those whose grant is still to shrink to what they hold, since the limit was lowered
         below what is reserved.
+    returning: how many Nodes each NodePool in line gives back, once the allocator confirms that.
+    returned: how many these are together.
     """
 
     limit: int | None = None
@@ -37,8 +42,11 @@ class Ledger:
     holders: int = 0
     pools: Queue[PoolKey] = Queue()
     waiting: Line = NO_LINE
+    settled: Line = NO_LINE
     unchecked: Queue[PoolKey] = Queue()
     exceeding: Queue[PoolKey] = Queue()
+    returning: Map[PoolKey, int] = Map()
+    returned: int = 0
 
     @property
     def is_unused(self) -> bool:
@@ -55,8 +63,29 @@ class Ledger:
 
         It is the first in line that fits, so that nobody is served before one that waits longer.
         """
-        fits = None if self.limit is None else self.waiting.first(self.limit - self.used)
+        fits = None if self.limit is None else self._first(self.limit - self.used)
         return fits or self.exceeding.head or self.unchecked.head
+
+    def fits(self, pool: Pool) -> bool:
+        """Return whether the target of a NodePool fits beside what others have reserved.
+
+        What the NodePool gives back becomes its own again only where no NodePool that waits longer
+        fits once all have given back: whose grant is confirmed first is not to decide that.
+        """
+        if self.limit is None:
+            return False
+        room, places = self.limit - self.used, self.waiting.places
+        if pool.is_settled or pool.target - pool.reserved > room:
+            return pool.target - pool.reserved <= room
+        first = self.waiting.first(room + self.returned)
+        return first is None or places[first] >= places[pool.key]
+
+    def _first(self, room: int) -> PoolKey | None:
+        """Return the first in line that fits, passing over those that give back for others."""
+        first = self.waiting.first(room + self.returned)
+        if first is None or self.waiting.lacks(first) - self.returning.get(first, 0) <= room:
+            return first
+        return self.settled.first(room)
 
     def limited(self, limit: int | None, by_creation: Callable[[], Queue[PoolKey]]) -> "Ledger":
         """The ledger with this limit; if it was lowered below what is reserved, grants shrink.
@@ -77,20 +106,27 @@ class Ledger:
         """The ledger with another state of a NodePool that had so many Nodes reserved before."""
         key = pool.key
         ledger = replace(
-            self,
+            self._with_returning(key, pool.returning),
             used=self.used + pool.reserved - before,
             holders=self.holders + (pool.reserved > 0) - (before > 0),
         )
         if pool.eligible:
-            waiting = self.waiting.put(key, pool.lacks) if key in self.waiting else self.waiting
-            return replace(ledger, pools=self.pools.put(key), waiting=waiting)
-        return replace(ledger.done(key), pools=self.pools.drop(key), waiting=self.waiting.drop(key))
+            ledger = replace(ledger, pools=self.pools.put(key))
+            return ledger._in_line(pool) if key in self.waiting else ledger
+        return replace(ledger.done(key)._not_in_line(key), pools=self.pools.drop(key))
+
+    def _with_returning(self, key: PoolKey, count: int) -> "Ledger":
+        """The ledger in which a NodePool gives back so many Nodes."""
+        before = self.returning.get(key, 0)
+        if count == before:
+            return self
+        returning = self.returning.set(key, count) if count else self.returning.delete(key)
+        return replace(self, returning=returning, returned=self.returned + count - before)
 
     def joined(self, pool: Pool, *, keeps_place: bool) -> "Ledger":
         """The ledger with a new version of a NodePool to be checked, at the end of the line."""
-        waiting = self.waiting if keeps_place else self.waiting.drop(pool.key)
-        waiting = waiting.put(pool.key, pool.lacks)
-        return replace(self, waiting=waiting, unchecked=self.unchecked.put(pool.key))
+        ledger = self if keeps_place else self._not_in_line(pool.key)
+        return replace(ledger._in_line(pool), unchecked=self.unchecked.put(pool.key))
 
     def by_creation(self, pools: Mapping[PoolKey, Pool]) -> Queue[PoolKey]:
         """Return its NodePools that may be granted Nodes, the oldest one first."""
@@ -105,6 +141,14 @@ class Ledger:
 
     def waits(self, pool: Pool, *, waits: bool) -> "Ledger":
         """The ledger with a NodePool in line, at its place or at the end, or not in line."""
-        key = pool.key
-        waiting = self.waiting.put(key, pool.lacks) if waits else self.waiting.drop(key)
-        return replace(self.done(key), waiting=waiting)
+        ledger = self.done(pool.key)
+        return ledger._in_line(pool) if waits else ledger._not_in_line(pool.key)
+
+    def _in_line(self, pool: Pool) -> "Ledger":
+        """The ledger with what a NodePool lacks, at its place in line or at the end."""
+        waiting = self.waiting.put(pool.key, pool.lacks)
+        settled = self.settled.put(pool.key, pool.lacks_at_once)
+        return replace(self, waiting=waiting, settled=settled)
+
+    def _not_in_line(self, key: PoolKey) -> "Ledger":
+        return replace(self, waiting=self.waiting.drop(key), settled=self.settled.drop(key))

@@ -60,6 +60,10 @@ class Line:
         least = self._with(place, None, self.tail)
         return Line(self.places.delete(key), self.keys.delete(place), least, self.tail)
 
+    def lacks(self, key: PoolKey) -> int:
+        """Return what `key` lacks, which is in the line and is not passed over."""
+        return self.least[_node(0, self.places[key])]
+
     def first(self, room: int) -> PoolKey | None:
         """The first NodePool that lacks at most `room` Nodes; None where there is none."""
         level, index = _levels(self.tail), 0

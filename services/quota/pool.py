@@ -133,14 +133,36 @@ class Pool:
         return self.held > self.reserved or (is_settled and self.granted < self.kept)
 
     @property
-    def lacks(self) -> int | None:
-        """How many Nodes more have to be reserved for its target; None while it cannot be checked.
+    def returning(self) -> int:
+        """How many Nodes it gives back, though it waits, once the allocator confirms its grant."""
+        if not self.eligible or self.reason in (None, Quota.UNDER):
+            return 0
+        return max(0, self.reserved - max(self.granted, self.held))
 
-        A target that is not above the Nodes that it has always fits.
+    @property
+    def is_settled(self) -> bool:
+        """Whether it gives nothing back that its target needs."""
+        return not self.returning or self.target <= self.reserved - self.returning
+
+    @property
+    def lacks(self) -> int | None:
+        """How many Nodes its target needs beside those that it does not give back.
+
+        None while it cannot be checked. A target that is not above the Nodes that it has always
+        fits.
         """
         if self.fault or self.unvalidated:
             return None
-        return self.target - self.reserved if self.target > self.held else ALWAYS_FITS
+        if self.target <= self.held:
+            return ALWAYS_FITS
+        return self.target - self.reserved + self.returning
+
+    @property
+    def lacks_at_once(self) -> int | None:
+        """How many Nodes more have to be reserved; None also while it gives back what it needs."""
+        if self.lacks is None or self.lacks == ALWAYS_FITS:
+            return self.lacks
+        return self.target - self.reserved if self.is_settled else None
 
     def checked(self, verdict: QuotaChecked) -> "Pool":
         """The NodePool with a verdict on it."""

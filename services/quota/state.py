@@ -272,9 +272,9 @@ def _stored(state: State, pool: Pool, context: Context, *, waits: bool | None = 
     return _with_ledger(state, pool.ledger, ledger, context)
 
 
-def _part(pool: Pool) -> tuple[bool, int, int | None]:
+def _part(pool: Pool) -> tuple[bool, int, int, int | None]:
     """What a ledger depends on in a NodePool."""
-    return pool.eligible, pool.reserved, pool.lacks
+    return pool.eligible, pool.reserved, pool.returning, pool.lacks
 
 
 def _with_ledger(state: State, key: LedgerKey, ledger: Ledger, context: Context) -> State:

@@ -16,9 +16,7 @@ def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
     target that is not above the Nodes that it holds fits any limit.
     """
     others = ledger.used - pool.reserved
-    fits = ledger.limit is not None and (
-        pool.target <= pool.held or others + pool.target <= ledger.limit
-    )
+    fits = ledger.limit is not None and (pool.target <= pool.held or ledger.fits(pool))
     granted = pool.target if fits else pool.kept
     if not fits and (pool.shrinks or pool.key in ledger.exceeding):
         granted = min(granted, pool.held)

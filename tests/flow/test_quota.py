@@ -302,6 +302,50 @@ def test_pools_that_one_lowered_limit_makes_wait_are_served_by_creation(
     assert world.conditions("newer")["Quota"] == "Over"
 
 
+def test_a_lowered_limit_leaves_what_there_is_to_the_oldest_pools(harness: Harness) -> None:
+    # given three pools that wait for machines
+    harness.given_data_center(machines=0, quota=6)
+    for pool in ("oldest", "older", "newest"):
+        harness.apply(pool, 2)
+
+    # when the limit is lowered to what two of them want
+    harness.given_quota(4)
+
+    # then the newest waits, though the grant of the oldest was given back first
+    quota = [harness.conditions(pool)["Quota"] for pool in ("oldest", "older", "newest")]
+    assert quota == ["Under", "Under", "Over"]
+
+
+def test_a_lowered_limit_leaves_what_there_is_to_an_older_and_larger_pool(
+    harness: Harness,
+) -> None:
+    harness.given_data_center(machines=0, quota=6)
+    harness.apply("older", 4)
+    harness.apply("newer", 2)
+
+    harness.given_quota(4)
+
+    assert harness.conditions("older")["Quota"] == "Under"
+    assert harness.condition("newer", "Quota") == (
+        "False Over: targetNodes 2 exceeds quota 4 for gd-8xh100ib-i128 (4 used by 1 other pool)"
+    )
+
+
+def test_a_limit_raised_again_at_once_grants_what_was_not_given_back_yet(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=0, quota=6)
+    for pool in ("oldest", "older", "newest"):
+        world.apply(pool, 2)
+
+    with world.paused("allocator"):
+        world.given_quota(4)
+        world.given_quota(6)
+        quota = [world.conditions(pool)["Quota"] for pool in ("oldest", "older", "newest")]
+
+    assert quota == ["Under", "Under", "Under"]
+
+
 def test_a_limit_lowered_and_raised_again_grants_what_it_did_before(harness: Harness) -> None:
     harness.given_data_center(machines=2, quota=5)
     harness.apply("train", 3)

@@ -15,6 +15,8 @@
 * The NodePool that waits longest is served first, unless it does not fit. A higher target puts a
   NodePool that waits behind all others, and an invalid NodePool does not wait; no other change
   moves it. NodePools that a lowered limit makes wait are ordered by creation.
+* A NodePool that waits and gives Nodes back, which the allocator has not acknowledged yet, is not
+  granted them again before a NodePool that waits longer and fits once all have given back.
 
 From the log: the order in which the quota service took its inputs, and when it looked at those
 that wait, which it may do once for many changes. What a NodePool holds "at a change of the limit"
@@ -124,6 +126,12 @@ class Part:
         """What counts against the limit."""
         return max(self.needed, self.kept)
 
+    @property
+    def settled(self) -> int:
+        """What counts against the limit once it has given back what it waits for again."""
+        waits = self.place is not None and self.reason not in (None, Quota.UNDER)
+        return min(self.reserved, max(self.grant, self.held)) if waits else self.reserved
+
 
 class QuotaModel:
     """All limits and parts after a log; `faults` is what the quota service did wrong on the way."""
@@ -155,7 +163,24 @@ class QuotaModel:
         used = sum(other.reserved for other in self.others(part))
         if limit is None:
             return False
-        return part.target <= part.held or used + part.target <= limit
+        if part.target <= part.held:
+            return True
+        return used + part.target <= limit and not self._gives_way(part, limit)
+
+    def _gives_way(self, part: Part, limit: int) -> bool:
+        """Whether what it gives back is for one that waits longer."""
+        if part.settled == part.reserved or part.target <= part.settled or part.place is None:
+            return False
+        rivals = [other for other in self.parts.values() if other.ledger == part.ledger]
+        used = sum(other.settled for other in rivals)
+        return any(
+            other.place is not None
+            and other.place[1] < part.place[0]
+            and other.eligible
+            and not other.failed
+            and (other.target <= other.held or used - other.settled + other.target <= limit)
+            for other in rivals
+        )
 
     def reason(self, part: Part) -> Quota:
         """The reason of its condition Quota."""
