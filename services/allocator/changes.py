@@ -94,6 +94,7 @@ def specified(known: Pool | None, event: NodePoolValidated) -> Pool:
         generation=event.generation,
         spec=event.spec,
         grant=grant,
+        wait=known.wait.with_target(event.spec.target, len(known.members)) if valid else known.wait,
         valid=valid,
         invalid=event.reason is Validated.INVALID,
         fault=fault,

@@ -177,8 +177,8 @@ def _granted(state: State, pool: Pool | None, verdict: QuotaChecked, context: Co
         return state
     after = granted(pool, verdict)
     if verdict.generation == pool.generation:
-        wait = pool.wait.with_grant(verdict.granted, len(pool.members), context.time)
-        after = replace(after, wait=wait)
+        nodes, held = min(verdict.granted, pool.spec.target), len(pool.members)
+        after = replace(after, wait=pool.wait.with_grant(nodes, held, context.time))
     is_back = pool.goal is None and after.goal is not None  # For this grant capacity was checked.
     return offered(stored(state, after), pool.offering) if is_back else stored(state, after)
 

@@ -128,7 +128,8 @@ def _specified(state: State, event: NodePoolValidated) -> State:
         size = spec.rack_size
         pool = Pool(event.key, event.uid, offering, event.generation, spec, rack_size=size)
         return stored(state, pool) if valid else state
-    pool = replace(pool, generation=event.generation, spec=spec, valid=valid)
+    wait = pool.wait.with_target(spec.target, pool.held) if valid else pool.wait
+    pool = replace(pool, generation=event.generation, spec=spec, valid=valid, wait=wait)
     # Those behind it may have what it wants no more.
     return supply_changed(stored(state, pool), pool.offering)
 
@@ -136,11 +137,12 @@ def _specified(state: State, event: NodePoolValidated) -> State:
 def _granted(state: State, before: Pool | None, verdict: QuotaChecked, context: Context) -> State:
     if before is None or before.generation != verdict.generation:
         return state
+    nodes = min(verdict.granted, before.spec.target)
     pool = replace(
         before,
         granted=verdict.granted,
         checked=verdict.generation,
-        wait=before.wait.with_grant(verdict.granted, before.held, context.time),
+        wait=before.wait.with_grant(nodes, before.held, context.time),
     )
     # Whether it wants more or fewer Nodes now, those behind it could have others than before.
     return supply_changed(stored(state, pool), pool.offering)

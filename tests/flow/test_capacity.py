@@ -161,6 +161,27 @@ def test_a_replacement_does_not_overtake_a_pool_that_waits(world: WorldHarness) 
     assert world.nodes("train") == ["n2"]
 
 
+def test_a_pool_that_grows_again_waits_from_its_new_grant_and_not_from_its_scale_down(
+    world: WorldHarness,
+) -> None:
+    # given a pool whose surplus Nodes left before the other pool began to wait for one
+    world.given_data_center(machines=6)
+    world.apply("train", 3)
+    world.apply("serve", 3, lifecycle={"disableUnhealthyNodeEviction": False})
+    with world.paused("quota"):
+        world.scale("train", 1)
+        world.break_machines("n4", "n5", "n6", fault="gpu-lost")
+
+        # when the pool grows again, and then a machine comes
+        world.scale("train", 3)
+    waiting = world.nodes("train"), world.nodes("serve")
+    world.given_machines(1)
+
+    assert waiting == (["n3"], ["n1", "n2"])
+    assert world.nodes("train") == ["n3"]
+    assert world.nodes("serve") == ["n1", "n2", "n7"]
+
+
 def test_a_machine_that_never_joins_does_not_change_the_position_of_its_pool(
     world: WorldHarness,
 ) -> None:

@@ -16,7 +16,7 @@ class Run(NamedTuple):
 class Wait:
     """The wait of one NodePool.
 
-    granted: how many Nodes quota granted for its newest version.
+    granted: how many Nodes quota granted for its newest version, never more than it wanted since.
     since: the start of its wait, which stays known after its end; None before the first grant.
     runs: a position for each Node that it lacks of its grant, earliest first.
     """
@@ -41,6 +41,16 @@ class Wait:
         if lacks > self.lacks:
             return Wait(granted, now, (Run(now, lacks),))
         return replace(self, granted=granted, since=self.since or now).trimmed(lacks)
+
+    def with_target(self, target: int, held: int) -> "Wait":
+        """Return the wait of a NodePool that wants so many Nodes now.
+
+        A Node that leaves because it is beyond the target is no loss: until another grant, the
+        NodePool waits for no Node in its place.
+        """
+        if target >= self.granted:
+            return self
+        return replace(self, granted=target).trimmed(max(0, target - held))
 
     def after_loss(self, held: int, now: datetime) -> "Wait":
         """Return the wait after the loss of a Node; a NodePool that waits keeps its start."""

@@ -196,10 +196,10 @@ class CapacityModel:
         message = stored.message
         match message:
             case NodePoolValidated(uid=uid):
-                if uid in self.demands:
-                    self.demands[uid].version = message
-                else:
-                    self.demands[uid] = Demand(message)
+                demand = self.demands.setdefault(uid, Demand(message))
+                demand.version = message
+                if message.reason is Validated.VALID:
+                    demand.queued.aim(demand.spec.target, demand.held)
             case NodePoolDeleting(uid=uid) if uid in self.demands:
                 self.demands[uid].deleting = True
             case CWNodePoolDeleted(uid=uid):
@@ -264,8 +264,8 @@ class CapacityModel:
                     demand = self.demands[message.uid]
                     demand.held -= 1
                     failed = isinstance(message, CWNodeRegistrationFailed)
-                    lacks = max(0, demand.granted - demand.held)
-                    demand.queued.lose(message.assignment, lacks, now, never_joined=failed)
+                    held = demand.held
+                    demand.queued.lose(message.assignment, held, now, never_joined=failed)
             case NodeReservationChanged(machine_key=key, usable=usable):
                 machine = self.machines[key]
                 if machine.stay == message.assignment and machine.lent is usable:
@@ -279,18 +279,17 @@ class CapacityModel:
         if demand is None:
             return
         demand.held += change
-        lacks = max(0, demand.granted - demand.held)
         if change > 0:
-            demand.queued.gain(lacks)
+            demand.queued.gain(demand.held)
         else:
-            demand.queued.lose(machine.stay, lacks, now, never_joined=False)
+            demand.queued.lose(machine.stay, demand.held, now, never_joined=False)
 
     def _granted(self, demand: Demand, verdict: QuotaChecked, stored: Stored) -> None:
         """A verdict on an older version of a NodePool changes nothing."""
         if verdict.generation != demand.version.generation:
             return
         demand.granted, demand.checked = verdict.granted, verdict.generation
-        demand.queued.grant(max(0, verdict.granted - demand.held), stored.time)
+        demand.queued.grant(demand.goal, demand.held, stored.time)
 
     def _rivals(self, demand: Demand) -> list[Demand]:
         """The NodePools that wait for the same machines, this one included."""

@@ -22,27 +22,35 @@ class Queued:
     start: when its wait began last; None before the first grant.
     moments: the start of the wait of each of its positions, in order.
     filled: the position that each of its Nodes fills, by assignment.
+    allowed: how many Nodes it was granted, at most its target.
     """
 
     start: datetime | None = None
     moments: list[datetime] = field(default_factory=list)
     filled: dict[int, datetime | None] = field(default_factory=dict)
+    allowed: int = 0
 
-    def grant(self, lacks: int, now: datetime) -> None:
-        """Take a grant with which so many Nodes are lacking."""
+    def grant(self, allowed: int, held: int, now: datetime) -> None:
+        """Take a grant of so many Nodes, at most the target."""
+        self.allowed, lacks = allowed, max(0, allowed - held)
         if lacks > len(self.moments):
             self.start, self.moments = now, [now] * lacks
         self.start = self.start or now
-        del self.moments[max(0, lacks) :]
-
-    def gain(self, lacks: int) -> None:
-        """Take a Node that comes back, after which so many Nodes are lacking."""
         del self.moments[lacks:]
 
-    def lose(self, assignment: int, lacks: int, now: datetime, *, never_joined: bool) -> None:
-        """Take the end of a Node after which so many Nodes are lacking."""
+    def aim(self, target: int, held: int) -> None:
+        """Take a target: Nodes beyond it may leave without being missed."""
+        self.allowed = min(self.allowed, target)
+        self.gain(held)
+
+    def gain(self, held: int) -> None:
+        """Take a Node that comes back, after which it holds so many."""
+        del self.moments[max(0, self.allowed - held) :]
+
+    def lose(self, assignment: int, held: int, now: datetime, *, never_joined: bool) -> None:
+        """Take the end of a Node, after which it holds so many."""
         position = self.filled.pop(assignment, None)
-        if lacks <= len(self.moments):
+        if self.allowed - held <= len(self.moments):
             return
         if never_joined and position is not None:
             waited = self.start if self.moments and self.start else position

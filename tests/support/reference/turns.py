@@ -49,7 +49,6 @@ class Wanting:
     version: NodePoolValidated
     deleting: bool = False
     grant: QuotaChecked | None = None
-    granted: int = 0
     check: CapacityChecked | None = None
     held: set[int] = field(default_factory=set)
     lent: set[int] = field(default_factory=set)
@@ -104,7 +103,10 @@ class TurnsModel:
         message = stored.message
         match message:
             case NodePoolValidated(uid=uid):
-                self.pools.setdefault(uid, Wanting(message)).version = message
+                pool = self.pools.setdefault(uid, Wanting(message))
+                pool.version = message
+                if message.reason is Validated.VALID:
+                    pool.queued.aim(pool.spec.target, len(pool.held))
             case NodePoolDeleting(uid=uid) if uid in self.pools:
                 self.pools[uid].deleting = True
             case CWNodePoolDeleted(uid=uid):
@@ -137,18 +139,18 @@ class TurnsModel:
             if event.usable and event.assignment in pool.lent:
                 pool.lent.discard(event.assignment)
                 pool.held.add(event.assignment)
-                pool.queued.gain(max(0, pool.granted - len(pool.held)))
+                pool.queued.gain(len(pool.held))
             elif not event.usable and event.assignment in pool.held:
                 pool.held.discard(event.assignment)
                 pool.lent.add(event.assignment)
-                lacks = max(0, pool.granted - len(pool.held))
-                pool.queued.lose(event.assignment, lacks, stored.time, never_joined=False)
+                held = len(pool.held)
+                pool.queued.lose(event.assignment, held, stored.time, never_joined=False)
 
     def _granted(self, pool: Wanting, verdict: QuotaChecked, stored: Stored) -> None:
         pool.grant, pool.quota_failed = verdict, False
         if verdict.generation == pool.version.generation and not pool.deleting:
-            pool.granted = verdict.granted
-            pool.queued.grant(max(0, verdict.granted - len(pool.held)), stored.time)
+            allowed = min(verdict.granted, pool.spec.target)
+            pool.queued.grant(allowed, len(pool.held), stored.time)
 
     def _left(
         self, pool: Wanting, event: CWNodeDeleted | CWNodeRegistrationFailed, stored: Stored
@@ -157,9 +159,8 @@ class TurnsModel:
         if event.assignment not in pool.held:
             return
         pool.held.discard(event.assignment)
-        lacks = max(0, pool.granted - len(pool.held))
         failed = isinstance(event, CWNodeRegistrationFailed)
-        pool.queued.lose(event.assignment, lacks, stored.time, never_joined=failed)
+        pool.queued.lose(event.assignment, len(pool.held), stored.time, never_joined=failed)
 
     def _rivals(self, pool: Wanting) -> Iterator[tuple[Wanting, Rival]]:
         """The NodePools that wait for the same machines, this one included."""
