@@ -197,6 +197,21 @@ class Members:
         """Whether there is no Node, not even a reserved one."""
         return not self.nodes and not self.reserved
 
+    @property
+    def reserved_victims(self) -> tuple[str, ...]:
+        """The reserved Nodes that leave for a scale-down, by name.
+
+        They were chosen before it was known that they are reserved.
+        """
+        scale_down = RemovalReason.SCALE_DOWN
+        reserved = self.reserved.items()
+        return tuple(sorted(node for node, each in reserved if each.removal is scale_down))
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether a Node, also a reserved one, may leave although its removal was cancelled."""
+        return self.cancelled > 0 or any(each.is_cancelled for each in self.reserved.values())
+
     def get(self, node: str, assignment: int) -> Member | None:
         """The Node of this name, if it is in this stay."""
         member = self.nodes.get(node) or self.reserved.get(node)

@@ -171,7 +171,8 @@ class Pool:
     @property
     def is_cancelling(self) -> bool:
         """Whether Nodes leave for a scale-down, or may leave although that was cancelled."""
-        return self.members.spareable > 0 or self.members.cancelled > 0
+        members = self.members
+        return members.spareable > 0 or bool(members.reserved_victims) or members.is_unanswered
 
     @property
     def is_undeliverable(self) -> bool:

@@ -49,7 +49,8 @@ def shrunk(pool: Pool) -> Iterator[Shrinking]:
             yield from _emptied(pool)
         case Stage.ACTIVE:
             is_cancelled = False
-            for event in chain(_fitted(pool), _chosen_again(pool)):
+            kept = (_cancelled(pool, node) for node in pool.members.reserved_victims)
+            for event in chain(kept, _fitted(pool), _chosen_again(pool)):
                 is_cancelled = is_cancelled or isinstance(event, NodeRemovalCancelled)
                 yield event
             if not is_cancelled:
@@ -131,7 +132,7 @@ def _exchanged(
 
 def _ended(pool: Pool) -> Iterator[Shrinking]:
     """The end of a removal: no Node is too many, and no cancelled removal may still succeed."""
-    if pool.has_too_many or pool.members.cancelled:
+    if pool.has_too_many or pool.members.is_unanswered:
         return
     remaining = len(pool.members)
     if pool.removed:

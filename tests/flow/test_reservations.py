@@ -273,6 +273,27 @@ def test_a_node_of_the_control_plane_is_no_current_node(world: WorldHarness) -> 
     assert world.conditions("train")["AtTarget"] == "TargetMet"
 
 
+def test_a_scale_down_keeps_a_node_that_has_become_one_of_the_control_plane(
+    world: WorldHarness,
+) -> None:
+    # given a Node that is reserved before the allocator, which is late, chooses it
+    world.given_data_center()
+    world.grow("train", 3)
+    world.start_recording()
+
+    with world.paused("allocator"):
+        world.scale("train", 2)
+        world.command_node("ReserveNode", "train", "n3", reservedDesired="control-plane")
+
+    assert world.events("train")[-3:] == [
+        "CWNodePoolRemoveNodes 1",
+        "CWNodeDeletionRequestSuccess n3",
+        "CWNodePoolScaledDown 3 2",
+    ]
+    assert world.nodes("train") == ["n1", "n2", "n3"]
+    assert world.node_counts("train") == (2, 0, 2)
+
+
 def test_a_node_that_leaves_while_it_is_of_the_control_plane_is_subtracted_once(
     world: WorldHarness,
 ) -> None:

@@ -30,6 +30,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalCancelled,
+    NodeReservationChanged,
     NodeUpdated,
     PreemptionPending,
     QuotaChecked,
@@ -215,6 +216,11 @@ def preemption_pending(number: int) -> PreemptionPending:
 def active(number: int, active: bool = True) -> NodeActivityChanged:
     """Workloads run on a Node, or do not any more."""
     return sample(NodeActivityChanged, **of_node(number), active=active)
+
+
+def reserved(number: int) -> NodeReservationChanged:
+    """A Node is reserved for the control plane."""
+    return NodeReservationChanged(**of_node(number), usable=False)
 
 
 def replacing(number: int, removal: RemovalReason | None = RemovalReason.UNHEALTHY) -> NodeUpdated:

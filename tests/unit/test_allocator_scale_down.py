@@ -25,6 +25,7 @@ from unit.allocator_service import (
     removing,
     replacing,
     requested,
+    reserved,
     scaled_down,
     scaled_up,
     specified,
@@ -244,6 +245,17 @@ def test_a_scale_down_ends_once_every_cancelled_removal_is_answered() -> None:
     assert first == []
     assert replaced == [queued(1, granted=4), assigned(6, assignment=7)]
     assert late[:2] == [nodes_removed(4, remaining=3), scaled_down(6, 4)]
+
+
+def test_a_reserved_node_that_was_gone_before_it_could_be_kept_counts_as_removed() -> None:
+    allocator = allocator_with_nodes(3)
+    allocator.scale(2)
+
+    kept = allocator.hears(reserved(3))
+    gone = allocator.hears(node_deleted(3, SCALE_DOWN))
+
+    assert kept == [cancelled(3)]
+    assert gone == [nodes_removed(1, remaining=2), scaled_down(3, 2)]
 
 
 # Choices that are made again.

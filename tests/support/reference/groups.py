@@ -167,7 +167,8 @@ class Group:
     @property
     def unanswered(self) -> bool:
         """Whether a Node may still leave although its removal was cancelled."""
-        return any(member.unanswered for member in self.members.values())
+        members = (*self.members.values(), *self.lent.values())
+        return any(member.unanswered for member in members)
 
     @property
     def is_giving_way(self) -> bool:
@@ -194,6 +195,13 @@ class Group:
         scale_down = RemovalReason.SCALE_DOWN
         members = self.members.values()
         return [each for each in members if each.chosen is scale_down and not each.preempted]
+
+    @property
+    def lent_victims(self) -> list[Member]:
+        """The Nodes of the control plane that leave for a scale-down."""
+        scale_down = RemovalReason.SCALE_DOWN
+        lent = self.lent.values()
+        return [each for each in lent if each.chosen is scale_down and not each.preempted]
 
     @property
     def spareable(self) -> list[Member]:

@@ -9,6 +9,7 @@
   where one is missing that gives way, when the preemption of that one has begun.
 * A removal is announced, counts the victims that left in it, and ends once it is certain which
   cancelled victims stay.
+* A Node that is reserved for the control plane leaves for no scale-down.
 * A Node is assigned because it was requested, or because another one was lost.
 * A NodePool that is being deleted gives back its grant at once, and asks for nothing.
 
@@ -93,6 +94,9 @@ class NodesModel:
                 group.removed = None
             if group.key == about and group.waits_for_pods and not group.unfinished:
                 self._fault(group, f"waits for Pods at {step.position}, though it need not")
+            is_tried = not (group.failing or group.unfinished)
+            if group.key == about and group.lent_victims and is_tried:
+                self._fault(group, f"removes Nodes of the control plane at {step.position}")
             if group.key == about and group.owes and not group.unfinished:
                 self._fault(group, f"needs {len(group.spareable)} leaving Nodes at {step.position}")
 
