@@ -65,6 +65,8 @@ def specified(
         # A new version is decided on at once, and what fails then is said again.
         allocation_error="" if is_new else before.allocation_error,
     )
+    if event.reason is not Validated.VALID:
+        pool = _without_queue(pool)
     return with_counts(pool, context, (event.reason, event.message))
 
 
@@ -82,19 +84,9 @@ def _autoscaled(
 
 def deleting(pool: NodePoolObject, event: NodePoolDeleting, context: Context) -> NodePoolObject:
     """The NodePool on its way out."""
-    return with_counts(
-        replace(
-            pool,
-            deleting=event.since,
-            granted=0,
-            spot_awaited=0,
-            queue_position=0,
-            machines_needed=0,
-            # What the allocator cannot decide of the deletion it says again.
-            allocation_error="",
-        ),
-        context,
-    )
+    # What the allocator cannot decide of the deletion it says again.
+    pool = replace(pool, deleting=event.since, granted=0, allocation_error="")
+    return with_counts(_without_queue(pool), context)
 
 
 def checked(
@@ -130,6 +122,11 @@ def _with_queue(pool: NodePoolObject, event: CapacityChecked, context: Context) 
     )
 
 
+def _without_queue(pool: NodePoolObject) -> NodePoolObject:
+    """Return the NodePool without a place: no machine goes to it until its checks succeed."""
+    return replace(pool, spot_awaited=0, queue_position=0, machines_needed=0)
+
+
 def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> NodePoolObject:
     """The NodePool with a condition that could not be determined.
 
@@ -148,8 +145,12 @@ def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> 
         case CWNodePoolQuotaCheckFailed() | CapacityCheckFailed() if pool.deleting is not None:
             return pool
         case CWNodePoolQuotaCheckFailed():
+            capacity = pool.conditions.get(Capacity.__name__)
+            if capacity is not None and capacity.generation != pool.generation:
+                pool = _without_queue(pool)
             return with_condition(pool, Quota.INTERNAL_ERROR, event.message, context)
         case CapacityCheckFailed():
+            pool = _without_queue(pool)
             return with_condition(pool, Capacity.INTERNAL_ERROR, event.message, context)
         case _:
             assert_never(event)

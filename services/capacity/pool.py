@@ -110,7 +110,8 @@ class Pool:
     held: the Nodes that it has.
     domains: how many of them are of which NVLink domain, where the type comes in racks.
     wait: since when it waits for each of the Nodes that it lacks.
-    said: the verdict that was published last; None before the first, and after a check that failed.
+    said: the verdict that was published last; None before the first, after a check that failed, and
+        once it was invalid.
     warned: the last warning; None while there are machines enough.
     """
 

@@ -128,8 +128,9 @@ def _specified(state: State, event: NodePoolValidated) -> State:
         size = spec.rack_size
         pool = Pool(event.key, event.uid, offering, event.generation, spec, rack_size=size)
         return stored(state, pool) if valid else state
+    said = pool.said if valid else None  # What was said of an invalid NodePool holds no more.
     wait = pool.wait.with_target(spec.target, pool.held) if valid else pool.wait
-    pool = replace(pool, generation=event.generation, spec=spec, valid=valid, wait=wait)
+    pool = replace(pool, generation=event.generation, spec=spec, valid=valid, said=said, wait=wait)
     # Those behind it may have what it wants no more.
     return supply_changed(stored(state, pool), pool.offering)
 

@@ -3,7 +3,7 @@
 from nodepool.contract.events import CWNodeAssigned
 from support.constants import RACK
 from support.harness import Harness
-from support.manifests import rack_affinity
+from support.manifests import label_affinity, rack_affinity
 from support.world_harness import WorldHarness
 
 
@@ -383,3 +383,45 @@ def test_machines_that_come_together_are_assigned_in_the_order_of_the_positions(
         if isinstance(message, CWNodeAssigned)
     ]
     assert assigned == ["train", "train", "other", "train"]
+
+
+def test_a_pool_that_is_not_served_has_no_place_in_the_queue(world: WorldHarness) -> None:
+    # given two pools that wait
+    world.given_data_center(machines=0)
+    world.apply("train", 1)
+    world.apply("serve", 1)
+    before = place(world, "train"), place(world, "serve")
+
+    # when the first one becomes invalid, and valid again
+    world.apply("train", 1, affinity=label_affinity("no/such-label", "red"))
+    invalid = place(world, "train"), place(world, "serve")
+    world.apply("train", 1)
+
+    # then it has no place in between
+    assert world.conditions("train")["Validated"] == "Valid"
+    assert (before, invalid) == ((1, 2), (0, 1))
+    assert (place(world, "train"), place(world, "serve")) == (1, 2)
+
+
+def test_a_pool_whose_capacity_cannot_be_checked_has_no_place_in_the_queue(
+    world: WorldHarness,
+) -> None:
+    # given a pool that waits
+    world.given_data_center(machines=0)
+    world.apply("train", 1)
+
+    # when its capacity cannot be checked, and can be again after a minute
+    world.publish("np.evt.quota.acme.prod.train.QuotaChecked", b"{}")
+    failed = world.conditions("train")["Capacity"], place(world, "train")
+    world.pass_time(minutes=1)
+
+    # then it has no place in between
+    assert failed == ("InternalError", 0)
+    assert (world.conditions("train")["Capacity"], place(world, "train")) == ("NoneAvailable", 1)
+
+
+def place(world: WorldHarness, pool: str) -> int:
+    """The position of a NodePool in the queue for machines; 0 for none."""
+    node_pool = world.node_pool(pool)
+    assert node_pool is not None
+    return node_pool["status"].get("queuePosition", 0)

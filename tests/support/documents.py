@@ -51,6 +51,7 @@ class NodePoolStatus(TypedDict):
     grantedNodes: int
     currentNodes: int
     queuedNodes: NotRequired[int]
+    queuePosition: NotRequired[int]
     observedGeneration: NotRequired[int]
     autoscaled: NotRequired[Autoscaled]
 

@@ -20,6 +20,11 @@ def manifest(
 
 def rack_affinity(*racks: str) -> dict[str, object]:
     """The affinity to machines in one of these racks."""
-    expression = {"key": RACK, "operator": "In", "values": list(racks)}
+    return label_affinity(RACK, *racks)
+
+
+def label_affinity(key: str, *values: str) -> dict[str, object]:
+    """The affinity to machines of which the label `key` has one of these values."""
+    expression = {"key": key, "operator": "In", "values": list(values)}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
