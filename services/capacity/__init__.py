@@ -20,6 +20,7 @@ from nodepool.contract.events import (
     NodePreemptionRequested,
     NodeReservationChanged,
     QuotaChecked,
+    QuotaCheckFailed,
 )
 
 Hears = (
@@ -28,6 +29,7 @@ Hears = (
     | NodePoolValidated
     | NodePoolDeleting
     | QuotaChecked
+    | QuotaCheckFailed
     | CWNodeAssigned
     | CWNodeDeleted
     | CWNodeRegistrationFailed

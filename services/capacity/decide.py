@@ -28,6 +28,7 @@ from nodepool.contract.events import (
     NodePreemptionRequested,
     NodeReservationChanged,
     QuotaChecked,
+    QuotaCheckFailed,
 )
 from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import OfferingKey, PoolKey
@@ -50,6 +51,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
             ClusterRegistered()
             | NodePoolValidated()
             | NodePoolDeleting()
+            | QuotaCheckFailed()
             | CWNodeAssigned()
             | CWNodeDeleted()
             | CWNodeRegistrationFailed()
@@ -74,7 +76,7 @@ def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> It
     pool, failed = state.pools.get(PoolKey(key)), dict[PoolKey, str]()
     yield from _checked(state, pool)
     for share in shares(state, pool.offering if pool is not None else OfferingKey(key), failed):
-        if share.key != key:
+        if share.key != key and state.pools[share.key].may_grow:
             events: tuple[Says, ...] = ()
             with passing_over(share.key, failed):
                 events = tuple(_said(state.pools[share.key], share))

@@ -9,7 +9,7 @@ from immutables import Map
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.events import CapacityChecked
 from nodepool.contract.keys import OfferingKey, PoolKey
-from nodepool.contract.model import NodePoolSpec
+from nodepool.contract.model import ComputeClass, NodePoolSpec
 from nodepool.state.queue import Queue
 from nodepool.state.racks import Counts
 from nodepool.state.ranking import Ranking, Waiting
@@ -106,6 +106,8 @@ class Pool:
     generation, spec, valid: its desired state, and whether that can be delivered.
     rack_size: how many of its Nodes are a rack; 0 for a type that comes one by one.
     checked: the generation that its quota was checked for last; 0 before the first time.
+    quota_failed: whether the last check of its quota failed, so that no machine is kept for it
+        while another check is to come.
     granted: how many Nodes it may have.
     held: the Nodes that it has.
     domains: how many of them are of which NVLink domain, where the type comes in racks.
@@ -123,6 +125,7 @@ class Pool:
     valid: bool = True
     rack_size: int = 0
     checked: int = 0
+    quota_failed: bool = False
     granted: int = 0
     held: int = 0
     domains: Counts = Map()
@@ -146,9 +149,20 @@ class Pool:
         return self.valid and self.checked == self.generation
 
     @property
+    def is_rechecked(self) -> bool:
+        """Whether it keeps its place while quota is to be checked for what it wants now.
+
+        The allocator keeps the machines that come free for it then, at most as many as its last
+        checks allow. It keeps none for spot, and none after a check that failed.
+        """
+        is_spot = self.spec.compute_class is ComputeClass.SPOT
+        is_known = self.valid and self.said is not None
+        return is_known and not (self.may_grow or is_spot or self.quota_failed)
+
+    @property
     def shortfall(self) -> int:
         """How many Nodes it still wants."""
-        return self.missing if self.may_grow else 0
+        return self.missing if self.may_grow or self.is_rechecked else 0
 
     @property
     def waiting(self) -> Waiting | None:

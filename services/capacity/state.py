@@ -30,6 +30,7 @@ from nodepool.contract.events import (
     NodePreemptionRequested,
     NodeReservationChanged,
     QuotaChecked,
+    QuotaCheckFailed,
 )
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
 from nodepool.service import Context
@@ -90,6 +91,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _specified(state, message)
         case QuotaChecked(key=key, uid=uid):
             return _granted(state, state.pool(key, uid), message, context)
+        case QuotaCheckFailed(key=key):
+            return _quota_failed(state, state.pools.get(key))
         case CWNodeAssigned():
             return assigned(state, message)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
@@ -136,17 +139,30 @@ def _specified(state: State, event: NodePoolValidated) -> State:
 
 
 def _granted(state: State, before: Pool | None, verdict: QuotaChecked, context: Context) -> State:
-    if before is None or before.generation != verdict.generation:
+    if before is None:
         return state
+    if before.generation != verdict.generation:
+        # It may have no more than this until its newest generation is checked.
+        granted = min(before.granted, verdict.granted)
+        pool = replace(before, granted=granted, quota_failed=False)
+        return supply_changed(stored(state, pool), pool.offering)
     nodes = min(verdict.granted, before.spec.target)
     pool = replace(
         before,
+        quota_failed=False,
         granted=verdict.granted,
         checked=verdict.generation,
         wait=before.wait.with_grant(nodes, before.held, context.time),
     )
     # Whether it wants more or fewer Nodes now, those behind it could have others than before.
     return supply_changed(stored(state, pool), pool.offering)
+
+
+def _quota_failed(state: State, pool: Pool | None) -> State:
+    if pool is None:
+        return state
+    # What was kept for it while it was checked is not any more.
+    return supply_changed(stored(state, replace(pool, quota_failed=True)), pool.offering)
 
 
 def _forgotten(state: State, pool: Pool | None) -> State:
@@ -213,8 +229,10 @@ def _failed(state: State, pool: Pool | None, context: Context) -> State:
     """The state in which a check is made again, and its verdict said whatever it is."""
     if pool is None:
         return state
-    pools = state.pools.set(pool.key, replace(pool, said=None))
-    return replace(state, pools=pools, work=state.work.failed(pool.key, context.time))
+    state = stored(state, replace(pool, said=None))
+    if pool.is_rechecked:  # What was kept for it is not any more.
+        state = supply_changed(state, pool.offering)
+    return replace(state, work=state.work.failed(pool.key, context.time))
 
 
 def _warned(state: State, pool: Pool | None) -> State:

@@ -2,6 +2,7 @@
 
 from nodepool.contract.events import CWNodeAssigned
 from support.constants import RACK
+from support.failing import Failing
 from support.harness import Harness
 from support.manifests import label_affinity, rack_affinity
 from support.world_harness import WorldHarness
@@ -383,6 +384,48 @@ def test_machines_that_come_together_are_assigned_in_the_order_of_the_positions(
         if isinstance(message, CWNodeAssigned)
     ]
     assert assigned == ["train", "train", "other", "train"]
+
+
+def test_a_pool_behind_one_that_is_checked_again_is_promised_no_machine_of_it(
+    world: WorldHarness,
+) -> None:
+    # given two pools that wait for one Node each
+    world.given_data_center(machines=0)
+    world.apply("train", 1)
+    world.apply("serve", 1)
+    world.start_recording()
+
+    # when the first one changes, and a machine comes before its quota was checked again
+    with world.paused("quota"):
+        world.apply("train", 1, nodeLabels={"team": "red"})
+        world.given_machines(1)
+        reason = world.conditions("serve")["Capacity"]
+
+    # then the machine is kept for the first one, and the other one hears of none
+    assert reason == "NoneAvailable"
+    assert world.nodes("train") == ["n1"]
+    assert "CWInsufficientCapacity" not in world.events("serve")
+
+
+def test_a_pool_whose_quota_cannot_be_checked_keeps_no_machine_from_the_next() -> None:
+    # given two pools that wait
+    world = Failing("quota", "NodePoolValidated", 3).world()
+    world.given_data_center(machines=0)
+    world.apply("train", 1)
+    world.apply("serve", 1)
+
+    # when the quota of a new version of the first one cannot be checked, and a machine comes
+    world.apply("train", 1, nodeLabels={"team": "red"})
+    quota, places = (
+        world.conditions("train")["Quota"],
+        (place(world, "train"), place(world, "serve")),
+    )
+    world.given_machines(1)
+
+    # then the other one is first in the queue, is told of the machine and gets it
+    assert (quota, places) == ("InternalError", (0, 1))
+    assert world.nodes("serve") == ["n1"]
+    assert world.conditions("serve")["Capacity"] == "Sufficient"
 
 
 def test_a_pool_that_is_not_served_has_no_place_in_the_queue(world: WorldHarness) -> None:

@@ -462,11 +462,23 @@ def test_a_pool_waits_since_no_moment_before_its_quota_was_checked() -> None:
     assert (pool.wait.since, pool.waiting, pool.shortfall) == (None, None, 0)
 
 
-def test_a_changed_spec_wants_nothing_until_its_quota_is_checked() -> None:
+def test_a_changed_spec_keeps_its_place_until_its_quota_is_checked() -> None:
     story = Story()
     story.want("first", 1)
     story.want("second", 1)
-    story.specify("first", 2)
+    before = story.specify("first", 2)
+
+    outputs = [*before, *story.add_machines(1)]
+
+    assert short(outputs) == ["second NoneAvailable 0/1"]
+    assert story.state.offerings[OFFERING].demand == 2
+
+
+def test_a_changed_spot_spec_wants_nothing_until_its_quota_is_checked() -> None:
+    story = Story()
+    story.want("first", 1, compute_class="spot")
+    story.want("second", 1, compute_class="spot")
+    story.specify("first", 2, compute_class="spot")
 
     outputs = story.add_machines(1)
 

@@ -1,7 +1,9 @@
 """Capacity as a second specification: how many machines a NodePool could have now, and has.
 
 * A NodePool wants what it was granted, at most its target, without what it holds. One that is
-  invalid, is being deleted, or whose generation has no verdict on its quota yet wants nothing.
+  invalid or is being deleted wants nothing.
+* A NodePool whose generation has no verdict on its quota yet is not checked. It keeps its place for
+  what its last checks allow, unless it is of class `spot` or one of its checks failed.
 * The free machines of its type and zone that its affinity accepts are had in order, after an
   operator who is still to have some. `positions` says which order.
 * A wait starts with the verdict on quota that leaves a NodePool wanting Nodes, or more Nodes than
@@ -23,6 +25,7 @@ from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.conditions import HEALTHY, Capacity, Validated
 from nodepool.contract.events import (
     CapacityChecked,
+    CapacityCheckFailed,
     CapacityReclaimed,
     CWInsufficientCapacity,
     CWNodeAssigned,
@@ -40,6 +43,7 @@ from nodepool.contract.events import (
     NodePreemptionRequested,
     NodeReservationChanged,
     QuotaChecked,
+    QuotaCheckFailed,
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass, NodePoolSpec
@@ -75,12 +79,21 @@ class Machine:
 
 @dataclass
 class Demand:
-    """What a NodePool wants, and how it waits for that."""
+    """What a NodePool wants, and how it waits for that.
+
+    granted, checked: the last grant for its newest generation at that time, and that generation.
+    latest: the last grant for whichever generation.
+    is_known: whether it had a verdict since its check of capacity failed or it was invalid.
+    quota_failed: whether its last check of quota failed.
+    """
 
     version: NodePoolValidated
     deleting: bool = False
     granted: int = 0
     checked: int = 0
+    latest: int = 0
+    is_known: bool = False
+    quota_failed: bool = False
     held: int = 0
     queued: Queued = field(default_factory=Queued)
 
@@ -102,12 +115,12 @@ class Demand:
     @property
     def goal(self) -> int:
         """How many Nodes it may have in all."""
-        return min(self.granted, self.spec.target)
+        return min(self.granted, self.latest, self.spec.target)
 
     @property
     def rival(self) -> Rival:
         """The NodePool as one that waits."""
-        return Rival(self.key, self.spec, self.queued, self.wanted)
+        return Rival(self.key, self.spec, self.queued, self.claimed)
 
     @property
     def missing(self) -> int:
@@ -117,10 +130,22 @@ class Demand:
     @property
     def wanted(self) -> int:
         """How many Nodes it wants now."""
-        is_checked = self.checked == self.version.generation
-        if self.deleting or self.version.reason is not Validated.VALID or not is_checked:
-            return 0
-        return self.missing
+        return self.missing if self._is_active and self._is_checked else 0
+
+    @property
+    def claimed(self) -> int:
+        """How many machines are its own as they come free, also while its quota is checked."""
+        is_spot = self.spec.compute_class is ComputeClass.SPOT
+        is_kept = self._is_active and self.is_known and not (is_spot or self.quota_failed)
+        return self.missing if is_kept else self.wanted
+
+    @property
+    def _is_active(self) -> bool:
+        return not self.deleting and self.version.reason is Validated.VALID
+
+    @property
+    def _is_checked(self) -> bool:
+        return self.checked == self.version.generation
 
 
 class CapacityModel:
@@ -200,12 +225,15 @@ class CapacityModel:
                 demand.version = message
                 if message.reason is Validated.VALID:
                     demand.queued.aim(demand.spec.target, demand.held)
+                demand.is_known = demand.is_known and message.reason is Validated.VALID
             case NodePoolDeleting(uid=uid) if uid in self.demands:
                 self.demands[uid].deleting = True
             case CWNodePoolDeleted(uid=uid):
                 self.demands.pop(uid, None)
             case QuotaChecked(uid=uid) if uid in self.demands:
                 self._granted(self.demands[uid], message, stored)
+            case QuotaCheckFailed(key=key) | CapacityCheckFailed(key=key):
+                self._failed(key, message)
             case CapacityChecked(uid=uid):
                 self._checked(self.demands.get(uid), message, stored)
             case CWInsufficientCapacity(key=key):
@@ -245,7 +273,7 @@ class CapacityModel:
                 self.machines[key].stay = message.assignment
                 self.machines[key].sick = self.machines[key].lent = False
                 demand = self.demands[message.uid]
-                if demand.wanted:
+                if demand.claimed:
                     rivals = [each.rival for each in self._rivals(demand)]
                     fill(demand.rival, rivals, message.assignment)
                 else:
@@ -284,8 +312,16 @@ class CapacityModel:
         else:
             demand.queued.lose(machine.stay, demand.held, now, never_joined=False)
 
+    def _failed(self, key: str, event: QuotaCheckFailed | CapacityCheckFailed) -> None:
+        for demand in self.demands.values():
+            if demand.key == key and isinstance(event, QuotaCheckFailed):
+                demand.quota_failed = True
+            elif demand.key == key:
+                demand.is_known = False
+
     def _granted(self, demand: Demand, verdict: QuotaChecked, stored: Stored) -> None:
-        """A verdict on an older version of a NodePool changes nothing."""
+        """A verdict on an older version of a NodePool does not check the newest version."""
+        demand.latest, demand.quota_failed = verdict.granted, False
         if verdict.generation != demand.version.generation:
             return
         demand.granted, demand.checked = verdict.granted, verdict.generation
@@ -296,7 +332,7 @@ class CapacityModel:
         return [
             each
             for each in self.demands.values()
-            if each.offering == demand.offering and each.wanted
+            if each.offering == demand.offering and each.claimed
         ]
 
     def _giving_way(self, demand: Demand) -> int:
@@ -312,6 +348,7 @@ class CapacityModel:
         if demand is None or demand.deleting or demand.version.reason is not Validated.VALID:
             self.faults.append(f"{verdict.key} is checked, though it is invalid or being deleted")
             return
+        demand.is_known = True
         start = demand.queued.start
         if start != verdict.since:
             self.faults.append(
