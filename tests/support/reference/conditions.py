@@ -54,6 +54,7 @@ def faults(
         for kind, (reason, message) in wanted.items():
             yield from _condition(f"{key} {kind}", pool, conditions.get(kind), reason, message)
         yield from _progress(pool, document, conditions)
+        yield from _place(pool, document, conditions)
         absent = {"NodesRemoved"} if pool.was_valid else {"NodesRemoved", "Quota", "Capacity"}
         for kind in absent & set(conditions):
             yield f"{key} shows the condition {kind}: {conditions[kind]['message']}"
@@ -80,6 +81,14 @@ def _progress(pool: Desired, document: Shown, conditions: Mapping[str, Shown]) -
         yield f"{pool.key} shows {sorted(_OF_KSTATUS & set(conditions))}, not {sorted(wanted)}"
     if (observed := document["status"].get("observedGeneration")) != pool.generation:
         yield f"{pool.key} shows observedGeneration {observed}, not {pool.generation}"
+
+
+def _place(pool: Desired, document: Shown, conditions: Mapping[str, Shown]) -> Iterator[str]:
+    """A place in the queue for machines, of a NodePool that is valid and lacks machines only."""
+    is_short = not pool.fault and conditions["Capacity"]["status"] == "False"
+    shown = document["status"].get("queuePosition")
+    if (shown is not None) is not is_short:
+        yield f"{pool.key} shows the position {shown} in the queue for machines"
 
 
 _OF_KSTATUS: Final = {"Reconciling", "Stalled"}
