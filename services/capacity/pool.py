@@ -190,7 +190,8 @@ class Offering:
     waiting: the NodePools that want machines, first to be served first.
     demand: how many machines they want in all.
     restricted: for how many of them so many machines need not be enough.
-    short: the NodePools whose last verdict is that there are not enough machines.
+    short: the NodePools whose last verdict is that there are not enough machines, or whose last
+        check failed.
     renewed: where the type comes in racks, when a verdict was published last.
     """
 

@@ -230,6 +230,10 @@ def _failed(state: State, pool: Pool | None, context: Context) -> State:
     if pool is None:
         return state
     state = stored(state, replace(pool, said=None))
+    offering = state.offering(pool.offering)
+    offering = replace(offering, short=offering.short.put(pool.key))
+    offerings = with_offering(state.offerings, pool.offering, offering)
+    state = replace(state, offerings=offerings)
     if pool.is_rechecked:  # What was kept for it is not any more.
         state = supply_changed(state, pool.offering)
     return replace(state, work=state.work.failed(pool.key, context.time))

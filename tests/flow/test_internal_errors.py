@@ -6,6 +6,7 @@ import pytest
 
 from nodepool.contract.events import QuotaSet
 from support.constants import H100, ZONE
+from support.failing import Failing
 from support.harness import Harness
 from support.services import NAMES, services
 from support.world_harness import WorldHarness
@@ -48,6 +49,22 @@ def test_a_capacity_that_cannot_be_checked_is_an_internal_error(harness: Harness
     assert harness.conditions("train")["Capacity"] == "InternalError"
     assert "capacity: QuotaChecked" in harness.dead_letters()
     assert harness.messages("serve") == []
+
+
+@pytest.mark.parametrize("target", [1, 2])
+def test_a_capacity_that_could_not_be_checked_is_checked_when_a_machine_comes(target: int) -> None:
+    # given a pool with one Node, whose capacity cannot be checked while there are machines enough
+    world = Failing("capacity", "QuotaChecked", 2).world()
+    world.given_data_center(machines=3)
+    world.apply("train", 1)
+    world.apply("train", target, nodeLabels={"team": "red"})
+    failed = world.conditions("train")["Capacity"]
+
+    world.given_machines(1)
+
+    assert failed == "InternalError"
+    assert world.conditions("train")["Capacity"] == "Sufficient"
+    assert world.node_counts("train") == (target, 0, target)
 
 
 def test_an_allocation_that_cannot_be_decided_is_an_internal_error(harness: Harness) -> None:
