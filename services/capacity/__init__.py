@@ -9,8 +9,10 @@ from nodepool.contract.events import (
     ClusterRegistered,
     CWInsufficientCapacity,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeRegistrationFailed,
+    CWNodeUncordoned,
     MachineAdded,
     MachineReclaimed,
     MachineRepaired,
@@ -31,6 +33,8 @@ Hears = (
     | QuotaChecked
     | QuotaCheckFailed
     | CWNodeAssigned
+    | CWNodeCordoned
+    | CWNodeUncordoned
     | CWNodeDeleted
     | CWNodeRegistrationFailed
     | MachineAdded

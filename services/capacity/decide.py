@@ -17,8 +17,10 @@ from nodepool.contract.events import (
     CapacityReclaimed,
     ClusterRegistered,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeRegistrationFailed,
+    CWNodeUncordoned,
     MachineAdded,
     MachineReclaimed,
     MachineRepaired,
@@ -53,6 +55,8 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
             | NodePoolDeleting()
             | QuotaCheckFailed()
             | CWNodeAssigned()
+            | CWNodeCordoned()
+            | CWNodeUncordoned()
             | CWNodeDeleted()
             | CWNodeRegistrationFailed()
             | MachineAdded()

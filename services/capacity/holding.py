@@ -9,8 +9,10 @@ from capacity.demand import stored, supply_changed
 from capacity.pool import Pool
 from nodepool.contract.events import (
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeRegistrationFailed,
+    CWNodeUncordoned,
     NodeReservationChanged,
 )
 from nodepool.contract.keys import MachineKey
@@ -54,7 +56,7 @@ def left(
     failed = isinstance(event, CWNodeRegistrationFailed)
     since = state.inventory.machines[key].since if failed else None
     state = stocked(state, key, state.inventory.depart(event))
-    state = giving_way(state, key, gives_way=False)
+    state = _to_triage(giving_way(state, key, gives_way=False), key, is_broken=False)
     if key in state.reserved:
         state = replace(state, reserved=state.reserved.delete(key))  # It was held no more.
         return supply_changed(state, state.inventory.machines[key].offering)
@@ -62,6 +64,25 @@ def left(
         wait = pool.wait.after_failed_boot(pool.held - 1, since, context.time)
         pool = replace(pool, wait=wait)
     return _held(state, pool, key, -1)
+
+
+def cordon_changed(state: "State", event: CWNodeCordoned | CWNodeUncordoned) -> "State":
+    """Return the state in which the machine of a Node goes to triage later, or does not."""
+    key = event.machine_key
+    machine = state.inventory.machines.get(key)
+    if machine is None or machine.holder != event.key or machine.assignment != event.assignment:
+        return state
+    is_broken = isinstance(event, CWNodeCordoned) and event.triage
+    return _to_triage(state, key, is_broken=is_broken)
+
+
+def _to_triage(state: "State", key: MachineKey, *, is_broken: bool) -> "State":
+    if is_broken is (key in state.to_triage):
+        return state
+    known = state.to_triage
+    known = known.set(key, True) if is_broken else known.delete(key)
+    offering = state.inventory.machines[key].offering
+    return supply_changed(replace(state, to_triage=known), offering)
 
 
 def reservation_changed(state: "State", event: NodeReservationChanged, context: Context) -> "State":

@@ -7,7 +7,14 @@ from immutables import Map
 
 from capacity import Hears, Says
 from capacity.demand import stored, supply_changed
-from capacity.holding import assigned, giving_way, left, reservation_changed, stocked
+from capacity.holding import (
+    assigned,
+    cordon_changed,
+    giving_way,
+    left,
+    reservation_changed,
+    stocked,
+)
 from capacity.pool import Offering, Pool, Said, Warned, with_offering
 from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity, Validated
@@ -19,8 +26,10 @@ from nodepool.contract.events import (
     ClusterRegistered,
     CWInsufficientCapacity,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeRegistrationFailed,
+    CWNodeUncordoned,
     MachineAdded,
     MachineReclaimed,
     MachineRepaired,
@@ -49,6 +58,7 @@ class State(WithWork[OfferingKey | PoolKey]):
 
     healthy: how many machines of an offering are in service, free or not.
     giving_way: the machines of spot Nodes that give way, to an operator or to NodePools.
+    to_triage: the machines of Nodes that go to triage when these leave, whatever they leave for.
     to_reclaim: how many machines of an offering an operator is to have, held back already or not.
     reserved: the machines of Nodes that are reserved for the control plane.
     zones: the zones in which an organisation has a cluster, in alphabetical order.
@@ -59,6 +69,7 @@ class State(WithWork[OfferingKey | PoolKey]):
     inventory: Inventory = Inventory()
     healthy: Map[OfferingKey, int] = Map()
     giving_way: Map[OfferingKey, Map[MachineKey, bool]] = Map()
+    to_triage: Map[MachineKey, bool] = Map()
     to_reclaim: Map[OfferingKey, int] = Map()
     reserved: Map[MachineKey, bool] = Map()
     zones: Map[str, tuple[str, ...]] = Map()
@@ -95,15 +106,14 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _quota_failed(state, state.pools.get(key))
         case CWNodeAssigned():
             return assigned(state, message)
+        case CWNodeCordoned() | CWNodeUncordoned():
+            return cordon_changed(state, message)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return left(state, message, context)
         case NodePoolDeleting(key=key, uid=uid):
             return _forgotten(state, state.pool(key, uid))
-        case MachineAdded(machine_key=machine, zone=zone, instance_type=instance_type):
-            state = stocked(state, machine, state.inventory.add(message))
-            return supply_changed(state, offering_key(zone, instance_type))
-        case MachineRepaired(machine_key=machine):
-            return _repaired(state, machine)
+        case MachineAdded() | MachineRepaired():
+            return _available(state, message)
         case MachineReclaimed() | MachineReturned() | CapacityReclaimed():
             return _reclaimed(state, message)
         case NodePreemptionRequested():
@@ -181,12 +191,11 @@ def _forgotten(state: State, pool: Pool | None) -> State:
     return supply_changed(state, pool.offering)
 
 
-def _repaired(state: State, key: MachineKey) -> State:
-    machine = state.inventory.machines.get(key)
-    if machine is None:
-        return state
-    state = stocked(state, key, state.inventory.repair(key))
-    return supply_changed(state, machine.offering)
+def _available(state: State, event: MachineAdded | MachineRepaired) -> State:
+    """The state with a machine that is new or repaired; one that is unknown is not repaired."""
+    state = stocked(state, event.machine_key, state.inventory.changed(event))
+    machine = state.inventory.machines.get(event.machine_key)
+    return state if machine is None else supply_changed(state, machine.offering)
 
 
 def _reclaimed(state: State, event: Reclaimed) -> State:

@@ -104,10 +104,11 @@ def _promise(
 ) -> None:
     """Set how many of the spot Nodes that give way are for each NodePool of class `default`.
 
+    A machine that goes to triage afterwards is for none of them.
     An operator comes first, for the machines that are still to be reclaimed and are not free. Of
     the NodePools, those with a node affinity choose first: what is left may fit others, too.
     """
-    keys = sorted(state.giving_way.get(key, ()))
+    keys = sorted(each for each in state.giving_way.get(key, ()) if each not in state.to_triage)
     if not keys:
         return
     needs: list[tuple[_Part | None, Affinity | None, int]] = []

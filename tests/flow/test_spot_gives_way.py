@@ -585,3 +585,26 @@ def test_a_default_pool_takes_a_spot_node_on_a_real_server(harness: Harness) -> 
 
     assert preempted(harness) == ["n2"]
     assert harness.node_conditions("n2")["CWNodeRemoval"] == "True Preempted"
+
+
+def test_a_spot_node_whose_machine_goes_to_triage_is_promised_to_no_pool(
+    world: WorldHarness,
+) -> None:
+    # given a spot pool with two Nodes, of which the first has to give way
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot", lifecycle={"disableUnhealthyNodeEviction": False})
+    world.run_pod("n1")
+    world.run_pod("n2")
+
+    # when its machine breaks before its preemption begins, and a second pool comes
+    with world.paused("preemption"):
+        world.apply("train", 1)
+        world.break_machines("n1", fault="gpu-lost")
+        world.pass_time(seconds=10)
+    world.apply("serve", 1)
+
+    # then the other Node gives way to the first pool, and none to the second
+    wanted = "False NoneAvailable: none of 1 wanted Nodes of gd-8xh100ib-i128 can be had in"
+    promise = f"{wanted} US-EAST-04A now; 1 spot Node is being preempted for it"
+    assert world.condition("train", "Capacity") == promise
+    assert world.condition("serve", "Capacity") == f"{wanted} US-EAST-04A now"

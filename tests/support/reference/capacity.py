@@ -336,13 +336,16 @@ class CapacityModel:
         ]
 
     def _giving_way(self, demand: Demand) -> int:
-        """Return how many spot Nodes of its type and zone give way and are not for an operator."""
+        """Return how many spot Nodes of its type and zone give way and are not for an operator.
+
+        A machine that goes to triage afterwards counts for none of them.
+        """
         machines = [
             each for each in self.machines.values() if (each.zone, each.kind) == demand.offering
         ]
         at_hand = sum(each.holder in ("", RECLAIMED) for each in machines)
         for_operator = max(0, self.to_reclaim.get(demand.offering, 0) - at_hand)
-        return max(0, sum(each.gives_way for each in machines) - for_operator)
+        return max(0, sum(each.gives_way and not each.sick for each in machines) - for_operator)
 
     def _checked(self, demand: Demand | None, verdict: CapacityChecked, stored: Stored) -> None:
         if demand is None or demand.deleting or demand.version.reason is not Validated.VALID:
