@@ -237,7 +237,11 @@ def _with_health(member: Member, removal: RemovalReason | None) -> Member:
 
 
 def _preempted(member: Member) -> Member:
-    """Return the Node as one that leaves for its preemption; a victim of a scale-down stays one."""
+    """Return the Node as one that leaves for its preemption; a victim of a scale-down stays one.
+
+    A Node of a deleted NodePool leaves with that, but no later than its preemption allows.
+    """
+    member = replace(member, is_preempted=True)
     if member.removal in (RemovalReason.POOL_DELETED, RemovalReason.PREEMPTED):
         return member
     is_victim = member.removal is RemovalReason.SCALE_DOWN

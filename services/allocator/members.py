@@ -29,6 +29,7 @@ class Member:
     idle_only: whether lifecycle keeps the Node if it turns out to be active.
     is_cancelled: whether its removal was cancelled, and lifecycle has not answered yet.
     is_reserved: whether it is reserved for the control plane, and of no use to its NodePool.
+    is_preempted: whether its preemption ends its stay in time, whatever else it leaves for.
     """
 
     assignment: int
@@ -46,6 +47,7 @@ class Member:
     idle_only: bool = False
     is_cancelled: bool = False
     is_reserved: bool = False
+    is_preempted: bool = False
 
     @property
     def is_busy_victim(self) -> bool:
@@ -70,7 +72,7 @@ class Member:
             case RemovalReason.SCALE_DOWN:
                 return not (self.triage or self.blocked or self.lingers)
             case RemovalReason.POOL_DELETED:
-                return not (self.triage or self.lingers)
+                return not (self.triage or (self.lingers and not self.is_preempted))
             case RemovalReason.PREEMPTED:
                 return not self.triage
             case _:

@@ -325,6 +325,49 @@ def test_a_node_that_takes_longer_to_leave_than_a_preemption_is_not_waited_for(
     assert world.nodes("train") == ["n1"]
 
 
+@pytest.mark.parametrize("first", ["preempted", "deleted"])
+def test_a_preempted_node_of_a_deleted_pool_is_waited_for(world: WorldHarness, first: str) -> None:
+    # given a Node that is preempted and whose NodePool is deleted, with a Pod that takes an hour
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("old", 1, computeClass="spot")
+    world.run_pod("n2", interruption="graceful", graceS=3_600)
+    if first == "preempted":
+        world.preempt("old", "n2")
+        world.delete("old")
+    else:
+        world.delete("old")
+        world.preempt("old", "n2")
+    world.start_recording()
+
+    world.apply("train", 1)
+    world.pass_time(minutes=8)
+
+    # then no other Node has to go: it leaves at seven minutes at the latest
+    assert preempted(world) == []
+    assert world.nodes("train") == ["n2"]
+
+
+def test_a_deletion_of_the_pool_that_gives_way_preempts_no_further_node(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("old", 1, computeClass="spot")
+    for node in ("n1", "n2"):
+        world.run_pod(node, interruption="graceful", graceS=3_600)
+    world.start_recording()
+    world.apply("train", 1)
+    world.pass_time(minutes=1)
+
+    world.delete("old")
+    world.pass_time(minutes=7)
+
+    assert preempted(world, "old") == ["n2"]
+    assert preempted(world) == []
+    assert world.nodes("train") == ["n2"]
+
+
 def test_a_pod_that_is_not_awaited_does_not_make_a_node_late(world: WorldHarness) -> None:
     world.given_data_center(machines=2)
     world.apply("cheap", 1, computeClass="spot")

@@ -77,6 +77,8 @@ def test_a_node_gives_way_if_that_brings_its_machine_back_sooner() -> None:
         Member(1, removal=scale_down, lingers=True, triage=True),
         Member(1, removal=deleted),
         Member(1, removal=deleted, lingers=True),
+        Member(1, removal=deleted, lingers=True, is_preempted=True),
+        Member(1, removal=deleted, is_preempted=True, triage=True),
         Member(1, removal=RemovalReason.PREEMPTED, lingers=True),
         Member(1, removal=RemovalReason.PREEMPTED, triage=True),
     ]
@@ -87,6 +89,8 @@ def test_a_node_gives_way_if_that_brings_its_machine_back_sooner() -> None:
         (True, False),
         (False, True),
         (False, True),
+        (False, False),
+        (True, False),
         (False, False),
         (True, False),
         (False, False),
