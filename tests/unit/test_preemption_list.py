@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from nodepool.cli.documents import text
 from nodepool.cli.preemption_table import after, lateness, preemption_document
 from nodepool.client.preemptions import PREEMPTIONS_MAX, Preemption, Preemptions
@@ -89,6 +91,33 @@ def test_a_preemption_ends_when_the_registration_of_its_node_fails() -> None:
     (found,) = reading.all()
     assert (found.gone, found.lost) == (at(1), 0)
     assert text(preemption_document(found), "status", "phase") == "Deleted"
+
+
+@pytest.mark.parametrize("end", [CWNodeDeleted, CWNodeRegistrationFailed])
+def test_a_preemption_is_over_if_its_node_left_just_before_it_began(end: type[Event]) -> None:
+    # given a Node that leaves for another reason while its preemption is decided
+    reading = Reading()
+
+    # when its end comes first in the log
+    reading.read(sample(NodePreemptionRequested, cause="Reclaimed", beneficiary=""), 0)
+    reading.read(sample(end), 1)
+    reading.read(sample(PreemptionPending, since=at(2)), 2)
+
+    # then the preemption is not pending for ever
+    (found,) = reading.all()
+    assert (found.cause, found.gone, found.end_late) == ("Reclaimed", at(1), None)
+    assert text(preemption_document(found), "status", "phase") == "Deleted"
+
+
+def test_a_preemption_is_over_if_its_node_left_just_before_its_timetable_began() -> None:
+    reading = Reading()
+
+    reading.read(sample(NodePreempted), 0)
+    reading.read(sample(CWNodeDeleted), 1)
+    reading.read(sample(PreemptionPending, since=at(2)), 2)
+
+    (found,) = reading.all()
+    assert (found.has_timetable, found.gone) == (True, at(1))
 
 
 def test_a_node_without_a_timetable_is_never_late() -> None:

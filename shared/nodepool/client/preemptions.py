@@ -20,7 +20,7 @@ from nodepool.contract.subjects import address_of
 from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
 
 PREEMPTIONS_MAX: Final = 20_000
-"""How many preemptions are kept while the log is read: the newest."""
+"""How many preemptions, and how many ends of stays, are kept while the log is read: the newest."""
 REQUESTED: Final = "Requested"
 """The cause of a preemption that a command has asked for."""
 Kind = (
@@ -92,6 +92,7 @@ class Preemptions:
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], Preemption] = {}
         self._requests: dict[tuple[str, int], NodePreemptionRequested] = {}
+        self._ends: dict[tuple[str, int], tuple[datetime, int]] = {}
 
     def read(self, entries: Iterable[Entry]) -> None:
         """Takes messages in the order of the log; any other message changes nothing."""
@@ -129,10 +130,15 @@ class Preemptions:
     def _end(self, event: OfNode, gone: datetime, lost: int = 0) -> None:
         """Take the end of a stay, which ends a preemption that began in it."""
         key = (event.node, event.assignment)
-        self._requests.pop(key, None)
         known = self._known.get(key)
         if known is not None:
             self._known[key] = replace(known, gone=gone, lost=lost)
+        # The preemption service may publish a beginning before it hears of this end.
+        self._ends[key] = (gone, lost)
+        if len(self._ends) > PREEMPTIONS_MAX:
+            oldest = next(iter(self._ends))
+            del self._ends[oldest]
+            self._requests.pop(oldest, None)
 
     def _begin(self, event: OfNode, preemption: Preemption) -> None:
         """Takes a preemption, or the timetable of one that began without."""
@@ -144,6 +150,9 @@ class Preemptions:
         elif key in self._known:
             before = self._known.pop(key)
             preemption = replace(preemption, cause=before.cause, beneficiary=before.beneficiary)
+        if key in self._ends:
+            gone, lost = self._ends[key]
+            preemption = replace(preemption, gone=gone, lost=lost)
         self._known[key] = preemption
         if len(self._known) > PREEMPTIONS_MAX:
             del self._known[next(iter(self._known))]
