@@ -8,6 +8,7 @@ from nodepool.contract.events import (
     CapacityCheckFailed,
     CapacityReclaimed,
     CapacityReclaimFailed,
+    CWDrainNode,
     CWNodeAssigned,
     CWNodeCordoned,
     CWNodeDeleted,
@@ -60,6 +61,7 @@ Hears = (
     | NodeKept
     | CWNodeCordoned
     | CWNodeUncordoned
+    | CWDrainNode
     | CWNodeDeleted
     | NodePreempted
     | PreemptionPending

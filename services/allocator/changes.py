@@ -1,7 +1,7 @@
 """How a message changes a NodePool, or one of its Nodes."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime
 from typing import assert_never
 
 from allocator.members import Member, Members, Racks
@@ -10,6 +10,7 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
+    CWDrainNode,
     CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
@@ -35,7 +36,6 @@ from nodepool.contract.events import (
     QuotaChecked,
 )
 from nodepool.contract.model import RemovalReason
-from nodepool.contract.timetable import GONE_AFTER
 
 Announced = (
     GrantAcknowledged
@@ -53,6 +53,7 @@ MemberChanged = (
     CWNodeRegistered
     | CWNodeCordoned
     | CWNodeUncordoned
+    | CWDrainNode
     | NodeActivityChanged
     | NodeUpdated
     | NodeReservationChanged
@@ -144,15 +145,19 @@ def announced(pool: Pool, event: Announced) -> Pool:
 
 
 def member_changed(  # noqa: C901  # It lists the messages.
-    pool: Pool, member: Member, event: MemberChanged
+    pool: Pool, member: Member, event: MemberChanged, now: datetime
 ) -> Member:
-    """A Node of the NodePool after a message about it; the same one where nothing changed."""
+    """A Node of the NodePool after a message about it; the same one where nothing changed.
+
+    now: when the log stored the message.
+    """
     match event:
         case CWNodeRegistered():
             return replace(member, registered=True)
         case NodeActivityChanged(active=active, blocking_count=blocking, grace_s=grace_s):
-            lingers = timedelta(seconds=grace_s) > GONE_AFTER
-            return replace(member, active=active, blocked=blocking > 0, lingers=lingers)
+            return replace(member, active=active, blocked=blocking > 0, grace_s=grace_s)
+        case CWDrainNode():
+            return replace(member, drained_by=member.drained_by or now + member.grace)
         case CWNodeCordoned(triage=triage):
             return replace(member, cordoned=True, triage=triage)
         case CWNodeUncordoned():
@@ -175,6 +180,7 @@ def member_changed(  # noqa: C901  # It lists the messages.
                 requests=request,
                 idle_only=event.idle_only,
                 is_cancelled=False,
+                drained_by=_drained_by(member),
             )
         case _:
             assert_never(event)
@@ -205,6 +211,15 @@ def _reported(pool: Pool, node: str) -> Pool:
     rest = list(pool.undelivered)
     rest.remove(next(each for each in rest if each[0] == node))
     return replace(pool, undelivered=tuple(rest))
+
+
+def _drained_by(member: Member) -> datetime | None:
+    """Return when the drain of a Node that is to leave is over, if it is one that goes on.
+
+    A Pod that blocked the drain until now has all of its grace period from the next one on.
+    """
+    goes_on = member.removal is RemovalReason.SCALE_DOWN and not member.blocked
+    return member.drained_by if goes_on else None
 
 
 def _spared(member: Member) -> Member:

@@ -1,6 +1,7 @@
 """What the allocator says: which machines join NodePools, and which Nodes leave them."""
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import assert_never
 
 from allocator import Hears, Says
@@ -18,6 +19,7 @@ from nodepool.contract.events import (
     CapacityChecked,
     CapacityCheckFailed,
     CapacityReclaimFailed,
+    CWDrainNode,
     CWNodeAssigned,
     CWNodeCordoned,
     CWNodeDeleted,
@@ -54,11 +56,11 @@ from nodepool.service import Context, Failure, Reconciler, Service
 from nodepool.state.ranking import Ranking
 
 
-def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | CommandOutcome]:
+def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
     """The outcome of a command, and what precedes an assignment; `reconcile` makes all else."""
     match message:
         case ReclaimCapacity() | ReturnCapacity():
-            yield from outcome(state, message)
+            yield from outcome(state, message, context.time)
         case CapacityChecked(key=key, uid=uid):
             pool = state.pool(key, uid)
             if pool is not None:
@@ -78,6 +80,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
             | NodeKept()
             | CWNodeCordoned()
             | CWNodeUncordoned()
+            | CWDrainNode()
             | CWNodeDeleted()
             | NodePreempted()
             | PreemptionPending()
@@ -120,26 +123,26 @@ def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
             return None
         case MachineAdded() | MachineRepaired():
             return None
-        case CWNodeCordoned() | CWNodeUncordoned():
+        case CWNodeCordoned() | CWNodeUncordoned() | CWDrainNode():
             return None
         case _:
             assert_never(message)
 
 
-def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> Iterator[Says]:
+def reconcile(state: State, key: OfferingKey | PoolKey, context: Context) -> Iterator[Says]:
     """The machines that NodePools of an offering wait for, or all that is missing for a NodePool.
 
     A NodePool that failed may have failed in any of this, so all of it is tried again.
     """
     pool = state.pools.get(PoolKey(key))
     if pool is None:
-        yield from _shared_out(state, OfferingKey(key))
+        yield from _shared_out(state, OfferingKey(key), context.time)
         return
     yield from _undeliverable(pool)
     yield from _acknowledged(pool)
     yield from shrunk(pool)
     if pool.failure:
-        events = tuple(_shared_out(state, pool.offering, pool.key))
+        events = tuple(_shared_out(state, pool.offering, context.time, pool.key))
         own = [type(event) for event in events if isinstance(event, OfPool) and event.key == key]
         if AllocationFailed not in own and CWNodeAssigned not in own:
             yield from requested(pool)
@@ -149,7 +152,7 @@ def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> It
 
 
 def _shared_out(
-    state: State, offering: OfferingKey, retried: PoolKey | None = None
+    state: State, offering: OfferingKey, now: datetime, retried: PoolKey | None = None
 ) -> Iterator[Says]:
     """What becomes of the machines of an offering: an operator comes first, and spot last.
 
@@ -159,7 +162,7 @@ def _shared_out(
     failed: dict[PoolKey, str] = {}
     yield from held_back(state, offering, free)
     yield from served(state, offering, free, failed)
-    yield from preempted(state, offering, failed)
+    yield from preempted(state, offering, failed, now)
     for key, cause in failed.items():
         if key == retried or not state.pools[key].failure:
             yield from _reported(state.pools[key], cause)

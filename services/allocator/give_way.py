@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ class Need(NamedTuple):
 
 
 def preempted(
-    state: State, offering: OfferingKey, failed: dict[PoolKey, str]
+    state: State, offering: OfferingKey, failed: dict[PoolKey, str], now: datetime
 ) -> Iterator[NodePreemptionRequested]:
     """The spot Nodes that an operator needs, then those that NodePools need that are short.
 
@@ -73,10 +74,10 @@ def preempted(
     """
     if not is_short(state, offering):
         return
-    needs = lacking(state, offering, failed)
+    needs = lacking(state, offering, failed, now)
     if not needs:
         return
-    choice = _Choice(state, victims(state, offering))
+    choice = _Choice(state, victims(state, offering, now))
     for need in needs:
         chosen: tuple[Victim, ...] = ()
         with _passing_over(need, failed):
@@ -93,7 +94,9 @@ def is_short(state: State, offering: OfferingKey) -> bool:
     return waits or state.outstanding(offering) > 0
 
 
-def lacking(state: State, offering: OfferingKey, failed: dict[PoolKey, str]) -> list[Need]:
+def lacking(
+    state: State, offering: OfferingKey, failed: dict[PoolKey, str], now: datetime
+) -> list[Need]:
     """What is needed beside the machines that come anyway, in the order in which it is served.
 
     For a NodePool that is being checked nothing is needed yet; what comes is kept for it. Nothing
@@ -101,12 +104,13 @@ def lacking(state: State, offering: OfferingKey, failed: dict[PoolKey, str]) -> 
     """
     needs = [each for each in _needs(state, offering) if each.beneficiary not in failed]
     if all(need.affinity is None for need in needs):
-        left = coming_count(state, offering)
+        left = coming_count(state, offering, now)
         for number, need in enumerate(needs):
             needs[number] = need.without(min(left, need.machines))
             left = max(0, left - need.machines)
     else:
-        line = MachineLine([state.inventory.machines[key] for key in coming(state, offering)])
+        machines = state.inventory.machines
+        line = MachineLine([machines[key] for key in coming(state, offering, now)])
         for number in sorted(range(len(needs)), key=lambda number: needs[number].affinity is None):
             need = needs[number]
             with _passing_over(need, failed):
@@ -133,25 +137,29 @@ def _is_checked(state: State, need: Need) -> bool:
     return need.beneficiary is None or state.pools[need.beneficiary].goal is not None
 
 
-def coming(state: State, offering: OfferingKey) -> Iterator[MachineKey]:
+def coming(state: State, offering: OfferingKey, now: datetime) -> Iterator[MachineKey]:
     """The machines that are free, or given back by an operator, then those that come for certain.
 
-    These are of Nodes that leave, and of those that are still to be asked to.
+    These are of Nodes that leave, as soon as a preemption could end, and of those that are still to
+    be asked to.
     """
     yield from state.inventory.free.get(offering, ())
     yield from islice(state.inventory.reclaimed.get(offering, ()), state.returned(offering))
-    yield from sorted((*state.supply(offering).returning, *_leaving_next(state, offering)))
+    supply = state.supply(offering)
+    yield from sorted((*supply.returning, *supply.soon(now), *_leaving_next(state, offering)))
 
 
-def coming_count(state: State, offering: OfferingKey) -> int:
+def coming_count(state: State, offering: OfferingKey, now: datetime) -> int:
     """How many machines come anyway; the number of `coming`, counted without naming them."""
-    back = len(state.supply(offering).returning) + len(_leaving_next(state, offering))
+    supply = state.supply(offering)
+    back = len(supply.returning) + len(supply.soon(now))
+    back += len(_leaving_next(state, offering))
     return state.inventory.count(offering) + state.returned(offering) + back
 
 
-def victims(state: State, offering: OfferingKey) -> Iterator[Victim]:
+def victims(state: State, offering: OfferingKey, now: datetime) -> Iterator[Victim]:
     """The spot Nodes of an offering that may have to go, in any order."""
-    leave = _leaving_next(state, offering)
+    leave = _leaving_next(state, offering).union(state.supply(offering).soon(now))
     for key in state.supply(offering).spot:
         pool = state.pools[key]
         if pool.stage is not Stage.ACTIVE:

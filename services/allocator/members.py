@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple, assert_never
 
 from immutables import Map
 
 from nodepool.contract.model import RemovalReason
+from nodepool.contract.timetable import GONE_AFTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,8 @@ class Member:
     requests: how often its deletion was requested.
     domain: the NVLink domain of its machine; empty for one without.
     triage: whether its machine goes to triage when it leaves.
-    lingers: whether what runs on it may take longer to end than a preemption.
+    grace_s: how many seconds what runs on it may take to end.
+    drained_by: when its drain is over at the latest, if its Pods end; None before the drain.
     batch: the position of the input that led to its assignment; Nodes with the same position are
         equally new.
     idle_only: whether lifecycle keeps the Node if it turns out to be active.
@@ -42,7 +45,8 @@ class Member:
     domain: str = ""
     blocked: bool = False
     triage: bool = False
-    lingers: bool = False
+    grace_s: int = 0
+    drained_by: datetime | None = None
     batch: int = 0
     idle_only: bool = False
     is_cancelled: bool = False
@@ -59,6 +63,16 @@ class Member:
     def is_idle(self) -> bool:
         """Whether it stays and no workload runs on it."""
         return self.removal is None and not self.active
+
+    @property
+    def grace(self) -> timedelta:
+        """How long what runs on it may take to end."""
+        return timedelta(seconds=self.grace_s)
+
+    @property
+    def lingers(self) -> bool:
+        """Whether what runs on it may take longer to end than a preemption."""
+        return self.grace > GONE_AFTER
 
     @property
     def returns(self) -> bool:
@@ -79,6 +93,15 @@ class Member:
                 assert_never(self.removal)
 
     @property
+    def returns_by(self) -> datetime | None:
+        """When its machine is back, if it comes back for certain and its drain takes long."""
+        is_awaited = self.removal is RemovalReason.SCALE_DOWN and self.blocked
+        is_drained = self.removal in (RemovalReason.SCALE_DOWN, RemovalReason.POOL_DELETED)
+        if self.returns or self.triage or is_awaited or not is_drained:
+            return None
+        return self.drained_by
+
+    @property
     def may_give_way(self) -> bool:
         """Whether its preemption would bring its machine back, or bring it back sooner."""
         if self.removal is RemovalReason.SCALE_DOWN:
@@ -87,7 +110,8 @@ class Member:
 
     def is_new_supply(self, before: "Member") -> bool:
         """Whether it, or another Node instead, may have to give way that did not have to before."""
-        is_missing = before.returns and not self.returns
+        was_coming = before.returns or before.returns_by not in (None, self.returns_by)
+        is_missing = was_coming and not self.returns
         return is_missing or (self.may_give_way and not before.may_give_way)
 
 

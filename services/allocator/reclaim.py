@@ -1,6 +1,7 @@
 """How an operator holds machines back from all NodePools, and gives them back."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import islice
 
 from allocator.give_way import coming, victims
@@ -17,9 +18,11 @@ from nodepool.state.reclaims import reclaimable, take_reclaimed
 Reclaim = ReclaimCapacity | ReturnCapacity
 
 
-def outcome(state: State, command: Reclaim) -> Iterator[CapacityReclaimed | CommandOutcome]:
+def outcome(
+    state: State, command: Reclaim, now: datetime
+) -> Iterator[CapacityReclaimed | CommandOutcome]:
     """The outcome of a command and, if it is accepted, how many are to be held back now."""
-    fault = _malformed(command) or _excess(state, command)
+    fault = _malformed(command) or _excess(state, command, now)
     if fault is not None:
         yield refused(command, *fault)
         return
@@ -48,7 +51,7 @@ def _malformed(command: Reclaim) -> tuple[str, str] | None:
     return None
 
 
-def _excess(state: State, command: Reclaim) -> tuple[str, str] | None:
+def _excess(state: State, command: Reclaim, now: datetime) -> tuple[str, str] | None:
     """Why there are not so many to reclaim, or to return; None where there are."""
     offering = offering_key(command.zone, command.instance_type)
     where = f"of {command.instance_type} in {command.zone}"
@@ -60,7 +63,7 @@ def _excess(state: State, command: Reclaim) -> tuple[str, str] | None:
         return "count", f"at most {held} {where} can be returned, not {command.count}"
     free, pending = reclaimable(state.inventory, offering), state.outstanding(offering)
     in_racks = INSTANCE_TYPES[command.instance_type].rack_size > 0
-    spot, leave = (0, 0) if in_racks else _not_free(state, offering)
+    spot, leave = (0, 0) if in_racks else _not_free(state, offering, now)
     most = max(0, free + spot + leave - pending)
     if command.count <= most:
         return None
@@ -74,7 +77,7 @@ def _excess(state: State, command: Reclaim) -> tuple[str, str] | None:
     return "count", f"{message}{there}{less}"
 
 
-def _not_free(state: State, offering: OfferingKey) -> tuple[int, int]:
+def _not_free(state: State, offering: OfferingKey, now: datetime) -> tuple[int, int]:
     """How many spot Nodes could be reclaimed, and how many Nodes of other NodePools leave anyway.
 
     One whose machine goes to triage could not, nor could one that may take longer to leave than a
@@ -82,10 +85,10 @@ def _not_free(state: State, offering: OfferingKey) -> tuple[int, int]:
     """
     spot = state.supply(offering).spot
     machines = state.inventory.machines
-    holders = [machines[key].holder for key in coming(state, offering)]
+    holders = [machines[key].holder for key in coming(state, offering, now)]
     leave = [holder for holder in holders if holder not in ("", RECLAIMED)]
     those = sum(PoolKey(holder) in spot for holder in leave)
-    return those + sum(1 for _ in victims(state, offering)), len(leave) - those
+    return those + sum(1 for _ in victims(state, offering, now)), len(leave) - those
 
 
 def held_back(

@@ -18,7 +18,7 @@ from allocator.changes import (
     specified,
 )
 from allocator.demand import offered, stored, supplied
-from allocator.members import Member
+from allocator.members import NOBODY, Member
 from allocator.pool import Check, Pool, Stage
 from allocator.supply import NONE, Supplies, Supply
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
@@ -29,6 +29,7 @@ from nodepool.contract.events import (
     CapacityCheckFailed,
     CapacityReclaimed,
     CapacityReclaimFailed,
+    CWDrainNode,
     CWNodeAssigned,
     CWNodeCordoned,
     CWNodeDeleted,
@@ -129,12 +130,12 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _assigned(state, message, context)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _left(state, message, context)
-        case CWNodeRegistered() | NodeActivityChanged() | CWNodeDeletionRequestSuccess():
-            return _member_changed(state, message)
+        case CWNodeDeletionRequestSuccess() | NodeActivityChanged() | NodeUpdated() | CWDrainNode():
+            return _member_changed(state, message, context)
         case NodeKept() | NodeRemovalCancelled() | CWNodeCordoned() | CWNodeUncordoned():
-            return _member_changed(state, message)
-        case NodePreempted() | PreemptionPending() | NodePreemptionRequested() | NodeUpdated():
-            return _member_changed(state, message)
+            return _member_changed(state, message, context)
+        case NodePreempted() | PreemptionPending() | NodePreemptionRequested() | CWNodeRegistered():
+            return _member_changed(state, message, context)
         case NodeReservationChanged():
             return _reservation_changed(state, message, context)
         case CapacityReclaimed() | CapacityReclaimFailed():
@@ -247,21 +248,20 @@ def _left(state: State, event: Left, context: Context) -> State:
         if not member.is_reserved:  # A reserved Node was lost when its reservation changed.
             wait = wait.after_failed_boot(len(after.members), since, context.time)
         state = stored(state, replace(after, wait=wait))
-        state = _returning(state, pool.offering, event.machine_key, returns=False)
+        state = _returning(state, pool.offering, event.machine_key, NOBODY)
     return offered(state, state.inventory.machines[event.machine_key].offering)
 
 
-def _member_changed(state: State, event: MemberChanged) -> State:
+def _member_changed(state: State, event: MemberChanged, context: Context) -> State:
     pool = state.pools.get(event.key)
     member = pool.members.get(event.node, event.assignment) if pool is not None else None
     if pool is None or member is None:
         return state
-    changed = member_changed(pool, member, event)
+    changed = member_changed(pool, member, event, context.time)
     if changed is member:
         return state
     state = stored(state, replace(pool, members=pool.members.put(event.node, changed)))
-    if changed.returns is not member.returns:
-        state = _returning(state, pool.offering, event.machine_key, returns=changed.returns)
+    state = _returning(state, pool.offering, event.machine_key, changed)
     return offered(state, pool.offering) if changed.is_new_supply(member) else state
 
 
@@ -269,7 +269,7 @@ def _reservation_changed(state: State, event: NodeReservationChanged, context: C
     """Return the state in which a NodePool holds a Node no more, or holds it again."""
     pool = state.pools.get(event.key)
     before = len(pool.members) if pool is not None else 0
-    state = _member_changed(state, event)
+    state = _member_changed(state, event, context)
     pool = state.pools.get(event.key)
     if pool is None or len(pool.members) == before:
         return state
@@ -278,8 +278,8 @@ def _reservation_changed(state: State, event: NodeReservationChanged, context: C
     return offered(stored(state, replace(pool, wait=wait)), pool.offering)
 
 
-def _returning(state: State, offering: OfferingKey, key: MachineKey, *, returns: bool) -> State:
-    supply = state.supply(offering).with_machine(key, returns=returns)
+def _returning(state: State, offering: OfferingKey, key: MachineKey, member: Member) -> State:
+    supply = state.supply(offering).with_machine(key, returns=member.returns, by=member.returns_by)
     return supplied(state, offering, supply)
 
 

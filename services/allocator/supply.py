@@ -1,10 +1,12 @@
 """Where the machines of an offering come from beside those that are free: spot, and who leaves."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from immutables import Map
 
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey
+from nodepool.contract.timetable import GONE_AFTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +17,14 @@ class Supply:
     spot: the spot NodePools that are there.
     shrinking: the NodePools with Nodes that are still to be asked to leave, of whatever class.
     returning: the machines of Nodes that leave for certain, of whatever class.
+    lingering: those of Nodes that leave for certain and whose drain takes long, with its end.
     """
 
     to_reclaim: int = 0
     spot: Map[PoolKey, bool] = Map()
     shrinking: Map[PoolKey, bool] = Map()
     returning: Map[MachineKey, bool] = Map()
+    lingering: Map[MachineKey, datetime] = Map()
 
     def with_pool(self, key: PoolKey) -> "Supply":
         """The supply with a spot NodePool."""
@@ -38,13 +42,22 @@ class Supply:
         shrinking = shrinking.set(key, True) if shrinks else shrinking.delete(key)
         return replace(self, shrinking=shrinking)
 
-    def with_machine(self, key: MachineKey, *, returns: bool) -> "Supply":
-        """The supply in which this machine comes back for certain, or does not."""
+    def with_machine(self, key: MachineKey, *, returns: bool, by: datetime | None) -> "Supply":
+        """The supply in which this machine comes back for certain, only `by` then, or does not."""
+        supply = self
+        if by != self.lingering.get(key):
+            lingering = self.lingering
+            lingering = lingering.delete(key) if by is None else lingering.set(key, by)
+            supply = replace(supply, lingering=lingering)
         if returns is (key in self.returning):
-            return self
+            return supply
         returning = self.returning
         returning = returning.set(key, True) if returns else returning.delete(key)
-        return replace(self, returning=returning)
+        return replace(supply, returning=returning)
+
+    def soon(self, now: datetime) -> list[MachineKey]:
+        """Return the machines whose drain takes long, and is over as soon as a preemption."""
+        return [key for key, by in self.lingering.items() if by <= now + GONE_AFTER]
 
 
 Supplies = Map[OfferingKey, Supply]

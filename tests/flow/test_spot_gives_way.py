@@ -325,6 +325,67 @@ def test_a_node_that_takes_longer_to_leave_than_a_preemption_is_not_waited_for(
     assert world.nodes("train") == ["n1"]
 
 
+@pytest.mark.parametrize("end", ["deletion", "scale-down"])
+def test_a_node_whose_long_drain_is_almost_over_is_waited_for(
+    world: WorldHarness, end: str
+) -> None:
+    # given a Node that has drained for four of the ten minutes that its Pod may take
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("old", 1, computeClass="spot", lifecycle=PREFER_IDLE)
+    world.run_pod("n2", interruption="graceful", graceS=600)
+    world.start_recording()
+    if end == "deletion":
+        world.delete("old")
+    else:
+        world.scale("old", 0)
+    world.pass_time(minutes=4)
+
+    world.apply("train", 1)
+    world.pass_time(minutes=7)
+
+    # then no Node is preempted: the machine comes within seven minutes
+    assert preempted(world) == preempted(world, "old") == []
+    assert "10:00 CWNodeAssigned n2" in world.timed_events("train")
+
+
+def test_a_long_drain_that_goes_on_with_the_deletion_of_its_pool_is_waited_for(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("old", 1, lifecycle=PREFER_IDLE)
+    world.run_pod("n2", interruption="graceful", graceS=600)
+    world.start_recording()
+    world.scale("old", 0)
+    world.pass_time(minutes=5)
+    world.apply("train", 1)
+
+    world.delete("old")
+    world.pass_time(minutes=7)
+
+    assert preempted(world) == []
+    assert "10:00 CWNodeAssigned n2" in world.timed_events("train")
+
+
+def test_a_long_drain_that_begins_again_without_blocking_pods_is_not_waited_for(
+    world: WorldHarness,
+) -> None:
+    # given a scale-down that a Pod blocks, which has its whole grace period from the deletion on
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("old", 1, lifecycle=PREFER_IDLE)
+    world.run_pod("n2", graceS=600)
+    world.scale("old", 0)
+    world.pass_time(minutes=9)
+    world.delete("old")
+    world.start_recording()
+
+    world.apply("train", 1)
+
+    assert preempted(world) == ["n1"]
+
+
 @pytest.mark.parametrize("first", ["preempted", "deleted"])
 def test_a_preempted_node_of_a_deleted_pool_is_waited_for(world: WorldHarness, first: str) -> None:
     # given a Node that is preempted and whose NodePool is deleted, with a Pod that takes an hour

@@ -19,6 +19,7 @@ from nodepool.state.machine_line import MachineLine
 from unit.allocator_service import AllocatorService, capacity_checked, granted
 from unit.samples import KIND, ZONE
 
+HOUR = 3_600
 LEAF = "ib.coreweave.cloud/leafgroup"
 
 
@@ -73,13 +74,13 @@ def test_a_node_gives_way_if_that_brings_its_machine_back_sooner() -> None:
         Member(1, triage=True),
         Member(1, removal=scale_down),
         Member(1, removal=scale_down, blocked=True),
-        Member(1, removal=scale_down, lingers=True),
-        Member(1, removal=scale_down, lingers=True, triage=True),
+        Member(1, removal=scale_down, grace_s=HOUR),
+        Member(1, removal=scale_down, grace_s=HOUR, triage=True),
         Member(1, removal=deleted),
-        Member(1, removal=deleted, lingers=True),
-        Member(1, removal=deleted, lingers=True, is_preempted=True),
+        Member(1, removal=deleted, grace_s=HOUR),
+        Member(1, removal=deleted, grace_s=HOUR, is_preempted=True),
         Member(1, removal=deleted, is_preempted=True, triage=True),
-        Member(1, removal=RemovalReason.PREEMPTED, lingers=True),
+        Member(1, removal=RemovalReason.PREEMPTED, grace_s=HOUR),
         Member(1, removal=RemovalReason.PREEMPTED, triage=True),
     ]
 
