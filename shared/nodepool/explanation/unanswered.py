@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from nodepool.contract.conditions import Validated
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation.facts import Facts, NodeFacts
 from nodepool.explanation.sharing import rack_of
@@ -67,7 +66,7 @@ def unchosen(facts: Facts) -> int:
 def _is_decided(facts: Facts, kind: str) -> bool:
     """Whether a check has judged the newest generation, and does not keep surplus Nodes."""
     check = facts.checks.get(kind)
-    return check is not None and check.reason not in (Validated.INVALID, INTERNAL_ERROR)
+    return check is not None and check.reason not in ("Invalid", INTERNAL_ERROR)
 
 
 def silent_preemptions(facts: Facts, nodes: list[NodeFacts]) -> Iterator[NodeFacts]:
