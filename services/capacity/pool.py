@@ -108,7 +108,8 @@ class Pool:
     checked: the generation that its quota was checked for last; 0 before the first time.
     quota_failed: whether the last check of its quota failed, so that no machine is kept for it
         while another check is to come.
-    granted: how many Nodes it may have.
+    granted: how many Nodes it may have, as its quota was checked for that generation.
+    latest: how many Nodes the last verdict on its quota grants, for whichever generation.
     held: the Nodes that it has.
     domains: how many of them are of which NVLink domain, where the type comes in racks.
     wait: since when it waits for each of the Nodes that it lacks.
@@ -127,6 +128,7 @@ class Pool:
     checked: int = 0
     quota_failed: bool = False
     granted: int = 0
+    latest: int = 0
     held: int = 0
     domains: Counts = Map()
     wait: Wait = NO_WAIT
@@ -136,7 +138,7 @@ class Pool:
     @property
     def allowed(self) -> int:
         """How many Nodes it wants to have and may have."""
-        return min(self.granted, self.spec.target)
+        return min(self.granted, self.latest, self.spec.target)
 
     @property
     def missing(self) -> int:

@@ -151,15 +151,12 @@ def _specified(state: State, event: NodePoolValidated) -> State:
 def _granted(state: State, before: Pool | None, verdict: QuotaChecked, context: Context) -> State:
     if before is None:
         return state
+    before = replace(before, latest=verdict.granted, quota_failed=False)
     if before.generation != verdict.generation:
-        # It may have no more than this until its newest generation is checked.
-        granted = min(before.granted, verdict.granted)
-        pool = replace(before, granted=granted, quota_failed=False)
-        return supply_changed(stored(state, pool), pool.offering)
+        return supply_changed(stored(state, before), before.offering)
     nodes = min(verdict.granted, before.spec.target)
     pool = replace(
         before,
-        quota_failed=False,
         granted=verdict.granted,
         checked=verdict.generation,
         wait=before.wait.with_grant(nodes, before.held, context.time),
