@@ -112,6 +112,13 @@ class NodePoolObject:
         return condition is not None and condition.reason == Validated.INVALID
 
     @property
+    def is_checked(self) -> bool:
+        """Whether its quota and its capacity are checked: it is valid and not being deleted."""
+        condition = self.conditions.get(Validated.__name__)
+        is_valid = condition is not None and condition.reason == Validated.VALID
+        return is_valid and self.deleting is None
+
+    @property
     def grant(self) -> int:
         """How many Nodes its grant is: what its quota allows it, and no fewer than it has."""
         return max(self.granted, self.held)

@@ -132,6 +132,9 @@ def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> 
 
     While it is being deleted that is the removal of its Nodes; nothing else is determined then. A
     Node whose machine does not answer is no such error: the Node is deleted all the same.
+
+    Neither quota nor capacity is determined of a NodePool that is not valid. A report that comes
+    then is about an earlier generation, and no later check would ever clear the condition.
     """
     if event.uid not in ("", pool.uid):
         return pool
@@ -142,7 +145,7 @@ def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> 
             if failure_of(event.message) == NodeFailure.UNANSWERED:
                 return pool
             return _with_removal_error(pool, event.message, context)
-        case CWNodePoolQuotaCheckFailed() | CapacityCheckFailed() if pool.deleting is not None:
+        case CWNodePoolQuotaCheckFailed() | CapacityCheckFailed() if not pool.is_checked:
             return pool
         case CWNodePoolQuotaCheckFailed():
             capacity = pool.conditions.get(Capacity.__name__)

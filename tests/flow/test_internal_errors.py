@@ -6,7 +6,7 @@ import pytest
 
 from nodepool.contract.events import QuotaSet
 from support.constants import H100, ZONE
-from support.failing import Failing
+from support.failing import Failing, given_failing
 from support.harness import Harness
 from support.services import NAMES, services
 from support.world_harness import WorldHarness
@@ -106,6 +106,40 @@ def test_what_failed_for_a_pool_that_is_deleted_does_not_show_on_its_successor(
 
     assert f"{late}: {unreadable.rpartition('.')[2]}" in world.dead_letters()
     assert world.conditions("train") == world.conditions("like")
+
+
+@pytest.mark.parametrize(
+    ("late", "failing"), [("quota", "NodePoolValidated"), ("capacity", "QuotaChecked")]
+)
+def test_a_check_that_fails_late_does_not_show_on_a_pool_that_is_invalid_by_then(
+    late: str, failing: str
+) -> None:
+    # given a check that fails for the first version of a pool
+    world = given_failing(late, failing)
+    world.given_data_center()
+
+    # when the service is so late that the newest version is invalid by then
+    with world.paused(late):
+        world.apply("train", 1)
+        world.apply("train", 2, region="US-EAST-01A")
+
+    assert f"{late}: {failing}" in world.dead_letters()
+    assert "InternalError" not in world.conditions("train").values()
+
+
+def test_a_node_that_capacity_cannot_count_does_not_show_on_an_invalid_pool(
+    world: WorldHarness,
+) -> None:
+    # given a pool that has become invalid, and keeps its Nodes
+    world.given_data_center()
+    world.apply("train", 1)
+    world.apply("train", 1, region="US-EAST-01A")
+    before = world.condition("train", "Capacity")
+
+    world.publish("np.evt.lifecycle.acme.prod.train.CWNodeCordoned", UNREADABLE)
+
+    assert "capacity: CWNodeCordoned" in world.dead_letters()
+    assert world.condition("train", "Capacity") == before
 
 
 def test_what_failed_before_there_was_a_pool_does_not_show_on_it(world: WorldHarness) -> None:

@@ -56,8 +56,17 @@ def faults(
         yield from _progress(pool, document, conditions)
         yield from _place(pool, document, conditions)
         absent = {"NodesRemoved"} if pool.was_valid else {"NodesRemoved", "Quota", "Capacity"}
+        yield from _unchecked(pool, conditions)
         for kind in absent & set(conditions):
             yield f"{key} shows the condition {kind}: {conditions[kind]['message']}"
+
+
+def _unchecked(pool: Desired, conditions: Mapping[str, Shown]) -> Iterator[str]:
+    """Checks of quota and capacity that an invalid NodePool shows of its newest generation."""
+    for kind in ("Quota", "Capacity"):
+        shown = conditions.get(kind)
+        if pool.fault and shown and shown["observedGeneration"] == pool.generation:
+            yield f"{pool.key} is invalid, and {kind} is {shown['reason']} of this generation"
 
 
 def _named(pool: Desired, at_target: Shown, stays: Iterable[Stay]) -> Iterator[str]:
