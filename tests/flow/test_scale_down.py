@@ -51,6 +51,27 @@ def test_nodes_that_are_still_booting_leave_first_without_a_drain(world: WorldHa
     assert world.node_counts("train") == (1, 0, 1)
 
 
+def test_the_condition_names_blocking_pods_before_nodes_that_are_draining(
+    world: WorldHarness,
+) -> None:
+    # given a pool with three Nodes whose Pods take an hour to end, and then one whose Pod blocks
+    world.given_data_center()
+    world.apply("train", 4, lifecycle=PREFER_IDLE)
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node, "patient", interruption="graceful", graceS=3600)
+    world.pass_time(minutes=1)
+    world.run_pod("n4", "stubborn")
+
+    # when all of them are to leave
+    world.scale("train", 0)
+
+    # then the Pod that blocks without a deadline is named, and the others after it
+    message = world.condition("train", "AtTarget")
+    blocked = "n4, active with Pods stubborn since 2026-01-01T00:01:00Z"
+    assert f"waits for {blocked}; n1, active since" in message
+    assert message.endswith("; 1 more.")
+
+
 def test_idle_only_keeps_an_active_node_until_it_is_idle(harness: Harness) -> None:
     harness.given_data_center()
     harness.apply("train", 2)

@@ -10,7 +10,8 @@ from nodepool.explanation.facts import Facts, NodeFacts
 PREEMPTED = "Preempted"
 """Why a Node is to leave that is being preempted."""
 NAMED_MAX = 3
-"""How many of the Nodes that a NodePool waits for are named: those that are active longest."""
+"""How many of the Nodes that a NodePool waits for are named: those with Pods that block come first,
+then those that are active longest."""
 _UNKNOWN = datetime.max.replace(tzinfo=UTC)
 
 
@@ -50,7 +51,8 @@ def still_there(facts: Facts) -> str:
 
 def _waits(nodes: Sequence[NodeFacts], count: int) -> str:
     """The Nodes of which `count` are waited for, with what runs there and since when."""
-    first = sorted(nodes, key=lambda node: (_since(node) or _UNKNOWN, node.name))
+    # Only a Pod that blocks a drain has no deadline, so it is what a user has to know of.
+    first = sorted(nodes, key=lambda n: (not n.blocking, _since(n) or _UNKNOWN, n.name))
     named = [f"{node.name}, {work(node)}" for node in first[:NAMED_MAX]]
     if len(first) > NAMED_MAX:
         named.append(f"{len(first) - NAMED_MAX} more")
