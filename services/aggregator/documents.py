@@ -177,7 +177,7 @@ def _node_conditions(node: NodeObject) -> Iterator[Document]:
         node.active,
         "WorkloadsRunning" if node.active else "NoWorkloads",
         node.work or "nothing runs here",
-        node.active_since or node.registered or node.created,
+        node.active_since or node.created,
     )
     leaves = node.removal is not None
     yield _condition(

@@ -31,6 +31,23 @@ def pool_status(harness: Harness) -> dict[str, object]:
     return status
 
 
+def test_the_conditions_of_a_node_keep_their_times_while_their_status_stays(
+    world: WorldHarness,
+) -> None:
+    # given a Node that boots
+    world.given_data_center(machines=1, boot_s=300)
+    world.apply("train", 1)
+    booting = world.node_condition_times("n1")
+
+    # when it joins its cluster
+    world.pass_time(minutes=5)
+    joined = world.node_condition_times("n1")
+
+    # then it is registered from now on, and as idle as before
+    assert world.node_conditions("n1")["CWRegistered"] == "True Registered"
+    assert joined == {**booting, "CWRegistered": "2026-01-01T00:05:00Z"}
+
+
 def test_a_node_has_the_metadata_of_the_control_plane_and_its_pool(harness: Harness) -> None:
     harness.given_data_center(machines=0)
     harness.given_machines(1, labels={"node.coreweave.cloud/rack": "r7"})

@@ -29,6 +29,7 @@ class Condition(TypedDict):
     status: str
     reason: str
     message: str
+    lastTransitionTime: str
 
 
 class NodePoolSpec(TypedDict):

@@ -96,6 +96,13 @@ class ReadModel(ABC):
             for condition in self.node(node)["status"]["conditions"]
         }
 
+    def node_condition_times(self, node: str) -> dict[str, str]:
+        """The transition time of each condition of a Node."""
+        return {
+            condition["type"]: condition["lastTransitionTime"]
+            for condition in self.node(node)["status"]["conditions"]
+        }
+
 
 def _pool_of(document: Document) -> str:
     return cast("Node", document)["metadata"]["labels"][POOL_LABEL]
