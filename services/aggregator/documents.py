@@ -193,12 +193,12 @@ def _node_conditions(node: NodeObject) -> Iterator[Document]:
 def _health_conditions(node: NodeObject) -> Iterator[Document]:
     """What is done to a Node that stays, and what was reported of it."""
     if node.action is not None:
-        outside = node.phase in (NodePhase.REBOOTING, NodePhase.VERIFYING)
+        waits = node.action_condition == "PendingPhaseState"
         yield _condition(
-            "PhaseState" if outside else "PendingPhaseState",
+            node.action_condition,
             True,
             node.action.value,
-            f"Node {node.name} {'is in' if outside else 'waits for'} {node.action.value}",
+            f"Node {node.name} {'waits for' if waits else 'is in'} {node.action.value}",
             node.action_since or node.created,
         )
     for each in node.reported:

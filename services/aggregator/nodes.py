@@ -96,7 +96,7 @@ def _shared(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
 
 def _updated(node: NodeObject, event: NodeUpdated, context: Context) -> NodeObject:
     turned = (node.removal is None) is not (event.removal is None)
-    return replace(
+    after = replace(
         node,
         phase=event.phase,
         unschedulable=event.unschedulable,
@@ -110,7 +110,9 @@ def _updated(node: NodeObject, event: NodeUpdated, context: Context) -> NodeObje
         removal=event.removal,
         removal_since=context.time if turned else node.removal_since,
         action=event.action,
-        action_since=context.time if event.action is not node.action else node.action_since,
         boot=event.boot,
         version=context.position,
     )
+    # A Node may wait for long before the action begins, which is another condition.
+    is_same = after.action_condition == node.action_condition
+    return after if is_same else replace(after, action_since=context.time)

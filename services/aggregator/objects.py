@@ -173,7 +173,8 @@ class NodeObject:
     active, work, active_since: whether anything runs on it, what, and since when.
     blocking, blocking_count: the first of the Pods that a drain waits for, and how many there are.
     removal, removal_since: why it is to leave, and since when; None for a Node that stays.
-    action, action_since: what it waits for, or what is done to it, and since when.
+    action, action_since: what it waits for, or what is done to it, and since when it waits, or that
+        is done.
     boot: how often it was rebooted.
     reported: the conditions that were reported of it, by type.
     profile: the node configuration that it was booted with; empty where that is not known.
@@ -217,6 +218,14 @@ class NodeObject:
     def is_busy(self) -> bool:
         """Whether anything runs on it, or it is to leave."""
         return self.active or self.removal is not None
+
+    @property
+    def action_condition(self) -> str:
+        """Return the type of the condition that names its action; empty without an action."""
+        if self.action is None:
+            return ""
+        outside = self.phase in (NodePhase.REBOOTING, NodePhase.VERIFYING)
+        return "PhaseState" if outside else "PendingPhaseState"
 
 
 @dataclass(frozen=True, slots=True)

@@ -332,6 +332,24 @@ def test_no_pod_blocks_a_safe_reboot_of_a_node_whose_drain_is_forced(world: Worl
     assert "NodeUpdated n1 rebooting" in world.messages("train")
 
 
+def test_a_reboot_that_waited_is_shown_from_its_beginning(world: WorldHarness) -> None:
+    # given a Node that waits for a reboot, because a Pod runs there
+    world.given_data_center(machines=1, boot_s=60)
+    world.apply("train", 1)
+    world.pass_time(minutes=1)
+    world.run_pod("n1")
+    world.command_node("RebootNode", "train", "n1")
+    world.pass_time(minutes=60)
+    waiting = world.node_condition_times("n1")
+
+    # when the Pod ends, and the Node boots
+    world.stop_pod("n1")
+
+    # then the reboot began now, and not when the Node began to wait
+    assert waiting["PendingPhaseState"] == "2026-01-01T00:01:00Z"
+    assert world.node_condition_times("n1")["PhaseState"] == "2026-01-01T01:01:00Z"
+
+
 def test_a_safe_reboot_cordons_nothing_while_it_waits(harness: Harness) -> None:
     harness.given_data_center()
     harness.apply("train", 1)
