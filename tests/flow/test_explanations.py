@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from flow.test_racks import DOMAIN, R1, add, given_racks, want
+from flow.test_racks import DOMAIN, EAST, GB200, R1, add, given_racks, want
 from nodepool.contract.events import NodePoolValidated
 from nodepool.explanation.remedies import (
     AddMachines,
@@ -24,6 +24,7 @@ from support.paths import machine_path
 from support.world_harness import WorldHarness
 
 RESERVED = "node.coreweave.cloud/reserved"
+GPU_LOST = {"fault": "gpu-lost"}
 
 
 def explained(harness: Harness, pool: str, *, is_now: bool = False) -> Explanation:
@@ -412,6 +413,27 @@ def test_racks_that_are_missing_are_asked_for_as_a_whole(world: WorldHarness) ->
         "add 36 machines of the type to the zone, in whole racks",
         "scale more to 18, what it has",
     )
+
+
+def test_a_nodepool_with_a_part_of_a_rack_is_to_be_scaled_to_whole_racks(
+    world: WorldHarness,
+) -> None:
+    # given a rack that lacks a Node, and a quota that was lowered since, which another rack exceeds
+    given_racks(world, 4, quota=72)
+    want(world, 3, "large", lifecycle={"disableUnhealthyNodeEviction": False})
+    world.send("BreakMachine", machine_path(f"{EAST}/{world.machine_name('n1')}"), GPU_LOST)
+    world.pass_time(minutes=5)
+    world.given_quota(54, GB200, zone=EAST)
+    want(world, 1)
+
+    # when the target of the other is lowered as is advised
+    advised = explained(world, "train").causes[0].remedies[-1]
+    outcomes = world.outcomes(world.scale("large", 36))
+
+    # then it is whole racks, and was enough
+    assert advised.action == ScalePeer(f"{CLUSTER}/large", 36)
+    assert outcomes == ["configured 2"]
+    assert titles(explained(world, "train")) == []
 
 
 def test_the_machines_for_what_is_served_before_are_asked_for_as_well(world: WorldHarness) -> None:

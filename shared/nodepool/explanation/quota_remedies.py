@@ -12,7 +12,6 @@ from nodepool.explanation.sharing import (
     keep_nodes,
     largest,
     rivals,
-    up_to_racks,
 )
 
 
@@ -78,7 +77,7 @@ def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
     others = [peer for peer in facts.peers if peer is not most]
     lacks = _lacks(facts) + sum(peer.lacks + peer.may_grow for peer in others)
     short = limit.used + lacks - limit.limit
-    left = most.reserved - up_to_racks(facts, short)
+    left = down_to_racks(facts, most.reserved - short)
     if short > 0 and 0 <= left < most.target:
         text = f"scale {most.name} down to {left}"
         yield Remedy(text, ScalePeer(most.name, left))
