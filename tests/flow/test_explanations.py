@@ -532,6 +532,26 @@ def test_capacity_is_not_blamed_while_quota_cannot_be_checked() -> None:
     assert titles(explained(world, "train", is_now=True)) == []
 
 
+def test_no_machine_is_asked_for_where_capacity_does_not_say_that_they_have_come(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that lacks a machine, and a capacity service that is away
+    world.given_data_center(machines=1)
+    world.apply("train", 2)
+    with world.paused("capacity"):
+        # when the machine comes
+        world.given_machines(1)
+        at_once = titles(explained(world, "train", is_now=True))
+        world.pass_time(minutes=1)
+        silent = explained(world, "train", is_now=True)
+
+    # then only the service is named, once it is late
+    assert at_once == []
+    assert titles(silent) == ["the capacity service does not answer"]
+    assert [remedy.action for remedy in silent.causes[0].remedies] == [StartService("capacity")]
+    assert titles(explained(world, "train", is_now=True)) == []
+
+
 def test_an_allocator_that_does_not_answer_is_named(world: WorldHarness) -> None:
     world.given_data_center()
     with world.paused("allocator"):

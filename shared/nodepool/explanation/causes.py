@@ -19,6 +19,8 @@ from nodepool.explanation.unanswered import (
     INTERNAL_ERROR,
     assigned_since,
     is_late,
+    is_outdated,
+    outdated_since,
     undetermined_check,
 )
 
@@ -30,6 +32,7 @@ def blocking(facts: Facts) -> list[Cause]:
     """The checks that keep the NodePool from growing, ranked."""
     failing = [check for kind in CHECKS if (check := facts.checks.get(kind)) is not None]
     failing = [check for check in failing if check.status != "True"]
+    failing = [check for check in failing if not is_outdated(facts, check)]
     return [
         *(_of_check(facts, check) for check in failing if check.reason != INTERNAL_ERROR),
         *(_internal(check) for check in failing if check.reason == INTERNAL_ERROR),
@@ -47,6 +50,7 @@ def causes(facts: Facts) -> list[Cause]:
     ranked = [
         *(cause for cause in determined if cause.kind == "Validated"),
         *_silent_checks(facts),
+        *_outdated_check(facts),
         *(deletion(facts) if facts.deleting else ()),
         *(cause for cause in determined if cause.kind != "Validated"),
         *of_nodes(facts),
@@ -116,6 +120,22 @@ def _silent_checks(facts: Facts) -> Iterator[Cause]:
             since=facts.specified,
             remedies=(start_service(service),),
             proofs=proofs([(facts.position, f"nodepool {facts.name}")]),
+        )
+
+
+def _outdated_check(facts: Facts) -> Iterator[Cause]:
+    """Yield the capacity service if it has not said in time that no machine lacks any more."""
+    check = facts.checks.get("Capacity")
+    if check is None or facts.deleting or not is_outdated(facts, check):
+        return
+    if is_late(facts, since := outdated_since(facts)):
+        yield Cause(
+            "Service",
+            "the capacity service does not answer",
+            f"Capacity still shows {check.reason}, though each Node that quota allows is there",
+            since=since,
+            remedies=(start_service("capacity"),),
+            proofs=proofs([(check.position, "condition Capacity")]),
         )
 
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from nodepool.contract.timetable import GONE_AFTER
-from nodepool.explanation.facts import Facts, NodeFacts
+from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.sharing import rack_of
 
 ANSWERS_WITHIN: Final = timedelta(seconds=15)
@@ -35,6 +35,18 @@ def undetermined_check(facts: Facts) -> str:
         if not _is_decided(facts, kind):
             return ""
     return ""
+
+
+def is_outdated(facts: Facts, check: Check) -> bool:
+    """Return whether Capacity still says that machines lack, though no granted Node does."""
+    wanted = min(facts.granted or facts.target, facts.target)
+    return check.type == "Capacity" and check.status == "False" and facts.held >= wanted
+
+
+def outdated_since(facts: Facts) -> datetime | None:
+    """Return since when Capacity could say that nothing lacks any more: since the newest Node."""
+    moments = [node.created for node in facts.counted_nodes]
+    return max(filter(None, [assigned_since(facts), *moments]), default=None)
 
 
 def assigned_since(facts: Facts) -> datetime | None:
