@@ -552,15 +552,24 @@ def test_no_machine_is_asked_for_where_capacity_does_not_say_that_they_have_come
     assert titles(explained(world, "train", is_now=True)) == []
 
 
-def test_an_allocator_that_does_not_answer_is_named(world: WorldHarness) -> None:
-    world.given_data_center()
-    with world.paused("allocator"):
-        world.apply("train", 2)
+@pytest.mark.parametrize("service", ["allocator", "capacity"])
+def test_the_services_are_named_of_which_one_assigns_no_nodes_or_says_that_none_are_free(
+    world: WorldHarness, service: str
+) -> None:
+    # given a service that is away, and machines that only an allocator that is there assigns
+    world.given_data_center(machines=2 if service == "allocator" else 0, quota=1)
+    world.apply("train", 2)
+    with world.paused(service):
+        # when there is quota
+        world.given_quota(2)
         world.pass_time(minutes=1)
         silent = explained(world, "train", is_now=True)
 
-    assert titles(silent) == ["the allocator service does not answer"]
-    assert titles(explained(world, "train", is_now=True)) == []
+    # then what the conditions show does not tell which of both is away
+    both = [StartService("allocator"), StartService("capacity")]
+    assert titles(silent) == ["the allocator or the capacity service does not answer"]
+    assert [remedy.action for remedy in silent.causes[0].remedies] == both
+    assert not any("does not answer" in title for title in titles(explained(world, "train")))
 
 
 @pytest.mark.parametrize("service", ["allocator", "lifecycle"])

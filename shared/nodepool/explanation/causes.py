@@ -15,6 +15,7 @@ from nodepool.explanation.node_causes import deletion, of_nodes
 from nodepool.explanation.quota_remedies import quota_details, quota_proofs, quota_remedies
 from nodepool.explanation.remedies import EditSpec, Remedy, Wait
 from nodepool.explanation.unanswered import (
+    ASSIGNED_BY,
     CHECKED_BY,
     INTERNAL_ERROR,
     assigned_since,
@@ -155,10 +156,11 @@ def _progress(facts: Facts) -> Iterator[Cause]:
     if is_late(facts, since):
         yield Cause(
             "Service",
-            "the allocator service does not answer",
-            f"it has not assigned {counted(missing)} for which there are quota and machines",
+            f"the {' or the '.join(ASSIGNED_BY)} service does not answer",
+            f"{counted(missing)} {'is' if missing == 1 else 'are'} not assigned, though "
+            "Quota is Under and Capacity is Sufficient",
             since=since,
-            remedies=(start_service("allocator"),),
+            remedies=tuple(map(start_service, ASSIGNED_BY)),
             proofs=own,
         )
         return

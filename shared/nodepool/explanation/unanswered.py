@@ -14,6 +14,9 @@ INTERNAL_ERROR: Final = "InternalError"
 """The reason of a check that could not decide."""
 CHECKED_BY: Final = {"Validated": "validator", "Quota": "quota", "Capacity": "capacity"}
 """The service that determines each condition, in the order of the checks."""
+ASSIGNED_BY: Final = ("allocator", "capacity")
+"""The services of which one does not answer where Nodes lack: the first assigns machines, and the
+second says, also when a grant or the machines change, that there are too few of them."""
 REMOVED_BY: Final = ("allocator", "lifecycle")
 """The services without which no removal begins: the first chooses a Node, the second marks it."""
 
