@@ -98,6 +98,19 @@ def test_the_machines_that_an_explanation_asks_for_are_enough(harness: Harness) 
     assert titles(explained(harness, "train")) == []
 
 
+def test_machines_are_asked_for_in_a_zone_that_never_had_one_of_the_type(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=0)
+    world.apply("train", 2)
+
+    (capacity,) = explained(world, "train").causes
+    world.given_machines(2)
+
+    assert capacity.helps == ("add 2 machines of the type to the zone",)
+    assert titles(explained(world, "train")) == []
+
+
 def test_who_waits_for_spot_nodes_is_asked_for_no_machines(world: WorldHarness) -> None:
     # given a NodePool for which one spot Node leaves, and one for which that is not enough
     world.given_data_center(machines=2)
