@@ -169,8 +169,9 @@ def managed_taints(template: NodeTemplate, standing: Standing = IN_PRODUCTION) -
     cordon.
     """
     managed = [kind_taint(INSTANCE_TYPES[template.instance_type])]
-    if standing.state != PRODUCTION or standing.reserved:
-        managed.append(reserved_taint(reserved(template, standing)))
+    reservation = reserved(template, standing)
+    if standing.state != PRODUCTION or reservation != pool_path(template.key)[0]:
+        managed.append(reserved_taint(reservation))
     if standing.unschedulable:
         managed.append(CORDON)
     return tuple(managed)

@@ -3,8 +3,11 @@
 from hashlib import sha256
 
 from flow.test_explanations import explained
+from lifecycle.decide import service as lifecycle_service
+from lifecycle.options import Options
 from nodepool.explanation.remedies import EndWork
 from support.harness import Harness
+from support.services import services
 from support.world_harness import WorldHarness
 
 STATE, RESERVED = "node.coreweave.cloud/state", "node.coreweave.cloud/reserved"
@@ -88,6 +91,27 @@ def test_a_node_of_the_control_plane_takes_no_pods_of_users(world: WorldHarness)
     assert taint in taken
     assert taint not in taints(world, "n1")
     assert world.pod_changes("train") == ["job Pending", "job Running n1"]
+
+
+def test_where_production_is_not_tainted_a_node_that_is_back_has_no_taint_either() -> None:
+    # given a control plane that does not taint Nodes in production
+    world = WorldHarness(
+        *(each for each in services() if each.name != "lifecycle"),
+        lifecycle_service(Options(reserved_taint=False)),
+    )
+    world.given_data_center(machines=1)
+    world.apply("train", 1)
+    before = taints(world, "n1")
+
+    # when a Node moves to the control plane and back
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    taken = taints(world, "n1")
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+
+    # then it looks as before
+    assert len(taken) == len(before) + 1
+    assert taints(world, "n1") == before
+    assert marks(world, "n1") == {STATE: "production", RESERVED: "acme"}
 
 
 def test_a_node_that_is_not_in_production_is_reserved_for_its_state(world: WorldHarness) -> None:
