@@ -129,7 +129,7 @@ def _with_health(node: Node, after: Health, now: datetime) -> Node:
     if after.is_silent:
         node = replace(node, observed=node.observed if node.reported else 0)
         is_asked = node.ask_after is not None or node.answer_by is not None
-        return _asked(node, now) if node.is_awaited and not is_asked else node
+        return _asked(node, now) if node.is_given_up_in_silence and not is_asked else node
     if not (node.reported and node.has_answered):
         return node
     if node.phase is NodePhase.DRAINING:
@@ -155,7 +155,7 @@ def _reported(
 
 
 def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
-    begins, before = event.cordon > node.cordon, node.phase
+    begins, before = event.cordon > node.cordon, node
     node = replace(
         node,
         phase=event.phase,
@@ -167,11 +167,13 @@ def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
         # In a cluster of Kubernetes, Pods stay bound to their Node and go on after its reboot.
         node = replace(node, workloads=node.workloads if node.reported else (), lock=None)
     if node.restarts:
-        return node if node.phase is before else _restarting(node, now)
-    if not node.cordoned or not node.is_awaited:
+        return node if node.phase is before.phase else _restarting(node, now)
+    is_ended = before.is_given_up_in_silence and not node.is_given_up_in_silence
+    if not node.cordoned or not node.is_awaited or (is_ended and not begins):
         return replace(node, forced=False, ask_after=None, answer_by=None)
     is_asked = node.has_answered or node.ask_after is not None or node.answer_by is not None
-    return _asked(node, now) if begins or not is_asked else node
+    is_due = begins or (node.is_given_up_in_silence and not is_asked)
+    return _asked(node, now) if is_due else node
 
 
 def _restarting(node: Node, now: datetime) -> Node:

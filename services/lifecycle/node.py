@@ -140,8 +140,15 @@ class Node:
     @property
     def is_awaited(self) -> bool:
         """Whether its next step waits for its machine to answer."""
-        health = self.health
-        return self.removal is not None or health.action is not None or health.is_pending
+        return self.is_given_up_in_silence or self.health.is_pending
+
+    @property
+    def is_given_up_in_silence(self) -> bool:
+        """Whether its machine is given up if it falls silent after it has answered.
+
+        What a pending reservation waits for then is the end of work, which may go on.
+        """
+        return self.removal is not None or self.health.action is not None
 
     @property
     def is_forced(self) -> bool:

@@ -402,3 +402,50 @@ def test_a_reservation_that_waits_for_a_machine_that_hangs_ends_with_the_node(
         "30:01 CWNodeAssigned n2",
         "30:01 CWNodeRegistered n2",
     ]
+
+
+def test_a_pending_reservation_waits_for_the_work_on_a_node_that_falls_silent(
+    world: WorldHarness,
+) -> None:
+    # given a Node that takes nothing new, and is reserved for the control plane after its work
+    world.given_data_center()
+    world.apply("train", 1)
+    world.run_pod("n1")
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.pass_time(minutes=10)
+    world.start_recording()
+
+    # when its kubelet is silent for hours, and its work ends after that
+    world.break_machines("n1", fault="kubelet")
+    world.pass_time(minutes=30)
+    world.apply("train", 1, nodeLabels={"team": "red"})
+    world.pass_time(minutes=120)
+    silent = world.timed_events("train")
+    world.break_machines("n1", fault="kubelet", times=0)
+    pending = world.node("n1")["metadata"]["labels"]["node.coreweave.cloud/reserved"]
+    world.stop_pod("n1")
+
+    # then nobody asked for a drain or a reboot, so it is cordoned and reported only
+    assert silent == ["5:40 CWNodeCordoned n1", "30:00 CWNodePoolMetadata"]
+    assert pending == "acme"
+    labels = world.node("n1")["metadata"]["labels"]
+    assert labels["node.coreweave.cloud/reserved"] == "control-plane"
+
+
+def test_a_pending_reservation_does_not_inherit_the_deadline_of_a_replacement(
+    world: WorldHarness,
+) -> None:
+    # given a silent Node with a pending reservation that is to be replaced
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=EVICTING)
+    world.run_pod("n1")
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.break_machines("n1", fault="kubelet")
+    world.pass_time(minutes=10)
+
+    # when its NodePool has no Node replaced any more
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": True})
+    world.pass_time(minutes=120)
+
+    # then it stays
+    assert world.nodes("train") == ["n1"]

@@ -233,6 +233,7 @@ class Stay:
     removals: the requests to delete it (True), and their cancellations (False).
     cordon: how often its cordon was ordered.
     asked: when its cordon or drain was ordered last.
+    answered: whether its machine has reported its last cordon.
     preempted: position and time of a preemption without a timetable.
     warned: position and time of the warning that it will be preempted.
     in_progress, overdue: how far its preemption is.
@@ -267,6 +268,7 @@ class Stay:
     removals: History[bool] = field(default_factory=History)
     cordon: int = 0
     asked: datetime | None = None
+    answered: bool = False
     preempted: tuple[int, datetime] | None = None
     warned: tuple[int, datetime] | None = None
     in_progress: bool = False

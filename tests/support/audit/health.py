@@ -77,13 +77,17 @@ def check_replaced(facts: Facts, stay: Stay, event: CWNodeDeleted, origin: Origi
     now = facts.times[origin.cause]
     if stay.failed_again:
         return
-    since = stay.restarting_since if stay.phase in RESTARTING else stay.asked
-    if since is not None and now - since >= ANSWER_MAX:
-        return
     version = stay.pool.versions.as_of(origin.cause)
     assert version is not None, "a Node has a NodePool"
     evicts = not version.spec.lifecycle.disable_unhealthy_node_eviction
-    is_asked = stay.asked_for is not None and bool(stay.asked_for.drain)
+    asked = stay.asked_for
+    is_asked = asked is not None and bool(asked.drain)
+    since = stay.restarting_since if stay.phase in RESTARTING else stay.asked
+    if since is not None and now - since >= ANSWER_MAX:
+        is_treated = evicts or is_asked or bool(asked and asked.reboot)
+        if stay.phase is NodePhase.CORDONED and stay.answered and not is_treated:
+            raise Violation(f"{stay.machine} is given up, whose cordon was answered")
+        return
     if not stay.has_problem(origin.cause):
         raise Violation(f"{stay.machine} is replaced and has no problem: {event.message}")
     if not (evicts or is_asked):

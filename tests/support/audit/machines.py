@@ -45,4 +45,6 @@ def _observed(facts: Facts, message: NodeObserved | NodeReported) -> None:
     if working and stay.phase == NodePhase.DELETED and not (stay.overdue or stay.was_forced):
         raise Violation(f"{stay.machine} runs Pods that were not observed before it was deleted")
     stay.working = working
+    if message.unschedulable and message.cordon == stay.cordon:
+        stay.answered = True
     stay.reported = stay.reported or isinstance(message, NodeReported)
