@@ -8,7 +8,7 @@ import pytest
 
 from support.audit.auditor import Auditor, violations
 from support.audit.facts import Violation
-from support.constants import A100, H100
+from support.constants import A100, H100, PREFER_IDLE
 from support.manifests import rack_affinity
 from support.reference.turns import TurnsModel
 from support.tampering import (
@@ -257,6 +257,19 @@ WRONG: Mapping[str, tuple[Change, str]] = {
 
 def test_a_right_log_has_no_violation() -> None:
     assert violations(right_log()) == []
+
+
+def test_a_job_that_releases_the_last_lock_of_a_node_that_leaves_is_no_violation() -> None:
+    world = WorldHarness()
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=PREFER_IDLE)
+    world.lock("train", "n1")
+    world.scale("train", 0)
+
+    world.unlock("train", "n1")
+
+    assert world.nodes("train") == []
+    assert violations(tuple(world.entries())) == []
 
 
 @pytest.mark.parametrize(("change", "expected"), WRONG.values(), ids=WRONG)

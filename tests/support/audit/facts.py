@@ -249,7 +249,7 @@ class Stay:
     was_forced: whether it was rebooted by command, whatever ran there.
     restarting_since: when its last reboot or verification began.
     lock: the lock of a Slurm job; None without one.
-    lock_ended: where the last lock that was held was released.
+    lock_ended: where the last lock that was held ended because the Node is deleted.
     ended: the position at which it was deleted; 0 while it is not.
     number: the number of the assignment.
     batch: the input that led to the assignment; Nodes with the same one are equally new.

@@ -130,7 +130,8 @@ def _lock_changed(facts: Facts, stay: Stay, event: NodeLockChanged, origin: Orig
         waited = facts.times[origin.position] - lock.taken
         if event.message.endswith("did not answer in time") and waited < LOCK_ANSWER_MAX:
             raise Violation(f"the lock of {stay.machine} is given up after {waited}")
-        stay.lock, stay.lock_ended = None, origin if lock.is_held else None
+        is_taken = lock.is_held and event.message.endswith("is deleted")
+        stay.lock, stay.lock_ended = None, origin if is_taken else None
     elif event.lock == "locked" and not lock.is_held:
         known = [is_clear for position, is_clear in lock.reports if position <= origin.cause]
         if not known or not known[-1]:
