@@ -199,13 +199,13 @@ def _asked(node: Node, now: datetime, grace_s: int = 0, *, is_observed: bool = F
 def _draining(node: Node, now: datetime) -> Node:
     """The Node whose drain begins, or goes on after a silence; see `_asked`.
 
-    An agent reports only what changes, and so nothing where every Pod blocks.
+    An agent reports only what changes, and so nothing where every Pod blocks, or a lock alone does.
     """
-    if not node.reported or not node.workloads:
+    if not node.reported or not node.work:
         return _asked(node, now)
     if node.is_blocked and not (node.is_forced or node.forced):
         return replace(node, ask_after=None, answer_by=None)
-    return _asked(node, now, max(workload.grace_s for workload in node.workloads))
+    return _asked(node, now, max((workload.grace_s for workload in node.workloads), default=0))
 
 
 def _ending(node: Node, now: datetime, pods: Sequence[Pod]) -> Node:

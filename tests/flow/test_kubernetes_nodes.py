@@ -22,6 +22,7 @@ from support.world_harness import WorldHarness
 
 WORK = Pod(name="default/train-0", gpus=8)
 DAEMON = Pod(name="kube-system/cni-1", daemon_set=True)
+LOCKED_DAEMON = DAEMON.model_copy(update={"tolerations": (Toleration(operator="Exists"),)})
 NO_FIELDS: Mapping[str, object] = {}
 EVICTING = {"disableUnhealthyNodeEviction": False}
 
@@ -490,6 +491,29 @@ def test_a_scale_down_waits_for_what_blocks_it_and_shows_a_safe_drain(world: Wor
     assert "default/train-0" in waiting
     assert world.nodes("train") == []
     assert violations(world.entries()) == []
+
+
+@pytest.mark.parametrize("command", ["ScaleNodePool", "DrainNode"])
+def test_a_drain_waits_for_a_lock_on_a_node_without_pods(world: WorldHarness, command: str) -> None:
+    # given a Node on which a job of Slurm has the lock, and nothing but Pods of DaemonSets runs
+    given_node(world, PREFER_IDLE)
+    world.lock("train", "n1")
+    report(world, "n1", LOCKED_DAEMON)
+
+    # when the Node is drained, and its agent has nothing to report for hours
+    if command == "DrainNode":
+        world.command_node("DrainNode", "train", "n1")
+    else:
+        world.scale("train", 0)
+    report(world, "n1", LOCKED_DAEMON)
+    world.pass_time(minutes=180)
+    waiting = world.lock_changes("train"), world.nodes("train")
+    world.unlock("train", "n1")
+
+    # then the job keeps the Node until it ends
+    assert waiting == (["n1 pending 42", "n1 locked 42"], ["n1"])
+    assert world.nodes("train") == (["n1"] if command == "DrainNode" else [])
+    assert "CWNodePoolNodesRemoveError n1" not in world.events("train")
 
 
 def test_the_deletion_of_a_pool_shows_a_forced_drain(world: WorldHarness) -> None:
