@@ -128,8 +128,7 @@ def _with_health(node: Node, after: Health, now: datetime) -> Node:
         return node
     if after.is_silent:
         node = replace(node, observed=node.observed if node.reported else 0)
-        is_asked = node.ask_after is not None or node.answer_by is not None
-        return _asked(node, now) if node.is_given_up_in_silence and not is_asked else node
+        return _asked(node, now) if node.is_given_up_in_silence and not node.is_asked else node
     if not (node.reported and node.has_answered):
         return node
     if node.phase is NodePhase.DRAINING:
@@ -171,9 +170,8 @@ def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
     is_ended = before.is_given_up_in_silence and not node.is_given_up_in_silence
     if not node.cordoned or not node.is_awaited or (is_ended and not begins):
         return replace(node, forced=False, ask_after=None, answer_by=None)
-    is_asked = node.has_answered or node.ask_after is not None or node.answer_by is not None
-    is_due = begins or (node.is_given_up_in_silence and not is_asked)
-    return _asked(node, now) if is_due else node
+    lacks_time = node.is_given_up_in_silence and not (node.has_answered or node.is_asked)
+    return _asked(node, now) if begins or lacks_time else node
 
 
 def _restarting(node: Node, now: datetime) -> Node:
@@ -216,7 +214,7 @@ def _ending(node: Node, now: datetime, pods: Sequence[Pod]) -> Node:
     """
     is_observed = all(pod.terminating for pod in pods)
     asked = _asked(node, now, max(pod.grace_s for pod in pods), is_observed=is_observed)
-    if node.ask_after is None and node.answer_by is None:
+    if not node.is_asked:
         return asked
     if not node.has_grace:
         return asked if is_observed else node

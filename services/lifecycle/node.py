@@ -151,6 +151,11 @@ class Node:
         return self.removal is not None or self.health.action is not None
 
     @property
+    def is_asked(self) -> bool:
+        """Whether its machine has a time to answer, which began or is to begin."""
+        return self.ask_after is not None or self.answer_by is not None
+
+    @property
     def is_forced(self) -> bool:
         """Whether no Pod may block its removal; of a preemption, once its drain has begun."""
         is_evicted = self.removal is RemovalReason.PREEMPTED and self.evicted_at is not None
