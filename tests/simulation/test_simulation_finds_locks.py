@@ -32,6 +32,8 @@ SHRINKING = replace(
 )
 """NodePools shrink while jobs hold their Nodes."""
 SILENT = replace(LOCKED, faults=("hang",), actions={**SLURM.actions, "break_one": 20})
+ALL_SILENT = replace(SILENT, actions={**SILENT.actions, "break_one": 200})
+"""So many machines are silent at once that no Node is unhealthy, which would end its lock."""
 
 
 def _with_older_reports(state: LifecycleState, message: Message) -> Message:
@@ -80,8 +82,8 @@ def _pods_alone(node: Node) -> tuple[Workload, ...]:
     return node.workloads
 
 
-def _without_lock(node: Node) -> datetime | None:
-    return node.boot_by if node.booting else node.answer_by or node.ask_after
+def _without_time(_lock: Lock) -> datetime | None:
+    return None
 
 
 PLANTS = {
@@ -105,7 +107,7 @@ PLANTS = {
         functions={"lifecycle.decide.with_lock_ends": _as_they_are},
     ),
     "a lock that waits for a silent machine for ever": Plant(
-        "still pending", SILENT, functions={"lifecycle.decide.given_up": _never}
+        "still pending", ALL_SILENT, functions={"lifecycle.decide.given_up": _never}
     ),
     "a time to answer a lock that begins with the command": Plant(
         "is given up after",
@@ -116,7 +118,9 @@ PLANTS = {
         },
     ),
     "a lock of which the time never comes": Plant(
-        "still pending", SILENT, functions={"lifecycle.node.Node.due": property(_without_lock)}
+        "still pending",
+        ALL_SILENT,
+        functions={"lifecycle.lock.Lock.due": property(_without_time)},
     ),
     "a scale-down that takes a Node from a job": Plant(
         "is taken from a job",
