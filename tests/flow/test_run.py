@@ -61,9 +61,11 @@ class Program:
     @property
     def code(self) -> int:
         """Its exit code, once it has ended."""
-        output, _ = self.process.communicate(timeout=PATIENCE_S)
-        self.lines += output.splitlines()
-        return self.process.returncode
+        # `communicate` passes over what is buffered behind the line that was read last.
+        assert self.process.stdout is not None
+        with self.process.stdout as output:
+            self.lines += output.read().splitlines()
+        return self.process.wait(PATIENCE_S)
 
 
 Run = Callable[..., Program]
@@ -82,7 +84,9 @@ def run(live: LiveHarness, server: NatsServer) -> Iterator[Run]:
     yield start
     for each in started:
         each.process.kill()
-        each.process.communicate()
+        each.process.wait()
+        if each.process.stdout is not None:
+            each.process.stdout.close()
 
 
 def python(code: str) -> tuple[str, ...]:

@@ -25,8 +25,11 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 def ended(run: subprocess.Popen[str]) -> tuple[int, list[str]]:
     """The exit code of a run and the lines that were not read yet."""
-    output, _ = run.communicate(timeout=30)
-    return run.returncode, output.splitlines()
+    # `communicate` passes over what is buffered behind the line that was read last.
+    assert run.stdout is not None
+    with run.stdout as output:
+        lines = output.read().splitlines()
+    return run.wait(30), lines
 
 
 def step_in(folder: Path) -> object:
