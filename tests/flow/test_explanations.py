@@ -155,6 +155,29 @@ def test_a_lower_target_gives_back_enough_for_what_the_autoscaler_takes_first(
     assert titles(explained(world, "train")) == []
 
 
+def test_quota_without_room_for_the_autoscaler_is_named(world: WorldHarness) -> None:
+    # given an autoscaled NodePool that has all Nodes of its quota
+    world.given_data_center(machines=5, quota=2)
+    world.apply("train", 2, autoscaling=True, minNodes=0, maxNodes=4)
+
+    # when Pods wait for more Nodes
+    for number in range(4):
+        world.create_pod("train", f"pod-{number}", gpus=8)
+    world.pass_time(seconds=10)
+
+    # then the explanation says why the autoscaler raises no target, until there is room
+    assert explained(world, "train").sentence.endswith(
+        "and has them; nothing blocks it; quota 2 has no room for a higher target, which the"
+        " autoscaler may raise up to 4."
+    )
+    world.given_quota(3)
+    world.pass_time(seconds=10)
+    assert world.node_counts("train").current == 3
+    world.given_quota(9)
+    world.pass_time(seconds=10)
+    assert explained(world, "train").sentence.endswith("and has them; nothing blocks it.")
+
+
 def test_a_quota_that_was_never_set_is_named(world: WorldHarness) -> None:
     world.given_cluster()
     world.given_machines(2)

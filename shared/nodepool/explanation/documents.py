@@ -75,6 +75,7 @@ def target_of(pool: object) -> int:
 
 def _own(pool: object) -> Facts:
     """What the document of the NodePool says itself."""
+    is_autoscaled = _at(pool, "spec", "autoscaling") is True
     return Facts(
         name=_text(pool, "metadata", "name"),
         instance_type=_text(pool, "spec", "instanceType"),
@@ -89,10 +90,11 @@ def _own(pool: object) -> Facts:
         checks={check.type: check for check in _checks(pool)},
         older=_older(pool),
         position=_position(pool),
+        max_nodes=_number(pool, "spec", "maxNodes") if is_autoscaled else 0,
         autoscaled=_text(pool, "status", "autoscaled", "message"),
         autoscaled_position=_number(pool, "status", "autoscaled", "logPosition"),
         spot_awaited=_number(pool, "status", "awaitedSpotNodes"),
-        autoscaling=_at(pool, "spec", "autoscaling") is True,
+        autoscaling=is_autoscaled,
         has_affinity=bool(_at(pool, "spec", "affinity")),
         queue_position=_number(pool, "status", "queuePosition"),
         machines_needed=_number(pool, "status", "machinesNeeded"),

@@ -154,6 +154,7 @@ class Facts:
     limit, machines: None where they are not known.
     peers: the NodePools it shares quota and machines with.
     position: where in the log it changed last.
+    max_nodes: the highest target that the autoscaler may set; 0 if it sets no target.
     autoscaled: why the autoscaler has set its target; empty where a command did.
     autoscaled_position: where in the log it did.
     spot_awaited: how many spot Nodes are being preempted for it.
@@ -185,6 +186,7 @@ class Facts:
     machines: Machines | None = None
     peers: tuple[Peer, ...] = ()
     position: int = 0
+    max_nodes: int = 0
     autoscaled: str = ""
     autoscaled_position: int = 0
     spot_awaited: int = 0

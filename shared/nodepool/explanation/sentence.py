@@ -1,5 +1,6 @@
 """One sentence on a NodePool, and the causes behind it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nodepool.contract.counting import counted
@@ -49,6 +50,7 @@ def explain(facts: Facts) -> Explanation:
     parts = [_wanted(facts)]
     if not found:
         parts.append("nothing blocks it")
+        parts.extend(_autoscaler_limit(facts))
     else:
         parts.append(found[0].dated)
         parts.extend(found[0].helps[:1])
@@ -64,6 +66,18 @@ def _wanted(facts: Facts) -> str:
     if facts.autoscaled:
         wanted += f" since the autoscaler changed {facts.autoscaled},"
     return f"NodePool {facts.name} wants {wanted} and has {has}"
+
+
+def _autoscaler_limit(facts: Facts) -> Iterator[str]:
+    """Yield that quota keeps the autoscaler from a higher target, whether Pods wait or not.
+
+    The autoscaler says so only when it changes the target.
+    """
+    limit = facts.limit
+    if limit is None or facts.target >= facts.max_nodes or limit.used < (limit.limit or 0):
+        return
+    quota = "no quota is set" if limit.limit is None else f"quota {limit.limit} has no room"
+    yield f"{quota} for a higher target, which the autoscaler may raise up to {facts.max_nodes}"
 
 
 def _document(rank: int, cause: Cause) -> dict[str, object]:
