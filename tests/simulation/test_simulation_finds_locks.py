@@ -8,6 +8,7 @@ import pytest
 
 from fleet.machine import Machine
 from fleet.placement import Free
+from lifecycle.changes import _asked as asked
 from lifecycle.changes import changed
 from lifecycle.decide import SERVICE as LIFECYCLE
 from lifecycle.lock import Lock
@@ -34,6 +35,24 @@ SHRINKING = replace(
 SILENT = replace(LOCKED, faults=("hang",), actions={**SLURM.actions, "break_one": 20})
 ALL_SILENT = replace(SILENT, actions={**SILENT.actions, "break_one": 200})
 """So many machines are silent at once that no Node is unhealthy, which would end its lock."""
+
+
+DRAINING = replace(
+    LOCKED,
+    faults=("boot",),
+    hurries=0.03,
+    late=("lifecycle",),
+    actions={
+        **SLURM.actions,
+        "scale": 40,
+        "run_pod": 40,
+        "stop_pod": 20,
+        "delete": 10,
+        "lock": 0,
+        "break_one": 0,
+    },
+)
+"""Nodes on which Pods with long grace periods run are drained."""
 
 
 def _with_older_reports(state: LifecycleState, message: Message) -> Message:
@@ -82,6 +101,12 @@ def _pods_alone(node: Node) -> tuple[Workload, ...]:
     return node.workloads
 
 
+def _asked_without_grace(
+    node: Node, now: datetime, _grace_s: int = 0, *, is_observed: bool = False
+) -> Node:
+    return asked(node, now, is_observed=is_observed)
+
+
 def _without_time(_lock: Lock) -> datetime | None:
     return None
 
@@ -121,6 +146,12 @@ PLANTS = {
         "still pending",
         ALL_SILENT,
         functions={"lifecycle.lock.Lock.due": property(_without_time)},
+    ),
+    "a machine that is given up while its Pods have their grace period": Plant(
+        "is given up early",
+        DRAINING,
+        functions={"lifecycle.changes._asked": _asked_without_grace},
+        seed=2,
     ),
     "a scale-down that takes a Node from a job": Plant(
         "is taken from a job",

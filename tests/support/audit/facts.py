@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from nodepool.contract.events import (
@@ -238,6 +238,7 @@ class Stay:
     warned: position and time of the warning that it will be preempted.
     in_progress, overdue: how far its preemption is.
     working: whether Pods ran on it when it was last observed.
+    grace: the longest grace period of these Pods that a drain has to wait for.
     goes_with_pool: whether it is to be deleted because its NodePool is.
     problems: whether it has each problem that was reported of it.
     silent_since: since when it was reported to be silent; None while it is not.
@@ -274,6 +275,7 @@ class Stay:
     in_progress: bool = False
     overdue: bool = False
     working: bool = False
+    grace: timedelta = timedelta()
     goes_with_pool: bool = False
     problems: History[dict[str, bool]] = field(default_factory=History)
     silent_since: History[datetime | None] = field(default_factory=History)

@@ -1,5 +1,7 @@
 """Rules for machines: each is added once, and no Node leaves with Pods that were not observed."""
 
+from datetime import timedelta
+
 from nodepool.contract.events import (
     MachineAdded,
     MachineBooted,
@@ -10,6 +12,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase
+from nodepool.contract.pods import PodClass
 from support.audit.facts import TRIAGE, Facts, Machine, Origin, Violation
 
 
@@ -39,12 +42,15 @@ def _added(facts: Facts, message: MachineAdded) -> None:
 
 def _observed(facts: Facts, message: NodeObserved | NodeReported) -> None:
     stay = facts.reported_stay(message, message.assignment)
-    working = any(not (pod.daemon_set or pod.verification) for pod in message.pods)
+    pods = [pod for pod in message.pods if not (pod.daemon_set or pod.verification)]
+    working = bool(pods)
     if stay.phase == NodePhase.REBOOTING:
         working = False  # They end with the reboot.
     if working and stay.phase == NodePhase.DELETED and not (stay.overdue or stay.was_forced):
         raise Violation(f"{stay.machine} runs Pods that were not observed before it was deleted")
     stay.working = working
+    grace_s = [pod.grace_s for pod in pods if pod.interruption is not PodClass.INTERRUPTABLE]
+    stay.grace = timedelta(seconds=max(grace_s, default=0))
     if message.unschedulable and message.cordon == stay.cordon:
         stay.answered = True
     stay.reported = stay.reported or isinstance(message, NodeReported)

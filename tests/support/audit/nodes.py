@@ -123,7 +123,11 @@ def _check_silence(facts: Facts, stay: Stay, origin: Origin) -> None:
 
 
 def _is_silent(facts: Facts, stay: Stay, origin: Origin) -> bool:
-    return stay.asked is not None and facts.times[origin.cause] - stay.asked >= ANSWER_MAX
+    """Return whether the time to answer is over, and in a drain the grace periods of its Pods."""
+    if stay.asked is None:
+        return False
+    grace = stay.grace if stay.phase is NodePhase.DRAINING else timedelta()
+    return facts.times[origin.cause] - stay.asked >= grace + ANSWER_MAX
 
 
 def _check_deletion(facts: Facts, stay: Stay, origin: Origin, *, registered: bool) -> None:
