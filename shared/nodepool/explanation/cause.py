@@ -69,6 +69,20 @@ class Cause:
         return f"{dated}: {self.message}" if self.message else dated
 
 
+def blame(
+    services: tuple[str, ...], message: str, since: datetime | None, evidence: tuple[Proof, ...]
+) -> Cause:
+    """Return the cause that one of these services does not answer."""
+    return Cause(
+        "Service",
+        f"the {' or the '.join(services)} service does not answer",
+        message,
+        since=since,
+        remedies=tuple(map(start_service, services)),
+        proofs=evidence,
+    )
+
+
 def proofs(pairs: Iterable[tuple[int, str]]) -> tuple[Proof, ...]:
     """The proofs with a position that is known, each position once."""
     known: dict[int, str] = {}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from nodepool.contract.counting import counted
-from nodepool.explanation.cause import Cause, proofs, start_service
+from nodepool.explanation.cause import Cause, blame, proofs
 from nodepool.explanation.facts import Check, Facts
 from nodepool.explanation.machine_remedies import (
     capacity_details,
@@ -111,32 +111,27 @@ def _silent_checks(facts: Facts) -> Iterator[Cause]:
     """Yield the service that has not judged the newest version of the spec in time."""
     kind = undetermined_check(facts)
     if kind and not facts.deleting and is_late(facts, facts.specified):
-        service = CHECKED_BY[kind]
         stale = facts.older.get(kind)
         shown = f"; {kind} still shows {stale}, of an older version" if stale else ""
-        yield Cause(
-            "Service",
-            f"the {service} service does not answer",
+        yield blame(
+            (CHECKED_BY[kind],),
             f"it has not checked version {facts.generation} of the spec{shown}",
-            since=facts.specified,
-            remedies=(start_service(service),),
-            proofs=proofs([(facts.position, f"nodepool {facts.name}")]),
+            facts.specified,
+            proofs([(facts.position, f"nodepool {facts.name}")]),
         )
 
 
 def _outdated_check(facts: Facts) -> Iterator[Cause]:
-    """Yield the capacity service if it has not said in time that no machine lacks any more."""
+    """Yield the capacity service if its verdict that machines are missing is outdated."""
     check = facts.checks.get("Capacity")
     if check is None or facts.deleting or not is_outdated(facts, check):
         return
     if is_late(facts, since := outdated_since(facts)):
-        yield Cause(
-            "Service",
-            "the capacity service does not answer",
+        yield blame(
+            ("capacity",),
             f"Capacity still shows {check.reason}, though each Node that quota allows is there",
-            since=since,
-            remedies=(start_service("capacity"),),
-            proofs=proofs([(check.position, "condition Capacity")]),
+            since,
+            proofs([(check.position, "condition Capacity")]),
         )
 
 
@@ -154,14 +149,12 @@ def _progress(facts: Facts) -> Iterator[Cause]:
         )
         return
     if is_late(facts, since):
-        yield Cause(
-            "Service",
-            f"the {' or the '.join(ASSIGNED_BY)} service does not answer",
+        yield blame(
+            ASSIGNED_BY,
             f"{counted(missing)} {'is' if missing == 1 else 'are'} not assigned, though "
             "Quota is Under and Capacity is Sufficient",
-            since=since,
-            remedies=tuple(map(start_service, ASSIGNED_BY)),
-            proofs=own,
+            since,
+            own,
         )
         return
     title = f"{counted(missing)} {'is' if missing == 1 else 'are'} about to be assigned"

@@ -51,7 +51,7 @@ def facts(
     unset = Limit(None, 0) if _reason(own, "Quota") == "NotSet" else None
     joined = (node for node in nodes if _at(node, "metadata", "labels", POOL_LABEL) == own.name)
     own = replace(own, zone=zone, nodes=tuple(_node(node) for node in joined))
-    none = Machines(0, 0, 0) if zone and _reason(own, "Capacity") == "NoneAvailable" else None
+    empty = Machines(0, 0, 0) if zone and _reason(own, "Capacity") == "NoneAvailable" else None
     same = [
         (of, each) for of, each in peers if _text(each, "spec", "instanceType") == own.instance_type
     ]
@@ -59,8 +59,8 @@ def facts(
         own,
         # A quota that was never set, and that nothing counts against, is no object.
         limit=_limit(quota) or unset,
-        # The machines of a type of which a zone never had one are no object either.
-        machines=_machines(capacity, machines, own) or none,
+        # A type of which a zone never had a machine has no object there either.
+        machines=_machines(capacity, machines, own) or empty,
         peers=tuple(_peer(of, each) for of, each in same),
     )
 

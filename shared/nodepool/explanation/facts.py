@@ -116,7 +116,7 @@ class Peer:
     target: how many Nodes it wants.
     yields: whether a lower target makes it give Nodes back: it is valid, stays, and no autoscaler
         sets its target.
-    may_grow: how many Nodes more its autoscaler may want, which takes what quota has left.
+    may_grow: how many more Nodes its autoscaler may want; these take the rest of the quota.
     waits_for_quota, waits_for_machines: whether it is short of them itself.
     position: where in the log it changed last.
     """
@@ -144,7 +144,7 @@ class Facts:
 
     zone: empty where it is not known.
     target, current, in_progress: how many Nodes it wants, has, and awaits.
-    away: how many of its Nodes are reserved for the control plane, beside those it has.
+    away: how many Nodes are reserved for the control plane, which `current` does not count.
     granted: how many Nodes its quota allows it.
     deleting, deleting_since: whether, and since when, it is being deleted.
     idle_only: whether active Nodes stay until they are idle.
@@ -206,7 +206,7 @@ class Facts:
 
     @property
     def counted_nodes(self) -> tuple[NodeFacts, ...]:
-        """Return the Nodes that `held` counts: those of the control plane are not among them."""
+        """Return the Nodes that `held` counts: no Node that is reserved for the control plane."""
         return tuple(node for node in self.nodes if not node.reserved)
 
     @property

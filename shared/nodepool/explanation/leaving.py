@@ -8,17 +8,17 @@ from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import Facts, NodeFacts
 
 PREEMPTED = "Preempted"
-"""Why a Node is to leave that is being preempted."""
+"""The reason for the removal of a Node that is being preempted."""
 NAMED_MAX = 3
-"""How many of the Nodes that a NodePool waits for are named: those with Pods that block come first,
-then those that are active longest."""
+"""How many of the Nodes that a NodePool waits for are named: first the Nodes with Pods that block,
+then the Nodes that are active longest."""
 _UNKNOWN = datetime.max.replace(tzinfo=UTC)
 
 
 def surplus(facts: Facts) -> str:
-    """What becomes of the Nodes that are too many.
+    """Describe what becomes of surplus Nodes.
 
-    Nodes that are reserved for the control plane are none of them.
+    Nodes that are reserved for the control plane do not count.
     """
     validated = facts.checks.get("Validated")
     if validated is not None and validated.status != "True":
@@ -51,7 +51,7 @@ def still_there(facts: Facts) -> str:
 
 def _waits(nodes: Sequence[NodeFacts], count: int) -> str:
     """The Nodes of which `count` are waited for, with what runs there and since when."""
-    # Only a Pod that blocks a drain has no deadline, so it is what a user has to know of.
+    # Only a Pod that blocks a drain has no deadline, so its Node is named first.
     first = sorted(nodes, key=lambda n: (not n.blocking, _since(n) or _UNKNOWN, n.name))
     named = [f"{node.name}, {work(node)}" for node in first[:NAMED_MAX]]
     if len(first) > NAMED_MAX:

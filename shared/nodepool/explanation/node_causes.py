@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from nodepool.contract.counting import counted
 from nodepool.contract.timetable import BOOT_MAX
 from nodepool.explanation import leaving
-from nodepool.explanation.cause import Cause, Proof, proofs, start_service
+from nodepool.explanation.cause import Cause, Proof, blame, proofs, start_service
 from nodepool.explanation.facts import Facts, NodeFacts
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
 from nodepool.explanation.node_remedies import (
@@ -59,7 +59,7 @@ def _booting(facts: Facts) -> Iterator[Cause]:
         return
     nodes = _oldest([node for node in facts.nodes if not node.registered])
     one, began = facts.in_progress == 1, next((node.created for node in nodes), None)
-    # A Node that has not joined by then has failed, and another machine takes its place.
+    # The lifecycle service replaces a Node that has not joined after `BOOT_MAX`.
     late = is_late(facts, began, BOOT_MAX + ANSWERS_WITHIN)
     wait = Remedy(f"wait until {'it joins' if one else 'they join'} the cluster", Wait())
     yield Cause(
@@ -79,13 +79,11 @@ def _removal(facts: Facts) -> Iterator[Cause]:
     if not (over or leave):
         return
     if over and not leave and is_late(facts, since := unchosen_since(facts)):
-        yield Cause(
-            "Service",
-            f"the {' or the '.join(REMOVED_BY)} service does not answer",
+        yield blame(
+            REMOVED_BY,
             f"the removal of {counted(unchosen(facts))} has not begun",
-            since=since,
-            remedies=tuple(map(start_service, REMOVED_BY)),
-            proofs=proofs([(facts.position, f"nodepool {facts.name}")]),
+            since,
+            proofs([(facts.position, f"nodepool {facts.name}")]),
         )
         return
     moments = [node.removal_since for node in leave if node.removal_since is not None]

@@ -66,8 +66,8 @@ def health_remedies(facts: Facts, node: NodeFacts) -> Iterator[Remedy]:
 def reservation_remedies(nodes: list[NodeFacts]) -> Iterator[Remedy]:
     """Yield how a Node that is reserved for the control plane becomes usable again.
 
-    The command is refused for a Node that is not in production, such as a cordoned Node. A Node on
-    which something runs is pending until that has ended, so an idle Node comes first.
+    The command is refused for a Node that is not in production, such as a cordoned Node. A Node
+    with work is pending until the work has ended, so an idle Node comes first.
     """
     known = sorted(nodes, key=lambda node: node.active)
     for node in [node for node in known if node.phase == "production"][:1]:

@@ -65,8 +65,8 @@ def _raise(facts: Facts, limit: Limit, enough: int, ahead: int) -> Remedy:
 def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
     """Yield the lower target of one NodePool that gives back enough.
 
-    It gives its Nodes back one by one, and each may go to whichever NodePool fits first, or whose
-    autoscaler asks for it first: so there has to be enough for all that wait, or may grow.
+    That NodePool gives its Nodes back one by one. Each Node may go to any NodePool that fits, or
+    whose autoscaler asks first. So the Nodes have to be enough for all that wait or may grow.
     """
     if limit.limit is None:
         return

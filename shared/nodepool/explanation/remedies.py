@@ -103,7 +103,7 @@ class DrainNode:
 class Unreserve:
     """Reserve a Node for the organisation again.
 
-    ends_work: whether what runs there has to end too, before the Node is usable.
+    ends_work: whether the work on the Node has to end, too, before the Node is usable.
     """
 
     node: str

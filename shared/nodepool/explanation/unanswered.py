@@ -15,10 +15,11 @@ INTERNAL_ERROR: Final = "InternalError"
 CHECKED_BY: Final = {"Validated": "validator", "Quota": "quota", "Capacity": "capacity"}
 """The service that determines each condition, in the order of the checks."""
 ASSIGNED_BY: Final = ("allocator", "capacity")
-"""The services of which one does not answer where Nodes lack: the first assigns machines, and the
-second says, also when a grant or the machines change, that there are too few of them."""
+"""The services of which one does not answer if Nodes are not assigned: the allocator assigns
+machines, and the capacity service says after each change whether there are enough."""
 REMOVED_BY: Final = ("allocator", "lifecycle")
-"""The services without which no removal begins: the first chooses a Node, the second marks it."""
+"""The services without which no removal begins: the first chooses a Node, and the second marks the
+Node."""
 
 
 def is_late(facts: Facts, since: datetime | None, within: timedelta = ANSWERS_WITHIN) -> bool:
@@ -27,7 +28,7 @@ def is_late(facts: Facts, since: datetime | None, within: timedelta = ANSWERS_WI
 
 
 def undetermined_check(facts: Facts) -> str:
-    """Return the first check that is due on the newest generation; empty for none.
+    """Return the first check that is due and has not judged the newest generation, or "".
 
     No check is due after an earlier check that found the spec invalid, or could not decide.
     """
@@ -41,13 +42,13 @@ def undetermined_check(facts: Facts) -> str:
 
 
 def is_outdated(facts: Facts, check: Check) -> bool:
-    """Return whether Capacity still says that machines lack, though no granted Node does."""
+    """Return whether Capacity says that machines are missing, though no granted Node is."""
     wanted = min(facts.granted or facts.target, facts.target)
     return check.type == "Capacity" and check.status == "False" and facts.held >= wanted
 
 
 def outdated_since(facts: Facts) -> datetime | None:
-    """Return since when Capacity could say that nothing lacks any more: since the newest Node."""
+    """Return since when Capacity could say that no machine is missing: since the newest Node."""
     moments = [node.created for node in facts.counted_nodes]
     return max(filter(None, [assigned_since(facts), *moments]), default=None)
 
@@ -67,19 +68,19 @@ def unchosen_since(facts: Facts) -> datetime | None:
     if not all(_is_decided(facts, kind) for kind in CHECKED_BY) or unchosen(facts) <= 0:
         return None
     active = [node.active for node in facts.counted_nodes if not node.removal]
-    # Only an idle Node may leave, and of a type in racks only a rack of which all Nodes are idle.
+    # Only an idle Node may leave; of a type in racks, only a rack whose Nodes are all idle.
     waits_for_idle = any(active) if rack_of(facts) > 1 else all(active)
     return None if facts.idle_only and waits_for_idle else assigned_since(facts)
 
 
 def unchosen(facts: Facts) -> int:
-    """Return how many more Nodes of a NodePool with too many are still to be chosen to leave."""
+    """Return how many surplus Nodes of a NodePool are not chosen to leave yet."""
     leaving = sum(node.removal != "" for node in facts.counted_nodes)
     return facts.held - facts.target - leaving
 
 
 def _is_decided(facts: Facts, kind: str) -> bool:
-    """Whether a check has judged the newest generation, and does not keep surplus Nodes."""
+    """Return whether a check has judged the newest generation, so that the next step is due."""
     check = facts.checks.get(kind)
     return check is not None and check.reason not in ("Invalid", INTERNAL_ERROR)
 
