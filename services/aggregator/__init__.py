@@ -52,7 +52,7 @@ NodeChanged = (
 )
 """A Node of a NodePool is other than it was."""
 CordonChanged = CWNodeCordoned | CWNodeUncordoned
-"""A Node is cordoned for a cause of its own, or is not any more."""
+"""A Node is cordoned for a cause other than its removal, or no longer."""
 Reported = NodeConditionChanged | NodeConditionReported
 """A condition of a Node changed, as its machine or its cluster of Kubernetes reports it."""
 NodeLeft = CWNodeDeleted | CWNodeRegistrationFailed

@@ -159,7 +159,7 @@ def node_joined(state: State, event: CWNodeRegistered, context: Context) -> Stat
 
 
 def cordon_changed(state: State, event: CordonChanged, context: Context) -> State:
-    """The state after a Node was cordoned for a cause of its own, or is not any more."""
+    """Return the state after the cordon of a Node, other than for its removal, began or ended."""
     key = event.node_key
     cordon = cordon_label(event.cause) if isinstance(event, CWNodeCordoned) else ""
     figures = state.node_figures.changed(key, state.nodes[key], context.time, cordon)

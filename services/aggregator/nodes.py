@@ -113,6 +113,6 @@ def _updated(node: NodeObject, event: NodeUpdated, context: Context) -> NodeObje
         boot=event.boot,
         version=context.position,
     )
-    # A Node may wait for long before the action begins, which is another condition.
+    # The wait for an action and the action itself are two conditions, each with its own time.
     is_same = after.action_condition == node.action_condition
     return after if is_same else replace(after, action_since=context.time)

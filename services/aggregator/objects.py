@@ -66,8 +66,8 @@ class NodePoolObject:
     specified: when its newest generation was stored; None where an older release stored it.
     profiles: how many of its Nodes were booted with which profile.
     away: how many of its Nodes are reserved for the control plane.
-    allocation_error, removal_error: why its Nodes cannot be decided on, or removed, until that has
-        succeeded again; empty where they can.
+    allocation_error: why the allocator could not decide on its Nodes; empty after a success.
+    removal_error: why its Nodes could not be removed; empty after a success.
     busy: while it loses Nodes, those that are active or leave; none in the state, see `projection`.
     """
 
@@ -113,7 +113,7 @@ class NodePoolObject:
 
     @property
     def is_checked(self) -> bool:
-        """Whether its quota and its capacity are checked: it is valid and not being deleted."""
+        """Return whether quota and capacity are checked: it is valid and not being deleted."""
         condition = self.conditions.get(Validated.__name__)
         is_valid = condition is not None and condition.reason == Validated.VALID
         return is_valid and self.deleting is None
@@ -173,8 +173,8 @@ class NodeObject:
     active, work, active_since: whether anything runs on it, what, and since when.
     blocking, blocking_count: the first of the Pods that a drain waits for, and how many there are.
     removal, removal_since: why it is to leave, and since when; None for a Node that stays.
-    action, action_since: what it waits for, or what is done to it, and since when it waits, or that
-        is done.
+    action, action_since: the action that it waits for or that is under way, and when the wait, or
+        the action, began.
     boot: how often it was rebooted.
     reported: the conditions that were reported of it, by type.
     profile: the node configuration that it was booted with; empty where that is not known.

@@ -62,7 +62,7 @@ def specified(
         fault=event.fault,
         granted=0 if event.reason is Validated.INVALID else before.granted,
         autoscaled=_autoscaled(before, event, context),
-        # A new version is decided on at once, and what fails then is said again.
+        # The allocator decides on a new version at once, and reports an error that is still there.
         allocation_error="" if is_new else before.allocation_error,
     )
     if event.reason is not Validated.VALID:
@@ -84,7 +84,7 @@ def _autoscaled(
 
 def deleting(pool: NodePoolObject, event: NodePoolDeleting, context: Context) -> NodePoolObject:
     """The NodePool on its way out."""
-    # What the allocator cannot decide of the deletion it says again.
+    # If the allocator cannot decide on the deletion, it reports that error again.
     pool = replace(pool, deleting=event.since, granted=0, allocation_error="")
     return with_counts(_without_queue(pool), context)
 
@@ -123,7 +123,7 @@ def _with_queue(pool: NodePoolObject, event: CapacityChecked, context: Context) 
 
 
 def _without_queue(pool: NodePoolObject) -> NodePoolObject:
-    """Return the NodePool without a place: no machine goes to it until its checks succeed."""
+    """Return the NodePool without a place in the queue: it gets no machine without its checks."""
     return replace(pool, spot_awaited=0, queue_position=0, machines_needed=0)
 
 
@@ -133,8 +133,8 @@ def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> 
     While it is being deleted that is the removal of its Nodes; nothing else is determined then. A
     Node whose machine does not answer is no such error: the Node is deleted all the same.
 
-    Neither quota nor capacity is determined of a NodePool that is not valid. A report that comes
-    then is about an earlier generation, and no later check would ever clear the condition.
+    Quota and capacity of an invalid NodePool are not checked. An error that is reported then is
+    about an earlier generation, and no later check would clear its condition.
     """
     if event.uid not in ("", pool.uid):
         return pool
@@ -160,7 +160,7 @@ def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> 
 
 
 def recovered(pool: NodePoolObject, event: Recovered, context: Context) -> NodePoolObject:
-    """The NodePool without an error, and with the conditions that follow from its counts."""
+    """Return the NodePool without an error, with the conditions that follow from its counts."""
     if event.uid not in ("", pool.uid):
         return pool
     if isinstance(event, NodeRemovalRecovered):
@@ -169,7 +169,7 @@ def recovered(pool: NodePoolObject, event: Recovered, context: Context) -> NodeP
 
 
 def _with_removal_error(pool: NodePoolObject, error: str, context: Context) -> NodePoolObject:
-    """Return the NodePool with why Nodes cannot be removed, which shows during a deletion."""
+    """Return the NodePool with the error of a removal, which shows during a deletion."""
     pool = replace(pool, removal_error=error)
     return pool if pool.deleting is None else with_counts(pool, context)
 

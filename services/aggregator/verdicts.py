@@ -1,4 +1,4 @@
-"""A NodePool of the read model after verdicts: of checks, and those that its Nodes lead to."""
+"""The conditions of a NodePool of the read model: verdicts of checks, and verdicts on its Nodes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -29,7 +29,7 @@ def with_condition(
 def _with_conditions(
     pool: NodePoolObject, verdicts: Iterable[Verdict], context: Context
 ) -> NodePoolObject:
-    """Return the NodePool after verdicts of one moment; what follows from them is found once."""
+    """Return the NodePool after verdicts of one moment; evaluate acceptance and progress once."""
     conditions, position = pool.conditions, context.position
     for reason, message in verdicts:
         kind = type(reason).__name__
@@ -68,12 +68,13 @@ def with_counts(
     in_progress: int = 0,
     current: int = 0,
 ) -> NodePoolObject:
-    """Return the NodePool with its counts changed by so many, and the conditions that follow.
+    """Return the NodePool with changed counts, and the conditions that follow from the counts.
 
-    verdicts: those of checks at the same moment.
+    verdicts: the verdicts of checks at the same moment.
+    in_progress, current: the change of each count.
 
-    The conditions that follow have no message here: it follows from the counts as well, and is made
-    where it is shown. What could not be determined stays so, whatever the counts are.
+    The conditions that follow have no message here: the message is made from the counts when it is
+    shown. A condition that is an internal error stays so, whatever the counts are.
     """
     pool = replace(
         pool,
@@ -82,11 +83,11 @@ def with_counts(
         version=context.position,
     )
     assert min(pool.current, pool.in_progress) >= 0, f"{pool.key} counts fewer than no Nodes"
-    return _with_conditions(pool, (*verdicts, *_of_nodes(pool)), context)
+    return _with_conditions(pool, (*verdicts, *_judge_nodes(pool)), context)
 
 
-def _of_nodes(pool: NodePoolObject) -> Iterator[Verdict]:
-    """Yield the verdicts on the Nodes of a NodePool, as its counts and its errors make them."""
+def _judge_nodes(pool: NodePoolObject) -> Iterator[Verdict]:
+    """Yield the verdicts on the Nodes of a NodePool, which follow from its counts and errors."""
     if pool.deleting is None:
         error = pool.allocation_error
         yield (AtTarget.INTERNAL_ERROR if error else pool.at_target), error

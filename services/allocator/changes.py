@@ -147,7 +147,7 @@ def announced(pool: Pool, event: Announced) -> Pool:
 def member_changed(  # noqa: C901  # It lists the messages.
     pool: Pool, member: Member, event: MemberChanged, now: datetime
 ) -> Member:
-    """A Node of the NodePool after a message about it; the same one where nothing changed.
+    """Return a Node of the NodePool after a message; the same object if nothing changed.
 
     now: when the log stored the message.
     """
@@ -214,9 +214,9 @@ def _reported(pool: Pool, node: str) -> Pool:
 
 
 def _drained_by(member: Member) -> datetime | None:
-    """Return when the drain of a Node that is to leave is over, if it is one that goes on.
+    """Return the end of a drain that goes on after a deletion is requested; None without one.
 
-    A Pod that blocked the drain until now has all of its grace period from the next one on.
+    A Pod that blocked the drain has its whole grace period in the next drain.
     """
     goes_on = member.removal is RemovalReason.SCALE_DOWN and not member.blocked
     return member.drained_by if goes_on else None
@@ -254,7 +254,7 @@ def _with_health(member: Member, removal: RemovalReason | None) -> Member:
 def _preempted(member: Member) -> Member:
     """Return the Node as one that leaves for its preemption; a victim of a scale-down stays one.
 
-    A Node of a deleted NodePool leaves with that, but no later than its preemption allows.
+    A Node of a deleted NodePool leaves for the deletion, but no later than its preemption allows.
     """
     member = replace(member, is_preempted=True)
     if member.removal in (RemovalReason.POOL_DELETED, RemovalReason.PREEMPTED):

@@ -140,27 +140,30 @@ def _is_checked(state: State, need: Need) -> bool:
 def coming(state: State, offering: OfferingKey, now: datetime) -> Iterator[MachineKey]:
     """The machines that are free, or given back by an operator, then those that come for certain.
 
-    These are of Nodes that leave, as soon as a preemption could end, and of those that are still to
-    be asked to.
+    The latter machines are of Nodes that leave no later than a preemption would end, and of Nodes
+    that are still to be asked to leave.
     """
     yield from state.inventory.free.get(offering, ())
     yield from islice(state.inventory.reclaimed.get(offering, ()), state.returned(offering))
     supply = state.supply(offering)
-    yield from sorted((*supply.returning, *supply.soon(now), *_leaving_next(state, offering)))
+    yield from sorted(
+        (*supply.returning, *supply.returning_soon(now), *_leaving_next(state, offering))
+    )
 
 
 def coming_count(state: State, offering: OfferingKey, now: datetime) -> int:
     """How many machines come anyway; the number of `coming`, counted without naming them."""
     supply = state.supply(offering)
-    back = len(supply.returning) + len(supply.soon(now))
+    back = len(supply.returning) + len(supply.returning_soon(now))
     back += len(_leaving_next(state, offering))
     return state.inventory.count(offering) + state.returned(offering) + back
 
 
 def victims(state: State, offering: OfferingKey, now: datetime) -> Iterator[Victim]:
     """The spot Nodes of an offering that may have to go, in any order."""
-    leave = _leaving_next(state, offering).union(state.supply(offering).soon(now))
-    for key in state.supply(offering).spot:
+    supply = state.supply(offering)
+    leave = _leaving_next(state, offering).union(supply.returning_soon(now))
+    for key in supply.spot:
         pool = state.pools[key]
         if pool.stage is not Stage.ACTIVE:
             continue

@@ -19,20 +19,20 @@ class Member:
     registered: whether it joined its cluster.
     active: whether workloads run on it.
     blocked: whether a Pod runs on it that a drain for a scale-down waits for.
-    cordoned: whether it is cordoned because it is unhealthy or that was asked for.
+    cordoned: whether it is cordoned as unhealthy or by command.
     removal: why it is leaving; None for one that stays.
     removed_in: the number of the last removal of Nodes that it was part of; 0 before the first.
     requests: how often its deletion was requested.
     domain: the NVLink domain of its machine; empty for one without.
     triage: whether its machine goes to triage when it leaves.
-    grace_s: how many seconds what runs on it may take to end.
+    grace_s: how many seconds its workloads may take to end.
     drained_by: when its drain is over at the latest, if its Pods end; None before the drain.
     batch: the position of the input that led to its assignment; Nodes with the same position are
         equally new.
     idle_only: whether lifecycle keeps the Node if it turns out to be active.
     is_cancelled: whether its removal was cancelled, and lifecycle has not answered yet.
     is_reserved: whether it is reserved for the control plane, and of no use to its NodePool.
-    is_preempted: whether its preemption ends its stay in time, whatever else it leaves for.
+    is_preempted: whether a preemption limits its stay, whatever else it leaves for.
     """
 
     assignment: int
@@ -66,12 +66,12 @@ class Member:
 
     @property
     def grace(self) -> timedelta:
-        """How long what runs on it may take to end."""
+        """Return how long its workloads may take to end."""
         return timedelta(seconds=self.grace_s)
 
     @property
     def lingers(self) -> bool:
-        """Whether what runs on it may take longer to end than a preemption."""
+        """Return whether its workloads may take longer to end than a preemption."""
         return self.grace > GONE_AFTER
 
     @property
@@ -94,7 +94,7 @@ class Member:
 
     @property
     def returns_by(self) -> datetime | None:
-        """When its machine is back, if it comes back for certain and its drain takes long."""
+        """Return when its machine comes back, if that is certain but its drain takes long."""
         is_awaited = self.removal is RemovalReason.SCALE_DOWN and self.blocked
         is_drained = self.removal in (RemovalReason.SCALE_DOWN, RemovalReason.POOL_DELETED)
         if self.returns or self.triage or is_awaited or not is_drained:
@@ -225,9 +225,9 @@ class Members:
 
     @property
     def reserved_victims(self) -> tuple[str, ...]:
-        """The reserved Nodes that leave for a scale-down, by name.
+        """Return the names of the reserved Nodes that leave for a scale-down.
 
-        They were chosen before it was known that they are reserved.
+        The allocator chose these Nodes before it heard of their reservation.
         """
         scale_down = RemovalReason.SCALE_DOWN
         reserved = self.reserved.items()
@@ -235,7 +235,7 @@ class Members:
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether a Node, also a reserved one, may leave although its removal was cancelled."""
+        """Return whether a Node, reserved or not, may leave although its removal was cancelled."""
         return self.cancelled > 0 or any(each.is_cancelled for each in self.reserved.values())
 
     def get(self, node: str, assignment: int) -> Member | None:

@@ -67,12 +67,12 @@ def reprieved_racks(
     yield from (node for rack in racks[: max(0, missing)] for node, _ in rack)
 
 
-def completed_racks(
+def complete_racks(
     members: Iterable[tuple[str, Member]], size: int, kept: Iterable[str]
 ) -> Iterator[str]:
-    """The Nodes that are leaving for a scale-down and stay with others of their racks.
+    """Yield the leaving Nodes that have to stay, so that the racks of kept Nodes are whole.
 
-    kept: the Nodes that may stay from now on.
+    kept: the names of the leaving Nodes that stay from now on.
     """
     names = frozenset(kept)
     for nodes in _domains(members):

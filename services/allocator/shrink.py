@@ -6,12 +6,7 @@ from itertools import chain
 from allocator.choose import reprieved, victims
 from allocator.members import Member, Racks
 from allocator.pool import Pool, Stage
-from allocator.racks import (
-    completed_racks,
-    exchanged_racks,
-    reprieved_racks,
-    surplus_racks,
-)
+from allocator.racks import complete_racks, exchanged_racks, reprieved_racks, surplus_racks
 from nodepool.contract.counting import counted
 from nodepool.contract.events import (
     CWNodeDeletionRequestSuccess,
@@ -109,7 +104,7 @@ def _chosen_again(pool: Pool) -> Iterator[Shrinking]:
     if strategy is ScaleDownStrategy.IDLE_ONLY:
         kept = reprieved(busy, len(busy))
         if racks is not None:
-            kept += tuple(completed_racks(pool.members, racks.size, kept))
+            kept += tuple(complete_racks(pool.members, racks.size, kept))
     elif racks is not None:
         leaving, kept = exchanged_racks(pool.members, racks.size)
     else:

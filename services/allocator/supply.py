@@ -17,7 +17,7 @@ class Supply:
     spot: the spot NodePools that are there.
     shrinking: the NodePools with Nodes that are still to be asked to leave, of whatever class.
     returning: the machines of Nodes that leave for certain, of whatever class.
-    lingering: those of Nodes that leave for certain and whose drain takes long, with its end.
+    lingering: the machines of Nodes that leave for certain after a long drain, with its end.
     """
 
     to_reclaim: int = 0
@@ -43,7 +43,11 @@ class Supply:
         return replace(self, shrinking=shrinking)
 
     def with_machine(self, key: MachineKey, *, returns: bool, by: datetime | None) -> "Supply":
-        """The supply in which this machine comes back for certain, only `by` then, or does not."""
+        """Return the supply with what is certain of a machine.
+
+        returns: whether it comes back as soon as after a preemption.
+        by: when it comes back after a long drain; None without such a drain.
+        """
         supply = self
         if by != self.lingering.get(key):
             lingering = self.lingering
@@ -55,8 +59,8 @@ class Supply:
         returning = returning.set(key, True) if returns else returning.delete(key)
         return replace(supply, returning=returning)
 
-    def soon(self, now: datetime) -> list[MachineKey]:
-        """Return the machines whose drain takes long, and is over as soon as a preemption."""
+    def returning_soon(self, now: datetime) -> list[MachineKey]:
+        """Return the machines whose long drain ends no later than a preemption that begins now."""
         return [key for key, by in self.lingering.items() if by <= now + GONE_AFTER]
 
 

@@ -67,7 +67,7 @@ def left(
 
 
 def cordon_changed(state: "State", event: CWNodeCordoned | CWNodeUncordoned) -> "State":
-    """Return the state in which the machine of a Node goes to triage later, or does not."""
+    """Return the state in which the machine of a Node will go to triage, or will not."""
     key = event.machine_key
     machine = state.inventory.machines.get(key)
     if machine is None or machine.holder != event.key or machine.assignment != event.assignment:
@@ -129,7 +129,7 @@ def _serves(machine: Machine | None) -> bool:
 
 
 def giving_way(state: "State", key: MachineKey, *, gives_way: bool) -> "State":
-    """Return the state in which the Node of a machine gives way, or does not any more."""
+    """Return the state in which the Node of a machine gives way, or no longer does."""
     machine = state.inventory.machines.get(key)
     if machine is None:
         return state

@@ -107,14 +107,14 @@ class Pool:
     rack_size: how many of its Nodes are a rack; 0 for a type that comes one by one.
     checked: the generation that its quota was checked for last; 0 before the first time.
     quota_failed: whether the last check of its quota failed, so that no machine is kept for it
-        while another check is to come.
-    granted: how many Nodes it may have, as its quota was checked for that generation.
-    latest: how many Nodes the last verdict on its quota grants, for whichever generation.
+        until its next verdict.
+    granted: how many Nodes the verdict on that generation grants.
+    latest_grant: how many Nodes its last verdict on quota grants, for whichever generation.
     held: the Nodes that it has.
     domains: how many of them are of which NVLink domain, where the type comes in racks.
     wait: since when it waits for each of the Nodes that it lacks.
-    said: the verdict that was published last; None before the first, after a check that failed, and
-        once it was invalid.
+    said: the verdict that was published last; None before the first, after a failed check, and once
+        it was invalid.
     warned: the last warning; None while there are machines enough.
     """
 
@@ -128,7 +128,7 @@ class Pool:
     checked: int = 0
     quota_failed: bool = False
     granted: int = 0
-    latest: int = 0
+    latest_grant: int = 0
     held: int = 0
     domains: Counts = Map()
     wait: Wait = NO_WAIT
@@ -138,7 +138,7 @@ class Pool:
     @property
     def allowed(self) -> int:
         """How many Nodes it wants to have and may have."""
-        return min(self.granted, self.latest, self.spec.target)
+        return min(self.granted, self.latest_grant, self.spec.target)
 
     @property
     def missing(self) -> int:
@@ -152,10 +152,10 @@ class Pool:
 
     @property
     def is_rechecked(self) -> bool:
-        """Whether it keeps its place while quota is to be checked for what it wants now.
+        """Return whether it keeps its place until quota is checked for its changed spec.
 
-        The allocator keeps the machines that come free for it then, at most as many as its last
-        checks allow. It keeps none for spot, and none after a check that failed.
+        Until then the allocator keeps machines that come free for it, at most as many as its last
+        checks allow. It keeps no machine for a spot NodePool, and no machine after a failed check.
         """
         is_spot = self.spec.compute_class is ComputeClass.SPOT
         is_known = self.valid and self.said is not None

@@ -58,7 +58,7 @@ class State(WithWork[OfferingKey | PoolKey]):
 
     healthy: how many machines of an offering are in service, free or not.
     giving_way: the machines of spot Nodes that give way, to an operator or to NodePools.
-    to_triage: the machines of Nodes that go to triage when these leave, whatever they leave for.
+    to_triage: the machines that go to triage when their Nodes leave, for whatever reason.
     to_reclaim: how many machines of an offering an operator is to have, held back already or not.
     reserved: the machines of Nodes that are reserved for the control plane.
     zones: the zones in which an organisation has a cluster, in alphabetical order.
@@ -141,7 +141,7 @@ def _specified(state: State, event: NodePoolValidated) -> State:
         size = spec.rack_size
         pool = Pool(event.key, event.uid, offering, event.generation, spec, rack_size=size)
         return stored(state, pool) if valid else state
-    said = pool.said if valid else None  # What was said of an invalid NodePool holds no more.
+    said = pool.said if valid else None  # The last verdict is outdated.
     wait = pool.wait.with_target(spec.target, pool.held) if valid else pool.wait
     pool = replace(pool, generation=event.generation, spec=spec, valid=valid, said=said, wait=wait)
     # Those behind it may have what it wants no more.
@@ -151,7 +151,7 @@ def _specified(state: State, event: NodePoolValidated) -> State:
 def _granted(state: State, before: Pool | None, verdict: QuotaChecked, context: Context) -> State:
     if before is None:
         return state
-    before = replace(before, latest=verdict.granted, quota_failed=False)
+    before = replace(before, latest_grant=verdict.granted, quota_failed=False)
     if before.generation != verdict.generation:
         return supply_changed(stored(state, before), before.offering)
     nodes = min(verdict.granted, before.spec.target)
@@ -168,7 +168,7 @@ def _granted(state: State, before: Pool | None, verdict: QuotaChecked, context: 
 def _quota_failed(state: State, pool: Pool | None) -> State:
     if pool is None:
         return state
-    # What was kept for it while it was checked is not any more.
+    # Other NodePools may have the machines that were kept for it.
     return supply_changed(stored(state, replace(pool, quota_failed=True)), pool.offering)
 
 
@@ -189,7 +189,7 @@ def _forgotten(state: State, pool: Pool | None) -> State:
 
 
 def _available(state: State, event: MachineAdded | MachineRepaired) -> State:
-    """The state with a machine that is new or repaired; one that is unknown is not repaired."""
+    """Return the state with a new or repaired machine; an unknown machine is not repaired."""
     state = stocked(state, event.machine_key, state.inventory.changed(event))
     machine = state.inventory.machines.get(event.machine_key)
     return state if machine is None else supply_changed(state, machine.offering)
@@ -240,7 +240,7 @@ def _failed(state: State, pool: Pool | None, context: Context) -> State:
     offering = replace(offering, short=offering.short.put(pool.key))
     offerings = with_offering(state.offerings, pool.offering, offering)
     state = replace(state, offerings=offerings)
-    if pool.is_rechecked:  # What was kept for it is not any more.
+    if pool.is_rechecked:  # Other NodePools may have the machines that were kept for it.
         state = supply_changed(state, pool.offering)
     return replace(state, work=state.work.failed(pool.key, context.time))
 

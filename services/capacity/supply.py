@@ -104,9 +104,9 @@ def _promise(
 ) -> None:
     """Set how many of the spot Nodes that give way are for each NodePool of class `default`.
 
-    A machine that goes to triage afterwards is for none of them.
-    An operator comes first, for the machines that are still to be reclaimed and are not free. Of
-    the NodePools, those with a node affinity choose first: what is left may fit others, too.
+    A machine that goes to triage afterwards is for no NodePool. An operator comes first, for the
+    machines that are still to be reclaimed and are not free. NodePools with a node affinity choose
+    before NodePools without: the rest fits the latter, too.
     """
     keys = sorted(each for each in state.giving_way.get(key, ()) if each not in state.to_triage)
     if not keys:

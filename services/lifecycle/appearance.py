@@ -21,7 +21,7 @@ from nodepool.contract.node_states import MachineState, may_follow
 from nodepool.contract.production import PRODUCTION
 
 CORDON_REASON = "node.coreweave.cloud/cordonReason"
-"""The annotation that lists why a Node is cordoned, beside its removal, with commas between."""
+"""The annotation that lists the causes of a cordon, other than a removal, with commas between."""
 
 
 class NodeFields(PoolFields):

@@ -197,7 +197,7 @@ def _asked(node: Node, now: datetime, grace_s: int = 0, *, is_observed: bool = F
 def _draining(node: Node, now: datetime) -> Node:
     """The Node whose drain begins, or goes on after a silence; see `_asked`.
 
-    An agent reports only what changes, and so nothing where every Pod blocks, or a lock alone does.
+    An agent reports only changes: it reports nothing if every Pod blocks, or only a lock does.
     """
     if not node.reported or not node.work:
         return _asked(node, now)

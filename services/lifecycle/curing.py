@@ -1,6 +1,6 @@
 """How a Node that stays is cordoned, drained, rebooted and verified; or replaced as unhealthy.
 
-Also for which causes a Node that leaves is cordoned.
+Also publishes for which causes, other than its removal, a Node that leaves is cordoned.
 """
 
 from collections.abc import Generator, Iterator
@@ -67,10 +67,10 @@ def cured(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Curing]
 def publish_causes(
     template: NodeTemplate, node: Node, now: datetime
 ) -> Generator[Curing, None, Node]:
-    """Yield why a Node that leaves is cordoned beside its removal, if that changed.
+    """Yield changed causes, other than its removal, for which a Node that leaves is cordoned.
 
-    Whether it is kept, and whether its machine goes to triage, depends on that.
-    Returns the Node after what is yielded.
+    The causes decide whether the Node is kept, and whether its machine goes to triage.
+    Return the Node after these events.
     """
     plan = planned(template, node)
     if not node.cordoned:
@@ -177,7 +177,7 @@ def _cordoned(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing
     removal = RemovalReason.UNHEALTHY if plan.removes else None
     is_new = is_cordon_new(node.health, plan)
     is_waiting = plan.reboots and not plan.causes and node.is_blocked
-    # A drain goes on only while something is to follow it.
+    # A drain goes on only if a removal or an action follows it.
     goes_on = plan.removes or plan.action is not None
     phase = node.phase if goes_on else NodePhase.CORDONED
     if plan.is_nothing or (is_waiting and node.phase is NodePhase.CORDONED):

@@ -144,15 +144,15 @@ class Node:
 
     @property
     def is_given_up_in_silence(self) -> bool:
-        """Whether its machine is given up if it falls silent after it has answered.
+        """Return whether its machine is given up if the machine is silent after an answer.
 
-        What a pending reservation waits for then is the end of work, which may go on.
+        A pending reservation alone waits for the end of work, and work may go on in silence.
         """
         return self.removal is not None or self.health.action is not None
 
     @property
     def is_asked(self) -> bool:
-        """Whether its machine has a time to answer, which began or is to begin."""
+        """Return whether its machine has a deadline to answer, or gets a deadline later."""
         return self.ask_after is not None or self.answer_by is not None
 
     @property

@@ -72,7 +72,7 @@ def registration_failed(template: NodeTemplate, node: Node, cause: str) -> CWNod
 
 
 def cordoned(template: NodeTemplate, node: Node) -> CWNodeCordoned:
-    """Nothing new is scheduled on the Node for these causes, beside the reason for its removal."""
+    """Return the event of a cordon, with the causes other than the removal of the Node."""
     cause = cordon_text(node.health, planned(template, node))
     return CWNodeCordoned(
         **node_fields(template, node),
@@ -83,7 +83,7 @@ def cordoned(template: NodeTemplate, node: Node) -> CWNodeCordoned:
 
 
 def uncordoned(template: NodeTemplate, node: Node) -> CWNodeUncordoned:
-    """The Node may be used again, or is cordoned for its removal only."""
+    """Return the event that the Node may be used again, or is cordoned for its removal only."""
     end = "no longer cordoned" if node.removal is None else "cordoned for its removal only"
     return CWNodeUncordoned(**node_fields(template, node), message=f"Node {node.name} is {end}")
 

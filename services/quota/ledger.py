@@ -29,12 +29,12 @@ class Ledger:
     holders: how many NodePools have something reserved.
     pools: the NodePools that may be granted Nodes.
     waiting: those that may not have all they want, longest waiting first; and those to be checked.
-    settled: the same, in which those are passed over that give back what their targets need.
+    settled: `waiting`, passing over NodePools that give back Nodes that their targets need.
     unchecked: those without a verdict since their newest version, or since the limit was unset.
     exceeding: those whose grant is still to shrink to what they hold, since the limit was lowered
         below what is reserved.
     returning: how many Nodes each NodePool in line gives back, once the allocator confirms that.
-    returned: how many these are together.
+    returned: the sum of `returning`.
     """
 
     limit: int | None = None
@@ -67,10 +67,10 @@ class Ledger:
         return fits or self.exceeding.head or self.unchecked.head
 
     def fits(self, pool: Pool) -> bool:
-        """Return whether the target of a NodePool fits beside what others have reserved.
+        """Return whether the target of a NodePool fits into what others leave of the limit.
 
-        What the NodePool gives back becomes its own again only where no NodePool that waits longer
-        fits once all have given back: whose grant is confirmed first is not to decide that.
+        The NodePool keeps Nodes that it gives back only if no NodePool that waits longer fits after
+        all Nodes are given back. So the order in which grants are confirmed decides nothing.
         """
         if self.limit is None:
             return False
@@ -81,7 +81,7 @@ class Ledger:
         return first is None or places[first] >= places[pool.key]
 
     def _first(self, room: int) -> PoolKey | None:
-        """Return the first in line that fits, passing over those that give back for others."""
+        """Return the first NodePool in line that fits and does not give back Nodes for others."""
         first = self.waiting.first(room + self.returned)
         if first is None or self.waiting.lacks(first) - self.returning.get(first, 0) <= room:
             return first
@@ -116,7 +116,7 @@ class Ledger:
         return replace(ledger.done(key)._not_in_line(key), pools=self.pools.drop(key))
 
     def _with_returning(self, key: PoolKey, count: int) -> "Ledger":
-        """The ledger in which a NodePool gives back so many Nodes."""
+        """Return the ledger in which a NodePool gives back `count` Nodes."""
         before = self.returning.get(key, 0)
         if count == before:
             return self
@@ -145,7 +145,7 @@ class Ledger:
         return ledger._in_line(pool) if waits else ledger._not_in_line(pool.key)
 
     def _in_line(self, pool: Pool) -> "Ledger":
-        """The ledger with what a NodePool lacks, at its place in line or at the end."""
+        """Return the ledger with a NodePool in line, at its place or at the end."""
         waiting = self.waiting.put(pool.key, pool.lacks)
         settled = self.settled.put(pool.key, pool.lacks_at_once)
         return replace(self, waiting=waiting, settled=settled)

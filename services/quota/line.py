@@ -61,7 +61,7 @@ class Line:
         return Line(self.places.delete(key), self.keys.delete(place), least, self.tail)
 
     def lacks(self, key: PoolKey) -> int:
-        """Return what `key` lacks, which is in the line and is not passed over."""
+        """Return how many Nodes a NodePool lacks that is in the line and not passed over."""
         return self.least[_node(0, self.places[key])]
 
     def first(self, room: int) -> PoolKey | None:

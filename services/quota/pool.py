@@ -134,22 +134,22 @@ class Pool:
 
     @property
     def returning(self) -> int:
-        """How many Nodes it gives back, though it waits, once the allocator confirms its grant."""
+        """Return how many Nodes it gives back while it waits, once its grant is confirmed."""
         if not self.eligible or self.reason in (None, Quota.UNDER):
             return 0
         return max(0, self.reserved - max(self.granted, self.held))
 
     @property
     def is_settled(self) -> bool:
-        """Whether it gives nothing back that its target needs."""
+        """Return whether its target needs no Node that it gives back."""
         return not self.returning or self.target <= self.reserved - self.returning
 
     @property
     def lacks(self) -> int | None:
-        """How many Nodes its target needs beside those that it does not give back.
+        """Return how many more Nodes its target needs after it has given Nodes back.
 
-        None while it cannot be checked. A target that is not above the Nodes that it has always
-        fits.
+        Return None while it cannot be checked. A target that is not above the Nodes that it has
+        always fits.
         """
         if self.fault or self.unvalidated:
             return None
@@ -159,7 +159,7 @@ class Pool:
 
     @property
     def lacks_at_once(self) -> int | None:
-        """How many Nodes more have to be reserved; None also while it gives back what it needs."""
+        """Return how many more Nodes to reserve now; None also while it gives back needed Nodes."""
         if self.lacks is None or self.lacks == ALWAYS_FITS:
             return self.lacks
         return self.target - self.reserved if self.is_settled else None

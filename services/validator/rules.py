@@ -143,7 +143,7 @@ def _taints(taints: tuple[Taint, ...]) -> Iterator[Refusal]:
 
 
 def _texts(spec: NodePoolSpec) -> Iterator[Refusal]:
-    """Yield a refusal for each text without a grammar of its own that is too long."""
+    """Yield a refusal for each text that is too long and has no grammar of its own."""
     texts = {"spec.region": spec.region}
     if spec.image is not None:
         texts |= {"spec.image.name": spec.image.name, "spec.image.kernel": spec.image.kernel}

@@ -274,7 +274,7 @@ def test_objects_are_right_again_after_the_server_was_killed_during_writes(
                     try:
                         return len(await client.list("nodes")) == count
                     except Unreachable:
-                        return False  # The client connects again at any moment.
+                        return False  # The client connects again soon.
 
                 await until(all_there)
                 await until(lambda: is_right(connection, aggregator))

@@ -165,7 +165,7 @@ def test_a_replacement_does_not_overtake_a_pool_that_waits(world: WorldHarness) 
 def test_a_pool_that_grows_again_waits_from_its_new_grant_and_not_from_its_scale_down(
     world: WorldHarness,
 ) -> None:
-    # given a pool whose surplus Nodes left before the other pool began to wait for one
+    # given a pool whose surplus Nodes left before the other pool began to wait for Nodes
     world.given_data_center(machines=6)
     world.apply("train", 3)
     world.apply("serve", 3, lifecycle={"disableUnhealthyNodeEviction": False})
@@ -395,13 +395,13 @@ def test_a_pool_behind_one_that_is_checked_again_is_promised_no_machine_of_it(
     world.apply("serve", 1)
     world.start_recording()
 
-    # when the first one changes, and a machine comes before its quota was checked again
+    # when `train` changes, and a machine comes before the quota of `train` is checked again
     with world.paused("quota"):
         world.apply("train", 1, nodeLabels={"team": "red"})
         world.given_machines(1)
         reason = world.conditions("serve")["Capacity"]
 
-    # then the machine is kept for the first one, and the other one hears of none
+    # then the machine is kept for `train`, and `serve` hears of no machine
     assert reason == "NoneAvailable"
     assert world.nodes("train") == ["n1"]
     assert "CWInsufficientCapacity" not in world.events("serve")
@@ -414,7 +414,7 @@ def test_a_pool_whose_quota_cannot_be_checked_keeps_no_machine_from_the_next() -
     world.apply("train", 1)
     world.apply("serve", 1)
 
-    # when the quota of a new version of the first one cannot be checked, and a machine comes
+    # when the quota of a new version of `train` cannot be checked, and a machine comes
     world.apply("train", 1, nodeLabels={"team": "red"})
     quota, places = (
         world.conditions("train")["Quota"],
@@ -422,7 +422,7 @@ def test_a_pool_whose_quota_cannot_be_checked_keeps_no_machine_from_the_next() -
     )
     world.given_machines(1)
 
-    # then the other one is first in the queue, is told of the machine and gets it
+    # then `serve` is first in the queue, hears of the machine and gets it
     assert (quota, places) == ("InternalError", (0, 1))
     assert world.nodes("serve") == ["n1"]
     assert world.conditions("serve")["Capacity"] == "Sufficient"
@@ -435,7 +435,7 @@ def test_a_pool_that_is_not_served_has_no_place_in_the_queue(world: WorldHarness
     world.apply("serve", 1)
     before = place(world, "train"), place(world, "serve")
 
-    # when the first one becomes invalid, and valid again
+    # when `train` becomes invalid, and valid again
     world.apply("train", 1, affinity=label_affinity("no/such-label", "red"))
     invalid = place(world, "train"), place(world, "serve")
     world.apply("train", 1)
@@ -464,7 +464,7 @@ def test_a_pool_whose_capacity_cannot_be_checked_has_no_place_in_the_queue(
 
 
 def place(world: WorldHarness, pool: str) -> int:
-    """The position of a NodePool in the queue for machines; 0 for none."""
+    """Return the position of a NodePool in the queue for machines; 0 without a position."""
     node_pool = world.node_pool(pool)
     assert node_pool is not None
     return node_pool["status"].get("queuePosition", 0)

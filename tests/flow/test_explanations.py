@@ -131,7 +131,7 @@ def test_who_waits_for_spot_nodes_is_asked_for_no_machines(world: WorldHarness) 
 def test_a_lower_target_gives_back_enough_for_what_the_autoscaler_takes_first(
     world: WorldHarness,
 ) -> None:
-    # given a NodePool that waits for quota, and an autoscaled one whose Pods need two Nodes more
+    # given a NodePool that waits for quota, and another whose autoscaler needs two more Nodes
     world.given_data_center(machines=20, quota=10)
     world.apply("other", 8)
     world.apply("auto", 2, autoscaling=True, minNodes=0, maxNodes=4)
@@ -142,7 +142,7 @@ def test_a_lower_target_gives_back_enough_for_what_the_autoscaler_takes_first(
         world.run_pod(f"n{node}", "work")
     world.apply("train", 3)
 
-    # when the other target is lowered as is advised, and its Nodes leave one after another
+    # when the advice to lower the target is followed, and Nodes leave one after another
     advised = explained(world, "train").causes[0].remedies[-1]
     world.scale("other", 3)
     for node in range(1, 9):
@@ -462,7 +462,7 @@ def test_a_nodepool_with_a_part_of_a_rack_is_to_be_scaled_to_whole_racks(
     world.given_quota(54, GB200, zone=EAST)
     want(world, 1)
 
-    # when the target of the other is lowered as is advised
+    # when the advice to lower the target of the other is followed
     advised = explained(world, "train").causes[0].remedies[-1]
     outcomes = world.outcomes(world.scale("large", 36))
 
@@ -601,7 +601,7 @@ def test_the_services_are_named_of_which_one_assigns_no_nodes_or_says_that_none_
         world.pass_time(minutes=1)
         silent = explained(world, "train", is_now=True)
 
-    # then what the conditions show does not tell which of both is away
+    # then the conditions do not show which of both services is away
     both = [StartService("allocator"), StartService("capacity")]
     assert titles(silent) == ["the allocator or the capacity service does not answer"]
     assert [remedy.action for remedy in silent.causes[0].remedies] == both

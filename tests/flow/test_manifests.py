@@ -267,7 +267,7 @@ def test_a_manifest_is_accepted_with(harness: Harness, spec: Mapping[str, Any]) 
 
 
 def longest_affinity() -> dict[str, object]:
-    """An affinity of as many comparisons of long labels as are allowed, which no machine meets."""
+    """Return an affinity with the most comparisons of long labels, which no machine meets."""
     requirement = {"key": f"{'a' * 63}.io/{'b' * 63}", "operator": "In", "values": ["c" * 63]}
     term = {"matchExpressions": [requirement] * EXPRESSIONS_MAX}
     terms = {"nodeSelectorTerms": [term] * TERMS_MAX}

@@ -308,7 +308,7 @@ def test_a_lowered_limit_leaves_what_there_is_to_the_oldest_pools(harness: Harne
     for pool in ("oldest", "older", "newest"):
         harness.apply(pool, 2)
 
-    # when the limit is lowered to what two of them want
+    # when the limit is lowered to the targets of two pools
     harness.given_quota(4)
 
     # then the newest waits, though the grant of the oldest was given back first

@@ -370,7 +370,7 @@ def test_a_target_that_rises_again_spares_a_whole_rack(world: WorldHarness) -> N
 def test_a_rack_with_a_busy_node_stays_whole_once_only_idle_nodes_may_leave(
     world: WorldHarness,
 ) -> None:
-    # given a rack that is to leave, and that waits for the Pods of one Node
+    # given a rack that leaves, and that waits for the Pods of one Node
     given_racks(world, 1)
     want(world, 1, lifecycle=PREFER_IDLE)
     run_pod(world, "n5")

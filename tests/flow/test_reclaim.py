@@ -139,7 +139,7 @@ def test_a_machine_that_goes_to_triage_is_made_up_for(world: WorldHarness) -> No
     waiting = world.nodes("cheap")
     world.pass_time(minutes=4)
 
-    # then another one goes once the first is unhealthy, and so will not be free
+    # then another Node gives way once the first is unhealthy: its machine will not be free
     assert waiting == ["n1", "n2"]
     assert counts(world) == (0, 1, 1)
     assert world.nodes("cheap") == ["n2"]

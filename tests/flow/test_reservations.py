@@ -42,7 +42,7 @@ def test_the_advice_to_take_a_node_back_says_that_its_work_has_to_end(world: Wor
     world.run_pod("n1", "system", tolerations=[{"key": RESERVED, "operator": "Exists"}])
     first, second = (world.machine_name(node) for node in ("n1", "n2"))
 
-    # when what is advised is done, in the order in which it is advised
+    # when the advice is followed, in its order
     idle = reservation_advice(world)
     world.command_node("ReserveNode", "train", "n2", reservedDesired="acme")
     used = reservation_advice(world)
@@ -353,7 +353,7 @@ def test_a_node_of_the_control_plane_is_no_room_for_pods_that_wait(world: WorldH
 
 
 def test_a_scale_down_waits_for_no_node_of_the_control_plane(world: WorldHarness) -> None:
-    # given a Node of the control plane with a Pod, beside two active Nodes
+    # given a Node of the control plane with a Pod, and two active Nodes
     world.given_data_center(machines=3)
     world.apply("train", 3)
     world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
@@ -377,7 +377,7 @@ def test_a_scale_down_waits_for_no_node_of_the_control_plane(world: WorldHarness
     ]
 
 
-def test_a_deletion_counts_nodes_of_the_control_plane_beside_nodes_in_progress(
+def test_a_deletion_counts_nodes_of_the_control_plane_and_nodes_in_progress(
     world: WorldHarness,
 ) -> None:
     # given a Node of the control plane, a current Node, and a Node that boots

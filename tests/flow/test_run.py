@@ -61,7 +61,7 @@ class Program:
     @property
     def code(self) -> int:
         """Its exit code, once it has ended."""
-        # `communicate` passes over what is buffered behind the line that was read last.
+        # `communicate` skips the text that is buffered after the last line that was read.
         assert self.process.stdout is not None
         with self.process.stdout as output:
             self.lines += output.read().splitlines()
@@ -115,7 +115,7 @@ def test_a_program_starts_when_its_pod_has_a_node_and_passes_its_exit_code_on(
     assert waits == (
         "Pod job waits for a Node: no Node of NodePool batch is open to it and has room"
     )
-    # Two pipes lead here, of which either may be read first.
+    # The lines come through two pipes, in either order.
     assert set(program.lines[1:]) == {f"Pod job runs on Node {node}", f"job {node}"}
     assert phases(live) == ["Pending", "Running n1", "Gone n1 Deleted"]
 

@@ -54,7 +54,7 @@ def test_nodes_that_are_still_booting_leave_first_without_a_drain(world: WorldHa
 def test_the_condition_names_blocking_pods_before_nodes_that_are_draining(
     world: WorldHarness,
 ) -> None:
-    # given a pool with three Nodes whose Pods take an hour to end, and then one whose Pod blocks
+    # given a pool with three Nodes whose Pods take an hour to end, and a Node whose Pod blocks
     world.given_data_center()
     world.apply("train", 4, lifecycle=PREFER_IDLE)
     for node in ("n1", "n2", "n3"):
@@ -62,7 +62,7 @@ def test_the_condition_names_blocking_pods_before_nodes_that_are_draining(
     world.pass_time(minutes=1)
     world.run_pod("n4", "stubborn")
 
-    # when all of them are to leave
+    # when all Nodes have to leave
     world.scale("train", 0)
 
     # then the Pod that blocks without a deadline is named, and the others after it

@@ -435,7 +435,7 @@ def test_a_pending_reservation_waits_for_the_work_on_a_node_that_falls_silent(
 def test_a_pending_reservation_does_not_inherit_the_deadline_of_a_replacement(
     world: WorldHarness,
 ) -> None:
-    # given a silent Node with a pending reservation that is to be replaced
+    # given a silent Node with a pending reservation that will be replaced
     world.given_data_center()
     world.apply("train", 1, lifecycle=EVICTING)
     world.run_pod("n1")

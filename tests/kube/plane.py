@@ -21,7 +21,7 @@ SETTINGS: Mapping[str, str] = {
     # The base declares the hash of another organisation; test_reserved_taint.py sets both.
     "NODEPOOL_RESERVED_TAINT": "off",
 }
-"""The settings of the services beside a cluster, unless a test has its own."""
+"""The settings of the services that serve the cluster, unless a test has its own settings."""
 NODE_POOL = "compute.coreweave.com/node-pool"
 
 

@@ -51,7 +51,7 @@ WITH_GPU: Mapping[str, Mapping[str, Any]] = {
 def tolerations(
     cluster: Cluster, spec: Mapping[str, Any], namespace: str = "default"
 ) -> list[Mapping[str, str]]:
-    """The tolerations that a user's new Pod gets, but those of Kubernetes for every Pod."""
+    """Return the tolerations of a user's new Pod, without those that Kubernetes gives every Pod."""
     given = {**pod("tolerating"), "metadata": {"name": "tolerating", "namespace": namespace}}
     given["spec"] = {**pod("x")["spec"], **spec}  # type: ignore[dict-item]
     code, printed = by_user(cluster, *DRY, "-o", "json", given=given)
@@ -61,7 +61,7 @@ def tolerations(
 
 
 def unreserved(cluster: Cluster, spec: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    """The same without the toleration of the taint of the organisation."""
+    """Return the `tolerations` without the toleration of the taint of the organisation."""
     return [item for item in tolerations(cluster, spec) if item["key"] != RESERVED]
 
 

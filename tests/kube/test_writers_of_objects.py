@@ -67,7 +67,7 @@ class Writers:
         return self.plane.target(self.name)
 
     def current(self) -> object:
-        """How many Nodes the NodePool has on the bus, which earlier tests may have left free."""
+        """Return how many Nodes it has on the bus: earlier tests may leave machines free."""
         found: Any = self.plane.pool(self.name)
         return found["status"]["currentNodes"]
 

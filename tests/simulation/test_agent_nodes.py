@@ -22,7 +22,7 @@ ACTIONS_MAX = 70
 
 
 def reservations(world: AgentWorld, name: str) -> list[str]:
-    """The values of the taint of its reservation that a Node of the cluster has."""
+    """Return the values of the reservation taints that a Node of the cluster has."""
     found = world.cluster.node(name)
     assert found is not None
     return [taint.value for taint in found.taints if taint.key == RESERVED]

@@ -34,7 +34,7 @@ SHRINKING = replace(
 """NodePools shrink while jobs hold their Nodes."""
 SILENT = replace(LOCKED, faults=("hang",), actions={**SLURM.actions, "break_one": 20})
 ALL_SILENT = replace(SILENT, actions={**SILENT.actions, "break_one": 200})
-"""So many machines are silent at once that no Node is unhealthy, which would end its lock."""
+"""Most machines are silent at once, so that no Node becomes unhealthy and loses its lock."""
 
 
 DRAINING = replace(

@@ -14,7 +14,7 @@ from support.schemas import Json
 MESSAGE_MAX: Final = 32768
 """As in the conditions of Kubernetes itself."""
 PROFILE_MAX: Final = LABEL_LIMIT + 2 * TEXT_LIMIT + len(f"/:@{ReleaseTrain.LATEST}")
-"""The instance type with all that an image says."""
+"""The most characters of an instance type with all fields of an image."""
 
 _TYPES: Final = (*(each.__name__ for each in ORDER), RECONCILING, STALLED)
 

@@ -24,7 +24,7 @@ def rack_affinity(*racks: str) -> dict[str, object]:
 
 
 def label_affinity(key: str, *values: str) -> dict[str, object]:
-    """The affinity to machines of which the label `key` has one of these values."""
+    """Return the affinity to machines whose label `key` has one of these values."""
     expression = {"key": key, "operator": "In", "values": list(values)}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}

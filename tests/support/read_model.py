@@ -97,7 +97,7 @@ class ReadModel(ABC):
         }
 
     def node_condition_times(self, node: str) -> dict[str, str]:
-        """The transition time of each condition of a Node."""
+        """Return the transition time of each condition of a Node."""
         return {
             condition["type"]: condition["lastTransitionTime"]
             for condition in self.node(node)["status"]["conditions"]

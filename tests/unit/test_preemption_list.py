@@ -103,7 +103,7 @@ def test_a_preemption_is_over_if_its_node_left_just_before_it_began(end: type[Ev
     reading.read(sample(end), 1)
     reading.read(sample(PreemptionPending, since=at(2)), 2)
 
-    # then the preemption is not pending for ever
+    # then the preemption has ended
     (found,) = reading.all()
     assert (found.cause, found.gone, found.end_late) == ("Reclaimed", at(1), None)
     assert text(preemption_document(found), "status", "phase") == "Deleted"

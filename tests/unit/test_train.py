@@ -25,7 +25,7 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 def ended(run: subprocess.Popen[str]) -> tuple[int, list[str]]:
     """The exit code of a run and the lines that were not read yet."""
-    # `communicate` passes over what is buffered behind the line that was read last.
+    # `communicate` skips the text that is buffered after the last line that was read.
     assert run.stdout is not None
     with run.stdout as output:
         lines = output.read().splitlines()

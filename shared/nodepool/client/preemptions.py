@@ -128,7 +128,7 @@ class Preemptions:
                 self._end(event, entry.time)
 
     def _end(self, event: OfNode, gone: datetime, lost: int = 0) -> None:
-        """Take the end of a stay, which ends a preemption that began in it."""
+        """Take the end of a stay, which also ends a preemption of that stay."""
         key = (event.node, event.assignment)
         known = self._known.get(key)
         if known is not None:

@@ -25,7 +25,7 @@ def satisfiable(
 ) -> str | None:
     """Return why no machine can ever be accepted, or None if a machine can.
 
-    The reason names the first such key of each of the first terms, and counts the other terms:
+    The reason names the first impossible key of some terms, and counts the other terms:
     a condition whose message is longer than Kubernetes allows would not be shown at all.
 
     fixed: labels that every machine has, with these values.

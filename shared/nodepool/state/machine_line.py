@@ -1,4 +1,4 @@
-"""Machines in an order, of which NodePools take those that satisfy their node affinities."""
+"""Machines in an order, from which NodePools take machines that satisfy their node affinities."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from nodepool.state.label_index import LabelIndex
 class MachineLine:
     """Machines in an order, of which each is taken once; a place is a number from 0.
 
-    What is taken without an affinity is taken from the front, and costs what is taken.
+    Without an affinity, machines are taken from the front, in time proportional to their number.
     """
 
     def __init__(self, machines: Sequence[Machine]) -> None:
@@ -19,10 +19,10 @@ class MachineLine:
         self._labels: list[dict[str, str]] = []
         self._front = 0
         self._picked: set[int] = set()
-        self._gone = 0  # The bits of those that were picked behind the front.
+        self._gone = 0  # The bits of machines that were picked behind the front.
 
     def take(self, affinity: Affinity | None, count: int) -> list[int]:
-        """Take at most so many machines that satisfy an affinity; return their places."""
+        """Take at most `count` machines that satisfy an affinity; return their places."""
         return self._first(count) if affinity is None else self._fitting(affinity, count)
 
     def _first(self, count: int) -> list[int]:

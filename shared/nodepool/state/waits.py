@@ -16,7 +16,7 @@ class Run(NamedTuple):
 class Wait:
     """The wait of one NodePool.
 
-    granted: how many Nodes quota granted for its newest version, never more than it wanted since.
+    granted: how many Nodes quota granted for its newest version, at most its targets since then.
     since: the start of its wait, which stays known after its end; None before the first grant.
     runs: a position for each Node that it lacks of its grant, earliest first.
     """
@@ -43,10 +43,10 @@ class Wait:
         return replace(self, granted=granted, since=self.since or now).trimmed(lacks)
 
     def with_target(self, target: int, held: int) -> "Wait":
-        """Return the wait of a NodePool that wants so many Nodes now.
+        """Return the wait of a NodePool with a new target.
 
-        A Node that leaves because it is beyond the target is no loss: until another grant, the
-        NodePool waits for no Node in its place.
+        A surplus Node that leaves is no loss: until another grant, the NodePool waits for no Node
+        in its place.
         """
         if target >= self.granted:
             return self

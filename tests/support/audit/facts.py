@@ -250,7 +250,7 @@ class Stay:
     was_forced: whether it was rebooted by command, whatever ran there.
     restarting_since: when its last reboot or verification began.
     lock: the lock of a Slurm job; None without one.
-    lock_ended: where the last lock that was held ended because the Node is deleted.
+    lock_ended: where the last lock ended that was held, if a deletion of the Node ended it.
     ended: the position at which it was deleted; 0 while it is not.
     number: the number of the assignment.
     batch: the input that led to the assignment; Nodes with the same one are equally new.

@@ -86,7 +86,7 @@ def check_replaced(facts: Facts, stay: Stay, event: CWNodeDeleted, origin: Origi
     if since is not None and now - since >= ANSWER_MAX:
         is_treated = evicts or is_asked or bool(asked and asked.reboot)
         if stay.phase is NodePhase.CORDONED and stay.answered and not is_treated:
-            raise Violation(f"{stay.machine} is given up, whose cordon was answered")
+            raise Violation(f"{stay.machine} is given up, though it answered its cordon")
         return
     if not stay.has_problem(origin.cause):
         raise Violation(f"{stay.machine} is replaced and has no problem: {event.message}")

@@ -1,7 +1,7 @@
 """Capacity as a second specification: how many machines a NodePool could have now, and has.
 
-* A NodePool wants what it was granted, at most its target, without what it holds. One that is
-  invalid or is being deleted wants nothing.
+* A NodePool wants what it was granted, at most its target, without what it holds. A
+  NodePool that is invalid or is being deleted wants nothing.
 * A NodePool whose generation has no verdict on its quota yet is not checked. It keeps its place for
   what its last checks allow, unless it is of class `spot` or one of its checks failed.
 * The free machines of its type and zone that its affinity accepts are had in order, after an
@@ -81,9 +81,9 @@ class Machine:
 class Demand:
     """What a NodePool wants, and how it waits for that.
 
-    granted, checked: the last grant for its newest generation at that time, and that generation.
-    latest: the last grant for whichever generation.
-    is_known: whether it had a verdict since its check of capacity failed or it was invalid.
+    granted, checked: the last grant for the generation that was the newest then, and its number.
+    latest_grant: the last grant for whichever generation.
+    is_known: whether it has a verdict that is newer than a failed check and than an invalid spec.
     quota_failed: whether its last check of quota failed.
     """
 
@@ -91,7 +91,7 @@ class Demand:
     deleting: bool = False
     granted: int = 0
     checked: int = 0
-    latest: int = 0
+    latest_grant: int = 0
     is_known: bool = False
     quota_failed: bool = False
     held: int = 0
@@ -115,7 +115,7 @@ class Demand:
     @property
     def goal(self) -> int:
         """How many Nodes it may have in all."""
-        return min(self.granted, self.latest, self.spec.target)
+        return min(self.granted, self.latest_grant, self.spec.target)
 
     @property
     def rival(self) -> Rival:
@@ -134,7 +134,7 @@ class Demand:
 
     @property
     def claimed(self) -> int:
-        """How many machines are its own as they come free, also while its quota is checked."""
+        """Return how many machines are kept for it as they come free, also while it is checked."""
         is_spot = self.spec.compute_class is ComputeClass.SPOT
         is_kept = self._is_active and self.is_known and not (is_spot or self.quota_failed)
         return self.missing if is_kept else self.wanted
@@ -321,7 +321,7 @@ class CapacityModel:
 
     def _granted(self, demand: Demand, verdict: QuotaChecked, stored: Stored) -> None:
         """A verdict on an older version of a NodePool does not check the newest version."""
-        demand.latest, demand.quota_failed = verdict.granted, False
+        demand.latest_grant, demand.quota_failed = verdict.granted, False
         if verdict.generation != demand.version.generation:
             return
         demand.granted, demand.checked = verdict.granted, verdict.generation
@@ -338,7 +338,7 @@ class CapacityModel:
     def _giving_way(self, demand: Demand) -> int:
         """Return how many spot Nodes of its type and zone give way and are not for an operator.
 
-        A machine that goes to triage afterwards counts for none of them.
+        A machine that goes to triage afterwards does not count.
         """
         machines = [
             each for each in self.machines.values() if (each.zone, each.kind) == demand.offering

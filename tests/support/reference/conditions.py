@@ -62,7 +62,7 @@ def faults(
 
 
 def _unchecked(pool: Desired, conditions: Mapping[str, Shown]) -> Iterator[str]:
-    """Checks of quota and capacity that an invalid NodePool shows of its newest generation."""
+    """Yield checks of quota and capacity that an invalid NodePool shows of its generation."""
     for kind in ("Quota", "Capacity"):
         shown = conditions.get(kind)
         if pool.fault and shown and shown["observedGeneration"] == pool.generation:
@@ -70,7 +70,7 @@ def _unchecked(pool: Desired, conditions: Mapping[str, Shown]) -> Iterator[str]:
 
 
 def _named(pool: Desired, at_target: Shown, stays: Iterable[Stay]) -> Iterator[str]:
-    """Which Nodes AtTarget names that are reserved for the control plane, and do not count."""
+    """Yield the Nodes that AtTarget names, though they are reserved for the control plane."""
     for stay in stays:
         _, _, name = stay.machine.rpartition("/")
         if stay.is_lent and name in at_target["message"]:
@@ -93,7 +93,7 @@ def _progress(pool: Desired, document: Shown, conditions: Mapping[str, Shown]) -
 
 
 def _place(pool: Desired, document: Shown, conditions: Mapping[str, Shown]) -> Iterator[str]:
-    """A place in the queue for machines, of a NodePool that is valid and lacks machines only."""
+    """Yield a wrong place in the queue: only a valid NodePool that lacks machines has a place."""
     is_short = not pool.fault and conditions["Capacity"]["status"] == "False"
     shown = document["status"].get("queuePosition")
     if (shown is not None) is not is_short:
@@ -171,7 +171,7 @@ def _condition(
 def transitions(world: World, history: History) -> Iterator[str]:
     """Transition times that moved without the status, or back, deprecated conditions included.
 
-    Failed decisions about Nodes, too, that are shown no longer although none has succeeded.
+    Also failed decisions about Nodes that are no longer shown, though no decision has succeeded.
     """
     (service,) = (each for each in world.services if each.projection is not None)
     state, projection = service.initial, service.projection

@@ -198,7 +198,7 @@ class Group:
 
     @property
     def lent_victims(self) -> list[Member]:
-        """The Nodes of the control plane that leave for a scale-down."""
+        """Return the Nodes of the control plane that leave for a scale-down."""
         scale_down = RemovalReason.SCALE_DOWN
         lent = self.lent.values()
         return [each for each in lent if each.chosen is scale_down and not each.preempted]

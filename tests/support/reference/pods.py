@@ -61,7 +61,7 @@ def faults(world: World, history: History) -> Iterator[str]:
 
 
 def _foreign(event: CWNodeRegistered | NodeUpdated) -> tuple[Taint, ...]:
-    """The taints of a Node but that of its organisation, which each of its Pods tolerates."""
+    """Return the taints of a Node without that of its organisation, which its Pods tolerate."""
     own = reserved_taint(event.org)
     return tuple(taint for taint in event.taints if taint != own)
 

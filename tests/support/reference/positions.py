@@ -31,7 +31,7 @@ class Queued:
     allowed: int = 0
 
     def grant(self, allowed: int, held: int, now: datetime) -> None:
-        """Take a grant of so many Nodes, at most the target."""
+        """Take a grant of `allowed` Nodes, at most the target."""
         self.allowed, lacks = allowed, max(0, allowed - held)
         if lacks > len(self.moments):
             self.start, self.moments = now, [now] * lacks
@@ -44,11 +44,11 @@ class Queued:
         self.gain(held)
 
     def gain(self, held: int) -> None:
-        """Take a Node that comes back, after which it holds so many."""
+        """Take a Node that comes back, after which the NodePool holds `held` Nodes."""
         del self.moments[max(0, self.allowed - held) :]
 
     def lose(self, assignment: int, held: int, now: datetime, *, never_joined: bool) -> None:
-        """Take the end of a Node, after which it holds so many."""
+        """Take the end of a Node, after which the NodePool holds `held` Nodes."""
         position = self.filled.pop(assignment, None)
         if self.allowed - held <= len(self.moments):
             return

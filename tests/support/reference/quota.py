@@ -15,8 +15,8 @@
 * The NodePool that waits longest is served first, unless it does not fit. A higher target puts a
   NodePool that waits behind all others, and an invalid NodePool does not wait; no other change
   moves it. NodePools that a lowered limit makes wait are ordered by creation.
-* A NodePool that waits and gives Nodes back, which the allocator has not acknowledged yet, is not
-  granted them again before a NodePool that waits longer and fits once all have given back.
+* A NodePool may wait and give Nodes back, which the allocator has not acknowledged yet. It is
+  granted these Nodes again only if no NodePool that waits longer fits once all are given back.
 
 From the log: the order in which the quota service took its inputs, and when it looked at those
 that wait, which it may do once for many changes. What a NodePool holds "at a change of the limit"
@@ -128,7 +128,7 @@ class Part:
 
     @property
     def settled(self) -> int:
-        """What counts against the limit once it has given back what it waits for again."""
+        """Return what counts against the limit once it has given its Nodes back."""
         waits = self.place is not None and self.reason not in (None, Quota.UNDER)
         return min(self.reserved, max(self.grant, self.held)) if waits else self.reserved
 
@@ -168,7 +168,7 @@ class QuotaModel:
         return used + part.target <= limit and not self._gives_way(part, limit)
 
     def _gives_way(self, part: Part, limit: int) -> bool:
-        """Whether what it gives back is for one that waits longer."""
+        """Return whether the Nodes that it gives back are for a NodePool that waits longer."""
         if part.settled == part.reserved or part.target <= part.settled or part.place is None:
             return False
         rivals = [other for other in self.parts.values() if other.ledger == part.ledger]

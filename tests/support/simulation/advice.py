@@ -67,7 +67,7 @@ class Trial:
 
 
 def trials(world: World) -> Iterator[Trial]:
-    """Yield all that is advised for the NodePools of a world now, in which all services work."""
+    """Yield all advice for the NodePools of a world now; all its services work."""
     buckets = buckets_of(world)
     for key in buckets["nodepools"]:
         facts = facts_of(buckets, key, world.log.clock)

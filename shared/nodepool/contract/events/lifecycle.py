@@ -224,7 +224,7 @@ class CWNodeCordoned(OfNode, KubernetesEvent):
 
 
 class CWNodeUncordoned(OfNode, KubernetesEvent):
-    """A Node is no longer cordoned, but for its removal if it leaves."""
+    """A Node is no longer cordoned, or is cordoned for its removal only."""
 
     speaker: ClassVar[str] = "lifecycle"
     regarding: ClassVar[tuple[str, ...]] = ("Node", "NodePool")
