@@ -122,19 +122,25 @@ def _promise(
         taken = min(count, met[pool_key])
         met[pool_key] -= taken
         needs.append((part, part.pool.spec.affinity, count - taken))
-    line = MachineLine([state.inventory.machines[machine] for machine in keys])
+    machines = [state.inventory.machines[machine] for machine in keys]
+    line = MachineLine(machines)
     for part, affinity, count in sorted(needs, key=lambda need: need[1] is None):
         if part is None:
             line.take(affinity, count)
             continue
         with _passing_over(part.pool.key, failed, own):
-            part.preempted += len(line.take(affinity, count))
+            places = line.take(affinity, count)
+            part.preempted += len(places)
+            for place in places:
+                if (loser := parts.get(PoolKey(machines[place].holder))) is not None:
+                    loser.losing += 1
 
 
 def _place(waiting: Ranking, parts: "Mapping[PoolKey, _Part]") -> None:
     """Set the positions of what waits, and how many machines each NodePool still waits for.
 
-    Those are as many as its last position, without what comes for it and for what is before it.
+    Those are as many as its last position, without what comes for it and for what is before it. A
+    NodePool that loses a Node to another keeps its place, and lacks one more from then on.
     """
     if all(part.is_enough for part in parts.values()):
         return
@@ -143,7 +149,7 @@ def _place(waiting: Ranking, parts: "Mapping[PoolKey, _Part]") -> None:
         part = parts.get(key)
         if part is not None and not part.position:
             part.position = ahead + 1
-            coming += part.taken + part.preempted
+            coming += part.taken + part.preempted - part.losing
         ahead += count
         if part is not None:
             unmet = part.pool.shortfall - part.taken - part.preempted
@@ -182,6 +188,7 @@ class _Part:
     fitting: how many it could have taken in its last turn.
     most: how many it could have taken without its affinity.
     preempted: how many spot Nodes give way to it.
+    losing: how many of its Nodes give way to another NodePool.
     position: that of its first Node among those that wait.
     needed: how many machines have to become free for it and what is served before it.
     free: how many machines of each NVLink domain it could take from, of a type in racks.
@@ -189,7 +196,7 @@ class _Part:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.taken = self.fitting = self.most = self.preempted = 0
+        self.taken = self.fitting = self.most = self.preempted = self.losing = 0
         self.position = self.needed = 0
         self.free: Mapping[str, int] = MappingProxyType({})
         self._domains = pool.domains

@@ -128,6 +128,30 @@ def test_who_waits_for_spot_nodes_is_asked_for_no_machines(world: WorldHarness) 
     )
 
 
+def test_a_machine_is_asked_for_in_place_of_a_spot_node_that_gives_way(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that lacks a Node and loses another one to a NodePool before it
+    world.given_data_center(machines=3)
+    world.apply("cheap", 4, computeClass="spot")
+    world.apply("train", 1)
+
+    # when as many machines are added as are advised, less one, and then that one
+    helps = explained(world, "cheap").causes[0].helps
+    world.given_machines(1)
+    one_less = explained(world, "cheap")
+    world.given_machines(1)
+    world.pass_time(minutes=8)
+
+    # then these are enough, also after the Node has given way
+    assert helps[0] == (
+        "add 2 machines of the type to the zone, 1 of them for what is served before it"
+    )
+    assert one_less.causes[0].helps[0] == "add 1 machine of the type to the zone"
+    assert titles(explained(world, "cheap")) == []
+    assert world.node_counts("cheap").current == 4
+
+
 def test_a_lower_target_gives_back_enough_for_what_the_autoscaler_takes_first(
     world: WorldHarness,
 ) -> None:
