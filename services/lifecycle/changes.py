@@ -170,7 +170,11 @@ def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
     is_ended = before.is_given_up_in_silence and not node.is_given_up_in_silence
     if not node.cordoned or not node.is_awaited or (is_ended and not begins):
         return replace(node, forced=False, ask_after=None, answer_by=None)
-    lacks_time = node.is_given_up_in_silence and not (node.has_answered or node.is_asked)
+    if before.restarts or (node.phase is NodePhase.CORDONED and node.has_answered):
+        # The time that is left was for its reboot or its drain, which is over.
+        node = replace(node, ask_after=None, answer_by=None)
+    is_due = node.is_given_up_in_silence or before.restarts
+    lacks_time = is_due and not (node.has_answered or node.is_asked)
     return _asked(node, now) if begins or lacks_time else node
 
 

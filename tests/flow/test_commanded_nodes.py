@@ -2,6 +2,7 @@
 
 import pytest
 
+from support.audit.auditor import violations
 from support.constants import PREFER_IDLE
 from support.harness import Harness
 from support.world_harness import WorldHarness
@@ -33,6 +34,29 @@ def test_a_forced_reboot_comes_before_the_triage_that_a_pod_blocks(world: WorldH
         "1:00 CWNodeAssigned n2",
     ]
     assert world.event_messages("train", "CWNodeDeleted") == ["Node n1 is deleted: GPUMissing"]
+
+
+@pytest.mark.parametrize("phase", ["rebooting", "verifying"])
+def test_a_node_that_is_drained_while_it_reboots_stays(world: WorldHarness, phase: str) -> None:
+    # given a Node that is rebooted, or is verified after that
+    world.given_cluster()
+    world.given_quota(10)
+    world.given_machines(2, boot_s=300, verifySeconds=300)
+    world.apply("train", 1)
+    world.pass_time(minutes=10)
+    world.command_node("RebootNode", "train", "n1")
+    world.pass_time(minutes=1 if phase == "rebooting" else 6)
+    during = world.node("n1")["status"]["phase"]
+
+    # when its drain is asked for, and hours pass
+    world.command_node("DrainNode", "train", "n1", reason="replace the fan")
+    world.pass_time(minutes=300)
+
+    # then it is cordoned: the time that its reboot had is no time for what follows
+    assert during == phase
+    assert world.nodes("train") == ["n1"]
+    assert world.node("n1")["status"]["phase"] == "cordoned"
+    assert violations(world.entries()) == []
 
 
 def test_a_reservation_takes_effect_on_a_node_that_is_drained_by_command(

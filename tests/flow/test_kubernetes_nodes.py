@@ -516,6 +516,44 @@ def test_a_drain_waits_for_a_lock_on_a_node_without_pods(world: WorldHarness, co
     assert "CWNodePoolNodesRemoveError n1" not in world.events("train")
 
 
+def test_a_forced_drain_leaves_a_node_with_a_lock_and_no_pods_in_its_pool(
+    world: WorldHarness,
+) -> None:
+    # given a Node on which a job of Slurm has the lock, and nothing but Pods of DaemonSets runs
+    given_node(world)
+    world.lock("train", "n1")
+    report(world, "n1", LOCKED_DAEMON)
+
+    # when its drain is forced, and its agent has nothing to report for hours
+    world.command_node("DrainNode", "train", "n1", reason="debug", force=True)
+    report(world, "n1", LOCKED_DAEMON)
+    world.pass_time(minutes=180)
+
+    # then the drain is over at once, and nothing more is awaited of the machine
+    assert world.timed_events("train") == ["0:00 CWNodeCordoned n1", "0:00 CWDrainNode n1"]
+    assert world.lock_changes("train") == ["n1 pending 42", "n1 locked 42"]
+    assert violations(world.entries()) == []
+
+
+def test_a_cordon_after_a_reboot_has_half_an_hour_of_its_own(world: WorldHarness) -> None:
+    # given a Node whose reboot takes twenty minutes, and an agent that is away
+    given_booting_node(world, boot_s=1200)
+    world.pass_time(minutes=20)
+    report(world, "n1", DAEMON)
+    world.start_recording()
+    world.command_node("RebootNode", "train", "n1", force=True)
+
+    # when its drain is asked for meanwhile, and nobody reports its cordon
+    world.command_node("DrainNode", "train", "n1", reason="debug")
+    world.pass_time(minutes=50)
+    waiting = world.nodes("train")
+    world.pass_time(minutes=1)
+
+    # then its machine has as long to answer as after any cordon
+    assert waiting == ["n1"]
+    assert "50:01 CWNodePoolNodesRemoveError n1" in world.timed_events("train")
+
+
 def test_the_deletion_of_a_pool_shows_a_forced_drain(world: WorldHarness) -> None:
     given_node(world)
     report(world, "n1", WORK)

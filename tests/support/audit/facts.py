@@ -269,7 +269,7 @@ class Stay:
     removals: History[bool] = field(default_factory=History)
     cordon: int = 0
     asked: datetime | None = None
-    answered: bool = False
+    answered: History[bool] = field(default_factory=History)
     preempted: tuple[int, datetime] | None = None
     warned: tuple[int, datetime] | None = None
     in_progress: bool = False

@@ -85,7 +85,9 @@ def check_replaced(facts: Facts, stay: Stay, event: CWNodeDeleted, origin: Origi
     since = stay.restarting_since if stay.phase in RESTARTING else stay.asked
     if since is not None and now - since >= ANSWER_MAX:
         is_treated = evicts or is_asked or bool(asked and asked.reboot)
-        if stay.phase is NodePhase.CORDONED and stay.answered and not is_treated:
+        is_silent = stay.silent_since.as_of(origin.cause) is not None
+        has_answered = stay.phase is NodePhase.CORDONED and stay.answered.as_of(origin.cause)
+        if has_answered and not (is_silent and is_treated):
             raise Violation(f"{stay.machine} is given up, though it answered its cordon")
         return
     if not stay.has_problem(origin.cause):

@@ -16,7 +16,7 @@ from nodepool.contract.pods import PodClass
 from support.audit.facts import TRIAGE, Facts, Machine, Origin, Violation
 
 
-def check(facts: Facts, message: Message, _origin: Origin) -> None:
+def check(facts: Facts, message: Message, origin: Origin) -> None:
     """Checks and notes a report of a machine."""
     match message:
         case MachineAdded():
@@ -30,7 +30,7 @@ def check(facts: Facts, message: Message, _origin: Origin) -> None:
         case MachineFailed(boot=0):
             facts.reported_stay(message, message.assignment).failed = True
         case NodeObserved() | NodeReported():
-            _observed(facts, message)
+            _observed(facts, message, origin)
 
 
 def _added(facts: Facts, message: MachineAdded) -> None:
@@ -40,7 +40,7 @@ def _added(facts: Facts, message: MachineAdded) -> None:
     facts.machines[message.machine_key] = machine
 
 
-def _observed(facts: Facts, message: NodeObserved | NodeReported) -> None:
+def _observed(facts: Facts, message: NodeObserved | NodeReported, origin: Origin) -> None:
     stay = facts.reported_stay(message, message.assignment)
     pods = [pod for pod in message.pods if not (pod.daemon_set or pod.verification)]
     working = bool(pods)
@@ -52,5 +52,5 @@ def _observed(facts: Facts, message: NodeObserved | NodeReported) -> None:
     grace_s = [pod.grace_s for pod in pods if pod.interruption is not PodClass.INTERRUPTABLE]
     stay.grace = timedelta(seconds=max(grace_s, default=0))
     if message.unschedulable and message.cordon == stay.cordon:
-        stay.answered = True
+        stay.answered.add(origin.position, True)
     stay.reported = stay.reported or isinstance(message, NodeReported)

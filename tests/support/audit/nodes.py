@@ -51,7 +51,7 @@ def check(  # noqa: C901  # It lists the messages.
             _updated(stay, message.phase)
             if message.cordon > stay.cordon:
                 stay.cordon, stay.asked = message.cordon, facts.times[origin.position]
-                stay.answered = False
+                stay.answered.add(origin.position, False)
         case NodeReservationChanged(usable=usable):
             _lent(facts.current_stay(message), origin, is_lent=not usable)
         case CWDrainNode():
