@@ -238,7 +238,8 @@ class Stay:
     warned: position and time of the warning that it will be preempted.
     in_progress, overdue: how far its preemption is.
     working: whether Pods ran on it when it was last observed.
-    grace: the longest grace period of these Pods that a drain has to wait for.
+    grace: the longest grace period of these Pods for which a drain waits, as far as it is known to
+        have begun.
     goes_with_pool: whether it is to be deleted because its NodePool is.
     problems: whether it has each problem that was reported of it.
     silent_since: since when it was reported to be silent; None while it is not.

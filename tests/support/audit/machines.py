@@ -49,8 +49,10 @@ def _observed(facts: Facts, message: NodeObserved | NodeReported, origin: Origin
     if working and stay.phase == NodePhase.DELETED and not (stay.overdue or stay.was_forced):
         raise Violation(f"{stay.machine} runs Pods that were not observed before it was deleted")
     stay.working = working
-    grace_s = [pod.grace_s for pod in pods if pod.interruption is not PodClass.INTERRUPTABLE]
-    stay.grace = timedelta(seconds=max(grace_s, default=0))
     if message.unschedulable and message.cordon == stay.cordon:
         stay.answered.add(origin.position, True)
     stay.reported = stay.reported or isinstance(message, NodeReported)
+    # A simulated machine has to answer a drain first; an agent may have nothing new to report.
+    has_grace = stay.reported or all(pod.terminating for pod in pods)
+    grace_s = [pod.grace_s for pod in pods if pod.interruption is not PodClass.INTERRUPTABLE]
+    stay.grace = timedelta(seconds=max(grace_s, default=0) if has_grace else 0)

@@ -123,11 +123,17 @@ def _check_silence(facts: Facts, stay: Stay, origin: Origin) -> None:
 
 
 def _is_silent(facts: Facts, stay: Stay, origin: Origin) -> bool:
-    """Return whether the time to answer is over, and in a drain the grace periods of its Pods."""
+    """Return whether the time to answer is over, and in a drain the grace periods of its Pods.
+
+    A machine that reports nothing more has no longer time for its Pods.
+    """
     if stay.asked is None:
         return False
+    now, silent_since = facts.times[origin.cause], stay.silent_since.as_of(origin.cause)
+    if silent_since is not None and now - max(stay.asked, silent_since) >= ANSWER_MAX:
+        return True
     grace = stay.grace if stay.phase is NodePhase.DRAINING else timedelta()
-    return facts.times[origin.cause] - stay.asked >= grace + ANSWER_MAX
+    return now - stay.asked >= grace + ANSWER_MAX
 
 
 def _check_deletion(facts: Facts, stay: Stay, origin: Origin, *, registered: bool) -> None:
