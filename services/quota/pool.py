@@ -135,7 +135,8 @@ class Pool:
     @property
     def returning(self) -> int:
         """Return how many Nodes it gives back while it waits, once its grant is confirmed."""
-        if not self.eligible or self.reason in (None, Quota.UNDER):
+        is_checked = self.eligible and not (self.fault or self.unvalidated)
+        if not is_checked or self.reason in (None, Quota.UNDER):
             return 0
         return max(0, self.reserved - max(self.granted, self.held))
 
