@@ -79,6 +79,9 @@ def _upward(pool: Pool, ledger: Ledger) -> Advice | None:
         if ledger.limit is not None:
             most_text = f"all that quota {ledger.limit} allows"
         return Advice(after, f"{change}, {most_text}: {who}, and {lacking}")
+    if is_corrected:
+        more = counted(after - pool.counted)
+        return Advice(after, f"{change}, which quota allows: {who} for {more} more")
     limit = ", which is maxNodes" if after == most else ""
     return Advice(after, f"{change}{limit}: {who} for {counted(after - before)} more")
 

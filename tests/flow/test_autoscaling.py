@@ -444,3 +444,19 @@ def test_racks_cannot_be_autoscaled(world: WorldHarness) -> None:
     assert world.outcomes(id) == [
         "Invalid spec.autoscaling: must be false: gb200-4x comes in whole racks"
     ]
+
+
+def test_a_target_that_quota_does_not_allow_falls_to_what_pods_need(world: WorldHarness) -> None:
+    # given a command with a target beyond the quota, and a Pod that waits
+    world.given_data_center(quota=1)
+    apply(world, 2)
+    world.create_pod("train", "a", gpus=8)
+
+    # when the target of the command has stood for its time
+    world.pass_time(minutes=11)
+
+    # then the autoscaler asks for the Node that the Pod needs
+    assert target(world) == 1
+    assert reasons(world) == [
+        "targetNodes from 2 to 1, which quota allows: 1 Pod waits for 1 Node more"
+    ]
