@@ -386,6 +386,30 @@ def test_machines_that_come_together_are_assigned_in_the_order_of_the_positions(
     assert assigned == ["train", "train", "other", "train"]
 
 
+def test_a_pool_keeps_its_place_if_a_node_from_before_its_lower_target_does_not_boot(
+    world: WorldHarness,
+) -> None:
+    # given a pool that has one Node more than its new target, and one behind it in the queue
+    world.given_data_center(machines=2, boot_s=60)
+    world.given_cluster("main", org="beta")
+    world.given_quota(10, org="beta")
+    world.break_machines("n2", fault="boot")
+    with world.paused("allocator"):
+        world.apply("train", 2)
+        world.apply("beta/main/other", 2)
+        world.scale("train", 1)
+
+    # when its surplus Node leaves, and the other one does not boot
+    world.pass_time(minutes=2)
+    places = place(world, "train"), place(world, "beta/main/other")
+    world.given_machines(1)
+
+    # then it has the place that it had, and gets the next machine
+    assert world.nodes("beta/main/other") == ["n1"]
+    assert places == (1, 2)
+    assert world.nodes("train") == ["n3"]
+
+
 def test_a_pool_behind_one_that_is_checked_again_is_promised_no_machine_of_it(
     world: WorldHarness,
 ) -> None:

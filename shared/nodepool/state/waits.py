@@ -32,8 +32,12 @@ class Wait:
 
     @property
     def first(self) -> datetime | None:
-        """The start of its earliest position; None where it has none."""
-        return self.runs[0].since if self.runs else None
+        """Return the start of the position that its next machine fills; None before a grant.
+
+        A machine that was assigned for a higher target than the latest fills no position, and came
+        for its last wait.
+        """
+        return self.runs[0].since if self.runs else self.since
 
     def with_grant(self, granted: int, held: int, now: datetime) -> "Wait":
         """Return the wait after a grant; a grant that raises the shortfall starts it again."""

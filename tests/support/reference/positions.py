@@ -123,8 +123,11 @@ def fill(rival: Rival, rivals: Iterable[Rival], assignment: int) -> None:
 
 
 def fill_own(queued: Queued, assignment: int) -> None:
-    """Let a NodePool that does not wait now fill its own first position."""
-    queued.filled[assignment] = queued.moments.pop(0) if queued.moments else None
+    """Let a NodePool that does not wait now fill its own first position.
+
+    Without a position, as after a lower target, the Node came for the last wait.
+    """
+    queued.filled[assignment] = queued.moments.pop(0) if queued.moments else queued.start
 
 
 def shares(rivals: list[Rival], free: int) -> dict[str, tuple[int, int]]:
