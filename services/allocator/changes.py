@@ -242,10 +242,11 @@ def _cancelled(member: Member) -> Member:
 def _with_health(member: Member, removal: RemovalReason | None) -> Member:
     """Return the Node as one that lifecycle replaces as unhealthy, or does not replace any more.
 
-    A removal that the allocator asked for, and a preemption, stay what they are.
+    A removal that the allocator asked for, and a preemption, stay what they are. A victim whose
+    removal was cancelled still counts if it leaves before lifecycle answers.
     """
     if member.removal is None and removal is RemovalReason.UNHEALTHY:
-        return replace(member, removal=removal, removed_in=0)
+        return replace(member, removal=removal)
     if member.removal is RemovalReason.UNHEALTHY and removal is None:
         return replace(member, removal=None)
     return member

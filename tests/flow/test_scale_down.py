@@ -324,6 +324,35 @@ def test_a_scale_down_that_is_taken_back_counts_what_is_gone_and_asks_for_it_ane
     assert world.nodes("train") == ["n1", "n2", "n3", "n6", "n7"]
 
 
+def test_a_victim_replaced_as_unhealthy_before_it_could_be_kept_counts(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center()
+    world.grow("train", 2, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.command_node("CordonNode", "train", "n1")
+    world.start_recording()
+
+    # when its removal is requested and cancelled before lifecycle has heard of its fault
+    with world.paused("lifecycle"):
+        world.break_machines("n1", fault="disk")
+        world.scale("train", 1)
+        world.scale("train", 2)
+
+    # then the totals count it, and it is requested anew
+    assert world.events("train") == [
+        "CWNodePoolRemoveNodes 1",
+        "CWNodeDeletionRequestSuccess n1",
+        "CWNodeCordoned n1",
+        "CWDrainNode n1",
+        "CWNodeDeleted n1",
+        "CWNodePoolNodesRemoved 1 1",
+        "CWNodeRequestQueued 1",
+        "CWNodeAssigned n3",
+        "CWNodeRegistered n3",
+    ]
+    assert world.nodes("train") == ["n2", "n3"]
+
+
 def test_a_node_whose_machine_does_not_answer_is_deleted_and_its_machine_is_not_used_again(
     world: WorldHarness,
 ) -> None:
