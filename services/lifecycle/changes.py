@@ -86,7 +86,7 @@ def changed(  # noqa: C901, PLR0912  # It lists the messages.
         ):
             return _with_health(node, health.changed(node.health, message, now), now)
         case CWNodeRegistered(phase=phase):
-            return _restarting(replace(node, phase=phase), now)
+            return replace(node, phase=phase).begin_restart(now)
         case NodeUpdated():
             return _updated(node, message, now)
         case AnswerAwaited():
@@ -166,7 +166,7 @@ def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
         # In a cluster of Kubernetes, Pods stay bound to their Node and go on after its reboot.
         node = replace(node, workloads=node.workloads if node.reported else (), lock=None)
     if node.restarts:
-        return node if node.phase is before.phase else _restarting(node, now)
+        return node if node.phase is before.phase else node.begin_restart(now)
     is_ended = before.is_given_up_in_silence and not node.is_given_up_in_silence
     if not node.cordoned or not node.is_awaited or (is_ended and not begins):
         return replace(node, forced=False, ask_after=None, answer_by=None)
@@ -176,13 +176,6 @@ def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
     is_due = node.is_given_up_in_silence or before.restarts
     lacks_time = is_due and not (node.has_answered or node.is_asked)
     return _asked(node, now) if begins or lacks_time else node
-
-
-def _restarting(node: Node, now: datetime) -> Node:
-    """The Node, whose reboot or verification begins, if it is in such a phase; see `_asked`."""
-    if not node.restarts:
-        return node
-    return replace(node, forced=False, ask_after=now + USUALLY, answer_by=None)
 
 
 def _asked(node: Node, now: datetime, grace_s: int = 0, *, is_observed: bool = False) -> Node:

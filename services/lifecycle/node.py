@@ -1,12 +1,12 @@
 """A Node on its way through a NodePool."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from lifecycle.health import HEALTHY, Health
-from lifecycle.lock import Lock
+from lifecycle.lock import USUALLY, Lock
 from lifecycle.silence import Standing
 from nodepool.contract.keys import PoolKey, cluster_of
 from nodepool.contract.model import NodePhase, RemovalReason
@@ -217,6 +217,12 @@ class Node:
         goes_with_pool = self.removal is RemovalReason.POOL_DELETED
         is_unwarned = bool(self.work) and not (self.has_timetable or goes_with_pool)
         return None if self.removal is None or is_unwarned else self.gone_by
+
+    def begin_restart(self, now: datetime) -> "Node":
+        """Return the Node, whose machine has to answer if it reboots or is verified from now on."""
+        if not self.restarts:
+            return self
+        return replace(self, forced=False, ask_after=now + USUALLY, answer_by=None)
 
     @property
     def due(self) -> datetime | None:
