@@ -94,7 +94,7 @@ def _progress(pool: Desired, document: Shown, conditions: Mapping[str, Shown]) -
 
 def _place(pool: Desired, document: Shown, conditions: Mapping[str, Shown]) -> Iterator[str]:
     """Yield a wrong place in the queue: only a valid NodePool that lacks machines has a place."""
-    is_short = not pool.fault and conditions["Capacity"]["status"] == "False"
+    is_short = not pool.fault and conditions.get("Capacity", {}).get("status") == "False"
     shown = document["status"].get("queuePosition")
     if (shown is not None) is not is_short:
         yield f"{pool.key} shows the position {shown} in the queue for machines"

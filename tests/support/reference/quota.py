@@ -129,7 +129,7 @@ class Part:
     @property
     def settled(self) -> int:
         """Return what counts against the limit once it has given its Nodes back."""
-        waits = self.place is not None and self.reason not in (None, Quota.UNDER)
+        waits = self.eligible and self.reason not in (None, Quota.UNDER)
         return min(self.reserved, max(self.grant, self.held)) if waits else self.reserved
 
 
@@ -169,13 +169,14 @@ class QuotaModel:
 
     def _gives_way(self, part: Part, limit: int) -> bool:
         """Return whether the Nodes that it gives back are for a NodePool that waits longer."""
-        if part.settled == part.reserved or part.target <= part.settled or part.place is None:
+        if part.settled == part.reserved or part.target <= part.settled:
             return False
+        begun = part.place[0] if part.place is not None else _at(part.seen)
         rivals = [other for other in self.parts.values() if other.ledger == part.ledger]
         used = sum(other.settled for other in rivals)
         return any(
             other.place is not None
-            and other.place[1] < part.place[0]
+            and other.place[1] < begun
             and other.eligible
             and not other.failed
             and (other.target <= other.held or used - other.settled + other.target <= limit)
