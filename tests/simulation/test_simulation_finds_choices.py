@@ -10,9 +10,7 @@ from aggregator import grants
 from lifecycle.lock_steps import granted
 from nodepool.contract.keys import PoolKey
 from nodepool.state.queue import Queue
-from quota import state
 from quota.ledger import Ledger
-from quota.nodes import counted
 from support.simulation.faults import Plant, violation_of
 from support.simulation.planted import WRONG
 from support.simulation.profile import CROWDED, GIVING_WAY, MIXED, SLURM
@@ -37,12 +35,6 @@ def newest_first(ledger: Ledger, pools: Any) -> Queue[PoolKey]:
     for key in reversed(list(by_creation(ledger, pools))):
         queue = queue.put(key)
     return queue
-
-
-def counted_only(before: Any, pool: Any, event: Any, context: Any) -> Any:
-    """The state after a Node came or went, which serves no NodePool that waits."""
-    after = counted(pool, event) if pool is not None else None
-    return before if after is None or after is pool else state._covered(before, after, context)
 
 
 def beyond_reserved(pool: Any) -> int | None:
@@ -79,12 +71,6 @@ PLANTS = {
         LIMITED,
         functions={"quota.ledger.Ledger.by_creation": newest_first},
         seed=7,
-    ),
-    "a NodePool that waits is not served by a Node of its own": Plant(
-        "fits and still waits",
-        LIMITED,
-        functions={"quota.state._counted": counted_only},
-        seed=24,
     ),
     "a target that is not above its Nodes fits no full limit": Plant(
         "fits and still waits",

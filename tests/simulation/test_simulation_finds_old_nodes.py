@@ -229,7 +229,7 @@ PLANTS: Mapping[str, Plant] = {
         {
             "preemption.state.is_announced": lambda node, _: node.pending_since is not None,
         },
-        seed=64,
+        seed=147,
     ),
     "a Node has two taints of a key": Plant(
         "has the taint",
