@@ -37,11 +37,6 @@ def newest_first(ledger: Ledger, pools: Any) -> Queue[PoolKey]:
     return queue
 
 
-def beyond_reserved(pool: Any) -> int | None:
-    """How many Nodes a NodePool lacks, as if no target fitted by the Nodes that are there."""
-    return None if pool.fault or pool.unvalidated else pool.target - pool.reserved
-
-
 def known_only(known: Any, event: Any) -> Any:
     """The grants after an acknowledgement, which changes nothing if its grant is unknown."""
     is_known = event.final or event.number in dict(known.grants)
@@ -72,14 +67,8 @@ PLANTS = {
         functions={"quota.ledger.Ledger.by_creation": newest_first},
         seed=7,
     ),
-    "a target that is not above its Nodes fits no full limit": Plant(
-        "fits and still waits",
-        LIMITED,
-        functions={"quota.pool.Pool.lacks": property(beyond_reserved)},
-        seed=24,
-    ),
     "a grant that an invalid NodePool was given is not acknowledged": Plant(
-        "reserved: ", WRONG, functions={"aggregator.changes.acknowledged": known_only}
+        "reserved: ", WRONG, functions={"aggregator.changes.acknowledged": known_only}, seed=85
     ),
     "a lock that ended is shown as work": Plant(
         "left undone", SLURM, functions={"lifecycle.removal._locked": locked_only}, seed=37
