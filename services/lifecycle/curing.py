@@ -1,6 +1,6 @@
-"""How a Node that stays is cordoned, drained, rebooted and verified; or replaced as unhealthy.
+"""Cordon, drain, reboot and verify a Node that stays, or replace the Node as unhealthy.
 
-Also publishes for which causes, other than its removal, a Node that leaves is cordoned.
+For a Node that leaves, publish the causes of its cordon other than the removal.
 """
 
 from collections.abc import Generator, Iterator

@@ -338,7 +338,7 @@ def test_a_victim_replaced_as_unhealthy_before_it_could_be_kept_counts(
         world.scale("train", 1)
         world.scale("train", 2)
 
-    # then the totals count it, and it is requested anew
+    # then the totals count the victim, and another Node is requested
     assert world.events("train") == [
         "CWNodePoolRemoveNodes 1",
         "CWNodeDeletionRequestSuccess n1",

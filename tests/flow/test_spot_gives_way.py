@@ -592,31 +592,24 @@ def test_capacity_counts_all_spot_nodes_that_give_way_to_waits_of_different_star
     )
 
 
-def test_capacity_promises_a_pool_no_spot_node_that_an_operator_gets(world: WorldHarness) -> None:
-    given_spot(world, 1)
-    world.apply("train", 1)
-    world.reclaim(1)
-
-    before = world.condition("train", "Capacity")
-    world.give_back(1)
-    after = world.condition("train", "Capacity")
-
-    none = f"False NoneAvailable: none of 1 wanted Nodes of {H100} can be had in {ZONE} now"
-    assert before == none
-    assert after == f"{none}; 1 spot Node is being preempted for it"
-
-
-def test_a_spot_node_preempted_for_an_operator_is_promised_once_it_is_returned(
-    world: WorldHarness,
+@pytest.mark.parametrize("is_reclaimed_first", [False, True])
+def test_capacity_promises_a_spot_node_that_an_operator_gets_once_it_is_returned(
+    world: WorldHarness, *, is_reclaimed_first: bool
 ) -> None:
+    # given a spot Node that an operator reclaims, and a NodePool that is short
     given_spot(world, 1)
-    world.reclaim(1)
+    if is_reclaimed_first:
+        world.reclaim(1)
     world.apply("train", 1)
+    if not is_reclaimed_first:
+        world.reclaim(1)
 
+    # when the operator returns the machine
     before = world.condition("train", "Capacity")
     world.give_back(1)
     after = world.condition("train", "Capacity")
 
+    # then the NodePool is promised the Node only from then on
     none = f"False NoneAvailable: none of 1 wanted Nodes of {H100} can be had in {ZONE} now"
     assert before == none
     assert after == f"{none}; 1 spot Node is being preempted for it"

@@ -503,7 +503,9 @@ def test_a_node_that_becomes_unhealthy_while_it_leaves_is_kept_last(
 
     # then its cause is reported, and the healthy Node is kept
     assert reported == ["CWNodeCordoned n1"]
-    assert cordon_reason(world, "n1") == CAUSES[cast("NodeFault", fault)].type
+    assert (
+        cordon_reason(world, "n1") == CAUSES[cast("NodeFault", fault)].type
+    )  # Parameters are text.
     assert [is_cordoned(world, node) for node in ("n1", "n2")] == [True, False]
 
 

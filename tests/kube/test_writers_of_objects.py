@@ -67,8 +67,8 @@ class Writers:
         return self.plane.target(self.name)
 
     def current(self) -> object:
-        """Return how many Nodes it has on the bus: earlier tests may leave machines free."""
-        found: Any = self.plane.pool(self.name)
+        """Return how many Nodes the NodePool has on the bus; earlier tests may free machines."""
+        found: Any = self.plane.pool(self.name)  # Any: JSON of the bus, indexed below.
         return found["status"]["currentNodes"]
 
     def uid(self) -> str:

@@ -20,7 +20,7 @@ from nodepool.contract.subjects import address_of
 from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
 
 PREEMPTIONS_MAX: Final = 20_000
-"""How many preemptions, and how many ends of stays, are kept while the log is read: the newest."""
+"""The most preemptions, and the most ends of stays, to keep while the log is read: the newest."""
 REQUESTED: Final = "Requested"
 """The cause of a preemption that a command has asked for."""
 Kind = (

@@ -12,4 +12,4 @@ DRAIN_AFTER: Final = timedelta(minutes=2)
 GONE_AFTER: Final = timedelta(minutes=7)
 """How long after the warning the Node is gone, drained or not."""
 BOOT_MAX: Final = timedelta(minutes=30)
-"""How long a machine may take to boot and join; the documented delivery takes 20 to 30 minutes."""
+"""The longest time in which a machine boots and joins; a documented delivery takes 20 to 30 min."""

@@ -10,8 +10,7 @@ from nodepool.explanation.facts import Facts, NodeFacts
 PREEMPTED = "Preempted"
 """The reason for the removal of a Node that is being preempted."""
 NAMED_MAX = 3
-"""How many of the Nodes that a NodePool waits for are named: first the Nodes with Pods that block,
-then the Nodes that are active longest."""
+"""The most Nodes that a message names: first Nodes with Pods that block, then longest active Nodes."""
 _UNKNOWN = datetime.max.replace(tzinfo=UTC)
 
 
