@@ -10,7 +10,7 @@ from nodepool.explanation.facts import Facts, NodeFacts
 PREEMPTED = "Preempted"
 """The reason for the removal of a Node that is being preempted."""
 NAMED_MAX = 3
-"""The most Nodes that a message names: first Nodes with Pods that block, then longest active Nodes."""
+"""The most Nodes that a message names: Nodes with Pods that block first, then longest active."""
 _UNKNOWN = datetime.max.replace(tzinfo=UTC)
 
 
