@@ -159,6 +159,7 @@ def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
         node,
         phase=event.phase,
         removal=event.removal,
+        shown=event.removal,
         cordon=event.cordon,
         health=health.updated(node.health, event),
     )
@@ -290,7 +291,9 @@ def _preempted(
                 answer_by=None,
             )
         case PreemptionInProgress(evicted_at=moment):
-            return replace(node, evicted_at=moment)
+            # Its drain says so whatever a drain before said.
+            is_drained_anew = node.removal is RemovalReason.PREEMPTED
+            return replace(node, evicted_at=moment, forced=node.forced and not is_drained_anew)
         case PreemptionOverdue():
             return node
         case _:

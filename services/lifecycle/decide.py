@@ -5,7 +5,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar, assert_never
 
-from lifecycle import ConditionObserved, Hears, Observed, Says
+from lifecycle import Hears, Says
 from lifecycle.appearance import updated
 from lifecycle.changes import changed
 from lifecycle.failures import on_failure
@@ -22,7 +22,7 @@ from lifecycle.node_events import (
 )
 from lifecycle.options import Options, with_options
 from lifecycle.racks import nodes_in_racks
-from lifecycle.removal import missing, overdue, preempted, requested
+from lifecycle.removal import missing, overdue
 from lifecycle.requests import NodeCommand, asked_after, out_of_place, unfit, unknown
 from lifecycle.state import State, evolve
 from lifecycle.template import NodeTemplate
@@ -66,20 +66,6 @@ from nodepool.service import Context, Reconciler, Service
 E = TypeVar("E", bound=Message)
 
 DEFAULT = Options()
-NodeMessage = (
-    MachineBooted
-    | MachineFailed
-    | NodeVerified
-    | ConditionObserved
-    | Observed
-    | CWNodeDeletionRequestSuccess
-    | NodeRemovalCancelled
-    | NodePreempted
-    | PreemptionPending
-    | PreemptionInProgress
-    | PreemptionOverdue
-)
-"""The messages that lead to the next step of a Node."""
 
 
 def decide(
@@ -107,7 +93,7 @@ def decide(
             node = state.node(message)
             if node is not None:
                 template = state.templates[node.pool]
-                yield from _published(state, _next_step(template, node, message, context), options)
+                yield from _published(state, missing(template, node, context.time), options)
         case LockNode():
             yield from _published(state, lock(state, message, context), options)
         case UnlockNode():
@@ -157,25 +143,6 @@ def _commanded(
     yield from _published(state, missing(template, after, context.time), options)
 
 
-def _next_step(
-    template: NodeTemplate, node: Node, message: NodeMessage, context: Context
-) -> Iterator[Says]:
-    now = context.time
-    match message:
-        case MachineBooted() | MachineFailed() | NodeObserved() | NodeReported():
-            yield from missing(template, node, now)
-        case NodeVerified() | NodeConditionChanged() | NodeConditionReported():
-            yield from missing(template, node, now)
-        case NodeRemovalCancelled() | PreemptionOverdue():
-            yield from missing(template, node, now)
-        case CWNodeDeletionRequestSuccess():
-            yield from requested(template, node, now)
-        case NodePreempted() | PreemptionPending() | PreemptionInProgress():
-            yield from preempted(template, node, message, now)
-        case _:
-            assert_never(message)
-
-
 def reconcile(
     state: State,
     key: PoolKey | MachineKey,
@@ -194,11 +161,13 @@ def _missing(
     pool, machine = PoolKey(key), MachineKey(key)
     if pool in state.templates:
         yield from _template_changed(state, pool)
+        if pool in state.failures:
+            # Each Node takes its step once: those with problems are among all Nodes.
+            yield from _tried_again(state, pool, context, options)
+            return
         troubled = {*state.unhealthy.get(pool, ()), *nodes_in_racks(state.racks, pool)}
         for node in sorted(troubled):
             yield from missing(state.templates[pool], state.nodes[node], context.time)
-        if pool in state.failures:
-            yield from _tried_again(state, pool, context, options)
     elif machine in state.nodes:
         node = state.nodes[machine]
         yield from _next(state.templates[node.pool], node, context, options)

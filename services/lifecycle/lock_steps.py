@@ -34,6 +34,8 @@ def granted(template: NodeTemplate, node: Node, now: datetime) -> LockSteps:
     if node.phase is not NodePhase.PRODUCTION and not _is_kept_by_work(node):
         if node.removal is None:
             return (yield from released(template, node, now, f"Node {node.name} is cordoned"))
+        if node.removal is RemovalReason.SCALE_DOWN and not node.has_answered:
+            return node  # Its removal may still be cancelled.
         why = f"Node {node.name} leaves its NodePool ({node.removal.value})"
         return (yield from released(template, node, now, why))
     if not lock.is_clear:

@@ -26,17 +26,10 @@ from lifecycle.node_events import (
     unanswered,
 )
 from lifecycle.template import NodeTemplate
-from nodepool.contract.events import (
-    CWNodeDeleted,
-    NodePreempted,
-    PreemptionInProgress,
-    PreemptionPending,
-)
+from nodepool.contract.events import CWNodeDeleted
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.node_failures import NodeFailure
 from nodepool.service import Context
-
-Preemption = NodePreempted | PreemptionPending | PreemptionInProgress
 
 
 def next_step(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
@@ -47,6 +40,7 @@ def next_step(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Say
     if node.is_kept:
         yield from _keep(template, node, now, "its NodePool wants it again")
     elif node.removal not in (None, RemovalReason.UNHEALTHY):
+        node = yield from _shown_leaving(template, node, now)
         node = yield from publish_causes(template, node, now)
         yield from _leaving(template, node, now)
     elif not node.booting:
@@ -60,12 +54,34 @@ def next_step(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Say
         yield registration_failed(template, node, node.boot_fault)
 
 
+def _shown_leaving(
+    template: NodeTemplate, node: Node, now: datetime
+) -> Generator[Says, None, Node]:
+    """Yield why a Node leaves that was cordoned for another reason; return the Node then.
+
+    A drain that goes on is announced anew, but for a preemption, whose timetable says when.
+    """
+    if node.is_over(now) or not node.cordoned or node.removal is node.shown:
+        return node
+    look = updated(template, node, node.phase, node.removal)
+    yield look
+    node = changed(node, look, now)
+    if node.phase is not NodePhase.DRAINING or node.removal is RemovalReason.PREEMPTED:
+        return node
+    drain = draining(template, node)
+    yield drain
+    return changed(node, drain, now)
+
+
 def _leaving(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
+    is_evicted = node.removal is RemovalReason.PREEMPTED and node.is_to_be_forced
     match node.phase:
         case _ if node.is_over(now):
             yield deleted(template, node, lost=len(node.workloads))
         case NodePhase.BOOTING | NodePhase.REBOOTING | NodePhase.VERIFYING:
             yield deleted(template, node)
+        case NodePhase.PRODUCTION | NodePhase.CORDONED if is_evicted:
+            yield from _drained(template, node)
         case NodePhase.PRODUCTION:
             yield updated(template, node, NodePhase.CORDONED, node.removal)
         case NodePhase.CORDONED:
@@ -79,53 +95,6 @@ def _leaving(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says
             return
         case _:
             assert_never(node.phase)
-
-
-def requested(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
-    """A Node is to leave; one that was leaving already goes with its NodePool from now on.
-
-    One that is preempted goes by its timetable; one that was cordoned before goes on from there.
-    """
-    if not node.cordoned:
-        yield from next_step(template, node, now)
-    elif node.removal is not RemovalReason.PREEMPTED:
-        event = updated(template, node, node.phase, node.removal)
-        yield event
-        if node.phase is NodePhase.DRAINING:
-            yield draining(template, node)
-        elif node.has_answered:
-            yield from _cordoned(template, changed(node, event, now), now)
-
-
-def preempted(
-    template: NodeTemplate, node: Node, event: Preemption, now: datetime
-) -> Iterator[Says]:
-    """A preemption moves on, whatever runs on the Node; one that goes with its pool just goes.
-
-    Without a timetable no Pod is ended: a Node on which work runs all the same gets a timetable as
-    soon as the preemption service hears of that work.
-    """
-    if node.is_over(now) or (node.restarts and node.removal is not None):
-        yield from _leaving(template, node, now)  # Its time is over, or nothing runs there.
-        return
-    match event:
-        case NodePreempted():
-            if node.booting:
-                yield deleted(template, node)
-            elif node.removal is RemovalReason.PREEMPTED and not node.has_timetable:
-                look = updated(template, node, node.phase, node.removal)
-                yield look
-                yield from _leaving(template, changed(node, look, now), now)
-        case PreemptionPending():
-            if node.removal is RemovalReason.PREEMPTED:
-                is_draining = node.phase is NodePhase.DRAINING
-                phase = NodePhase.DRAINING if is_draining else NodePhase.CORDONED
-                yield updated(template, node, phase, node.removal)
-        case PreemptionInProgress():
-            if node.removal is RemovalReason.PREEMPTED:
-                yield from _drained(template, node)
-        case _:
-            assert_never(event)
 
 
 def missing(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
@@ -198,11 +167,13 @@ def too_late(node: Node) -> str:
 
 
 def _cordoned(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
-    """A cordoned Node is kept or drained once its cordon holds; or by the timetable it has."""
+    """A cordoned Node is kept or drained once its cordon holds; or by the timetable it has.
+
+    Without a timetable a preemption ends no Pod: a Node on which work runs all the same gets a
+    timetable as soon as the preemption service hears of that work.
+    """
     if node.removal is RemovalReason.PREEMPTED:
-        if node.evicted_at is not None:
-            yield from _drained(template, node)
-        elif not node.has_timetable and node.has_answered and not node.holding:
+        if not node.has_timetable and node.has_answered and not node.holding:
             yield draining(template, node)
             yield deleted(template, node)
     elif not node.has_answered:

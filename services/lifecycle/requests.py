@@ -82,7 +82,7 @@ def out_of_place(node: Node, command: PhaseCommand) -> Refusal | None:
         return Refusal("node", f"{node.name} has not joined its cluster yet; wait until it has")
     if node.removal not in (None, RemovalReason.UNHEALTHY):
         return Refusal("node", f"{node.name} is leaving its NodePool ({node.removal})")
-    if isinstance(command, ReserveNode) and node.phase is not NodePhase.PRODUCTION:
+    if isinstance(command, ReserveNode) and not _can_be_reserved(node):
         is_same = command.reserved_desired == node.health.asked.reserved_desired
         if not is_same and not node.health.is_pending:
             return Refusal("node", f"{node.name} is {node.phase}; it can be reserved in production")
@@ -90,6 +90,17 @@ def out_of_place(node: Node, command: PhaseCommand) -> Refusal | None:
         names = ", ".join(_stays_cordoned(node))
         return Refusal("node", f"{node.name} is cordoned until this is over: {names}")
     return None
+
+
+def _can_be_reserved(node: Node) -> bool:
+    """Whether a Node is in production, or is cordoned for the other Nodes of its rack alone.
+
+    A rack whose Node is reserved for the control plane may be complete only with that Node.
+    """
+    health = node.health
+    is_healthy = not health.findings and not _is_asked(node) and node.removal is None
+    waits_for_rack = node.phase is NodePhase.CORDONED and bool(health.rack) and is_healthy
+    return node.phase is NodePhase.PRODUCTION or waits_for_rack
 
 
 def _unlockable(node: Node) -> str:

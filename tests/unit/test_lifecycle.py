@@ -47,7 +47,7 @@ from nodepool.contract.events import (
     Wake,
 )
 from nodepool.contract.keys import machine_key, pool_key
-from nodepool.contract.messages import Message, PoolFields, pool_fields
+from nodepool.contract.messages import Message, OfMachine, OfNode, PoolFields, pool_fields
 from nodepool.contract.model import CORDON, GPU_TAINT, NodePhase, NodePoolSpec, RemovalReason, Taint
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.contract.pods import Pod, PodClass, reserved_taint
@@ -857,8 +857,7 @@ def test_a_node_at_work_is_not_gone_before_its_preemption_has_a_timetable() -> N
     late = story.wake_at(moment)
     with_timetable = story.process(pending("n1").model_copy(update={"since": story.now}))
 
-    assert late == []
-    assert [short(event) for event in with_timetable] == ["NodeUpdated n1 cordoned"]
+    assert (late, with_timetable) == ([], []), "it looks like a preempted Node already"
 
 
 def test_a_node_without_a_timetable_goes_with_its_pool() -> None:
@@ -1370,6 +1369,72 @@ def test_a_step_of_a_removal_that_failed_is_found_again_from_the_state_of_its_no
         "CWNodeDeleted drained",
         "NodeRemovalRecovered",
     ]
+
+
+def test_a_removal_of_a_cordoned_node_that_failed_begins_the_time_of_its_machine() -> None:
+    # given a Node that was cordoned by a command, and a removal that could not be decided on
+    story = Story()
+    story.given_nodes("n1")
+    story.process(CordonNode(**OF, node="n1", reason="loose cable"))
+    failure = NodeUpdateFailed(**OF, message="internal error while removing a Node: is missing")
+    folded(story, leaving_node(story), failure)
+
+    story.now += timedelta(minutes=1)
+    outputs = [short(event) for event in story.wake()]
+
+    assert outputs == ["NodeUpdated n1 cordoned", "NodeRemovalRecovered"]
+    assert story.node("n1").ask_after == story.now + USUALLY
+
+
+def test_a_step_of_an_unhealthy_node_that_failed_is_said_once() -> None:
+    # given a Node with a problem, and the end of its Pod, which could not be decided on
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), broken("n1"), seen("n1", "train-0", cordon=1))
+    failure = NodeUpdateFailed(**OF, message="internal error while removing a Node: is missing")
+    folded(story, seen("n1", cordon=1), failure)
+
+    story.now += timedelta(minutes=1)
+    outputs = [short(event) for event in story.wake()]
+
+    assert outputs == ["NodeActivityChanged n1", "NodeRemovalRecovered"]
+
+
+LEAVING_STEPS = ("active", "cordon", "idle", "in progress", "leaving", "pending", "requested")
+"""What makes a Node leave, or leave for another reason."""
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(LEAVING_STEPS), st.integers(0, 3)), max_size=6),
+    st.integers(0, 5),
+)
+def test_a_node_that_leaves_waits_for_no_machine_without_a_deadline_whatever_failed(
+    moves: list[tuple[str, int]], failing: int
+) -> None:
+    # given a Node to which things happen, of which the failing step could not be decided on
+    story, key = Story(), machine_key(ZONE, "n1")
+    story.given_nodes("n1")
+    for number, (name, minutes) in enumerate(moves):
+        if key not in story.state.nodes:
+            return
+        message = STEPS[name](story)
+        if number == failing and isinstance(message, OfMachine | OfNode):
+            failure = NodeUpdateFailed(**OF, message="internal error: is missing")
+            folded(story, message, failure)
+        else:
+            story.process(message)
+        story.now += timedelta(minutes=minutes)
+        if minutes:
+            story.wake()
+
+    # when the step that failed is tried again
+    story.now += timedelta(minutes=1)
+    story.wake_until_idle()
+
+    for node in story.state.nodes.values():
+        is_leaving = node.removal not in (None, RemovalReason.PREEMPTED) and node.cordoned
+        assert node.removal is node.shown
+        assert node.is_asked or not is_leaving or node.has_answered
 
 
 def test_the_same_failure_of_a_removal_is_told_to_users_once() -> None:
