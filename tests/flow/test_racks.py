@@ -585,3 +585,27 @@ def no_domain() -> dict[str, object]:
     terms = [{"matchExpressions": [expression]}]
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     return {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}
+
+
+def test_a_reserved_node_returns_to_a_rack_that_is_complete_only_with_it(
+    world: WorldHarness,
+) -> None:
+    # given a rack whose last missing place is that of a Node of the control plane
+    given_racks(world, 1)
+    want(world, 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.pass_time(minutes=5)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.pass_time(minutes=5)
+    for machine in ("n2", "n3", "n4"):
+        path = machine_path(f"{EAST}/{world.machine_name(machine)}")
+        world.send("BreakMachine", path, {"fault": "gpu-lost", "times": 1})
+    world.pass_time(minutes=5)
+    repair(world, "n2", "n3", "n4")
+    world.pass_time(minutes=60)
+
+    returned = world.command_node("ReserveNode", "train", "n1", reservedDesired=ORG)
+    world.pass_time(minutes=60)
+
+    assert world.outcomes(returned) == ["done"]
+    assert domains(world) == {R1: 18}
+    assert world.condition("train", "AtTarget").startswith("True TargetMet")
