@@ -21,6 +21,7 @@ from aggregator.resources import resources
 from nodepool.contract.keys import PoolKey, pool_path
 from nodepool.contract.model import (
     API_VERSION,
+    CONTROL_PLANE,
     FINALIZER,
     KIND,
     NodePhase,
@@ -125,6 +126,7 @@ def _node(node: NodeObject) -> Document:
             "cordon": node.cordon,
             "lock": node.lock,
             **_drain(node),
+            **_unusable(node),
             "conditions": list(_node_conditions(node)),
             **({"reboots": node.boot} if node.boot else {}),
             **({"nodeProfile": node.profile} if node.profile else {}),
@@ -140,6 +142,15 @@ def _drain(node: NodeObject) -> Document:
     if node.phase is not NodePhase.DRAINING:
         return {}
     return {"drain": "forced" if node.forced else "safe"}
+
+
+def _unusable(node: NodeObject) -> Document:
+    """Return since when a Node is preempted, and whom it is reserved for but its organisation."""
+    since = node.preempted_since
+    return {
+        **({"preemptedSince": rfc3339(since)} if since is not None else {}),
+        **({} if node.usable else {"reservedFor": CONTROL_PLANE}),
+    }
 
 
 def _resources(node: NodeObject) -> Document:

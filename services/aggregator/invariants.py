@@ -125,15 +125,24 @@ def limit_passed(state: State, after: Mapping[LedgerKey, int], event: QuotaCheck
     """Whether a grant has made what is reserved grow beyond the limit; a lower limit is none.
 
     A grant covers the Nodes that its NodePool had as far as the quota service had read, and some of
-    them may have left since; the quota service then published no less before.
+    them may have left since; the quota service then published no less before. A Node that the
+    control plane gave back counts from when the quota service has read so, also beyond the limit: a
+    grant of a NodePool that ever lent a Node is not checked, and what such NodePools have above
+    their grants does not count against others.
 
     state: before the event.
     after: how many Nodes the NodePools under each limit may come to hold after the event.
     """
     key = ledger_key(event.org, event.zone, event.instance_type)
     published = state.quotas.get(key)
-    known = state.pool_figures.reserved.get(key, 0), published.used if published else 0
-    return after.get(key, 0) > max(event.limit or 0, *known)
+    allowed = max(event.limit or 0, published.used if published else 0)
+    reserved = after.get(key, 0)
+    if reserved <= max(allowed, state.pool_figures.reserved.get(key, 0)):
+        return False
+    lent = [pool for pool in state.pools.values() if pool.has_lent and pool.ledger == key]
+    beyond = sum(max(0, pool.held - state.pool_figures.usable(pool.key)) for pool in lent)
+    is_checked = event.key not in {pool.key for pool in lent}
+    return is_checked and reserved - beyond > allowed
 
 
 def _assigned(state: State, event: CWNodeAssigned) -> Rule | Literal[""]:
@@ -149,7 +158,9 @@ def _assigned(state: State, event: CWNodeAssigned) -> Rule | Literal[""]:
         return "MachineUnfit"
     if event.assignment <= machine.assignment:
         return "AssignmentNotNew"
-    return "GrantPassed" if pool.held >= state.pool_figures.usable(event.key) else ""
+    # A Node that the control plane gave back counts once the allocator has read so.
+    is_passed = pool.held >= state.pool_figures.usable(event.key) and not pool.has_lent
+    return "GrantPassed" if is_passed else ""
 
 
 def _changed(state: State, node: NodeObject, event: OfStay) -> Rule | Literal[""]:

@@ -14,7 +14,7 @@ from nodepool.contract.events import (
     NodeReportRequested,
     NodeUpdated,
 )
-from nodepool.contract.model import NodePhase, Taint
+from nodepool.contract.model import NodePhase, RemovalReason, Taint
 from nodepool.service import Context
 
 
@@ -96,6 +96,7 @@ def _shared(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
 
 def _updated(node: NodeObject, event: NodeUpdated, context: Context) -> NodeObject:
     turned = (node.removal is None) is not (event.removal is None)
+    is_preempted = event.removal is RemovalReason.PREEMPTED
     after = replace(
         node,
         phase=event.phase,
@@ -109,6 +110,7 @@ def _updated(node: NodeObject, event: NodeUpdated, context: Context) -> NodeObje
         template=event.template,
         removal=event.removal,
         removal_since=context.time if turned else node.removal_since,
+        preempted_since=(node.preempted_since or context.time) if is_preempted else None,
         action=event.action,
         boot=event.boot,
         version=context.position,

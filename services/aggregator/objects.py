@@ -11,7 +11,7 @@ from aggregator.profiles import Profiles
 from nodepool.contract.commands import MachineFault
 from nodepool.contract.conditions import AtTarget, Condition, Validated
 from nodepool.contract.events import SpecFault
-from nodepool.contract.keys import PoolKey
+from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key, pool_path
 from nodepool.contract.model import (
     ConditionStatus,
     NodeAction,
@@ -66,6 +66,7 @@ class NodePoolObject:
     specified: when its newest generation was stored; None where an older release stored it.
     profiles: how many of its Nodes were booted with which profile.
     away: how many of its Nodes are reserved for the control plane.
+    has_lent: whether any of its Nodes was ever reserved for the control plane.
     allocation_error: why the allocator could not decide on its Nodes; empty after a success.
     removal_error: why its Nodes could not be removed; empty after a success.
     busy: while it loses Nodes, those that are active or leave; none in the state, see `projection`.
@@ -96,9 +97,16 @@ class NodePoolObject:
     specified: datetime | None = None
     profiles: Profiles = Map()
     away: int = 0
+    has_lent: bool = False
     allocation_error: str = ""
     removal_error: str = ""
     busy: "tuple[NodeObject, ...]" = ()
+
+    @property
+    def ledger(self) -> LedgerKey:
+        """Return the limit that its Nodes count against."""
+        org, _, _ = pool_path(self.key)
+        return ledger_key(org, self.zone, self.spec.instance_type)
 
     @property
     def held(self) -> int:
@@ -173,6 +181,7 @@ class NodeObject:
     active, work, active_since: whether anything runs on it, what, and since when.
     blocking, blocking_count: the first of the Pods that a drain waits for, and how many there are.
     removal, removal_since: why it is to leave, and since when; None for a Node that stays.
+    preempted_since: when it was shown as preempted, which may be later; None for other Nodes.
     action, action_since: the action that it waits for or that is under way, and when the wait, or
         the action, began.
     boot: how often it was rebooted.
@@ -206,6 +215,7 @@ class NodeObject:
     blocking_count: int = 0
     removal: RemovalReason | None = None
     removal_since: datetime | None = None
+    preempted_since: datetime | None = None
     action: NodeAction | None = None
     action_since: datetime | None = None
     boot: int = 0

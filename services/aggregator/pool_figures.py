@@ -13,7 +13,7 @@ from aggregator.grants import NO_GRANTS, Grants
 from aggregator.objects import NodePoolObject
 from aggregator.waits import Wait, delivered, wait_after
 from nodepool.contract.conditions import Condition
-from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key, pool_path
+from nodepool.contract.keys import LedgerKey, PoolKey
 from nodepool.contract.metrics import CONDITION_DURATION, TIME_TO_TARGET
 from nodepool.service import Context
 from nodepool.state.tallies import Counters, Histograms
@@ -60,8 +60,7 @@ class PoolFigures:
         key = after.key
         known = self.grants.get(key, NO_GRANTS)
         granted = known if grants is None else grants
-        held = 0 if before is None else max(known.most, before.held)
-        change = max(granted.most, after.held) - held
+        change = _reserving(granted, after) - _reserving(known, before)
         is_checked = before is None or after.conditions is not before.conditions
         if not is_checked and not change and granted is known:
             return self
@@ -113,7 +112,7 @@ class PoolFigures:
             self,
             waits=_with_wait(self.waits, key, self.waits.get(key), None),
             grants=self.grants.delete(key) if key in self.grants else self.grants,
-            reserved=_reserved(self.reserved, pool, -max(known.most, pool.held)),
+            reserved=_reserved(self.reserved, pool, -_reserving(known, pool)),
         )
 
 
@@ -125,13 +124,16 @@ def _with_wait(
     return waits.delete(key) if after is None else waits.set(key, after)
 
 
+def _reserving(grants: Grants, pool: NodePoolObject | None) -> int:
+    """Return how many Nodes a NodePool may come to hold: by grants still usable, or that it has."""
+    return 0 if pool is None else max(grants.most, pool.held)
+
+
 def _reserved(
     reserved: Map[LedgerKey, int], pool: NodePoolObject, change: int
 ) -> Map[LedgerKey, int]:
     """The same after the NodePool may come to hold so many Nodes more."""
     if not change:
         return reserved
-    org, _, _ = pool_path(pool.key)
-    key = ledger_key(org, pool.zone, pool.spec.instance_type)
-    total = reserved.get(key, 0) + change
-    return reserved.set(key, total) if total else reserved.delete(key)
+    total = reserved.get(pool.ledger, 0) + change
+    return reserved.set(pool.ledger, total) if total else reserved.delete(pool.ledger)

@@ -224,7 +224,7 @@ def node_reserved(
 ) -> NodePoolObject:
     """Return the NodePool with one current Node fewer, or one more if the Node is usable again."""
     change = 1 if event.usable else -1
-    pool = replace(_in_domain(pool, domain, change), away=pool.away - change)
+    pool = replace(_in_domain(pool, domain, change), away=pool.away - change, has_lent=True)
     return with_counts(pool, context, current=change)
 
 

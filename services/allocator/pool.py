@@ -142,9 +142,13 @@ class Pool:
 
     @property
     def claim(self) -> int:
-        """How many machines are its own as they come free."""
+        """How many machines are its own as they come free.
+
+        While what it wants now is being checked, these are no more than it waited for.
+        """
         claimed = self.claimed
-        return max(0, claimed - len(self.members)) if claimed is not None else 0
+        claim = max(0, claimed - len(self.members)) if claimed is not None else 0
+        return claim if self.goal is not None else min(claim, self.wait.lacks)
 
     @property
     def surplus(self) -> int:

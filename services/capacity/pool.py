@@ -163,8 +163,10 @@ class Pool:
 
     @property
     def shortfall(self) -> int:
-        """How many Nodes it still wants."""
-        return self.missing if self.may_grow or self.is_rechecked else 0
+        """How many Nodes it still wants; no more than it waited for, while it is checked again."""
+        if self.may_grow:
+            return self.missing
+        return min(self.missing, self.wait.lacks) if self.is_rechecked else 0
 
     @property
     def waiting(self) -> Waiting | None:

@@ -61,22 +61,13 @@ def shares(
     over, and `failed` then has the cause; the exception of the NodePool `own` is raised.
     """
     offering = state.offering(key)
-    parts: dict[PoolKey, _Part] = {}
-    turns, taken = offering.waiting.turns(), None
-    free = _free(state, key)
-    while True:
-        try:
-            pool_key, count = turns.send(taken)
-        except StopIteration:
-            break
-        pool, taken = state.pools[pool_key], 0
-        part = parts.setdefault(pool_key, _Part(pool))
-        with _passing_over(pool_key, failed, own):
-            taken = part.take(free, count)
+    parts = _served(state, key, failed, own)
     _promise(state, key, parts, failed, own)
     parts = {each: part for each, part in parts.items() if each not in failed}
     _place(offering.waiting, parts)
     for pool_key, part in parts.items():
+        if own is not None and pool_key != own:
+            continue
         share: Share | None = None
         with _passing_over(pool_key, failed, own):
             share = part.share
@@ -86,6 +77,30 @@ def shares(
         pool = state.pools[pool_key]
         if pool.may_grow and not pool.shortfall:
             yield Share(pool_key, Capacity.SUFFICIENT, 0)
+
+
+def _served(
+    state: State, key: OfferingKey, failed: dict[PoolKey, str], own: PoolKey | None
+) -> "dict[PoolKey, _Part]":
+    """Return the parts of all NodePools that wait, which took the free machines in their turns."""
+    waiting, parts = state.offering(key).waiting, dict[PoolKey, _Part]()
+    free = _free(state, key)
+    # Where any machine fits, the turns after the last machine tell no more than an order.
+    walks_all = own is None or not isinstance(free, _Counted)
+    turns, taken = waiting.turns(), None
+    while free.left or walks_all:
+        try:
+            pool_key, count = turns.send(taken)
+        except StopIteration:
+            break
+        taken = 0
+        part = parts.setdefault(pool_key, _Part(state.pools[pool_key]))
+        with _passing_over(pool_key, failed, own):
+            taken = part.take(free, count)
+    for pool_key in waiting.waiting:
+        if pool_key not in parts:
+            parts[pool_key] = _Part(state.pools[pool_key])
+    return parts
 
 
 def _passing_over(

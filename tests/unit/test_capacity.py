@@ -474,6 +474,21 @@ def test_a_changed_spec_keeps_its_place_until_its_quota_is_checked() -> None:
     assert story.state.offerings[OFFERING].demand == 2
 
 
+def test_a_target_that_rises_again_waits_only_from_the_next_grant() -> None:
+    # given a NodePool that lost a surplus Node, for which another NodePool waits
+    story = Story()
+    story.want("first", 2)
+    story.add_machines(2)
+    story.hears(assigned("first", 1), assigned("first", 2))
+    story.want("second", 2)
+    story.specify("first", 0)
+    story.hears(deleted("first", 2))
+
+    story.specify("first", 2)
+
+    assert list(story.state.offerings[OFFERING].waiting) == [key("second")]
+
+
 def test_a_changed_spot_spec_wants_nothing_until_its_quota_is_checked() -> None:
     story = Story()
     story.want("first", 1, compute_class="spot")

@@ -1,17 +1,18 @@
 """What `explain` and `api-resources` print about objects."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from immutables import Map
 
 from aggregator.documents import document
-from aggregator.objects import NodePoolObject
+from aggregator.objects import Autoscaled, NodePoolObject
 from nodepool.cli.app import run
 from nodepool.cli.explained import explained
 from nodepool.cli.schema import nodepool
-from nodepool.contract.conditions import Validated, changed
+from nodepool.contract.conditions import Capacity, Quota, Validated, changed
 from nodepool.contract.keys import pool_key
 from nodepool.contract.reference import Field
 from nodepool.explanation.facts import Check, Facts, Limit, NodeFacts
@@ -42,28 +43,35 @@ def written(value: object) -> set[str]:
 
 
 def test_every_field_of_a_full_nodepool_is_documented() -> None:
-    condition = changed(None, Validated.VALID, "fine", 1, NOON)
-    shown = document(
-        NodePoolObject(
-            key=pool_key("acme", "prod", "train"),
-            uid="u",
-            zone="Z",
-            created=NOON,
-            generation=1,
-            labels={},
-            annotations={},
-            spec=FULL,
-            version=1,
-            deleting=NOON,
-            conditions=Map({"Validated": condition}),
-        )
+    reasons = (Validated.VALID, Quota.UNDER, Capacity.PARTIAL)
+    conditions = {type(each).__name__: changed(None, each, "fine", 1, NOON) for each in reasons}
+    waiting = NodePoolObject(
+        key=pool_key("acme", "prod", "train"),
+        uid="u",
+        zone="Z",
+        created=NOON,
+        generation=1,
+        labels={},
+        annotations={},
+        spec=FULL,
+        version=1,
+        granted=3,
+        conditions=Map(conditions),
+        autoscaled=Autoscaled("from 1 to 3", NOON, 1),
+        spot_awaited=1,
+        queue_position=1,
+        machines_needed=1,
+        specified=NOON,
+        profiles=Map({"gd-8xh100ib-i128/before": 1}),
     )
-    free = ("spec.nodeLabels.", "spec.nodeAnnotations.")
+    shown = [document(each) for each in (waiting, replace(waiting, deleting=NOON))]
+    free = ("spec.nodeLabels.", "spec.nodeAnnotations.", "status.otherNodeProfiles.")
 
     known = paths(nodepool())
-    unknown = {path for path in written(shown) - known if not path.startswith(free)}
+    unknown = {path for each in shown for path in written(each) - known}
 
-    assert unknown == set()
+    assert {path for path in unknown if not path.startswith(free)} == set()
+    assert {"status.observedGeneration", "status.machinesNeeded"} <= written(shown[0])
 
 
 def test_every_field_of_a_spec_has_a_text() -> None:

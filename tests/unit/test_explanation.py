@@ -301,8 +301,50 @@ def test_no_node_leaves_an_invalid_nodepool_and_only_its_spec_is_to_be_changed()
     ]
 
 
+def test_a_spec_that_could_not_be_validated_is_not_to_be_changed() -> None:
+    facts = pool(0, check("Validated", "InternalError"), current=1)
+
+    (removal,) = (each for each in causes(facts) if each.kind == "Removal")
+
+    assert removal.helps == ("wait until they are gone", "scale train to 1, what it has")
+
+
+def test_no_service_is_blamed_for_a_removal_that_failed() -> None:
+    nodes = (NodeFacts("g1", 80, NOON, active=False, registered=True),)
+    facts = pool(
+        0, check("AtTarget", "InternalError"), current=1, nodes=nodes, now=NOON + timedelta(hours=1)
+    )
+
+    assert [cause.title for cause in causes(facts) if "does not answer" in cause.title] == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "help_"),
+    [
+        ({"r1": 18, "r2": 18}, "end the work on the active Node of NVLink domain r2"),
+        ({"r1": 17, "r2": 18}, "end the work on all 2 active Nodes of NVLink domain r1"),
+    ],
+)
+def test_the_work_is_to_end_in_the_rack_that_leaves_first(
+    sizes: Mapping[str, int], help_: str
+) -> None:
+    active = {"r1": 2, "r2": 1}
+    nodes = tuple(
+        NodeFacts(f"{rack}-{number}", active=number < active[rack], registered=True, domain=rack)
+        for rack, size in sizes.items()
+        for number in range(size)
+    )
+    facts = pool(
+        18, instance_type="gb200-4x", idle_only=True, current=len(nodes), nodes=nodes, now=NOON
+    )
+
+    (removal,) = (each for each in causes(facts) if each.kind == "Removal")
+
+    assert removal.helps[0] == help_
+
+
 def test_preempted_nodes_are_no_removal_of_the_nodepool() -> None:
-    nodes = (NodeFacts("g1", 80, NOON, removal="Preempted", removal_since=after(1)),)
+    nodes = (NodeFacts("g1", 80, NOON, removal="Preempted", preempted_since=after(1)),)
 
     assert [shown(each) for each in causes(pool(1, current=1, nodes=nodes))] == [
         says(

@@ -35,6 +35,11 @@ def labels(document: object) -> Mapping[str, str]:
     return {str(key): str(label) for key, label in value.items()}
 
 
+def label(document: object, key: str) -> str:
+    """Return one label of an object; empty where the object does not have the label."""
+    return text(field(document, "metadata", "labels"), key)
+
+
 def condition(document: object, kind: str, name: str) -> str:
     """The field `name` of the condition of type `kind`; empty where it is missing."""
     for candidate in items(document, "status", "conditions"):

@@ -115,8 +115,11 @@ class Table:
         if not self._began:
             self._fit(cells)
         self._began = True
-        header = [self._line(titles, plain=True)] if prints_header else []
-        return header + [self._line(row) for row in cells]
+        shown = self._shown()
+        widths = [(column, self._column_width(column)) for column in shown[:-1]]
+        widths.append((shown[-1], 0))
+        header = [self._line(titles, widths, plain=True)] if prints_header else []
+        return header + [self._line(row, widths) for row in cells]
 
     def _reveal(self, cells: Sequence[Sequence[str]]) -> None:
         """Begins the table anew if a column that was left out says something now."""
@@ -153,14 +156,14 @@ class Table:
     def _column_width(self, column: int) -> int:
         return max(TABLE_MIN_WIDTH, self._contents[column] + self._padding)
 
-    def _line(self, row: Sequence[str], *, plain: bool = False) -> str:
-        shown = self._shown()
+    def _line(
+        self, row: Sequence[str], widths: Sequence[tuple[int, int]], *, plain: bool = False
+    ) -> str:
         texts = []
-        for column in shown:
+        for column, width in widths:
             text = row[column]
             painted = text if plain else self._screen.paint(self._headings[column].title, text)
-            blanks = 0 if column == shown[-1] else self._column_width(column) - len(text)
-            texts.append(painted + " " * blanks)
+            texts.append(painted + " " * (width - len(text)))
         return "".join(texts)
 
 

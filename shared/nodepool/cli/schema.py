@@ -1,6 +1,6 @@
 """The fields of a NodePool as its model declares them: types, limits, documentation."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -71,6 +71,12 @@ class StatusShape(_Shape):
     node_profile: the node configuration that new Nodes boot with, `<instanceType>/<image>`.
     granted_nodes: how many Nodes its quota allows it.
     queued_nodes: how many of these have no machine yet; absent if all have.
+    awaited_spot_nodes: how many spot Nodes are being preempted for it; absent if none is.
+    queue_position: the place of its first Node that waits for a machine; absent if none waits.
+    machines_needed: how many machines have to become free until it has all Nodes; absent if none.
+    other_node_profiles: how many of its Nodes were booted with which other node configurations.
+    observed_generation: the newest generation that every check has evaluated.
+    specified: when the newest version of the spec was stored.
     autoscaled: why the autoscaler has set the target; absent where a command did.
     rack_status: the same in racks, where its type comes in whole racks.
     """
@@ -81,6 +87,12 @@ class StatusShape(_Shape):
     node_profile: str
     granted_nodes: int
     queued_nodes: int | None = None
+    awaited_spot_nodes: int | None = None
+    queue_position: int | None = None
+    machines_needed: int | None = None
+    other_node_profiles: Mapping[str, int] | None = None
+    observed_generation: int | None = None
+    specified: str | None = None
     autoscaled: AutoscaledShape | None = None
     rack_status: RackStatusShape | None = None
 

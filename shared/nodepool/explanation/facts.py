@@ -34,6 +34,7 @@ class NodeFacts:
     blocking: the first of the Pods that a drain waits for: name, and since when.
     blocking_count: how many Pods a drain waits for.
     removal, removal_since: why it is to leave, and since when; empty for a Node that stays.
+    preempted_since: when its preemption began; None where it is not preempted.
     problems, problems_since: what makes it unhealthy, as its cordon names it, and since when.
     reserved: whether it is reserved for the control plane, so that the NodePool cannot use it.
     domain: its NVLink domain; empty where it has none.
@@ -51,6 +52,7 @@ class NodeFacts:
     blocking_count: int = 0
     removal: str = ""
     removal_since: datetime | None = None
+    preempted_since: datetime | None = None
     problems: tuple[str, ...] = ()
     problems_since: datetime | None = None
     reserved: bool = False

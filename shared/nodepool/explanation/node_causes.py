@@ -122,7 +122,7 @@ def _preemption(facts: Facts) -> Iterator[Cause]:
         "Preemption",
         f"{counted(len(nodes))} {'is' if len(nodes) == 1 else 'are'} being preempted",
         _names(nodes),
-        since=next((node.removal_since for node in nodes), None),
+        since=min(filter(None, (node.preempted_since for node in nodes)), default=None),
         details=("a preempted Node leaves 7 minutes after its cordon at the latest",),
         remedies=(start_service("preemption"),) if late else (wait,),
         proofs=_node_proofs(nodes),
@@ -168,7 +168,7 @@ def _node_proofs(nodes: Iterable[NodeFacts]) -> tuple[Proof, ...]:
 
 def _oldest(nodes: list[NodeFacts]) -> list[NodeFacts]:
     """The Nodes by when they began to leave, or to boot; those of which it is not known last."""
-    moments = [(node.removal_since or node.created, node) for node in nodes]
+    moments = [(each.preempted_since or each.removal_since or each.created, each) for each in nodes]
     known = [(moment, node) for moment, node in moments if moment is not None]
     first = [node for _, node in sorted(known, key=lambda pair: (pair[0], pair[1].name))]
     return [*first, *(node for moment, node in moments if moment is None)]

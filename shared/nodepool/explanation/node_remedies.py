@@ -1,5 +1,6 @@
 """What would let the Nodes of a NodePool go that are to leave, or cure those that stay."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -27,7 +28,7 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
     """Yield what would let the Nodes go that are to leave, or keep them."""
     validated = facts.checks.get("Validated")
     is_over = facts.current > facts.target
-    if is_over and validated is not None and validated.status != "True":
+    if is_over and validated is not None and validated.reason == "Invalid":
         yield Remedy("change the spec as the condition Validated says", EditSpec())
         return
     nodes = facts.counted_nodes if is_over else facts.nodes
@@ -37,7 +38,7 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
     if blocked:
         yield _end_pods(blocked)
     elif is_over and facts.idle_only and (units := _to_empty(facts, len(leaving))):
-        yield from _empty(units)
+        yield from _empty(units, in_racks=rack_of(facts) > 1)
     else:
         yield Remedy("wait until they are gone", Wait())
     has, stay = facts.current, all(node.removal == SCALE_DOWN for node in leaving)
@@ -98,21 +99,26 @@ def _to_empty(facts: Facts, leaving: int) -> list[tuple[NodeFacts, ...]]:
         return []
     if size == 1:
         return [(node,) for node in active]
-    domains = sorted({node.domain for node in active})
+    held = Counter(node.domain for node in staying)
+    # The smallest racks leave, and no larger rack in the place of one that is at work.
+    surplus = max(1, len(held) - facts.target // size)
+    largest = sorted(held.values())[:surplus][-1]
+    domains = sorted({node.domain for node in active if held[node.domain] <= largest})
     racks = [tuple(node for node in active if node.domain == domain) for domain in domains]
     return sorted(racks, key=len)
 
 
-def _empty(units: list[tuple[NodeFacts, ...]]) -> Iterator[Remedy]:
+def _empty(units: list[tuple[NodeFacts, ...]], *, in_racks: bool) -> Iterator[Remedy]:
     """Yield how a Node, or a rack, becomes idle so that it leaves."""
     first = units[0]
-    if len(first) == 1:
+    if not in_racks:
         text = "end the work on one of its active Nodes: each leaves once it is idle"
         names = tuple(node.name for unit in units for node in unit)
         yield Remedy(text, EndWork(names, 1))
     else:
         names = tuple(node.name for node in first)
-        text = f"end the work on all {len(names)} active Nodes of NVLink domain {first[0].domain}"
+        nodes = "the active Node" if len(names) == 1 else f"all {len(names)} active Nodes"
+        text = f"end the work on {nodes} of NVLink domain {first[0].domain}"
         yield Remedy(text, EndWork(names, len(names)))
     if not any(node.blocking_count for unit in units for node in unit):
         text = "set lifecycle.scaleDownStrategy to PreferIdle, which removes active Nodes too"

@@ -61,7 +61,12 @@ def assigned_since(facts: Facts) -> datetime | None:
 
 
 def unchosen_since(facts: Facts) -> datetime | None:
-    """Return since when Nodes that are too many could have been chosen to leave; None for none."""
+    """Return since when Nodes that are too many could have been chosen to leave; None for none.
+
+    A removal that failed is tried again later, so a service at work says nothing for a while.
+    """
+    if any(_has_failed(facts, kind) for kind in ("AtTarget", "NodesRemoved")):
+        return None
     if facts.deleting:
         waits = any(not node.removal for node in facts.nodes)
         return facts.deleting_since if waits else None
@@ -79,6 +84,11 @@ def unchosen(facts: Facts) -> int:
     return facts.held - facts.target - leaving
 
 
+def _has_failed(facts: Facts, kind: str) -> bool:
+    check = facts.checks.get(kind)
+    return check is not None and check.reason == INTERNAL_ERROR
+
+
 def _is_decided(facts: Facts, kind: str) -> bool:
     """Return whether a check has judged the newest generation, so that the next step is due."""
     check = facts.checks.get(kind)
@@ -88,5 +98,5 @@ def _is_decided(facts: Facts, kind: str) -> bool:
 def silent_preemptions(facts: Facts, nodes: list[NodeFacts]) -> Iterator[NodeFacts]:
     """Yield the Nodes whose preemption should have ended."""
     for node in nodes:
-        if is_late(facts, node.removal_since, GONE_AFTER + ANSWERS_WITHIN):
+        if is_late(facts, node.preempted_since, GONE_AFTER + ANSWERS_WITHIN):
             yield node

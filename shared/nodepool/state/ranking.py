@@ -173,10 +173,11 @@ class _Walk:
     def _fill(self, owner: PoolKey, count: int) -> Generator[Turn, int | None, None]:
         waiting = self._ranking.waiting
         pool = waiting[owner]
-        if pool.group not in self._heads:
-            self._heads[pool.group] = deque(self._ranking.orders[pool.group])
-        heads = self._heads[pool.group]
-        while count > 0 and heads and heads[0] <= pool.order:
+        group, order = pool.group, pool.order
+        heads = self._heads.get(group)
+        if heads is None:
+            heads = self._heads[group] = deque(self._ranking.orders[group])
+        while count > 0 and heads and heads[0] <= order:
             key = heads[0][-1]
             left = self._left.get(key)
             left = sum(run.nodes for run in waiting[key].runs) if left is None else left

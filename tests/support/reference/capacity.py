@@ -134,10 +134,15 @@ class Demand:
 
     @property
     def claimed(self) -> int:
-        """Return how many machines are kept for it as they come free, also while it is checked."""
+        """Return how many machines are kept for it as they come free.
+
+        While it is checked again, they are no more than it waited for.
+        """
         is_spot = self.spec.compute_class is ComputeClass.SPOT
         is_kept = self._is_active and self.is_known and not (is_spot or self.quota_failed)
-        return self.missing if is_kept else self.wanted
+        if self._is_checked or not is_kept:
+            return self.wanted
+        return min(self.missing, len(self.queued.moments))
 
     @property
     def _is_active(self) -> bool:

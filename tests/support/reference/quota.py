@@ -304,6 +304,13 @@ class QuotaModel:
                 f"needs {part.needed}"
             )
         part.kept, part.published = 0, part.needed
+        self._forget_others(part.version)
+
+    def _forget_others(self, version: NodePoolValidated) -> None:
+        """Let no earlier NodePool of this name reserve anything any more."""
+        for part in self.parts.values():
+            if part.key == version.key and part.version.uid != version.uid:
+                part.kept = 0
 
     def _failed(self, part: Part, stored: Stored) -> None:
         part.failed, part.reason, part.kept = True, None, part.published
@@ -312,10 +319,11 @@ class QuotaModel:
             part.place = _at(min(part.seen, stored.cause)), _at(stored.cause)
 
     def _validated(self, version: NodePoolValidated, position: int) -> None:
+        # A NodePool that is Invalid takes no place in the ledger from an earlier NodePool.
+        if version.reason is Validated.VALID:
+            self._forget_others(version)
         part = self.parts.get(version.uid)
         if part is None:
-            for earlier in self._existing(version.key):
-                earlier.kept = 0
             self.parts[version.uid] = Part(version, position)
             return
         before, part.version, part.seen = part.version, version, position

@@ -81,7 +81,8 @@ class Wanting:
         if (is_spot or self.quota_failed) and not self.is_checked:
             return 0
         allowed = min(grant.granted, check.granted, self.spec.target)
-        return max(0, allowed - len(self.held))
+        lacks = max(0, allowed - len(self.held))
+        return lacks if self.is_checked else min(lacks, len(self.queued.moments))
 
     def fits(self, event: CWNodeAssigned) -> bool:
         """Whether it could have the machine instead."""
