@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--short",
         action="store_true",
-        help="fail services at fewer of their inputs than the long tests do otherwise",
+        help="fail services at fewer of their inputs, and repeat no simulation without its fault",
     )
 
 

@@ -9,11 +9,16 @@ import pytest
 from allocator.decide import SERVICE as ALLOCATOR
 from lifecycle.decide import SERVICE as LIFECYCLE
 from lifecycle.health import Health, Plan, plan
-from nodepool.contract.events import CWNodeCordoned, NodeObserved
+from lifecycle.node import Node
+from lifecycle.node_events import draining
+from lifecycle.template import NodeTemplate
+from nodepool.contract.events import CWDrainNode, CWNodeCordoned, NodeObserved
 from support.simulation.faults import Plant, hearing, violation_of
 from support.simulation.profile import UNHEALTHY
 
 PROFILE = replace(UNHEALTHY, steps=3_000)
+FORCED = replace(UNHEALTHY, steps=10_000, actions={"ask": 100, "run_pod": 100, "stop_pod": 5})
+"""Commands drain Nodes at work."""
 
 
 def without_pods(_state: Any, message: Any) -> Any:
@@ -33,6 +38,11 @@ def always_evicting(health: Health, *, evicts: bool) -> Plan:
     return plan(health, evicts=True)
 
 
+def without_force(template: NodeTemplate, node: Node) -> CWDrainNode:
+    """Drains that wait for each Pod that blocks, whatever a command asks for."""
+    return draining(template, node).model_copy(update={"force": False})
+
+
 PLANTS = {
     "Pods that are not heard of": Plant(
         "while Pods run on it", PROFILE, (hearing(LIFECYCLE, without_pods),)
@@ -46,6 +56,11 @@ PLANTS = {
         "is replaced and has no problem",
         PROFILE,
         functions={"lifecycle.removal.VERIFY_MAX": timedelta(seconds=10)},
+    ),
+    "forced drains that Pods block": Plant(
+        "a command forces its drain",
+        FORCED,
+        functions={"lifecycle.curing.draining": without_force},
     ),
     "cordons that are not heard of": Plant(
         "others cost less", PROFILE, (hearing(ALLOCATOR, without_cordons),)

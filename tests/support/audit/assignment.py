@@ -50,13 +50,13 @@ def _assigned(facts: Facts, message: CWNodeAssigned, origin: Origin) -> None:
     spec = _granted_spec(pool, origin.cause)
     if not fits(spec, machine):
         raise Violation(f"{pool.key} is given {name}, which its affinity does not accept")
-    before = facts.reserved(pool.ledger)
+    before = facts.reserved(pool.ledger, origin.cause)
     machine.holder = pool.uid
     pool.assigned += 1
     now, number = facts.times[origin.position], message.assignment
     stay = Stay(pool, name, now, number=number, batch=origin.cause)
     facts.stays[message.assignment] = stay
-    check_limit(facts, pool, before, f"{pool.key} is given {name}")
+    check_limit(facts, pool, before, origin, f"{pool.key} is given {name}")
 
 
 def _granted_spec(pool: Pool, cause: int) -> NodePoolSpec:

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import inf
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from nodepool.contract.events import (
@@ -72,7 +73,7 @@ class History(Generic[T]):
         self._positions.append(position)
         self._values.append(value)
 
-    def as_of(self, position: int) -> T | None:
+    def as_of(self, position: float) -> T | None:
         """The last value stated up to a position; None where there is none."""
         count = bisect_right(self._positions, position)
         return self._values[count - 1] if count else None
@@ -111,6 +112,26 @@ class Machine:
         return self.zone, self.instance_type
 
 
+class Acknowledged(NamedTuple):
+    """An acknowledgement of grants.
+
+    message: what the allocator said.
+    read: up to which position the allocator had read then.
+    gives_all_back: whether its NodePool was being deleted by then.
+    """
+
+    message: GrantAcknowledged
+    read: int
+    gives_all_back: bool
+
+    def usable(self, grant: QuotaChecked) -> int:
+        """Return how many Nodes the allocator may still assign by a grant."""
+        last = self.message
+        if grant.number != last.number or grant.generation > last.generation:
+            return grant.granted
+        return min(grant.granted, last.granted)
+
+
 @dataclass
 class Pool:
     """A NodePool, and the events about it.
@@ -118,14 +139,14 @@ class Pool:
     versions: its specs with the validator's verdicts.
     grants: the grants of the quota service.
     checks: the capacity checks; None for one that failed.
-    acknowledged: up to which position the allocator had read when it acknowledged its last grant.
-    last_acknowledged: what it said then; None before it has acknowledged any grant.
+    acknowledged: the grants that the allocator has acknowledged.
     assigned: how many Nodes it was given in all.
     departures: the positions at which Nodes left it.
     lent: how many of its Nodes are reserved for the control plane, with each position at which
         that changed.
+    returned: the assignments of its Nodes that the control plane gave back, with the position at
+        which it did.
     deleting_since: the position at which its deletion began.
-    given_back: whether the allocator gave back all of its grant for its deletion.
     emptied: whether its deletion has removed all Nodes.
     waiting: its Pods that wait for a Node, by name.
     """
@@ -136,13 +157,12 @@ class Pool:
     versions: History[NodePoolValidated] = field(default_factory=History)
     grants: History[QuotaChecked] = field(default_factory=History)
     checks: History[CapacityChecked | None] = field(default_factory=History)
-    acknowledged: int = 0
-    last_acknowledged: GrantAcknowledged | None = None
+    acknowledged: History[Acknowledged] = field(default_factory=History)
     assigned: int = 0
     departures: list[int] = field(default_factory=list)
     lent: History[int] = field(default_factory=History)
+    returned: dict[int, int] = field(default_factory=dict)
     deleting_since: int | None = None
-    given_back: bool = False
     emptied: bool = False
     waiting: History[Mapping[str, Pod]] = field(default_factory=History)
 
@@ -178,17 +198,24 @@ class Pool:
     @property
     def reserved(self) -> int:
         """The most Nodes it may come to hold: by grants that may still be used, or that it has."""
-        if self.given_back:
-            return self.held
-        grants = [self._usable(grant) for grant in self.grants.since(self.acknowledged)]
-        return max([*grants, self.held])
+        return self.reserved_for(inf)
 
-    def _usable(self, grant: QuotaChecked) -> int:
-        """Return how many Nodes the allocator may still assign by a grant."""
-        last = self.last_acknowledged
-        if last is None or grant.number != last.number or grant.generation > last.generation:
-            return grant.granted
-        return min(grant.granted, last.granted)
+    def reserved_for(self, read: float) -> int:
+        """Return the same without the Nodes that the control plane gave back since a position.
+
+        read: up to which position the service had read that decides by it; infinite for all.
+        """
+        held = self.held - sum(position > read for position in self.returned.values())
+        return max(self.usable_as_of(inf), held)
+
+    def usable_as_of(self, position: float) -> int:
+        """Return how many Nodes its grants allow, acknowledged as they were at a position."""
+        last = self.acknowledged.as_of(position)
+        if last is None:
+            return max((grant.granted for grant in self.grants.since(0)), default=0)
+        if last.gives_all_back:
+            return 0
+        return max(map(last.usable, self.grants.since(last.read)), default=0)
 
     def is_deleting(self, position: int) -> bool:
         """Whether its deletion had begun at this position."""
@@ -247,6 +274,8 @@ class Stay:
     confirmed: whether such a question was answered since the silence began.
     was_unhealthy, was_asked: whether it ever had a problem, or a command asked anything for it.
     asked_for: what commands asked for it last.
+    is_drain_forced: whether a command asked for a drain that no Pod may block, and no reboot
+        followed.
     failed_again: whether a reboot or a verification of it failed.
     was_forced: whether it was rebooted by command, whatever ran there.
     restarting_since: when its last reboot or verification began.
@@ -285,6 +314,7 @@ class Stay:
     was_unhealthy: bool = False
     was_asked: bool = False
     asked_for: NodeActionRequested | None = None
+    is_drain_forced: bool = False
     failed_again: bool = False
     was_forced: bool = False
     restarting_since: datetime | None = None
@@ -412,6 +442,10 @@ class Facts:
             raise Violation(f"assignment {assignment} is {stay.machine}, not {message.machine_key}")
         return stay
 
-    def reserved(self, ledger: Ledger) -> int:
-        """The most Nodes that all NodePools of a ledger may come to hold."""
-        return sum(pool.reserved for pool in self.existing_pools() if pool.ledger == ledger)
+    def reserved(self, ledger: Ledger, read: float = inf) -> int:
+        """Return the most Nodes that all NodePools of a ledger may come to hold.
+
+        read: as of `Pool.reserved_for`.
+        """
+        pools = [pool for pool in self.existing_pools() if pool.ledger == ledger]
+        return sum(pool.reserved_for(read) for pool in pools)

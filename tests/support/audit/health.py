@@ -3,6 +3,7 @@
 * A Node moves on to a phase that may follow on the one it is in.
 * One that stays is cordoned for a problem that was reported, or because a command asked for it.
 * It is rebooted once nothing runs there, unless a command forces it.
+* A drain that a command forces waits for no Pod.
 * It is replaced for a problem where its NodePool or a command allows that, or because a reboot or a
   verification failed or took too long, or it did not answer for as long as any machine may take.
 """
@@ -39,9 +40,10 @@ def note(facts: Facts, message: Message, origin: Origin) -> None:
             problems[message.type] = is_problem(message.type, message.status)
             stay.problems.add(origin.position, problems)
             stay.was_unhealthy = stay.was_unhealthy or problems[message.type]
-        case NodeActionRequested():
-            facts.stay(message).asked_for = message
-            facts.stay(message).was_asked = True
+        case NodeActionRequested(drain=drain):
+            stay = facts.stay(message)
+            stay.asked_for, stay.was_asked = message, True
+            stay.is_drain_forced = drain == "forced"
         case MachineFailed(boot=boot) if boot:
             facts.reported_stay(message, message.assignment).failed_again = True
         case NodeVerified(passed=False):
@@ -67,6 +69,7 @@ def check_update(facts: Facts, stay: Stay, event: NodeUpdated, origin: Origin) -
             raise Violation(f"{stay.machine} is rebooted while Pods run on it")
         if not (asked is not None and asked.reboot) and not stay.has_problem(origin.cause):
             raise Violation(f"{stay.machine} is rebooted without a cause")
+        stay.is_drain_forced = False
         stay.working, stay.was_forced = False, stay.was_forced or bool(asked and asked.reboot)
     if phase in RESTARTING and stay.phase is not phase:
         stay.restarting_since = facts.times[origin.position]

@@ -110,6 +110,8 @@ def _drained(stay: Stay, message: CWDrainNode, origin: Origin) -> None:
     at_once = stay.preempted is not None and stay.warned is None and not stay.goes_with_pool
     if message.force and stay.working and at_once:
         raise Violation(f"{stay.machine} is preempted without a warning while Pods run on it")
+    if stay.is_drain_forced and not message.force:
+        raise Violation(f"{stay.machine} is drained for its Pods, and a command forces its drain")
     stay.phase = NodePhase.DRAINING
 
 
@@ -153,13 +155,19 @@ def _check_deletion(facts: Facts, stay: Stay, origin: Origin, *, registered: boo
 
 
 def _lent(stay: Stay, origin: Origin, *, is_lent: bool) -> None:
-    if stay.is_lent is not is_lent:
-        stay.pool.lend(origin.position, 1 if is_lent else -1)
+    if stay.is_lent is is_lent:
+        return
     stay.is_lent = is_lent
+    stay.pool.lend(origin.position, 1 if is_lent else -1)
+    if is_lent:
+        stay.pool.returned.pop(stay.number, None)
+    else:
+        stay.pool.returned[stay.number] = origin.position
 
 
 def _leave(facts: Facts, stay: Stay, origin: Origin, *, holder: str) -> None:
     _lent(stay, origin, is_lent=False)
+    stay.pool.returned.pop(stay.number, None)
     stay.phase = NodePhase.DELETED
     stay.pool.departures.append(origin.position)
     stay.left = origin.position

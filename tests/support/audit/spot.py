@@ -21,7 +21,7 @@ from nodepool.contract.events import (
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass
 from support.audit.assignment import claimed, fits
-from support.audit.facts import RECLAIMED, Facts, History, Offering, Origin, Stay, Violation
+from support.audit.facts import RECLAIMED, Facts, History, Offering, Origin, Pool, Stay, Violation
 
 
 def check(facts: Facts, message: Message, origin: Origin) -> None:
@@ -115,18 +115,19 @@ def _check_promised(facts: Facts, message: CapacityChecked, origin: Origin) -> N
 def _check_order(facts: Facts, stay: Stay, cause: int) -> None:
     """Check that each organisation gives up what it has to, and that its least useful Nodes go.
 
-    While a Node that leaves already may have to give way, the numbers are not compared.
+    While a Node that leaves already may have to give way, the numbers are not compared. A NodePool
+    with more Nodes than its target is still to ask some of them to leave; these come anyway.
     """
     if stay.is_leaving(cause) or not stay.removals.is_empty:
         return
     rivals = list(_rivals(facts, stay, cause))
     for other in rivals:
-        is_own = _org(other) == _org(stay)
+        is_own = _org(other) == _org(stay) and not _has_surplus(facts, other.pool, cause)
         if is_own and _worth(facts, other, cause) < _worth(facts, stay, cause):
             raise Violation(f"{stay.machine} has to give way before {other.machine}")
     chosen = facts.chosen.setdefault(cause, [])
     chosen.append(stay)
-    if any(_is_on_its_way(each, stay, cause) for each in facts.stays.values()):
+    if any(_is_on_its_way(facts, each, stay, cause) for each in facts.stays.values()):
         return
     by_worth = sorted((*rivals, *chosen), key=lambda each: _worth(facts, each, cause)[1:])
     expected = Counter(_org(each) for each in by_worth[: len(chosen)])
@@ -140,10 +141,19 @@ def _org(stay: Stay) -> str:
     return stay.pool.key.partition("/")[0]
 
 
-def _is_on_its_way(other: Stay, stay: Stay, cause: int) -> bool:
-    """Whether another spot Node of the type and zone was chosen to leave and is still there."""
-    is_rival = other.pool.offering == stay.pool.offering and not other.has_left(cause)
-    return is_rival and not other.removals.is_empty
+def _is_on_its_way(facts: Facts, other: Stay, stay: Stay, cause: int) -> bool:
+    """Whether another Node of the type and zone is chosen to leave, or may be next."""
+    if other.pool.offering != stay.pool.offering or other.has_left(cause):
+        return False
+    is_spot = other.pool.spec.compute_class is ComputeClass.SPOT
+    return not other.removals.is_empty or (is_spot and _has_surplus(facts, other.pool, cause))
+
+
+def _has_surplus(facts: Facts, pool: Pool, cause: int) -> bool:
+    """Whether more Nodes of a NodePool stay than it wants."""
+    version = pool.versions.as_of(cause)
+    staying = sum(not stay.is_leaving(cause) for stay in facts.stays_in(pool))
+    return version is not None and staying > version.spec.target
 
 
 def _rivals(facts: Facts, stay: Stay, cause: int) -> Iterator[Stay]:

@@ -145,6 +145,8 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
     if not left:
         return True
     action = trial.remedy.action
+    if isinstance(action, Unreserve):
+        return after.held > before.held
     match trial.cause.kind:
         case "Quota":
             return isinstance(action, ScalePeer) and _still_leaves(buckets, action.peer, trial)

@@ -19,6 +19,8 @@ from support.services import services
 from support.simulation.driver import Simulation
 from support.simulation.profile import Profile
 
+FOUND: list[tuple[int, Profile | None]] = []
+"""The seeds and profiles of the simulations in which the test that runs found a violation."""
 SEEDS_MAX = 25
 """How many simulations are run to find a fault; most are found by one of the first two."""
 
@@ -45,6 +47,7 @@ def first_violation(
             Simulation(seed, simulated, profile, log()).run()
         except AssertionError as violation:
             if text in str(violation):
+                FOUND.append((seed, profile))
                 return str(violation)
             others.append(str(violation))
     return "\n".join(others)
