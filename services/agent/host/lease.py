@@ -17,6 +17,9 @@ LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases", "Lease")
 PROGRESS: Final = "compute.coreweave.com/events"
 """The annotation that says up to which position of which log all events are recorded."""
 
+RELEASE_TRIES: Final = 4
+"""How often a replica that stops tries to release the Lease that was changed meanwhile."""
+
 
 class Lease:
     """The Lease, and whether this replica holds it.
@@ -79,13 +82,18 @@ class Lease:
         self._election.lost()
         if not was_held:
             return
-        try:
-            lease = await self._read()
-            seen = seen_lease(lease, PROGRESS)
-            if seen.holder == self.identity:
-                await self._update(lease, self._spec(seen, holder="", duration_s=1))
-        except (Failure, Unreachable) as error:
-            self._log.warning("Lease not released", cause=str(error))
+        for tries_left in reversed(range(RELEASE_TRIES)):
+            try:
+                lease = await self._read()
+                seen = seen_lease(lease, PROGRESS)
+                if seen.holder == self.identity:
+                    await self._update(lease, self._spec(seen, holder="", duration_s=1))
+            except (Failure, Unreachable) as error:
+                # A renewal that was given up may be written after the Lease was read.
+                if tries_left and isinstance(error, Failure) and error.reason == "Conflict":
+                    continue
+                self._log.warning("Lease not released", cause=str(error))
+            return
 
     async def _try(self) -> None:
         """Writes the Lease where this replica holds it or may take it; else looks who has it."""
