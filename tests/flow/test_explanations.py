@@ -335,6 +335,39 @@ def test_a_preemption_is_named_with_its_node(world: WorldHarness) -> None:
     ]
 
 
+def test_a_preemption_begins_when_its_node_is_preempted_though_it_was_leaving_before(
+    world: WorldHarness,
+) -> None:
+    # given a spot Node that waits for a Pod to leave
+    world.given_data_center()
+    world.apply("batch", 1, computeClass="spot", lifecycle={"scaleDownStrategy": "PreferIdle"})
+    world.run_pod("n1", graceS=600)
+    world.scale("batch", 0)
+    world.pass_time(minutes=20)
+
+    # when it is preempted
+    began = world.world.log.clock
+    world.preempt("batch", "n1")
+    world.pass_time(minutes=1)
+
+    # then no service is late
+    removal, preemption = explained(world, "batch", is_now=True).causes
+    assert removal.helps == ("wait until they are gone",)
+    assert preemption.since is not None
+    assert abs(preemption.since - began) < timedelta(seconds=1)
+    assert preemption.helps == ("wait until it is gone",)
+
+
+def test_a_node_of_the_control_plane_is_named_while_it_is_rebooted(world: WorldHarness) -> None:
+    world.given_data_center(machines=1)
+    world.apply("train", 1)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+
+    world.command_node("RebootNode", "train", "n1")
+
+    assert "1 Node is reserved for the control plane" in titles(explained(world, "train"))
+
+
 def test_no_pod_of_a_preempted_node_blocks_a_surplus(world: WorldHarness) -> None:
     # given a spot NodePool with three active Nodes, of which one is being preempted
     world.given_data_center(machines=3)

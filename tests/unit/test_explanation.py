@@ -9,7 +9,8 @@ import pytest
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.explanation.cause import Cause, Proof
 from nodepool.explanation.causes import causes
-from nodepool.explanation.facts import Check, Facts, Limit, Machines, NodeFacts, Peer
+from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts, Peer
+from nodepool.explanation.remedies import StartService
 from nodepool.explanation.sentence import explain
 from support.constants import H100, ZONE
 from support.proposals import NOON
@@ -228,6 +229,44 @@ def test_machines_that_come_by_racks_are_added_by_racks() -> None:
     assert first(facts).helps[0] == "add 18 machines of the type to the zone, in whole racks"
 
 
+@pytest.mark.parametrize(
+    ("target", "domains", "helps", "room"),
+    [
+        (18, {"r1": Domain(5), "r2": Domain(5)}, (), "8 Nodes"),
+        (36, {"r1": Domain(17, free=1), "r2": Domain(16), "r3": Domain(1)}, (), ""),
+        (
+            54,
+            {"r1": Domain(17), "r2": Domain(16), "r3": Domain(12)},
+            (
+                "add 1 machine of NVLink domain r1 to the zone: no other completes its rack",
+                "add 2 machines of NVLink domain r2 to the zone: no other completes its rack",
+                "add 6 machines of NVLink domain r3 to the zone: no other completes its rack",
+            ),
+            "",
+        ),
+    ],
+)
+def test_only_racks_that_the_target_has_room_for_are_to_be_completed(
+    target: int, domains: Mapping[str, Domain], helps: tuple[str, ...], room: str
+) -> None:
+    facts = pool(
+        target,
+        check("Capacity", "Partial"),
+        instance_type="gb200-4x",
+        granted=target,
+        current=sum(domain.held for domain in domains.values()),
+        machines=Machines(0, 50, 0, domains=domains),
+    )
+
+    (cause,) = (each for each in causes(facts) if each.kind == "Capacity")
+
+    assert cause.helps == helps
+    assert [each for each in cause.details if "leaves room" in each] == [
+        f"its target leaves room for {each}, which completes none of its racks"
+        for each in filter(None, [room])
+    ]
+
+
 def test_nodes_that_boot_are_counted_from_the_first() -> None:
     nodes = (
         NodeFacts("g2", 61, after(3), registered=False),
@@ -356,6 +395,17 @@ def test_preempted_nodes_are_no_removal_of_the_nodepool() -> None:
             helps=("wait: the NodePool refills by itself when machines are free",),
             proofs=(Proof(80, "node g1"),),
         )
+    ]
+
+
+def test_the_services_are_named_that_end_a_preemption_which_is_late() -> None:
+    nodes = (NodeFacts("g1", 80, NOON, removal="Preempted", preempted_since=NOON),)
+
+    (cause,) = causes(pool(1, current=1, nodes=nodes, now=NOON + timedelta(minutes=8)))
+
+    assert [remedy.action for remedy in cause.remedies] == [
+        StartService("preemption"),
+        StartService("lifecycle"),
     ]
 
 

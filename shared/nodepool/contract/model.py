@@ -134,7 +134,7 @@ See https://docs.coreweave.com/products/cks/clusters/scheduling/workload-schedul
 class SchedulingPriority(Value):
     """Which NodePool gets machines first when they are short.
 
-    value: the NodePool with the higher one comes first.
+    value: within an organisation, NodePools with higher values come first.
     """
 
     value: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0

@@ -124,7 +124,7 @@ def _preemption(facts: Facts) -> Iterator[Cause]:
         _names(nodes),
         since=min(filter(None, (node.preempted_since for node in nodes)), default=None),
         details=("a preempted Node leaves 7 minutes after its cordon at the latest",),
-        remedies=(start_service("preemption"),) if late else (wait,),
+        remedies=tuple(map(start_service, ("preemption", "lifecycle"))) if late else (wait,),
         proofs=_node_proofs(nodes),
     )
 

@@ -27,16 +27,15 @@ def rack_details(facts: Facts) -> Iterator[str]:
             f"{_of(domain)} lacks {counted(missing)}; {found.free} of its machines are free and "
             f"{len(found.triage)} in triage"
         )
+    room = _goal(facts) - facts.held
+    if 0 < room < min((missing for _, missing in _parts(facts)), default=0):
+        yield f"its target leaves room for {counted(room)}, which completes none of its racks"
 
 
 def rack_remedies(facts: Facts) -> Iterator[Remedy]:
     """Yield what completes the racks that the NodePool has in part, or gives it whole ones."""
-    parts = [
-        (domain, short)
-        for domain, missing in _parts(facts)
-        if (short := missing - _domains(facts).get(domain, Domain()).free) > 0
-    ]
-    for domain, short in parts[:DOMAINS_MAX]:
+    shorts = list(_to_complete(facts))[:DOMAINS_MAX]
+    for domain, short in shorts:
         names = _domains(facts).get(domain, Domain()).triage
         if len(names) >= short:
             yield _repair(names[:short], domain)
@@ -44,14 +43,35 @@ def rack_remedies(facts: Facts) -> Iterator[Remedy]:
             machines = counted(short, "machine")
             text = f"add {machines} of {_of(domain)} to the zone: no other completes its rack"
             yield Remedy(text, AddMachines(short, domain))
-    if not parts:
+    size = rack_of(facts)
+    begun = sum(-(-domain.held // size) for domain in _domains(facts).values())
+    if not shorts and (begun < _goal(facts) // size or not begun):
         yield from _whole_racks(facts)
+
+
+def _to_complete(facts: Facts) -> Iterator[tuple[str, int]]:
+    """Yield the racks that more machines complete, and how many these are.
+
+    A rack gets Nodes only where all that it lacks fits into the target; see
+    `nodepool.state.racks.deliveries`.
+    """
+    room = _goal(facts) - facts.held
+    for domain, missing in _parts(facts):
+        free = _domains(facts).get(domain, Domain()).free
+        if missing <= room and missing <= free:
+            room -= missing
+        elif missing <= room:
+            yield domain, missing - free
+
+
+def _goal(facts: Facts) -> int:
+    """Return how many Nodes the NodePool may have in all."""
+    return min(facts.granted or facts.target, facts.target)
 
 
 def _whole_racks(facts: Facts) -> Iterator[Remedy]:
     size, domains = rack_of(facts), _domains(facts)
-    goal = min(facts.granted or facts.target, facts.target)
-    missing = up_to_racks(facts, max(1, goal - facts.held))
+    missing = up_to_racks(facts, max(1, _goal(facts) - facts.held))
     machines = facts.machines
     pending = max(0, machines.to_reclaim - machines.reclaimed) if machines is not None else 0
     needed = max(missing, up_to_racks(facts, facts.machines_needed))
