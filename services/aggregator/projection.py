@@ -59,7 +59,7 @@ from nodepool.contract.messages import OfMachine, OfNode
 from nodepool.contract.model import NodePhase
 from nodepool.service import Object, Projection
 
-RENDERING: Final = "7"
+RENDERING: Final = "8"
 """Another number where objects of the same state look otherwise than in the release before."""
 POOLS: Final = "nodepools"
 NODES: Final = "nodes"
@@ -86,7 +86,7 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
             yield POOLS, message.key
             yield NODES, message.node_key
             yield from _machine(state, message.machine_key)
-        case CWNodeRegistered():
+        case CWNodeRegistered() | NodeReservationChanged():
             yield POOLS, message.key
             yield NODES, message.node_key
         case OfMachine():
@@ -106,7 +106,7 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
             yield POOLS, message.key
         case AllocationFailed() | AllocationRecovered() | CWNodePoolNodesRemoved():
             yield POOLS, message.key
-        case CWNodePoolNodesRemoveError() | NodeRemovalRecovered() | NodeReservationChanged():
+        case CWNodePoolNodesRemoveError() | NodeRemovalRecovered():
             yield POOLS, message.key
         case _:
             assert_never(message)

@@ -15,7 +15,7 @@ def reservation_changed(state: State, event: NodeReservationChanged, context: Co
     before = state.nodes.get(event.node_key)
     if before is None or before.assignment != event.assignment or before.usable is event.usable:
         return state
-    node = replace(before, usable=event.usable)
+    node = replace(before, usable=event.usable, version=context.position)
     state = replace(
         state,
         nodes=state.nodes.set(event.node_key, node),

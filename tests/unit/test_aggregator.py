@@ -34,6 +34,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
+    NodeReservationChanged,
     NodeUpdated,
     QuotaChecked,
     QuotaDeleted,
@@ -992,6 +993,18 @@ def any_event(draw: st.DrawFn) -> Hears:
     }
     known = {name: value for name, value in named.items() if name in kind.model_fields}
     return cast("Hears", sample(kind, **known))
+
+
+def test_a_reservation_for_the_control_plane_changes_the_node_and_its_nodepool() -> None:
+    story = with_node().heard(sample(CWNodeRegistered))
+    event = sample(NodeReservationChanged)
+
+    story.heard(event)
+
+    node = cast("Document", story.document(NODES, event.node_key)["status"])
+    assert node["reservedFor"] == "control-plane"
+    assert set(PROJECTION.touched(story.state, event)) == {(POOLS, POOL), (NODES, event.node_key)}
+    assert story.version(NODES, event.node_key) == story.position
 
 
 @given(st.lists(st.composite(any_event)(), max_size=40))
