@@ -1,6 +1,6 @@
 """What the allocator says: which machines join NodePools, and which Nodes leave them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from datetime import datetime
 from typing import assert_never
 
@@ -56,7 +56,9 @@ from nodepool.service import Context, Failure, Reconciler, Service
 from nodepool.state.ranking import Ranking
 
 
-def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
+def decide(
+    state: State, message: Hears, context: Context
+) -> Generator[Says | CommandOutcome, State, None]:
     """The outcome of a command, and what precedes an assignment; `reconcile` makes all else."""
     match message:
         case ReclaimCapacity() | ReturnCapacity():
@@ -129,7 +131,9 @@ def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
             assert_never(message)
 
 
-def reconcile(state: State, key: OfferingKey | PoolKey, context: Context) -> Iterator[Says]:
+def reconcile(
+    state: State, key: OfferingKey | PoolKey, context: Context
+) -> Generator[Says, State, None]:
     """The machines that NodePools of an offering wait for, or all that is missing for a NodePool.
 
     A NodePool that failed may have failed in any of this, so all of it is tried again.
@@ -146,7 +150,8 @@ def reconcile(state: State, key: OfferingKey | PoolKey, context: Context) -> Ite
         own = [type(event) for event in events if isinstance(event, OfPool) and event.key == key]
         if AllocationFailed not in own and CWNodeAssigned not in own:
             yield from requested(pool)
-        yield from events
+        for event in events:
+            yield event
         if AllocationFailed not in own:
             yield AllocationRecovered(**pool_fields(pool.key), uid=pool.uid)
 

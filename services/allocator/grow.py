@@ -48,7 +48,8 @@ def served(
         pool = state.pools[share.key]
         if pool.goal is None:
             continue
-        yield from share.announced
+        for event in share.announced:
+            yield event
         for machine in share.machines:
             assignment += 1
             yield _assigned(state, pool, machine, assignment)

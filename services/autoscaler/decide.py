@@ -5,7 +5,7 @@ Nothing follows from a message alone: all of it follows from the whole state, in
 nothing about Pods that are gone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from autoscaler import Hears, Says
 from autoscaler.state import State, evolve
@@ -17,7 +17,9 @@ from nodepool.contract.messages import pool_fields
 from nodepool.service import Context, Failure, Reconciler, Service
 
 
-def reconcile(state: State, key: LedgerKey | PoolKey, context: Context) -> Iterator[Says]:
+def reconcile(
+    state: State, key: LedgerKey | PoolKey, context: Context
+) -> Generator[Says, State, None]:
     """Another target for a NodePool, where that is right now.
 
     For the key of a limit with more room, this is for each NodePool that needs more Nodes under it,
@@ -34,8 +36,7 @@ def reconcile(state: State, key: LedgerKey | PoolKey, context: Context) -> Itera
         with passing_over(full, failed):
             events = tuple(_target(state, full, context))
         for event in events:
-            yield event
-            state = evolve(state, event, context)
+            state = yield event
     for full, cause in failed.items():
         yield _reported(full, cause)
 

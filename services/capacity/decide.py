@@ -1,6 +1,6 @@
 """What the capacity service says: how many of the Nodes that are wanted could be had now."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
@@ -39,7 +39,9 @@ from nodepool.contract.outcomes import CommandOutcome
 from nodepool.service import Context, Failure, Reconciler, Service
 
 
-def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | CommandOutcome]:
+def decide(
+    state: State, message: Hears, _context: Context
+) -> Generator[Says | CommandOutcome, State, None]:
     """The answer to a query, and the verdict on what a NodePool was granted.
 
     Verdicts on other NodePools follow in `reconcile`.
@@ -72,7 +74,9 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
             assert_never(message)
 
 
-def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> Iterator[Says]:
+def reconcile(
+    state: State, key: OfferingKey | PoolKey, _context: Context
+) -> Generator[Says, State, None]:
     """New verdicts on the NodePools of an offering; on the one whose check failed before first.
 
     That may have kept all others of its offering from theirs.
@@ -84,7 +88,8 @@ def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> It
             events: tuple[Says, ...] = ()
             with passing_over(share.key, failed):
                 events = tuple(_said(state.pools[share.key], share))
-            yield from events
+            for event in events:
+                yield event
     for each, cause in failed.items():
         if state.pools[each].said is not None:  # Else this was reported before.
             yield _reported(state.pools[each], cause)

@@ -1,6 +1,6 @@
 """What the fleet service says: the outcomes of commands, and what the machines report."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from functools import partial
 from typing import assert_never
 
@@ -60,7 +60,7 @@ from nodepool.state.racks import NVLINK_DOMAIN
 
 def decide(
     state: State, message: Hears, context: Context, *, silent_after_s: float = SILENT_AFTER_S
-) -> Iterator[Says | CommandOutcome]:
+) -> Generator[Says | CommandOutcome, State, None]:
     """The outcome of a command with what it leads to, and what a Node does as instructed."""
     yield from timed(_decided(state, message, context), silent_after_s)
 
@@ -96,7 +96,7 @@ def _decided(state: State, message: Hears, context: Context) -> Iterator[Says | 
 
 def reconcile(
     state: State, key: MachineKey | PoolKey, context: Context, *, silent_after_s: float
-) -> Iterator[Says]:
+) -> Generator[Says, State, None]:
     """What is to be said of a NodePool's Pods, or of a machine."""
     yield from timed(_missing(state, key, context), silent_after_s)
 
@@ -116,7 +116,10 @@ def _due(key: MachineKey, machine: Machine, context: Context) -> Iterator[Says]:
         yield from move(key, machine)
     yield from found_silent(key, machine, now)
     if machine.boots_at is not None and machine.boots_at <= now:
-        yield from rebooted(key, machine) if machine.restarting else (report(key, machine),)
+        if machine.restarting:
+            yield from rebooted(key, machine)
+        else:
+            yield report(key, machine)
         return
     if machine.verified_at is not None and machine.verified_at <= now and machine.answers:
         yield verification(key, machine)

@@ -70,7 +70,7 @@ DEFAULT = Options()
 
 def decide(
     state: State, message: Hears, context: Context, *, options: Options = DEFAULT
-) -> Iterator[Says | CommandOutcome]:
+) -> Generator[Says | CommandOutcome, State, None]:
     """The next step of the Node that a message is about; a message on an earlier stay has none."""
     match message:
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
@@ -149,7 +149,7 @@ def reconcile(
     context: Context,
     *,
     options: Options = DEFAULT,
-) -> Iterator[Says]:
+) -> Generator[Says, State, None]:
     """What is missing for a NodePool that changed or failed, or for a Node whose time is up."""
     missing_ = _missing(state, key, context, options)
     yield from _published(state, missing_, options)
@@ -222,7 +222,8 @@ def _next(template: NodeTemplate, node: Node, context: Context, options: Options
     node = yield from given_up(template, node, context)
     node = yield from _asked_if_silent(template, node, context, options)
     events = tuple(missing(template, node, context.time))
-    yield from events or _overdue(template, node, context, options.answer_within)
+    for event in events or _overdue(template, node, context, options.answer_within):
+        yield event
 
 
 def _asked_if_silent(

@@ -5,7 +5,7 @@ service hears of its cause much later; and all that is in the log by then counts
 the Node.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import assert_never
 
 from nodepool.contract.commands import PreemptNode
@@ -40,7 +40,9 @@ from preemption.state import State, evolve
 MINUTES = int(GONE_AFTER.total_seconds() // 60)
 
 
-def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | CommandOutcome]:
+def decide(
+    state: State, message: Hears, _context: Context
+) -> Generator[Says | CommandOutcome, State, None]:
     """The outcome of a command, and the end of a preemption."""
     match message:
         case PreemptNode():
@@ -48,7 +50,8 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
         case AcknowledgePreemption():
             yield _outcome_of_acknowledge(state, message)
         case CWNodeDeleted(node_key=key):
-            yield from map(_deleted, state.ended(key))
+            for node in state.ended(key):
+                yield _deleted(node)
         case CWNodeAssigned() | CWNodeRegistered() | CWNodeRegistrationFailed():
             return
         case CWNodeDeletionRequestSuccess() | NodeKept() | NodeActivityChanged():
@@ -59,12 +62,13 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
             assert_never(message)
 
 
-def reconcile(state: State, key: NodeKey, context: Context) -> Iterator[Says]:
+def reconcile(state: State, key: NodeKey, context: Context) -> Generator[Says, State, None]:
     """The next stage of a preemption, if that is due; before that, what an earlier try did not say.
 
     The lifecycle service ends its stay at seven minutes, by the moment in its warning.
     """
-    yield from map(_deleted, state.ended(key))
+    for ended in state.ended(key):
+        yield _deleted(ended)
     node = state.nodes.get(key)
     if node is None:
         return

@@ -29,7 +29,9 @@ from quota.pool import Pool
 from quota.state import State, evolve
 
 
-def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | CommandOutcome]:
+def decide(
+    state: State, message: Hears, _context: Context
+) -> Generator[Says | CommandOutcome, State, None]:
     """The outcome of a command; what else follows is made by `reconcile`."""
     match message:
         case SetQuota():
@@ -79,7 +81,9 @@ def concerns(state: State, message: Hears) -> LedgerKey | PoolKey | None:
             assert_never(message)
 
 
-def reconcile(state: State, key: LedgerKey | PoolKey, context: Context) -> Iterator[Says]:
+def reconcile(
+    state: State, key: LedgerKey | PoolKey, _context: Context
+) -> Generator[Says, State, None]:
     """What is released, and the verdicts that are due in a ledger, in the order of waiting.
 
     For the key of a ledger also those that name other numbers than those of now; for that of a
@@ -92,35 +96,26 @@ def reconcile(state: State, key: LedgerKey | PoolKey, context: Context) -> Itera
     if pool is not None and pool.is_releasable:
         # What is released is not to be lost where a check fails.
         own = None
-        state = yield from _said(state, (released(state, pool),), context)
-    state = yield from _served(state, ledger, context, own)
+        state = yield released(state, pool)
+    while (due := state.ledger(ledger).next()) is not None:
+        state = yield from _checked(state, due, own)
     if pool is not None:
         pool = state.pools.get(pool.key)
         if pool is None or not pool.fault:
             return
-        state = yield from _said(state, _checked(state, pool.key, own), context)
+        state = yield from _checked(state, pool.key, own)
     for waiting in state.ledger(ledger).waiting:
-        state = yield from _said(state, renewed(state, waiting), context)
+        for event in renewed(state, waiting):
+            state = yield event
 
 
-def _served(
-    state: State, key: LedgerKey, context: Context, own: PoolKey | None
-) -> Generator[Says, None, State]:
-    """The verdict on each NodePool that is to be checked; what comes back is the state then."""
-    while (pool := state.ledger(key).next()) is not None:
-        state = yield from _said(state, _checked(state, pool, own), context)
-    return state
+def _checked(state: State, key: PoolKey, own: PoolKey | None) -> Generator[Says, State, State]:
+    """Yield the verdict on a NodePool; return the state then.
 
-
-def _checked(state: State, key: PoolKey, own: PoolKey | None) -> Iterable[Says]:
-    """The verdict on a NodePool; what its check raises is reported, but for the one at hand."""
-    return checked(state, key) if key == own else checked_safely(state, key)
-
-
-def _said(state: State, events: Iterable[Says], context: Context) -> Generator[Says, None, State]:
-    for event in tuple(events):
-        yield event
-        state = evolve(state, event, context)
+    What the check raises is reported, but for the NodePool at hand.
+    """
+    for event in tuple(checked(state, key) if key == own else checked_safely(state, key)):
+        state = yield event
     return state
 
 

@@ -1,6 +1,6 @@
 """What the validator service says: the outcomes of commands, and the NodePools they lead to."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import assert_never
 
 from nodepool.contract.commands import (
@@ -48,7 +48,9 @@ from validator.rules import (
 from validator.state import Cluster, Pool, State, evolve
 
 
-def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
+def decide(
+    state: State, message: Hears, context: Context
+) -> Generator[Says | CommandOutcome, State, None]:
     """The outcome of a command, the object it leads to, and the end of a deleted NodePool."""
     match message:
         case RegisterCluster():
@@ -194,7 +196,7 @@ def _autoscaled(pool: Pool, context: Context) -> Iterator[Says]:
             yield from _warning(after)
 
 
-def reconcile(state: State, key: PoolKey, context: Context) -> Iterator[Says]:
+def reconcile(state: State, key: PoolKey, context: Context) -> Generator[Says, State, None]:
     """The end of a deletion, a target that is not stored yet, or a verdict that is missing."""
     pool = state.pools.get(key)
     yield from _deleted(pool)

@@ -1,6 +1,6 @@
 """What a service is: the messages it hears and says, and the pure functions between them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -95,8 +95,10 @@ def _no_key(_state: object, _message: Message) -> None:
     return None
 
 
-def _no_outputs(_state: object, _message: Message, _context: Context) -> Iterable[Message]:
-    return ()
+def _no_outputs(
+    _state: object, _message: Message, _context: Context
+) -> Generator[Message, object, None]:
+    yield from ()
 
 
 class Object(Protocol):
@@ -135,9 +137,10 @@ class Reconciler(Generic[S, I, O, K]):
     """How a service does work that may be more than one commit can hold.
 
     reconcile: yields the events that are missing for a key, given the state; nothing once nothing
-        is missing. It may be stopped after any event that it yields, and is then called again with
-        the state after that event, so what it yields must follow from the state alone. If it always
-        has more to yield, the service is woken again and again, and never rests.
+        is missing. Each `yield` returns the state after the event. It may be stopped after any
+        event that it yields, and is then called again with the state after that event, so what it
+        yields must follow from the state alone. If it always has more to yield, the service is
+        woken again and again, and never rests.
     concerns: the key to reconcile right after the decision on a message; None for no key.
 
     A key is also reconciled at the `Wake` after `evolve` made it ready in the work queue, or after
@@ -146,7 +149,7 @@ class Reconciler(Generic[S, I, O, K]):
     `Wake` was stopped at its bound.
     """
 
-    reconcile: Callable[[S, K, Context], Iterable[O]]
+    reconcile: Callable[[S, K, Context], Generator[O, S, None]]
     concerns: Callable[[S, I], K | None] = _no_key
 
 
@@ -158,8 +161,9 @@ class Service(Generic[S, I, O]):
     hears, says: the unions of the messages it hears and of the events it says.
     initial: the state before the first message.
     evolve: the state after a message that was heard or said.
-    decide: what follows from a message, given the state after it: events and, for a command only,
-        exactly one outcome. At most 900 messages; what may be more belongs to the reconciler.
+    decide: yields what follows from a message, given the state after it: events and, for a command
+        only, exactly one outcome. Each `yield` returns the state after the event. At most 900
+        messages; what may be more belongs to the reconciler.
     reconciler: what the service does beyond that; the state then derives from `WithWork`.
     on_failure: at most two events that report an event or a key that could not be processed, given
         the state with all that could be folded. A command is not reported: the engine refuses it.
@@ -175,7 +179,7 @@ class Service(Generic[S, I, O]):
     initial: S
     evolve: Callable[[S, I | O, Context], S]
     says: "TypeForm[O] | None" = None
-    decide: Callable[[S, I, Context], Iterable[O | CommandOutcome]] = _no_outputs  # type: ignore[assignment]  # Of no message.
+    decide: Callable[[S, I, Context], Generator[O | CommandOutcome, S, None]] = _no_outputs  # type: ignore[assignment]  # Of no message.
     # Each reconciler has a key type of its own, which Python cannot leave open.
     reconciler: Reconciler[S, I, O, Any] | None = None
     on_failure: Callable[[S, Failure], Iterable[O]] = _no_events  # type: ignore[assignment]  # Of no message.

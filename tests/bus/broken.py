@@ -1,6 +1,6 @@
 """A quota service with a bug."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 
 from nodepool.contract.commands import SetQuota
@@ -13,7 +13,9 @@ from quota.state import State
 FAILING = 666
 
 
-def broken(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
+def broken(
+    state: State, message: Hears, context: Context
+) -> Generator[Says | CommandOutcome, State, None]:
     """As quota decides, but for commands with a high limit."""
     if isinstance(message, SetQuota) and message.limit >= FAILING:
         raise AssertionError("the bug")

@@ -40,7 +40,7 @@ def nothing(state: None, *_: object) -> None:
 
 
 CLERK: Service[None, SetQuota, QuotaSet] = Service(
-    name="clerk", hears=SetQuota, says=QuotaSet, initial=None, evolve=nothing, decide=lambda *_: ()
+    name="clerk", hears=SetQuota, says=QuotaSet, initial=None, evolve=nothing
 )
 
 

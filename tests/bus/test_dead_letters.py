@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -198,7 +198,7 @@ def test_a_change_of_another_object_or_a_trial_is_not_undone_by_a_replay(
 
 def failing_on_large_pools(
     state: Validated, message: ValidatorHears, context: Context
-) -> Iterator[ValidatorSays | CommandOutcome]:
+) -> Generator[ValidatorSays | CommandOutcome, Validated, None]:
     """As the validator decides, but for large NodePools."""
     if isinstance(message, ApplyNodePool) and message.spec.target_nodes == FAILING:
         raise AssertionError("the bug")

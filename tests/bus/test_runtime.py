@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -380,11 +380,13 @@ def evolve_alarm(alarm: Alarm, message: SetQuota | QuotaSet, now: Context) -> Al
             return Alarm()
 
 
-def decide_alarm(_alarm: Alarm, command: SetQuota, _now: Context) -> Iterator[CommandOutcome]:
+def decide_alarm(
+    _alarm: Alarm, command: SetQuota, _now: Context
+) -> Generator[CommandOutcome, Alarm, None]:
     yield accepted(command, "done")
 
 
-def reconcile_alarm(alarm: Alarm, _key: str, now: Context) -> Iterator[QuotaSet]:
+def reconcile_alarm(alarm: Alarm, _key: str, now: Context) -> Generator[QuotaSet, Alarm, None]:
     if alarm.due is not None and now.time >= alarm.due:
         yield QuotaSet(org="acme", zone=ZONE, instance_type=H100, limit=1, granted=0)
 
@@ -406,7 +408,7 @@ def evolve_stuck(alarm: Alarm, message: SetQuota | QuotaSet, _now: Context) -> A
             return Alarm(alarm.work.put(ALARM_KEY))
 
 
-def reconcile_stuck(_alarm: Alarm, _key: str, _now: Context) -> Iterator[QuotaSet]:
+def reconcile_stuck(_alarm: Alarm, _key: str, _now: Context) -> Generator[QuotaSet, Alarm, None]:
     raise LookupError("no such rack")
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +35,9 @@ class Ended(BaseException):
     """What ends a process in the middle of a decision, as a bug of an extension module would."""
 
 
-def broken(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
+def broken(
+    state: State, message: Hears, context: Context
+) -> Generator[Says | CommandOutcome, State, None]:
     """As quota decides, but for one command."""
     if isinstance(message, SetQuota) and message.limit == POISON:
         raise Ended

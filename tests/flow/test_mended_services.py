@@ -1,6 +1,6 @@
 """A service that fails on one input and is mended does later what it did not do at first."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Generator, Set
 from dataclasses import replace
 from typing import Any
 
@@ -174,11 +174,11 @@ def failing_on(broken: Set[str], service: AnyService) -> AnyService:
     if service.name != "quota" or reconciler is None:
         return service
 
-    def decide(state: Any, message: Any, context: Context) -> Iterable[Any]:
+    def decide(state: Any, message: Any, context: Context) -> Generator[Any, Any, None]:
         assert getattr(message, "key", "") not in broken, INJECTED
         return service.decide(state, message, context)
 
-    def reconcile(state: Any, key: Any, context: Context) -> Iterable[Any]:
+    def reconcile(state: Any, key: Any, context: Context) -> Generator[Any, Any, None]:
         assert key not in broken, INJECTED
         return reconciler.reconcile(state, key, context)
 

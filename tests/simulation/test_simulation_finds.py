@@ -156,7 +156,7 @@ def test_an_allocator_that_serves_the_lowest_rank_first_is_found() -> None:
 
     def reconcile(
         state: AllocatorState, key: OfferingKey | PoolKey, context: Context
-    ) -> Iterator[allocator.Says]:
+    ) -> Generator[allocator.Says, AllocatorState, None]:
         waiting = Map((name, Backwards(*fields_of(each))) for name, each in state.waiting.items())
         yield from reconciler.reconcile(replace(state, waiting=waiting), key, context)
 

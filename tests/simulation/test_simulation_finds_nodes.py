@@ -1,6 +1,6 @@
 """The simulation finds each fault in a service for Nodes, in the engine and in the log."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
@@ -83,7 +83,7 @@ def test_a_lifecycle_that_never_gives_up_a_silent_machine_is_found() -> None:
 
     def reconcile(
         state: LifecycleState, key: PoolKey | MachineKey, context: Context
-    ) -> Iterator[lifecycle.Says]:
+    ) -> Generator[lifecycle.Says, LifecycleState, None]:
         if key in state.templates:
             yield from reconciler.reconcile(state, key, context)
 
@@ -123,7 +123,7 @@ def test_a_preemption_that_is_half_a_minute_early_is_found() -> None:
 
     def reconcile(
         state: PreemptionState, key: NodeKey, context: Context
-    ) -> Iterator[preemption.Says]:
+    ) -> Generator[preemption.Says, PreemptionState, None]:
         node = state.nodes.get(key)
         is_warned = node is not None and node.pending_since is not None
         time = context.time + early if is_warned else context.time
@@ -189,11 +189,13 @@ def test_a_service_that_forgets_its_outcomes_is_found(
 def test_a_service_that_decides_the_same_command_twice_is_found() -> None:
     service: AnyService = FLEET
 
-    def decide(state: object, message: object, context: Context) -> Iterator[object]:
+    def decide(state: object, message: object, context: Context) -> Generator[object, object, None]:
         yield from service.decide(state, message, context)
         if isinstance(message, Command):
             second = service.decide(state, message, context)
-            yield from (event for event in second if not isinstance(event, CommandOutcome))
+            for event in second:
+                if not isinstance(event, CommandOutcome):
+                    yield event
 
     violation = first_violation(replace(service, decide=decide), text="is added twice")
 

@@ -1,6 +1,6 @@
 """A control plane of which one service fails on one input."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,16 +33,21 @@ class Failing:
         if service.name != self.service or reconciler is None:
             return service
 
-        def decide(state: Any, message: Any, context: Context) -> Iterable[Any]:
-            outputs = tuple(service.decide(state, message, context))
+        def decide(state: Any, message: Any, context: Context) -> Generator[Any, Any, None]:
+            yield from service.decide(state, message, context)
             self._counted(type(message).__name__)
-            return outputs
 
-        def reconcile(state: Any, key: Any, context: Context) -> Iterator[Any]:
-            outputs = tuple(reconciler.reconcile(state, key, context))
-            if outputs:
+        def reconcile(state: Any, key: Any, context: Context) -> Generator[Any, Any, None]:
+            events = reconciler.reconcile(state, key, context)
+            event = next(events, None)
+            if event is not None:
                 self._counted(Wake.__name__)
-            yield from outputs
+            while event is not None:
+                after = yield event
+                try:
+                    event = events.send(after)
+                except StopIteration:
+                    return
 
         return replace(service, decide=decide, reconciler=replace(reconciler, reconcile=reconcile))
 

@@ -1,6 +1,6 @@
 """The print shop of `support.sample_service`, some of whose outputs are as large as can be."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 
 from nodepool.contract.log import MESSAGE_BYTES_MAX
@@ -32,7 +32,9 @@ def jammed(size: int) -> PaperJammed:
     return PaperJammed(**pool_fields(JOB), cause="x" * (size - empty))
 
 
-def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
+def decide(
+    state: State, message: Hears, context: Context
+) -> Generator[Says | CommandOutcome, State, None]:
     """As the print shop decides, but for commands and events about seven pages."""
     match message:
         case PrintNow(pages=pages) if pages == TOO_LARGE:
@@ -47,7 +49,7 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
             yield from printer.decide(state, message, context)
 
 
-def reconcile_too_large(state: State, key: str, context: Context) -> Iterator[Says]:
+def reconcile_too_large(state: State, key: str, context: Context) -> Generator[Says, State, None]:
     """As the print shop reconciles, but for jobs of seven pages."""
     job = state.jobs.get(JOB)
     if key == JOB and job is not None and job.pages == TOO_LARGE:

@@ -5,7 +5,7 @@ A job is a NodePool's identity and a number of pages. `PrintNow` prints in the d
 is to show. Pages are numbered through all jobs, so that one lost or printed twice is seen.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -192,7 +192,9 @@ def _break(where: PrintNow | Enqueue | PaperDelivered | JobQueued | Job, fault: 
         raise Broken(f"{fault}")
 
 
-def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
+def decide(
+    state: State, message: Hears, context: Context
+) -> Generator[Says | CommandOutcome, State, None]:
     """The outcome of a command, and the pages or the job that it leads to."""
     match message:
         case PrintNow():
@@ -226,7 +228,7 @@ def _printed_now(state: State, command: PrintNow) -> Iterator[Says | CommandOutc
         raise Broken("deciding")
 
 
-def reconcile(state: State, key: PoolKey, context: Context) -> Iterator[Says]:
+def reconcile(state: State, key: PoolKey, context: Context) -> Generator[Says, State, None]:
     """The pages of a job that are not printed yet, once it is due."""
     job = state.jobs.get(key, Job())
     if job.due is not None and context.time < job.due:

@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -1056,7 +1056,7 @@ def test_a_failure_in_an_offering_shows_on_the_first_that_waits() -> None:
 
 def test_a_wake_that_failed_on_an_offering_is_made_up_for_on_all_that_wait_there() -> None:
     # given two NodePools that wait, a machine for each, and a wake that failed
-    def broken(_state: State, key: str, _context: Context) -> Iterator[Says]:
+    def broken(_state: State, key: str, _context: Context) -> Generator[Says, State, None]:
         raise KeyError(key)
 
     story = Story()

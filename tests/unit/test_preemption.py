@@ -1,5 +1,5 @@
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -169,7 +169,7 @@ def taken_back() -> NodePreemptionRequested:
     return NodePreemptionRequested(**of_node(), cause="Reclaimed")
 
 
-def broken(_state: State, _key: NodeKey, _context: Context) -> Iterator[Says]:
+def broken(_state: State, _key: NodeKey, _context: Context) -> Generator[Says, State, None]:
     """Raise ValueError, as a reconciler with a bug does."""
     raise ValueError
 

@@ -1,6 +1,6 @@
+from collections.abc import Generator
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import repeat
 
 import pytest
 from immutables import Map
@@ -184,7 +184,13 @@ def test_a_command_with_another_number_of_outcomes_than_one_is_refused(
 
 def test_an_event_with_an_outcome_is_a_bug() -> None:
     outcome = accepted(print_now(0), "done")
-    service = replace(SERVICE, decide=lambda _state, _message, _context: [outcome])
+
+    def decide(
+        _state: State, _message: Hears, _context: Context
+    ) -> Generator[CommandOutcome, State, None]:
+        yield outcome
+
+    service = replace(SERVICE, decide=decide)
 
     result = step(service, INITIAL, paper(), NOON)
 
@@ -287,7 +293,11 @@ def test_a_decision_of_one_output_more_is_a_bug() -> None:
 
 
 def test_a_decision_without_an_end_is_stopped() -> None:
-    endless = replace(SERVICE, decide=lambda _state, _message, _context: repeat(page(0)))
+    def decide(_state: State, _message: Hears, _context: Context) -> Generator[Says, State, None]:
+        while True:
+            yield page(0)
+
+    endless = replace(SERVICE, decide=decide)
 
     result = step(endless, INITIAL, print_now(1), NOON)
 

@@ -81,19 +81,6 @@ def fill_a_step(messages: Sequence[Message]) -> bool:
     return len(messages) >= BYTES_MAX // MESSAGE_BYTES_MAX and size_of(messages).is_full
 
 
-def taken(messages: Iterable[M], size: Size) -> tuple[M, ...]:
-    """The first messages, as many as fit a step that has `size` already; no further one is made."""
-    result: list[M] = []
-    if size.is_full:
-        return ()
-    for message in messages:
-        result.append(message)
-        size = size.plus(message)
-        if size.is_full:
-            break
-    return tuple(result)
-
-
 def bytes_of(message: Message) -> int:
     """How many bytes a message counts as; the same for one that was stored and read again."""
     measure = _measure(type(message))

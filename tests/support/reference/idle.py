@@ -26,10 +26,9 @@ def _undone(service: AnyService, state: object, context: Context) -> Iterator[st
     if reconciler is None:
         return
     for key in sorted(_keys(state)):
-        events = reconciler.reconcile(state, key, context)
-        names = [type(event).__name__ for event in events]
-        if names:
-            yield f"{service.name} has left undone for {key}: {', '.join(names[:3])}"
+        first = next(reconciler.reconcile(state, key, context), None)
+        if first is not None:
+            yield f"{service.name} has left undone for {key}: {type(first).__name__}"
 
 
 def _keys(state: object) -> set[str]:

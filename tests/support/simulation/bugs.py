@@ -1,6 +1,6 @@
 """Checks that fail for a while, as those of a service with a bug do."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -32,13 +32,13 @@ class Bugs:
         name, reconciler = service.name, service.reconciler
         assert reconciler is not None
 
-        def decide(state: Any, message: Any, context: Context) -> Iterable[Any]:
+        def decide(state: Any, message: Any, context: Context) -> Generator[Any, Any, None]:
             # What a service does not know, such as an invalid NodePool, it does not decide on.
             if isinstance(message, OfPool) and message.key in state.pools:
                 self._raise(name, message.key)
             return service.decide(state, message, context)
 
-        def reconcile(state: Any, key: Any, context: Context) -> Iterator[Any]:
+        def reconcile(state: Any, key: Any, context: Context) -> Generator[Any, Any, None]:
             self._raise(name, key)
             yield from reconciler.reconcile(state, key, context)
 

@@ -1,9 +1,9 @@
 """Services and logs with a fault put in on purpose, and the search for what it breaks."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -19,6 +19,7 @@ from support.services import services
 from support.simulation.driver import Simulation
 from support.simulation.profile import Profile
 
+M = TypeVar("M", bound=Message)
 FOUND: list[tuple[int, Profile | None]] = []
 """The seeds and profiles of the simulations in which the test that runs found a violation."""
 SEEDS_MAX = 25
@@ -58,29 +59,48 @@ def with_events(
 ) -> Service[S, I, O]:
     """The service with each of its events replaced by those that `change` makes of it."""
 
-    def decide(state: S, message: I, context: Context) -> Iterator[O | CommandOutcome]:
-        for output in service.decide(state, message, context):
-            if isinstance(output, CommandAccepted | CommandRefused):
-                yield output
-            else:
-                yield from change(state, output, context)
+    def changed(
+        state: S, output: O | CommandOutcome, context: Context
+    ) -> Iterable[O | CommandOutcome]:
+        if isinstance(output, (CommandAccepted, CommandRefused)):
+            return (output,)
+        return change(state, output, context)
+
+    def decide(state: S, message: I, context: Context) -> Generator[O | CommandOutcome, S, None]:
+        return _changed(service.decide(state, message, context), state, changed, context)
 
     reconciler = service.reconciler
     if reconciler is None:
         return replace(service, decide=decide)
 
-    def reconcile(state: S, key: K, context: Context) -> Iterator[O]:
-        for event in reconciler.reconcile(state, key, context):
-            yield from change(state, event, context)
+    def reconcile(state: S, key: K, context: Context) -> Generator[O, S, None]:
+        return _changed(reconciler.reconcile(state, key, context), state, change, context)
 
     return replace(service, decide=decide, reconciler=replace(reconciler, reconcile=reconcile))
+
+
+def _changed(
+    events: Generator[M, S, None],
+    state: S,
+    change: Callable[[S, M, Context], Iterable[M]],
+    context: Context,
+) -> Generator[M, S, None]:
+    """Yield what `change` makes of each event; send the state after that back."""
+    before, event = state, next(events, None)
+    while event is not None:
+        for each in change(before, event, context):
+            state = yield each
+        try:
+            event = events.send(state)
+        except StopIteration:
+            return
 
 
 def without_reconciler(service: Service[S, I, O]) -> Service[S, I, O]:
     """The service with a work queue of which nothing is ever done."""
 
-    def reconcile(_state: S, _key: str, _context: Context) -> Iterable[O]:
-        return ()
+    def reconcile(_state: S, _key: str, _context: Context) -> Generator[O, S, None]:
+        yield from ()
 
     return replace(service, reconciler=Reconciler(reconcile))
 

@@ -1,5 +1,5 @@
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -251,7 +251,11 @@ def test_what_concerns_a_key_is_said_in_the_same_step_and_the_rest_after_a_wake(
 
 
 def test_a_decision_that_fills_the_step_leaves_its_key_to_the_next_wake() -> None:
-    both = replace(SERVICE, decide=lambda _state, _message, _context: pages(range(OUTPUTS_MAX)))
+    def decide(_state: State, _message: Hears, _context: Context) -> Generator[Says, State, None]:
+        for event in pages(range(OUTPUTS_MAX)):
+            yield event
+
+    both = replace(SERVICE, decide=decide)
 
     result = step(both, Folded(State()), pages_added(1_000), NOON)
 
