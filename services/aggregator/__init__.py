@@ -1,92 +1,60 @@
 """What is the NodePool's status now?"""
 
-from nodepool.contract.events import (
-    AllocationFailed,
-    AllocationRecovered,
-    CapacityChecked,
-    CapacityCheckFailed,
-    CapacityReclaimed,
-    ClusterRegistered,
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodePoolDeleted,
-    CWNodePoolNodesRemoved,
-    CWNodePoolNodesRemoveError,
-    CWNodePoolQuotaCheckFailed,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    CWNodeUncordoned,
-    GrantAcknowledged,
-    MachineAdded,
-    MachineBroken,
-    MachineReclaimed,
-    MachineRepaired,
-    MachineReturned,
-    MachineStateChanged,
-    NodeActivityChanged,
-    NodeConditionChanged,
-    NodeConditionReported,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodeRemovalRecovered,
-    NodeReportRequested,
-    NodeReservationChanged,
-    NodeTemplateChanged,
-    NodeUpdated,
-    QuotaChecked,
-    QuotaDeleted,
-    QuotaReleased,
-    QuotaSet,
-)
+from nodepool.contract import events as on
 
 CheckFailed = (
-    CWNodePoolQuotaCheckFailed | CapacityCheckFailed | AllocationFailed | CWNodePoolNodesRemoveError
+    on.CWNodePoolQuotaCheckFailed
+    | on.CapacityCheckFailed
+    | on.AllocationFailed
+    | on.CWNodePoolNodesRemoveError
 )
 """A condition of a NodePool could not be determined."""
-Recovered = AllocationRecovered | NodeRemovalRecovered
+Recovered = on.AllocationRecovered | on.NodeRemovalRecovered
 """What could not be determined can be determined again."""
 NodeChanged = (
-    CWNodeRegistered | NodeUpdated | NodeActivityChanged | CWDrainNode | NodeReportRequested
+    on.CWNodeRegistered
+    | on.NodeUpdated
+    | on.NodeActivityChanged
+    | on.CWDrainNode
+    | on.NodeReportRequested
 )
 """A Node of a NodePool is other than it was."""
-CordonChanged = CWNodeCordoned | CWNodeUncordoned
+CordonChanged = on.CWNodeCordoned | on.CWNodeUncordoned
 """A Node is cordoned for a cause other than its removal, or no longer."""
-Reported = NodeConditionChanged | NodeConditionReported
+Reported = on.NodeConditionChanged | on.NodeConditionReported
 """A condition of a Node changed, as its machine or its cluster of Kubernetes reports it."""
-NodeLeft = CWNodeDeleted | CWNodeRegistrationFailed
+NodeLeft = on.CWNodeDeleted | on.CWNodeRegistrationFailed
 """A Node is no longer part of its NodePool."""
-QuotaCounted = QuotaSet | QuotaDeleted | QuotaChecked | QuotaReleased
+QuotaCounted = on.QuotaSet | on.QuotaDeleted | on.QuotaChecked | on.QuotaReleased
 """A limit, or what counts against it, may be other than it was."""
 MachineReported = (
-    MachineStateChanged
-    | MachineAdded
-    | MachineBroken
-    | MachineRepaired
-    | MachineReclaimed
-    | MachineReturned
+    on.MachineStateChanged
+    | on.MachineAdded
+    | on.MachineBroken
+    | on.MachineRepaired
+    | on.MachineReclaimed
+    | on.MachineReturned
 )
 """A machine that is no Node, or may be none, is other than it was."""
 
 Hears = (
-    NodePoolValidated
-    | NodePoolDeleting
-    | CWNodePoolDeleted
+    on.NodePoolValidated
+    | on.NodePoolDeleting
+    | on.CWNodePoolDeleted
     | QuotaCounted
-    | GrantAcknowledged
-    | CapacityChecked
+    | on.GrantAcknowledged
+    | on.CapacityChecked
     | CheckFailed
     | Recovered
-    | CWNodeAssigned
-    | NodeTemplateChanged
+    | on.CWNodeAssigned
+    | on.NodeTemplateChanged
     | NodeChanged
-    | NodeReservationChanged
+    | on.NodeReservationChanged
     | CordonChanged
     | Reported
     | NodeLeft
-    | CWNodePoolNodesRemoved
+    | on.CWNodePoolNodesRemoved
     | MachineReported
-    | CapacityReclaimed
-    | ClusterRegistered
+    | on.CapacityReclaimed
+    | on.ClusterRegistered
 )

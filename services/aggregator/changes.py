@@ -27,17 +27,7 @@ from aggregator.pool_figures import PoolFigures
 from aggregator.profile_changes import booted_again
 from aggregator.profiles import profile_of
 from aggregator.templates import counted, dropped
-from nodepool.contract.events import (
-    ClusterRegistered,
-    CWNodeAssigned,
-    CWNodeCordoned,
-    CWNodePoolDeleted,
-    CWNodePoolNodesRemoveError,
-    CWNodeRegistered,
-    GrantAcknowledged,
-    NodePoolValidated,
-    QuotaChecked,
-)
+from nodepool.contract import events as on
 from nodepool.contract.health import cordon_cause
 from nodepool.contract.keys import (
     NodeKey,
@@ -84,7 +74,7 @@ def _changed_pools(
     return known.set(after.key, after), figures.changed(before, after, context)
 
 
-def pool_specified(state: State, event: NodePoolValidated, context: Context) -> State:
+def pool_specified(state: State, event: on.NodePoolValidated, context: Context) -> State:
     """The state after a new verdict on the spec of a NodePool."""
     before = state.pools.get(event.key)
     after = pools.specified(before, event, context)
@@ -95,7 +85,7 @@ def pool_specified(state: State, event: NodePoolValidated, context: Context) -> 
     )
 
 
-def pool_deleted(state: State, event: CWNodePoolDeleted) -> State:
+def pool_deleted(state: State, event: on.CWNodePoolDeleted) -> State:
     """The state without a NodePool."""
     pool = state.pools.get(event.key)
     if pool is None or pool.uid != event.uid:
@@ -108,7 +98,7 @@ def pool_deleted(state: State, event: CWNodePoolDeleted) -> State:
     )
 
 
-def removal_failed(state: State, event: CWNodePoolNodesRemoveError, context: Context) -> State:
+def removal_failed(state: State, event: on.CWNodePoolNodesRemoveError, context: Context) -> State:
     """The state after a Node could not be removed, or its machine is given up for silent."""
     node = state.nodes.get(node_key(event.org, event.cluster, event.node))
     if node is not None and failure_of(event.message) == NodeFailure.UNANSWERED:
@@ -117,7 +107,7 @@ def removal_failed(state: State, event: CWNodePoolNodesRemoveError, context: Con
     return pool_changed(state, event, pools.check_failed, context)
 
 
-def node_assigned(state: State, event: CWNodeAssigned, context: Context) -> State:
+def node_assigned(state: State, event: on.CWNodeAssigned, context: Context) -> State:
     """The state with a new Node."""
     inventory = state.inventory.assign(event.machine_key, event.key, event.assignment)
     machine = moved(state, event, inventory, context)
@@ -137,7 +127,7 @@ def node_assigned(state: State, event: CWNodeAssigned, context: Context) -> Stat
     )
 
 
-def node_joined(state: State, event: CWNodeRegistered, context: Context) -> State:
+def node_joined(state: State, event: on.CWNodeRegistered, context: Context) -> State:
     """The state after a Node has joined its cluster."""
     key = event.node_key
     before = state.nodes[key]
@@ -161,7 +151,7 @@ def node_joined(state: State, event: CWNodeRegistered, context: Context) -> Stat
 def cordon_changed(state: State, event: CordonChanged, context: Context) -> State:
     """Return the state after the cordon of a Node, other than for its removal, began or ended."""
     key = event.node_key
-    cordon = cordon_label(event.cause) if isinstance(event, CWNodeCordoned) else ""
+    cordon = cordon_label(event.cause) if isinstance(event, on.CWNodeCordoned) else ""
     figures = state.node_figures.changed(key, state.nodes[key], context.time, cordon)
     return replace(state, node_figures=figures)
 
@@ -244,7 +234,7 @@ def node_left(state: State, event: NodeLeft, context: Context) -> State:
     )
 
 
-def grant_acknowledged(state: State, event: GrantAcknowledged, context: Context) -> State:
+def grant_acknowledged(state: State, event: on.GrantAcknowledged, context: Context) -> State:
     """The state after the allocator has given up what a smaller grant does not allow."""
     pool, figures = state.pools.get(event.key), state.pool_figures
     if pool is None or pool.uid != event.uid:
@@ -253,7 +243,7 @@ def grant_acknowledged(state: State, event: GrantAcknowledged, context: Context)
     return replace(state, pool_figures=figures.changed(pool, pool, context, grants))
 
 
-def cluster_registered(state: State, event: ClusterRegistered, context: Context) -> State:
+def cluster_registered(state: State, event: on.ClusterRegistered, context: Context) -> State:
     """The state with a cluster more, or with one that has an agent from now on."""
     key = cluster_key(event.org, event.cluster)
     before = state.clusters.get(key)
@@ -271,7 +261,7 @@ def cluster_registered(state: State, event: ClusterRegistered, context: Context)
 
 def quota_counted(state: State, event: QuotaCounted, context: Context) -> State:
     """The state after a limit, or what counts against it, has changed."""
-    if isinstance(event, QuotaChecked):
+    if isinstance(event, on.QuotaChecked):
         state = _granted(state, event, context)
     key = ledger_key(event.org, event.zone, event.instance_type)
     before = state.quotas.get(key)
@@ -282,7 +272,7 @@ def quota_counted(state: State, event: QuotaCounted, context: Context) -> State:
     return replace(state, quotas=quotas_)
 
 
-def _granted(state: State, event: QuotaChecked, context: Context) -> State:
+def _granted(state: State, event: on.QuotaChecked, context: Context) -> State:
     """The state after a verdict of a quota, whose grant counts for whichever generation it is."""
     pool, figures = state.pools.get(event.key), state.pool_figures
     if pool is None or pool.uid != event.uid:

@@ -17,24 +17,7 @@ from typing import Final, Literal, assert_never, get_args
 from aggregator import Hears
 from aggregator.known import State
 from aggregator.objects import NodeObject
-from nodepool.contract.events import (
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodePoolDeleted,
-    CWNodePoolNodesRemoved,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    CWNodeUncordoned,
-    NodeActivityChanged,
-    NodeConditionReported,
-    NodePoolValidated,
-    NodeReportRequested,
-    NodeReservationChanged,
-    NodeUpdated,
-    QuotaChecked,
-)
+from nodepool.contract import events as on
 from nodepool.contract.keys import LedgerKey, ledger_key
 from nodepool.contract.messages import OfNode
 from nodepool.contract.model import RemovalReason
@@ -67,16 +50,16 @@ IMPOSSIBLE: Final[frozenset[Rule]] = frozenset(
 )
 """The rules of which a broken one cannot be followed."""
 OfStay = (
-    NodeUpdated
-    | NodeActivityChanged
-    | NodeReportRequested
-    | NodeReservationChanged
-    | CWDrainNode
-    | CWNodeRegistered
-    | CWNodeDeleted
-    | CWNodeRegistrationFailed
-    | CWNodeCordoned
-    | CWNodeUncordoned
+    on.NodeUpdated
+    | on.NodeActivityChanged
+    | on.NodeReportRequested
+    | on.NodeReservationChanged
+    | on.CWDrainNode
+    | on.CWNodeRegistered
+    | on.CWNodeDeleted
+    | on.CWNodeRegistrationFailed
+    | on.CWNodeCordoned
+    | on.CWNodeUncordoned
 )
 """The events about a stay of a machine in a NodePool."""
 
@@ -89,18 +72,18 @@ def broken(state: State, message: Hears) -> Rule | Literal[""]:
     if type(message) not in _CHECKED:
         return ""
     match message:
-        case CWNodeAssigned():
+        case on.CWNodeAssigned():
             return _assigned(state, message)
-        case NodeConditionReported():
+        case on.NodeConditionReported():
             return ""
         case OfNode():
             node = state.nodes.get(message.node_key)
             if node is None or node.assignment != message.assignment:
                 return "NodeUnknown"
             return _changed(state, node, message)
-        case NodePoolValidated():
+        case on.NodePoolValidated():
             return _validated(state, message)
-        case CWNodePoolNodesRemoved(removal=RemovalReason.POOL_DELETED) | CWNodePoolDeleted():
+        case on.CWNodePoolNodesRemoved(removal=RemovalReason.POOL_DELETED) | on.CWNodePoolDeleted():
             pool = state.pools.get(message.key)
             is_same = pool is not None and pool.uid == message.uid
             is_empty = pool is None or not (pool.held or pool.away)
@@ -112,16 +95,16 @@ def broken(state: State, message: Hears) -> Rule | Literal[""]:
 _CHECKED: Final = frozenset(
     (
         *get_args(OfStay),
-        CWNodeAssigned,
-        NodePoolValidated,
-        CWNodePoolNodesRemoved,
-        CWNodePoolDeleted,
+        on.CWNodeAssigned,
+        on.NodePoolValidated,
+        on.CWNodePoolNodesRemoved,
+        on.CWNodePoolDeleted,
     )
 )
 """To ask for the class itself takes a tenth of the time that to match each of them does."""
 
 
-def limit_passed(state: State, after: Mapping[LedgerKey, int], event: QuotaChecked) -> bool:
+def limit_passed(state: State, after: Mapping[LedgerKey, int], event: on.QuotaChecked) -> bool:
     """Whether a grant has made what is reserved grow beyond the limit; a lower limit is none.
 
     A grant covers the Nodes that its NodePool had as far as the quota service had read, and some of
@@ -145,7 +128,7 @@ def limit_passed(state: State, after: Mapping[LedgerKey, int], event: QuotaCheck
     return is_checked and reserved - beyond > allowed
 
 
-def _assigned(state: State, event: CWNodeAssigned) -> Rule | Literal[""]:
+def _assigned(state: State, event: on.CWNodeAssigned) -> Rule | Literal[""]:
     machine = state.inventory.machines.get(event.machine_key)
     if machine is None:
         return "MachineUnknown"
@@ -166,28 +149,28 @@ def _assigned(state: State, event: CWNodeAssigned) -> Rule | Literal[""]:
 def _changed(state: State, node: NodeObject, event: OfStay) -> Rule | Literal[""]:
     is_registered = node.registered is not None
     match event:
-        case NodeUpdated():
+        case on.NodeUpdated():
             if not is_registered:
                 return "NodeUnregistered"
             return "" if may_follow(node.phase, event.phase) else "PhaseOutOfOrder"
-        case CWNodeRegistered():
+        case on.CWNodeRegistered():
             return "RegisteredTwice" if is_registered else ""
-        case CWDrainNode() | CWNodeCordoned() | CWNodeUncordoned():
+        case on.CWDrainNode() | on.CWNodeCordoned() | on.CWNodeUncordoned():
             return "" if is_registered else "NodeUnregistered"
-        case CWNodeDeleted() | CWNodeRegistrationFailed():
-            said = isinstance(event, CWNodeDeleted) and event.registered
+        case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
+            said = isinstance(event, on.CWNodeDeleted) and event.registered
             if said is not is_registered:
                 return "CountsDisagree"
             pool = state.pools.get(event.key)
             is_known = pool is not None and pool.uid == event.uid
             return "" if is_known else "NodePoolUnknown"
-        case NodeActivityChanged() | NodeReportRequested() | NodeReservationChanged():
+        case on.NodeActivityChanged() | on.NodeReportRequested() | on.NodeReservationChanged():
             return ""
         case _:
             assert_never(event)
 
 
-def _validated(state: State, event: NodePoolValidated) -> Rule | Literal[""]:
+def _validated(state: State, event: on.NodePoolValidated) -> Rule | Literal[""]:
     pool = state.pools.get(event.key)
     if pool is None:
         return ""

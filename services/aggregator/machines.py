@@ -7,18 +7,7 @@ from typing import Literal, get_args
 from immutables import Map
 
 from aggregator.objects import CapacityObject, Faults, MachineStatus
-from nodepool.contract.events import (
-    CapacityReclaimed,
-    CWNodeAssigned,
-    CWNodeDeleted,
-    CWNodeRegistrationFailed,
-    MachineAdded,
-    MachineBroken,
-    MachineReclaimed,
-    MachineRepaired,
-    MachineReturned,
-    MachineStateChanged,
-)
+from nodepool.contract import events as on
 from nodepool.contract.health import NodeFault
 from nodepool.contract.keys import MachineKey, OfferingKey
 from nodepool.contract.node_states import MachineState as Outside
@@ -30,13 +19,13 @@ IMMEDIATE = frozenset(("hang", *get_args(NodeFault)))
 """The faults that a machine has at once where it is a Node."""
 MachineState = Literal["free", "assigned", "triage", "reclaimed"]
 MachineEvent = (
-    MachineAdded
-    | MachineRepaired
-    | MachineReclaimed
-    | MachineReturned
-    | CWNodeAssigned
-    | CWNodeDeleted
-    | CWNodeRegistrationFailed
+    on.MachineAdded
+    | on.MachineRepaired
+    | on.MachineReclaimed
+    | on.MachineReturned
+    | on.CWNodeAssigned
+    | on.CWNodeDeleted
+    | on.CWNodeRegistrationFailed
 )
 """A machine changed hands."""
 
@@ -71,7 +60,7 @@ def recounted(
 
 
 def reclaimed(
-    before: CapacityObject | None, event: CapacityReclaimed, context: Context
+    before: CapacityObject | None, event: on.CapacityReclaimed, context: Context
 ) -> CapacityObject:
     """The counts of an offering of which so many machines are to be held back."""
     if before is None:
@@ -94,9 +83,9 @@ def changed_hands(
         return MachineStatus(version=context.position, added=context.time)
     faults = before.faults
     if faults is not None:
-        faults = _in_stay(faults) if isinstance(event, CWNodeAssigned) else _after_stay(faults)
+        faults = _in_stay(faults) if isinstance(event, on.CWNodeAssigned) else _after_stay(faults)
     cause = ""
-    if isinstance(event, CWNodeDeleted | CWNodeRegistrationFailed) and after.holder == TRIAGE:
+    if isinstance(event, on.CWNodeDeleted | on.CWNodeRegistrationFailed) and after.holder == TRIAGE:
         cause = event.message
     return replace(
         before,
@@ -109,7 +98,7 @@ def changed_hands(
 
 
 def broken(
-    before: MachineStatus, event: MachineBroken, *, joined: bool, context: Context
+    before: MachineStatus, event: on.MachineBroken, *, joined: bool, context: Context
 ) -> MachineStatus:
     """The status of a machine that is to fail; one that is a Node (`joined`) may do so at once."""
     failing = before.faults.failing if before.faults is not None else ""
@@ -123,7 +112,7 @@ def broken(
 
 
 def moved(
-    known: Map[MachineKey, MachineStatus], event: MachineStateChanged, context: Context
+    known: Map[MachineKey, MachineStatus], event: on.MachineStateChanged, context: Context
 ) -> Map[MachineKey, MachineStatus]:
     """The machines with this one in another state outside of any NodePool."""
     key, status = event.machine_key, known.get(event.machine_key)

@@ -6,19 +6,12 @@ from typing import assert_never
 
 from aggregator import NodeChanged, Reported
 from aggregator.objects import NodeObject, ReportedCondition
-from nodepool.contract.events import (
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeRegistered,
-    NodeActivityChanged,
-    NodeReportRequested,
-    NodeUpdated,
-)
+from nodepool.contract import events as on
 from nodepool.contract.model import NodePhase, RemovalReason, Taint
 from nodepool.service import Context
 
 
-def assigned(event: CWNodeAssigned, context: Context, profile: str) -> NodeObject:
+def assigned(event: on.CWNodeAssigned, context: Context, profile: str) -> NodeObject:
     """A new Node with this profile, which has not joined its cluster yet."""
     return NodeObject(
         name=event.node,
@@ -37,9 +30,9 @@ def changed(node: NodeObject, event: NodeChanged, context: Context) -> NodeObjec
     if event.assignment != node.assignment:
         return node
     match event:
-        case NodeUpdated():
+        case on.NodeUpdated():
             return _updated(node, event, context)
-        case NodeActivityChanged(active=active, message=work):
+        case on.NodeActivityChanged(active=active, message=work):
             return replace(
                 node,
                 active=active,
@@ -49,7 +42,7 @@ def changed(node: NodeObject, event: NodeChanged, context: Context) -> NodeObjec
                 blocking_count=event.blocking_count,
                 version=context.position,
             )
-        case CWNodeRegistered():
+        case on.CWNodeRegistered():
             return replace(
                 node,
                 phase=event.phase,
@@ -60,9 +53,9 @@ def changed(node: NodeObject, event: NodeChanged, context: Context) -> NodeObjec
                 template=event.template,
                 version=context.position,
             )
-        case CWDrainNode(force=force):
+        case on.CWDrainNode(force=force):
             return replace(node, phase=NodePhase.DRAINING, forced=force, version=context.position)
-        case NodeReportRequested(request=request):
+        case on.NodeReportRequested(request=request):
             return replace(node, request=request, version=context.position)
         case _:
             assert_never(event)
@@ -94,7 +87,7 @@ def _shared(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
     return taints
 
 
-def _updated(node: NodeObject, event: NodeUpdated, context: Context) -> NodeObject:
+def _updated(node: NodeObject, event: on.NodeUpdated, context: Context) -> NodeObject:
     turned = (node.removal is None) is not (event.removal is None)
     is_preempted = event.removal is RemovalReason.PREEMPTED
     after = replace(

@@ -7,27 +7,12 @@ from aggregator import CheckFailed, NodeLeft, Recovered
 from aggregator.objects import Autoscaled, NodePoolObject
 from aggregator.profiles import counted_profiles, profile_of
 from aggregator.verdicts import with_condition, with_counts
+from nodepool.contract import events as on
 from nodepool.contract.conditions import (
     Capacity,
     NodesRemoved,
     Quota,
     Validated,
-)
-from nodepool.contract.events import (
-    AllocationFailed,
-    CapacityChecked,
-    CapacityCheckFailed,
-    CWNodeAssigned,
-    CWNodeDeleted,
-    CWNodePoolNodesRemoved,
-    CWNodePoolNodesRemoveError,
-    CWNodePoolQuotaCheckFailed,
-    CWNodeRegistered,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodeRemovalRecovered,
-    NodeReservationChanged,
-    QuotaChecked,
 )
 from nodepool.contract.model import RemovalReason
 from nodepool.contract.node_failures import NodeFailure, failure_of
@@ -36,7 +21,7 @@ from nodepool.state.racks import counted, domain_of
 
 
 def specified(
-    before: NodePoolObject | None, event: NodePoolValidated, context: Context
+    before: NodePoolObject | None, event: on.NodePoolValidated, context: Context
 ) -> NodePoolObject:
     """The NodePool with a new desired state or verdict; a new one where the uid is new."""
     if before is None or before.uid != event.uid:
@@ -71,7 +56,7 @@ def specified(
 
 
 def _autoscaled(
-    before: NodePoolObject, event: NodePoolValidated, context: Context
+    before: NodePoolObject, event: on.NodePoolValidated, context: Context
 ) -> Autoscaled | None:
     """Why the autoscaler has set the target, since when it has."""
     known = before.autoscaled
@@ -82,7 +67,7 @@ def _autoscaled(
     return Autoscaled(event.autoscaled, context.time, context.position)
 
 
-def deleting(pool: NodePoolObject, event: NodePoolDeleting, context: Context) -> NodePoolObject:
+def deleting(pool: NodePoolObject, event: on.NodePoolDeleting, context: Context) -> NodePoolObject:
     """The NodePool on its way out."""
     # If the allocator cannot decide on the deletion, it reports that error again.
     pool = replace(pool, deleting=event.since, granted=0, allocation_error="")
@@ -90,7 +75,7 @@ def deleting(pool: NodePoolObject, event: NodePoolDeleting, context: Context) ->
 
 
 def checked(
-    pool: NodePoolObject, event: QuotaChecked | CapacityChecked, context: Context
+    pool: NodePoolObject, event: on.QuotaChecked | on.CapacityChecked, context: Context
 ) -> NodePoolObject:
     """The NodePool after a verdict.
 
@@ -99,16 +84,18 @@ def checked(
     """
     if event.uid != pool.uid or pool.deleting is not None:
         return pool
-    if isinstance(event, QuotaChecked) and event.granted != pool.granted and not pool.is_invalid:
+    if isinstance(event, on.QuotaChecked) and event.granted != pool.granted and not pool.is_invalid:
         pool = replace(pool, granted=event.granted, version=context.position)
     if event.generation != pool.generation:
         return pool
-    if isinstance(event, CapacityChecked):
+    if isinstance(event, on.CapacityChecked):
         pool = _with_queue(pool, event, context)
     return with_condition(pool, event.reason, event.message, context)
 
 
-def _with_queue(pool: NodePoolObject, event: CapacityChecked, context: Context) -> NodePoolObject:
+def _with_queue(
+    pool: NodePoolObject, event: on.CapacityChecked, context: Context
+) -> NodePoolObject:
     """Return the NodePool with its place among those that wait for machines."""
     before = (pool.spot_awaited, pool.queue_position, pool.machines_needed)
     if before == (event.preempted, event.position, event.needed):
@@ -139,20 +126,20 @@ def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> 
     if event.uid not in ("", pool.uid):
         return pool
     match event:
-        case AllocationFailed():
+        case on.AllocationFailed():
             return with_counts(replace(pool, allocation_error=event.message), context)
-        case CWNodePoolNodesRemoveError():
+        case on.CWNodePoolNodesRemoveError():
             if failure_of(event.message) == NodeFailure.UNANSWERED:
                 return pool
             return _with_removal_error(pool, event.message, context)
-        case CWNodePoolQuotaCheckFailed() | CapacityCheckFailed() if not pool.is_checked:
+        case on.CWNodePoolQuotaCheckFailed() | on.CapacityCheckFailed() if not pool.is_checked:
             return pool
-        case CWNodePoolQuotaCheckFailed():
+        case on.CWNodePoolQuotaCheckFailed():
             capacity = pool.conditions.get(Capacity.__name__)
             if capacity is not None and capacity.generation != pool.generation:
                 pool = _without_queue(pool)
             return with_condition(pool, Quota.INTERNAL_ERROR, event.message, context)
-        case CapacityCheckFailed():
+        case on.CapacityCheckFailed():
             pool = _without_queue(pool)
             return with_condition(pool, Capacity.INTERNAL_ERROR, event.message, context)
         case _:
@@ -163,7 +150,7 @@ def recovered(pool: NodePoolObject, event: Recovered, context: Context) -> NodeP
     """Return the NodePool without an error, with the conditions that follow from its counts."""
     if event.uid not in ("", pool.uid):
         return pool
-    if isinstance(event, NodeRemovalRecovered):
+    if isinstance(event, on.NodeRemovalRecovered):
         return _with_removal_error(pool, "", context)
     return with_counts(replace(pool, allocation_error=""), context)
 
@@ -175,7 +162,7 @@ def _with_removal_error(pool: NodePoolObject, error: str, context: Context) -> N
 
 
 def nodes_removed(
-    pool: NodePoolObject, event: CWNodePoolNodesRemoved, context: Context
+    pool: NodePoolObject, event: on.CWNodePoolNodesRemoved, context: Context
 ) -> NodePoolObject:
     """The NodePool without Nodes, if they were removed because it is being deleted."""
     if event.removal is not RemovalReason.POOL_DELETED:
@@ -183,7 +170,9 @@ def nodes_removed(
     return with_condition(pool, NodesRemoved.COMPLETE, "All Nodes are removed.", context)
 
 
-def node_assigned(pool: NodePoolObject, event: CWNodeAssigned, context: Context) -> NodePoolObject:
+def node_assigned(
+    pool: NodePoolObject, event: on.CWNodeAssigned, context: Context
+) -> NodePoolObject:
     """The NodePool with one Node more in progress."""
     if event.uid != pool.uid:
         return pool
@@ -192,7 +181,7 @@ def node_assigned(pool: NodePoolObject, event: CWNodeAssigned, context: Context)
 
 
 def node_registered(
-    pool: NodePoolObject, event: CWNodeRegistered, context: Context
+    pool: NodePoolObject, event: on.CWNodeRegistered, context: Context
 ) -> NodePoolObject:
     """The NodePool with one Node current that was in progress."""
     pool = _in_domain(pool, domain_of(event.labels), 1)
@@ -214,13 +203,13 @@ def node_left(
     pool = replace(pool, profiles=counted_profiles(pool.profiles, profile, -1))
     if not usable:
         return with_counts(replace(pool, away=pool.away - 1), context)
-    if isinstance(event, CWNodeDeleted) and event.registered:
+    if isinstance(event, on.CWNodeDeleted) and event.registered:
         return with_counts(_in_domain(pool, domain, -1), context, current=-1)
     return with_counts(pool, context, in_progress=-1)
 
 
 def node_reserved(
-    pool: NodePoolObject, event: NodeReservationChanged, context: Context, *, domain: str
+    pool: NodePoolObject, event: on.NodeReservationChanged, context: Context, *, domain: str
 ) -> NodePoolObject:
     """Return the NodePool with one current Node fewer, or one more if the Node is usable again."""
     change = 1 if event.usable else -1

@@ -9,41 +9,8 @@ from aggregator.documents import Document, document
 from aggregator.objects import AnyObject, MachineObject, NodePoolObject
 from aggregator.state import State
 from aggregator.templates import whole
+from nodepool.contract import events as on
 from nodepool.contract.buckets import BUCKETS
-from nodepool.contract.events import (
-    AllocationFailed,
-    AllocationRecovered,
-    CapacityChecked,
-    CapacityCheckFailed,
-    CapacityReclaimed,
-    ClusterRegistered,
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodePoolDeleted,
-    CWNodePoolNodesRemoved,
-    CWNodePoolNodesRemoveError,
-    CWNodePoolQuotaCheckFailed,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    CWNodeUncordoned,
-    GrantAcknowledged,
-    NodeActivityChanged,
-    NodeConditionChanged,
-    NodeConditionReported,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodeRemovalRecovered,
-    NodeReportRequested,
-    NodeReservationChanged,
-    NodeTemplateChanged,
-    NodeUpdated,
-    QuotaChecked,
-    QuotaDeleted,
-    QuotaReleased,
-    QuotaSet,
-)
 from nodepool.contract.keys import (
     ClusterKey,
     LedgerKey,
@@ -76,37 +43,51 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
 ) -> Iterator[tuple[str, str]]:
     """The objects, as bucket and key, that an event may have changed."""
     match message:
-        case NodeUpdated() | NodeActivityChanged() | CWDrainNode() | NodeReportRequested():
+        case (
+            on.NodeUpdated()
+            | on.NodeActivityChanged()
+            | on.CWDrainNode()
+            | on.NodeReportRequested()
+        ):
             yield from _node(state, message)
-        case NodeConditionChanged() | NodeConditionReported():
+        case on.NodeConditionChanged() | on.NodeConditionReported():
             yield from _reported(state, message)
-        case NodeTemplateChanged() | CWNodeCordoned() | CWNodeUncordoned() | GrantAcknowledged():
+        case (
+            on.NodeTemplateChanged()
+            | on.CWNodeCordoned()
+            | on.CWNodeUncordoned()
+            | on.GrantAcknowledged()
+        ):
             return  # Each Node that gets a template, or a cordon, has an event of its own.
-        case CWNodeAssigned() | CWNodeDeleted() | CWNodeRegistrationFailed():
+        case on.CWNodeAssigned() | on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             yield POOLS, message.key
             yield NODES, message.node_key
             yield from _machine(state, message.machine_key)
-        case CWNodeRegistered() | NodeReservationChanged():
+        case on.CWNodeRegistered():
             yield POOLS, message.key
             yield NODES, message.node_key
         case OfMachine():
             yield from _machine(state, message.machine_key)
-        case CapacityReclaimed():
+        case on.CapacityReclaimed():
             yield CAPACITY, offering_key(message.zone, message.instance_type)
-        case ClusterRegistered():
+        case on.ClusterRegistered():
             yield CLUSTERS, cluster_key(message.org, message.cluster)
-        case QuotaChecked():
+        case on.QuotaChecked():
             yield POOLS, message.key
             yield QUOTAS, ledger_key(message.org, message.zone, message.instance_type)
-        case QuotaSet() | QuotaDeleted() | QuotaReleased():
+        case on.QuotaSet() | on.QuotaDeleted() | on.QuotaReleased():
             yield QUOTAS, ledger_key(message.org, message.zone, message.instance_type)
-        case CapacityChecked() | CapacityCheckFailed() | CWNodePoolQuotaCheckFailed():
+        case on.CapacityChecked() | on.CapacityCheckFailed() | on.CWNodePoolQuotaCheckFailed():
             yield POOLS, message.key
-        case NodePoolValidated() | NodePoolDeleting() | CWNodePoolDeleted():
+        case on.NodePoolValidated() | on.NodePoolDeleting() | on.CWNodePoolDeleted():
             yield POOLS, message.key
-        case AllocationFailed() | AllocationRecovered() | CWNodePoolNodesRemoved():
+        case on.AllocationFailed() | on.AllocationRecovered() | on.CWNodePoolNodesRemoved():
             yield POOLS, message.key
-        case CWNodePoolNodesRemoveError() | NodeRemovalRecovered():
+        case (
+            on.CWNodePoolNodesRemoveError()
+            | on.NodeRemovalRecovered()
+            | on.NodeReservationChanged()
+        ):
             yield POOLS, message.key
         case _:
             assert_never(message)
@@ -116,7 +97,7 @@ def _node(state: State, event: OfNode) -> Iterator[tuple[str, str]]:
     """A Node, and the NodePool whose status may name it."""
     yield NODES, event.node_key
     pool = state.pools.get(event.key)
-    has_booted = isinstance(event, NodeUpdated) and event.phase in _BOOTED_AGAIN
+    has_booted = isinstance(event, on.NodeUpdated) and event.phase in _BOOTED_AGAIN
     if pool is not None and (pool.is_shrinking or has_booted):
         yield POOLS, event.key
 

@@ -4,7 +4,7 @@ from typing import assert_never
 
 from aggregator import QuotaCounted
 from aggregator.objects import QuotaObject
-from nodepool.contract.events import QuotaChecked, QuotaDeleted, QuotaReleased, QuotaSet
+from nodepool.contract import events as on
 from nodepool.service import Context
 
 
@@ -17,13 +17,13 @@ def counted(
     """
     limit: int | None
     match event:
-        case QuotaSet(limit=limit, granted=used):
+        case on.QuotaSet(limit=limit, granted=used):
             pass
-        case QuotaDeleted(granted=used):
+        case on.QuotaDeleted(granted=used):
             limit = None
-        case QuotaChecked(limit=limit, used=used):
+        case on.QuotaChecked(limit=limit, used=used):
             pass
-        case QuotaReleased(used=used):
+        case on.QuotaReleased(used=used):
             limit = before.limit if before is not None else None
         case _:
             assert_never(event)

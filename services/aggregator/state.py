@@ -24,40 +24,7 @@ from aggregator.known import State
 from aggregator.machine_changes import capacity_reclaimed, machine_reported
 from aggregator.reservations import reservation_changed
 from aggregator.templates import published
-from nodepool.contract.events import (
-    AllocationFailed,
-    AllocationRecovered,
-    CapacityChecked,
-    CapacityCheckFailed,
-    CapacityReclaimed,
-    ClusterRegistered,
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodePoolDeleted,
-    CWNodePoolNodesRemoved,
-    CWNodePoolNodesRemoveError,
-    CWNodePoolQuotaCheckFailed,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    CWNodeUncordoned,
-    GrantAcknowledged,
-    NodeActivityChanged,
-    NodeConditionChanged,
-    NodeConditionReported,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodeRemovalRecovered,
-    NodeReportRequested,
-    NodeReservationChanged,
-    NodeTemplateChanged,
-    NodeUpdated,
-    QuotaChecked,
-    QuotaDeleted,
-    QuotaReleased,
-    QuotaSet,
-)
+from nodepool.contract import events as on
 from nodepool.contract.messages import OfMachine
 from nodepool.service import Context
 
@@ -76,47 +43,52 @@ def evolve(state: State, message: Hears, context: Context) -> State:
 def _evolved(state: State, message: Hears, context: Context) -> State:
     """The state after an event; frequent ones come first, since each case costs time."""
     match message:
-        case NodeUpdated() | NodeActivityChanged() | CWDrainNode() | NodeReportRequested():
+        case (
+            on.NodeUpdated()
+            | on.NodeActivityChanged()
+            | on.CWDrainNode()
+            | on.NodeReportRequested()
+        ):
             return node_changed(state, message, context)
-        case NodeConditionChanged() | NodeConditionReported():
+        case on.NodeConditionChanged() | on.NodeConditionReported():
             return node_reported(state, message, context)
-        case CWNodeAssigned():
+        case on.CWNodeAssigned():
             return node_assigned(state, message, context)
-        case CWNodeRegistered():
+        case on.CWNodeRegistered():
             return node_joined(state, message, context)
-        case CWNodeDeleted() | CWNodeRegistrationFailed():
+        case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return node_left(state, message, context)
         case OfMachine():
             return machine_reported(state, message, context)
-        case CapacityReclaimed():
+        case on.CapacityReclaimed():
             return capacity_reclaimed(state, message, context)
-        case CapacityChecked():
+        case on.CapacityChecked():
             return pool_changed(state, message, pools.checked, context)
-        case QuotaChecked() | QuotaSet() | QuotaDeleted() | QuotaReleased():
+        case on.QuotaChecked() | on.QuotaSet() | on.QuotaDeleted() | on.QuotaReleased():
             return quota_counted(state, message, context)
-        case NodePoolValidated():
+        case on.NodePoolValidated():
             return pool_specified(state, message, context)
-        case NodeTemplateChanged():
+        case on.NodeTemplateChanged():
             return replace(state, templates=published(state.templates, message))
-        case NodePoolDeleting():
+        case on.NodePoolDeleting():
             return pool_changed(state, message, pools.deleting, context)
-        case CWNodePoolNodesRemoved():
+        case on.CWNodePoolNodesRemoved():
             return pool_changed(state, message, pools.nodes_removed, context)
-        case CWNodePoolDeleted():
+        case on.CWNodePoolDeleted():
             return pool_deleted(state, message)
-        case ClusterRegistered():
+        case on.ClusterRegistered():
             return cluster_registered(state, message, context)
-        case AllocationRecovered() | NodeRemovalRecovered():
+        case on.AllocationRecovered() | on.NodeRemovalRecovered():
             return pool_changed(state, message, pools.recovered, context)
-        case CWNodePoolQuotaCheckFailed() | CapacityCheckFailed() | AllocationFailed():
+        case on.CWNodePoolQuotaCheckFailed() | on.CapacityCheckFailed() | on.AllocationFailed():
             return pool_changed(state, message, pools.check_failed, context)
-        case CWNodePoolNodesRemoveError():
+        case on.CWNodePoolNodesRemoveError():
             return removal_failed(state, message, context)
-        case GrantAcknowledged():
+        case on.GrantAcknowledged():
             return grant_acknowledged(state, message, context)
-        case CWNodeCordoned() | CWNodeUncordoned():
+        case on.CWNodeCordoned() | on.CWNodeUncordoned():
             return cordon_changed(state, message, context)
-        case NodeReservationChanged():
+        case on.NodeReservationChanged():
             return reservation_changed(state, message, context)
         case _:
             assert_never(message)

@@ -1,90 +1,50 @@
 """Which machine joins, and which Node leaves?"""
 
+from nodepool.contract import events as on
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
-from nodepool.contract.events import (
-    AllocationFailed,
-    AllocationRecovered,
-    CapacityChecked,
-    CapacityCheckFailed,
-    CapacityReclaimed,
-    CapacityReclaimFailed,
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodeDeletionRequestSuccess,
-    CWNodeDeliverFail,
-    CWNodePoolDeleted,
-    CWNodePoolNodesRemoved,
-    CWNodePoolNodesRequestFailed,
-    CWNodePoolRemoveNodes,
-    CWNodePoolScaledDown,
-    CWNodePoolScaledUp,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    CWNodeRequestQueued,
-    CWNodeUncordoned,
-    GrantAcknowledged,
-    MachineAdded,
-    MachineReclaimed,
-    MachineRepaired,
-    MachineReturned,
-    NodeActivityChanged,
-    NodeKept,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodePreempted,
-    NodePreemptionRequested,
-    NodeRemovalCancelled,
-    NodeReservationChanged,
-    NodeUpdated,
-    PreemptionPending,
-    QuotaChecked,
-    QuotaCheckFailed,
-)
 
 Hears = (
     ReclaimCapacity
     | ReturnCapacity
-    | NodePoolValidated
-    | NodePoolDeleting
-    | CWNodePoolDeleted
-    | QuotaChecked
-    | QuotaCheckFailed
-    | CapacityChecked
-    | CapacityCheckFailed
-    | CWNodeRegistered
-    | CWNodeRegistrationFailed
-    | NodeActivityChanged
-    | NodeUpdated
-    | NodeReservationChanged
-    | NodeKept
-    | CWNodeCordoned
-    | CWNodeUncordoned
-    | CWDrainNode
-    | CWNodeDeleted
-    | NodePreempted
-    | PreemptionPending
-    | MachineAdded
-    | MachineRepaired
+    | on.NodePoolValidated
+    | on.NodePoolDeleting
+    | on.CWNodePoolDeleted
+    | on.QuotaChecked
+    | on.QuotaCheckFailed
+    | on.CapacityChecked
+    | on.CapacityCheckFailed
+    | on.CWNodeRegistered
+    | on.CWNodeRegistrationFailed
+    | on.NodeActivityChanged
+    | on.NodeUpdated
+    | on.NodeReservationChanged
+    | on.NodeKept
+    | on.CWNodeCordoned
+    | on.CWNodeUncordoned
+    | on.CWDrainNode
+    | on.CWNodeDeleted
+    | on.NodePreempted
+    | on.PreemptionPending
+    | on.MachineAdded
+    | on.MachineRepaired
 )
 Says = (
-    GrantAcknowledged
-    | CapacityReclaimed
-    | CapacityReclaimFailed
-    | MachineReclaimed
-    | MachineReturned
-    | NodePreemptionRequested
-    | AllocationFailed
-    | AllocationRecovered
-    | NodeRemovalCancelled
-    | CWNodePoolScaledUp
-    | CWNodeRequestQueued
-    | CWNodeAssigned
-    | CWNodePoolRemoveNodes
-    | CWNodeDeletionRequestSuccess
-    | CWNodePoolNodesRemoved
-    | CWNodePoolScaledDown
-    | CWNodeDeliverFail
-    | CWNodePoolNodesRequestFailed
+    on.GrantAcknowledged
+    | on.CapacityReclaimed
+    | on.CapacityReclaimFailed
+    | on.MachineReclaimed
+    | on.MachineReturned
+    | on.NodePreemptionRequested
+    | on.AllocationFailed
+    | on.AllocationRecovered
+    | on.NodeRemovalCancelled
+    | on.CWNodePoolScaledUp
+    | on.CWNodeRequestQueued
+    | on.CWNodeAssigned
+    | on.CWNodePoolRemoveNodes
+    | on.CWNodeDeletionRequestSuccess
+    | on.CWNodePoolNodesRemoved
+    | on.CWNodePoolScaledDown
+    | on.CWNodeDeliverFail
+    | on.CWNodePoolNodesRequestFailed
 )

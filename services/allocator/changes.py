@@ -6,70 +6,43 @@ from typing import assert_never
 
 from allocator.members import Member, Members, Racks
 from allocator.pool import Grant, Pool, Stage
+from nodepool.contract import events as on
 from nodepool.contract.conditions import Validated
-from nodepool.contract.events import (
-    AllocationFailed,
-    AllocationRecovered,
-    CWDrainNode,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodeDeletionRequestSuccess,
-    CWNodeDeliverFail,
-    CWNodePoolNodesRemoved,
-    CWNodePoolRemoveNodes,
-    CWNodePoolScaledDown,
-    CWNodePoolScaledUp,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    CWNodeRequestQueued,
-    CWNodeUncordoned,
-    GrantAcknowledged,
-    NodeActivityChanged,
-    NodeKept,
-    NodePoolValidated,
-    NodePreempted,
-    NodePreemptionRequested,
-    NodeRemovalCancelled,
-    NodeReservationChanged,
-    NodeUpdated,
-    PreemptionPending,
-    QuotaChecked,
-)
 from nodepool.contract.model import RemovalReason
 
 Announced = (
-    GrantAcknowledged
-    | AllocationFailed
-    | AllocationRecovered
-    | CWNodePoolScaledUp
-    | CWNodeRequestQueued
-    | CWNodePoolRemoveNodes
-    | CWNodePoolNodesRemoved
-    | CWNodePoolScaledDown
-    | CWNodeDeliverFail
+    on.GrantAcknowledged
+    | on.AllocationFailed
+    | on.AllocationRecovered
+    | on.CWNodePoolScaledUp
+    | on.CWNodeRequestQueued
+    | on.CWNodePoolRemoveNodes
+    | on.CWNodePoolNodesRemoved
+    | on.CWNodePoolScaledDown
+    | on.CWNodeDeliverFail
 )
 """What the allocator itself says about a NodePool."""
 MemberChanged = (
-    CWNodeRegistered
-    | CWNodeCordoned
-    | CWNodeUncordoned
-    | CWDrainNode
-    | NodeActivityChanged
-    | NodeUpdated
-    | NodeReservationChanged
-    | NodeKept
-    | NodeRemovalCancelled
-    | NodePreemptionRequested
-    | NodePreempted
-    | PreemptionPending
-    | CWNodeDeletionRequestSuccess
+    on.CWNodeRegistered
+    | on.CWNodeCordoned
+    | on.CWNodeUncordoned
+    | on.CWDrainNode
+    | on.NodeActivityChanged
+    | on.NodeUpdated
+    | on.NodeReservationChanged
+    | on.NodeKept
+    | on.NodeRemovalCancelled
+    | on.NodePreemptionRequested
+    | on.NodePreempted
+    | on.PreemptionPending
+    | on.CWNodeDeletionRequestSuccess
 )
 """The messages that change a Node while it stays."""
-Left = CWNodeDeleted | CWNodeRegistrationFailed
+Left = on.CWNodeDeleted | on.CWNodeRegistrationFailed
 """A Node left its NodePool."""
 
 
-def specified(known: Pool | None, event: NodePoolValidated) -> Pool:
+def specified(known: Pool | None, event: on.NodePoolValidated) -> Pool:
     """The NodePool with this desired state; a new one where it is not known."""
     valid = event.reason is Validated.VALID
     fault = event.message if event.fault == "Settings" else ""
@@ -103,7 +76,7 @@ def specified(known: Pool | None, event: NodePoolValidated) -> Pool:
     )
 
 
-def granted(pool: Pool, verdict: QuotaChecked) -> Pool:
+def granted(pool: Pool, verdict: on.QuotaChecked) -> Pool:
     """The NodePool with a grant; one for an older generation is not used, but is given back.
 
     So is any grant of an invalid NodePool, which has given back a grant of the same number already.
@@ -120,25 +93,25 @@ def granted(pool: Pool, verdict: QuotaChecked) -> Pool:
 def announced(pool: Pool, event: Announced) -> Pool:
     """The NodePool after the allocator has said something about it."""
     match event:
-        case GrantAcknowledged(granted=nodes):
+        case on.GrantAcknowledged(granted=nodes):
             return replace(pool, outstanding=nodes if pool.stage is Stage.ACTIVE else None)
-        case AllocationFailed(message=text):
+        case on.AllocationFailed(message=text):
             return replace(pool, failure=text)
-        case AllocationRecovered():
+        case on.AllocationRecovered():
             return replace(pool, failure="")
-        case CWNodePoolScaledUp(after=after):
+        case on.CWNodePoolScaledUp(after=after):
             return replace(pool, scaled=after)
-        case CWNodeRequestQueued(granted=nodes):
+        case on.CWNodeRequestQueued(granted=nodes):
             return replace(pool, requested=nodes)
-        case CWNodePoolRemoveNodes():
+        case on.CWNodePoolRemoveNodes():
             return replace(pool, removals=pool.removals + 1, removed=0)
-        case CWNodePoolNodesRemoved(removal=removal):
+        case on.CWNodePoolNodesRemoved(removal=removal):
             emptied = removal is RemovalReason.POOL_DELETED
             return replace(pool, stage=Stage.EMPTIED if emptied else pool.stage, removed=None)
-        case CWNodePoolScaledDown(after=after):
+        case on.CWNodePoolScaledDown(after=after):
             requested = min(pool.requested, after)
             return replace(pool, scaled=after, requested=requested, removed=None)
-        case CWNodeDeliverFail(node=node):
+        case on.CWNodeDeliverFail(node=node):
             return _reported(pool, node)
         case _:
             assert_never(event)
@@ -152,27 +125,27 @@ def member_changed(  # noqa: C901  # It lists the messages.
     now: when the log stored the message.
     """
     match event:
-        case CWNodeRegistered():
+        case on.CWNodeRegistered():
             return replace(member, registered=True)
-        case NodeActivityChanged(active=active, blocking_count=blocking, grace_s=grace_s):
+        case on.NodeActivityChanged(active=active, blocking_count=blocking, grace_s=grace_s):
             return replace(member, active=active, blocked=blocking > 0, grace_s=grace_s)
-        case CWDrainNode():
+        case on.CWDrainNode():
             return replace(member, drained_by=member.drained_by or now + member.grace)
-        case CWNodeCordoned(triage=triage):
+        case on.CWNodeCordoned(triage=triage):
             return replace(member, cordoned=True, triage=triage)
-        case CWNodeUncordoned():
+        case on.CWNodeUncordoned():
             return replace(member, cordoned=False, triage=False)
-        case NodeKept(request=request):
+        case on.NodeKept(request=request):
             return _spared(member) if request == member.requests else member
-        case NodeRemovalCancelled():
+        case on.NodeRemovalCancelled():
             return _cancelled(member)
-        case NodeReservationChanged(usable=usable):
+        case on.NodeReservationChanged(usable=usable):
             return replace(member, is_reserved=not usable)
-        case NodeUpdated(removal=removal):
+        case on.NodeUpdated(removal=removal):
             return _with_health(member, removal)
-        case NodePreemptionRequested() | NodePreempted() | PreemptionPending():
+        case on.NodePreemptionRequested() | on.NodePreempted() | on.PreemptionPending():
             return _preempted(member)
-        case CWNodeDeletionRequestSuccess(removal=removal, request=request):
+        case on.CWNodeDeletionRequestSuccess(removal=removal, request=request):
             return replace(
                 member,
                 removal=removal,
@@ -192,13 +165,13 @@ def left(pool: Pool, member: Member, event: Left) -> Pool:
     A victim counts whatever ended its stay, even if its removal was cancelled too late.
     """
     pool = replace(pool, members=pool.members.drop(event.node))
-    if isinstance(event, CWNodeRegistrationFailed) and pool.stage is Stage.ACTIVE:
+    if isinstance(event, on.CWNodeRegistrationFailed) and pool.stage is Stage.ACTIVE:
         pool = replace(pool, undelivered=(*pool.undelivered, (event.node, event.message)))
     if pool.removed is None:
         return pool
     is_chosen = member.removal is not None or member.is_cancelled
     is_victim = is_chosen and member.removed_in == pool.removals
-    too_late = isinstance(event, CWNodeDeleted) and event.removal is RemovalReason.SCALE_DOWN
+    too_late = isinstance(event, on.CWNodeDeleted) and event.removal is RemovalReason.SCALE_DOWN
     if not (is_victim or too_late or pool.stage is Stage.DELETING):
         return pool
     return replace(pool, removed=pool.removed + 1, requested=max(0, pool.requested - 1))

@@ -11,38 +11,9 @@ from allocator.pool import Pool, Stage
 from allocator.reclaim import held_back, outcome
 from allocator.shrink import shrunk
 from allocator.state import State, evolve
+from nodepool.contract import events as on
 from nodepool.contract.catalog import offered
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
-from nodepool.contract.events import (
-    AllocationFailed,
-    AllocationRecovered,
-    CapacityChecked,
-    CapacityCheckFailed,
-    CapacityReclaimFailed,
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodeDeliverFail,
-    CWNodePoolDeleted,
-    CWNodePoolNodesRequestFailed,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    CWNodeUncordoned,
-    GrantAcknowledged,
-    MachineAdded,
-    MachineRepaired,
-    NodeActivityChanged,
-    NodeKept,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodePreempted,
-    NodeReservationChanged,
-    NodeUpdated,
-    PreemptionPending,
-    QuotaChecked,
-    QuotaCheckFailed,
-)
 from nodepool.contract.keys import (
     OfferingKey,
     PoolKey,
@@ -63,31 +34,31 @@ def decide(
     match message:
         case ReclaimCapacity() | ReturnCapacity():
             yield from outcome(state, message, context.time)
-        case CapacityChecked(key=key, uid=uid):
+        case on.CapacityChecked(key=key, uid=uid):
             pool = state.pool(key, uid)
             if pool is not None:
                 yield from requested(pool)
         case (
-            NodePoolValidated()
-            | NodePoolDeleting()
-            | CWNodePoolDeleted()
-            | QuotaChecked()
-            | QuotaCheckFailed()
-            | CapacityCheckFailed()
-            | CWNodeRegistered()
-            | CWNodeRegistrationFailed()
-            | NodeActivityChanged()
-            | NodeUpdated()
-            | NodeReservationChanged()
-            | NodeKept()
-            | CWNodeCordoned()
-            | CWNodeUncordoned()
-            | CWDrainNode()
-            | CWNodeDeleted()
-            | NodePreempted()
-            | PreemptionPending()
-            | MachineAdded()
-            | MachineRepaired()
+            on.NodePoolValidated()
+            | on.NodePoolDeleting()
+            | on.CWNodePoolDeleted()
+            | on.QuotaChecked()
+            | on.QuotaCheckFailed()
+            | on.CapacityCheckFailed()
+            | on.CWNodeRegistered()
+            | on.CWNodeRegistrationFailed()
+            | on.NodeActivityChanged()
+            | on.NodeUpdated()
+            | on.NodeReservationChanged()
+            | on.NodeKept()
+            | on.CWNodeCordoned()
+            | on.CWNodeUncordoned()
+            | on.CWDrainNode()
+            | on.CWNodeDeleted()
+            | on.NodePreempted()
+            | on.PreemptionPending()
+            | on.MachineAdded()
+            | on.MachineRepaired()
         ):
             return
         case _:
@@ -97,7 +68,7 @@ def decide(
 def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
     """The offering to serve after a new capacity check, else a NodePool that may have to shrink."""
     match message:
-        case CapacityChecked(key=key):
+        case on.CapacityChecked(key=key):
             pool = state.pools.get(key)
             is_new = pool is not None and pool.check is not None and not pool.check.is_renewed
             return pool.offering if pool is not None and is_new and pool.shortfall else None
@@ -105,27 +76,27 @@ def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
             zone, kind = message.zone, message.instance_type
             return offering_key(zone, kind) if offered(kind, zone) else None
         case (
-            NodePoolValidated(key=key)
-            | NodePoolDeleting(key=key)
-            | QuotaChecked(key=key)
-            | CWNodeRegistered(key=key)
-            | CWNodeRegistrationFailed(key=key)
-            | NodeActivityChanged(key=key)
-            | NodeReservationChanged(key=key)
-            | NodeKept(key=key)
-            | NodePreempted(key=key)
-            | PreemptionPending(key=key)
-            | CWNodeDeleted(key=key)
+            on.NodePoolValidated(key=key)
+            | on.NodePoolDeleting(key=key)
+            | on.QuotaChecked(key=key)
+            | on.CWNodeRegistered(key=key)
+            | on.CWNodeRegistrationFailed(key=key)
+            | on.NodeActivityChanged(key=key)
+            | on.NodeReservationChanged(key=key)
+            | on.NodeKept(key=key)
+            | on.NodePreempted(key=key)
+            | on.PreemptionPending(key=key)
+            | on.CWNodeDeleted(key=key)
         ):
             return key if key in state.pools else None
-        case NodeUpdated(key=key):
+        case on.NodeUpdated(key=key):
             pool = state.pools.get(key)
             return key if pool is not None and pool.surplus else None
-        case CWNodePoolDeleted() | QuotaCheckFailed() | CapacityCheckFailed():
+        case on.CWNodePoolDeleted() | on.QuotaCheckFailed() | on.CapacityCheckFailed():
             return None
-        case MachineAdded() | MachineRepaired():
+        case on.MachineAdded() | on.MachineRepaired():
             return None
-        case CWNodeCordoned() | CWNodeUncordoned() | CWDrainNode():
+        case on.CWNodeCordoned() | on.CWNodeUncordoned() | on.CWDrainNode():
             return None
         case _:
             assert_never(message)
@@ -148,12 +119,12 @@ def reconcile(
     if pool.failure:
         events = tuple(_shared_out(state, pool.offering, context.time, pool.key))
         own = [type(event) for event in events if isinstance(event, OfPool) and event.key == key]
-        if AllocationFailed not in own and CWNodeAssigned not in own:
+        if on.AllocationFailed not in own and on.CWNodeAssigned not in own:
             yield from requested(pool)
         for event in events:
             yield event
-        if AllocationFailed not in own:
-            yield AllocationRecovered(**pool_fields(pool.key), uid=pool.uid)
+        if on.AllocationFailed not in own:
+            yield on.AllocationRecovered(**pool_fields(pool.key), uid=pool.uid)
 
 
 def _shared_out(
@@ -176,16 +147,16 @@ def _shared_out(
 def _undeliverable(pool: Pool) -> Iterator[Says]:
     for node, reason in pool.undelivered:
         text = f"not delivered: {reason}"
-        yield CWNodeDeliverFail(**pool_fields(pool.key), node=node, message=text)
+        yield on.CWNodeDeliverFail(**pool_fields(pool.key), node=node, message=text)
     if pool.is_undeliverable and pool.fault != pool.reported:
         text = f"Nodes cannot be delivered: {pool.fault}"
-        yield CWNodeDeliverFail(**pool_fields(pool.key), message=text)
+        yield on.CWNodeDeliverFail(**pool_fields(pool.key), message=text)
 
 
 def _acknowledged(pool: Pool) -> Iterator[Says]:
     granted = pool.unused_grant
     if granted is not None:
-        yield GrantAcknowledged(
+        yield on.GrantAcknowledged(
             **pool_fields(pool.key),
             uid=pool.uid,
             generation=pool.generation,
@@ -207,17 +178,19 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
         if failure.key in state.supplies:
             zone, kind = offering_parts(OfferingKey(failure.key))
             text = f"internal error while reclaiming machines: {failure.cause}"
-            yield CapacityReclaimFailed(zone=zone, instance_type=kind, message=text)
+            yield on.CapacityReclaimFailed(zone=zone, instance_type=kind, message=text)
         return
     yield from _reported(pool, failure.cause)
 
 
-def _reported(pool: Pool, cause: str) -> Iterator[AllocationFailed | CWNodePoolNodesRequestFailed]:
+def _reported(
+    pool: Pool, cause: str
+) -> Iterator[on.AllocationFailed | on.CWNodePoolNodesRequestFailed]:
     """Report that a decision about a NodePool failed, to people only if the cause is new."""
     text = f"internal error while allocating Nodes: {cause}"
-    yield AllocationFailed(**pool_fields(pool.key), uid=pool.uid, message=text)
+    yield on.AllocationFailed(**pool_fields(pool.key), uid=pool.uid, message=text)
     if pool.failure != text:
-        yield CWNodePoolNodesRequestFailed(**pool_fields(pool.key), message=text)
+        yield on.CWNodePoolNodesRequestFailed(**pool_fields(pool.key), message=text)
 
 
 def _concerned(state: State, failure: Failure) -> PoolKey | None:

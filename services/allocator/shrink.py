@@ -7,24 +7,18 @@ from allocator.choose import reprieved, victims
 from allocator.members import Member, Racks
 from allocator.pool import Pool, Stage
 from allocator.racks import complete_racks, exchanged_racks, reprieved_racks, surplus_racks
+from nodepool.contract import events as on
 from nodepool.contract.counting import counted
-from nodepool.contract.events import (
-    CWNodeDeletionRequestSuccess,
-    CWNodePoolNodesRemoved,
-    CWNodePoolRemoveNodes,
-    CWNodePoolScaledDown,
-    NodeRemovalCancelled,
-)
 from nodepool.contract.keys import pool_path
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 
 Shrinking = (
-    CWNodePoolRemoveNodes
-    | CWNodeDeletionRequestSuccess
-    | NodeRemovalCancelled
-    | CWNodePoolNodesRemoved
-    | CWNodePoolScaledDown
+    on.CWNodePoolRemoveNodes
+    | on.CWNodeDeletionRequestSuccess
+    | on.NodeRemovalCancelled
+    | on.CWNodePoolNodesRemoved
+    | on.CWNodePoolScaledDown
 )
 
 
@@ -46,7 +40,7 @@ def shrunk(pool: Pool) -> Iterator[Shrinking]:
             is_cancelled = False
             kept = (_cancelled(pool, node) for node in pool.members.reserved_victims)
             for event in chain(kept, _fitted(pool), _chosen_again(pool)):
-                is_cancelled = is_cancelled or isinstance(event, NodeRemovalCancelled)
+                is_cancelled = is_cancelled or isinstance(event, on.NodeRemovalCancelled)
                 yield event
             if not is_cancelled:
                 yield from _ended(pool)
@@ -132,7 +126,7 @@ def _ended(pool: Pool) -> Iterator[Shrinking]:
     remaining = len(pool.members)
     if pool.removed:
         verb = "remains" if remaining == 1 else "remain"
-        yield CWNodePoolNodesRemoved(
+        yield on.CWNodePoolNodesRemoved(
             **pool_fields(pool.key),
             uid=pool.uid,
             count=pool.removed,
@@ -141,7 +135,7 @@ def _ended(pool: Pool) -> Iterator[Shrinking]:
             message=f"{counted(pool.removed)} removed, {remaining} {verb}",
         )
     if pool.target < pool.scaled:
-        yield CWNodePoolScaledDown(
+        yield on.CWNodePoolScaledDown(
             **pool_fields(pool.key),
             before=pool.scaled,
             after=pool.target,
@@ -153,7 +147,7 @@ def _emptied(pool: Pool) -> Iterator[Shrinking]:
     """A deleted NodePool gives up every Node, and is emptied once the last one is gone."""
     if pool.members.is_empty:
         _, _, name = pool_path(pool.key)
-        yield CWNodePoolNodesRemoved(
+        yield on.CWNodePoolNodesRemoved(
             **pool_fields(pool.key),
             uid=pool.uid,
             count=pool.removed or 0,
@@ -169,18 +163,18 @@ def _emptied(pool: Pool) -> Iterator[Shrinking]:
             yield _removal(pool, node, RemovalReason.POOL_DELETED, idle_only=False)
 
 
-def _begun(pool: Pool, count: int, cause: str) -> CWNodePoolRemoveNodes:
+def _begun(pool: Pool, count: int, cause: str) -> on.CWNodePoolRemoveNodes:
     text = f"removing {counted(count)} ({cause})"
-    return CWNodePoolRemoveNodes(
+    return on.CWNodePoolRemoveNodes(
         **pool_fields(pool.key), count=count, before=pool.scaled, message=text
     )
 
 
 def _removal(
     pool: Pool, node: str, removal: RemovalReason, *, idle_only: bool
-) -> CWNodeDeletionRequestSuccess:
+) -> on.CWNodeDeletionRequestSuccess:
     member = pool.members[node]
-    return CWNodeDeletionRequestSuccess(
+    return on.CWNodeDeletionRequestSuccess(
         **pool_fields(pool.key),
         node=node,
         zone=pool.zone,
@@ -192,8 +186,8 @@ def _removal(
     )
 
 
-def _cancelled(pool: Pool, node: str) -> NodeRemovalCancelled:
-    return NodeRemovalCancelled(
+def _cancelled(pool: Pool, node: str) -> on.NodeRemovalCancelled:
+    return on.NodeRemovalCancelled(
         **pool_fields(pool.key),
         zone=pool.zone,
         node=node,

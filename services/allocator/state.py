@@ -21,48 +21,8 @@ from allocator.demand import offered, stored, supplied
 from allocator.members import NOBODY, Member
 from allocator.pool import Check, Pool, Stage
 from allocator.supply import NONE, Supplies, Supply
+from nodepool.contract import events as on
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
-from nodepool.contract.events import (
-    AllocationFailed,
-    AllocationRecovered,
-    CapacityChecked,
-    CapacityCheckFailed,
-    CapacityReclaimed,
-    CapacityReclaimFailed,
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodeDeletionRequestSuccess,
-    CWNodeDeliverFail,
-    CWNodePoolDeleted,
-    CWNodePoolNodesRemoved,
-    CWNodePoolNodesRequestFailed,
-    CWNodePoolRemoveNodes,
-    CWNodePoolScaledDown,
-    CWNodePoolScaledUp,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    CWNodeRequestQueued,
-    CWNodeUncordoned,
-    GrantAcknowledged,
-    MachineAdded,
-    MachineReclaimed,
-    MachineRepaired,
-    MachineReturned,
-    NodeActivityChanged,
-    NodeKept,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodePreempted,
-    NodePreemptionRequested,
-    NodeRemovalCancelled,
-    NodeReservationChanged,
-    NodeUpdated,
-    PreemptionPending,
-    QuotaChecked,
-    QuotaCheckFailed,
-)
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
 from nodepool.service import Context
 from nodepool.state.inventory import Inventory, MachineChanged
@@ -110,60 +70,74 @@ class State(WithWork[OfferingKey | PoolKey]):
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message; one about a NodePool or a Node that is gone changes neither."""
     match message:
-        case NodePoolValidated():
+        case on.NodePoolValidated():
             return _specified(state, message)
-        case NodePoolDeleting() | CWNodePoolDeleted():
+        case on.NodePoolDeleting() | on.CWNodePoolDeleted():
             return _deleted(state, message)
-        case QuotaChecked(key=key, uid=uid):
+        case on.QuotaChecked(key=key, uid=uid):
             return _granted(state, state.pool(key, uid), message, context)
-        case QuotaCheckFailed(key=key):
+        case on.QuotaCheckFailed(key=key):
             pool = state.pools.get(key)
             return state if pool is None else stored(state, replace(pool, quota_failed=True))
-        case CapacityChecked(key=key, uid=uid):
+        case on.CapacityChecked(key=key, uid=uid):
             return _checked(state, state.pool(key, uid), message)
-        case CapacityCheckFailed(key=key, uid=uid):
+        case on.CapacityCheckFailed(key=key, uid=uid):
             pool = state.pool(key, uid) if uid else state.pools.get(key)
             return _checked(state, pool, None)
-        case MachineAdded() | MachineRepaired() | MachineReclaimed() | MachineReturned():
+        case (
+            on.MachineAdded() | on.MachineRepaired() | on.MachineReclaimed() | on.MachineReturned()
+        ):
             return _machine_changed(state, message)
-        case CWNodeAssigned():
+        case on.CWNodeAssigned():
             return _assigned(state, message, context)
-        case CWNodeDeleted() | CWNodeRegistrationFailed():
+        case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return _left(state, message, context)
-        case CWNodeDeletionRequestSuccess() | NodeActivityChanged() | NodeUpdated() | CWDrainNode():
+        case (
+            on.CWNodeDeletionRequestSuccess()
+            | on.NodeActivityChanged()
+            | on.NodeUpdated()
+            | on.CWDrainNode()
+        ):
             return _member_changed(state, message, context)
-        case NodeKept() | NodeRemovalCancelled() | CWNodeCordoned() | CWNodeUncordoned():
+        case (
+            on.NodeKept() | on.NodeRemovalCancelled() | on.CWNodeCordoned() | on.CWNodeUncordoned()
+        ):
             return _member_changed(state, message, context)
-        case NodePreempted() | PreemptionPending() | NodePreemptionRequested() | CWNodeRegistered():
+        case (
+            on.NodePreempted()
+            | on.PreemptionPending()
+            | on.NodePreemptionRequested()
+            | on.CWNodeRegistered()
+        ):
             return _member_changed(state, message, context)
-        case NodeReservationChanged():
+        case on.NodeReservationChanged():
             return _reservation_changed(state, message, context)
-        case CapacityReclaimed() | CapacityReclaimFailed():
+        case on.CapacityReclaimed() | on.CapacityReclaimFailed():
             return _reclaim_changed(state, message, context)
-        case CWNodePoolScaledUp() | CWNodePoolScaledDown() | GrantAcknowledged():
+        case on.CWNodePoolScaledUp() | on.CWNodePoolScaledDown() | on.GrantAcknowledged():
             return _announced(state, message)
-        case CWNodePoolRemoveNodes() | CWNodePoolNodesRemoved() | CWNodeRequestQueued():
+        case on.CWNodePoolRemoveNodes() | on.CWNodePoolNodesRemoved() | on.CWNodeRequestQueued():
             return _announced(state, message)
-        case CWNodeDeliverFail():
+        case on.CWNodeDeliverFail():
             return _announced(state, message)
-        case AllocationFailed() | AllocationRecovered():
+        case on.AllocationFailed() | on.AllocationRecovered():
             return _retried(state, message, context)
-        case CWNodePoolNodesRequestFailed() | ReclaimCapacity() | ReturnCapacity():
+        case on.CWNodePoolNodesRequestFailed() | ReclaimCapacity() | ReturnCapacity():
             return state
         case _:
             assert_never(message)
 
 
-def _specified(state: State, event: NodePoolValidated) -> State:
+def _specified(state: State, event: on.NodePoolValidated) -> State:
     return stored(state, specified(state.pool(event.key, event.uid), event))
 
 
-def _deleted(state: State, event: NodePoolDeleting | CWNodePoolDeleted) -> State:
+def _deleted(state: State, event: on.NodePoolDeleting | on.CWNodePoolDeleted) -> State:
     """The state without a NodePool that is gone; one that is to go may have nothing more."""
     pool = state.pool(event.key, event.uid)
     if pool is None:
         return state
-    if isinstance(event, CWNodePoolDeleted):
+    if isinstance(event, on.CWNodePoolDeleted):
         state = supplied(state, pool.offering, state.supply(pool.offering).without_pool(pool.key))
         return replace(state, pools=state.pools.delete(pool.key), work=state.work.drop(pool.key))
     if pool.stage is not Stage.ACTIVE:
@@ -172,7 +146,7 @@ def _deleted(state: State, event: NodePoolDeleting | CWNodePoolDeleted) -> State
     return stored(state, pool)
 
 
-def _granted(state: State, pool: Pool | None, verdict: QuotaChecked, context: Context) -> State:
+def _granted(state: State, pool: Pool | None, verdict: on.QuotaChecked, context: Context) -> State:
     """The state with a grant; a deleted NodePool has given back what it was granted."""
     if pool is None or pool.outstanding is None or pool.stage is not Stage.ACTIVE:
         return state
@@ -184,7 +158,7 @@ def _granted(state: State, pool: Pool | None, verdict: QuotaChecked, context: Co
     return offered(stored(state, after), pool.offering) if is_back else stored(state, after)
 
 
-def _checked(state: State, pool: Pool | None, event: CapacityChecked | None) -> State:
+def _checked(state: State, pool: Pool | None, event: on.CapacityChecked | None) -> State:
     """The state with a check of capacity, or with none where that failed."""
     if pool is None or pool.stage is not Stage.ACTIVE:
         return state
@@ -200,7 +174,7 @@ def _machine_changed(state: State, event: MachineChanged) -> State:
     return state if machine is None else offered(state, machine.offering)
 
 
-def _assigned(state: State, event: CWNodeAssigned, context: Context) -> State:
+def _assigned(state: State, event: on.CWNodeAssigned, context: Context) -> State:
     pool = state.pools[event.key]
     ranking = state.waiting.get(pool.offering, Ranking())
     position = ranking.consumed(pool.key)
@@ -225,11 +199,11 @@ def _exchanged(state: State, pool: Pool, owner: Pool, since: datetime) -> tuple[
 
 
 def _reclaim_changed(
-    state: State, event: CapacityReclaimed | CapacityReclaimFailed, context: Context
+    state: State, event: on.CapacityReclaimed | on.CapacityReclaimFailed, context: Context
 ) -> State:
     """The state with another number of machines to hold back, or due to try that again."""
     offering = offering_key(event.zone, event.instance_type)
-    if isinstance(event, CapacityReclaimFailed):
+    if isinstance(event, on.CapacityReclaimFailed):
         return replace(state, work=state.work.failed(offering, context.time))
     supply = replace(state.supply(offering), to_reclaim=event.count)
     return offered(supplied(state, offering, supply), offering)
@@ -242,7 +216,7 @@ def _left(state: State, event: Left, context: Context) -> State:
     member = pool.members.get(event.node, event.assignment) if pool is not None else None
     if pool is not None and member is not None:
         after = left(pool, member, event)
-        failed = isinstance(event, CWNodeRegistrationFailed) and machine is not None
+        failed = isinstance(event, on.CWNodeRegistrationFailed) and machine is not None
         since = machine.since if machine is not None and failed else None
         wait = after.wait
         if not member.is_reserved:  # A reserved Node was lost when its reservation changed.
@@ -265,7 +239,7 @@ def _member_changed(state: State, event: MemberChanged, context: Context) -> Sta
     return offered(state, pool.offering) if changed.is_new_supply(member) else state
 
 
-def _reservation_changed(state: State, event: NodeReservationChanged, context: Context) -> State:
+def _reservation_changed(state: State, event: on.NodeReservationChanged, context: Context) -> State:
     """Return the state in which a NodePool holds a Node no more, or holds it again."""
     pool = state.pools.get(event.key)
     before = len(pool.members) if pool is not None else 0
@@ -289,12 +263,12 @@ def _announced(state: State, event: Announced) -> State:
 
 
 def _retried(
-    state: State, event: AllocationFailed | AllocationRecovered, context: Context
+    state: State, event: on.AllocationFailed | on.AllocationRecovered, context: Context
 ) -> State:
     """The state with a NodePool that failed due to be reconciled again, until that succeeds."""
     if event.key not in state.pools:
         return state
     state = _announced(state, event)
-    if isinstance(event, AllocationFailed):
+    if isinstance(event, on.AllocationFailed):
         return replace(state, work=state.work.failed(event.key, context.time))
     return replace(state, work=state.work.succeeded(event.key))

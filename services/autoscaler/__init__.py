@@ -1,44 +1,24 @@
 """How many Nodes would be right for a NodePool with `autoscaling: true`?"""
 
-from nodepool.contract.events import (
-    AutoscalingFailed,
-    ClusterRegistered,
-    CWNodeAssigned,
-    CWNodeDeleted,
-    CWNodePoolDeleted,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    NodeActivityChanged,
-    NodePoolAutoscaled,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodeReservationChanged,
-    NodeUpdated,
-    PodChanged,
-    PodsWaitingReported,
-    QuotaChecked,
-    QuotaDeleted,
-    QuotaReleased,
-    QuotaSet,
-)
+from nodepool.contract import events as on
 
-LimitChanged = QuotaSet | QuotaDeleted | QuotaReleased | QuotaChecked
+LimitChanged = on.QuotaSet | on.QuotaDeleted | on.QuotaReleased | on.QuotaChecked
 """A limit, or what counts against it, may be other than it was."""
 
 Hears = (
-    NodePoolValidated
-    | NodePoolDeleting
-    | CWNodePoolDeleted
-    | CWNodeAssigned
-    | CWNodeRegistered
-    | CWNodeRegistrationFailed
-    | NodeUpdated
-    | NodeActivityChanged
-    | NodeReservationChanged
-    | CWNodeDeleted
-    | PodChanged
-    | PodsWaitingReported
-    | ClusterRegistered
+    on.NodePoolValidated
+    | on.NodePoolDeleting
+    | on.CWNodePoolDeleted
+    | on.CWNodeAssigned
+    | on.CWNodeRegistered
+    | on.CWNodeRegistrationFailed
+    | on.NodeUpdated
+    | on.NodeActivityChanged
+    | on.NodeReservationChanged
+    | on.CWNodeDeleted
+    | on.PodChanged
+    | on.PodsWaitingReported
+    | on.ClusterRegistered
     | LimitChanged
 )
-Says = NodePoolAutoscaled | AutoscalingFailed
+Says = on.NodePoolAutoscaled | on.AutoscalingFailed

@@ -13,28 +13,8 @@ from autoscaler.ledger import NONE, Ledger
 from autoscaler.nodes import Node
 from autoscaler.pool import Pool, Waiting, WaitingPod
 from autoscaler.target import advice, next_change
+from nodepool.contract import events as on
 from nodepool.contract.conditions import Quota, Validated
-from nodepool.contract.events import (
-    AutoscalingFailed,
-    ClusterRegistered,
-    CWNodeAssigned,
-    CWNodeDeleted,
-    CWNodePoolDeleted,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    NodeActivityChanged,
-    NodePoolAutoscaled,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodeReservationChanged,
-    NodeUpdated,
-    PodChanged,
-    PodsWaitingReported,
-    QuotaChecked,
-    QuotaDeleted,
-    QuotaReleased,
-    QuotaSet,
-)
 from nodepool.contract.keys import (
     ClusterKey,
     LedgerKey,
@@ -48,13 +28,13 @@ from nodepool.service import Context
 from nodepool.state.work import WithWork
 
 NodeChanged = (
-    CWNodeAssigned
-    | CWNodeRegistered
-    | CWNodeRegistrationFailed
-    | NodeUpdated
-    | NodeActivityChanged
-    | NodeReservationChanged
-    | CWNodeDeleted
+    on.CWNodeAssigned
+    | on.CWNodeRegistered
+    | on.CWNodeRegistrationFailed
+    | on.NodeUpdated
+    | on.NodeActivityChanged
+    | on.NodeReservationChanged
+    | on.CWNodeDeleted
 )
 """What is said of a Node."""
 COMING = (NodePhase.BOOTING, NodePhase.VERIFYING, NodePhase.REBOOTING)
@@ -83,43 +63,48 @@ class State(WithWork[LedgerKey | PoolKey]):
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message; one about a NodePool or a Node that is gone changes nothing."""
     match message:
-        case NodePoolValidated():
+        case on.NodePoolValidated():
             return _stored(state, _specified(state, message, context), context)
-        case NodePoolDeleting(key=key, uid=uid):
+        case on.NodePoolDeleting(key=key, uid=uid):
             pool = state.pools.get(key)
             if pool is None or pool.uid != uid:
                 return state
             return _stored(state, replace(pool, valid=False, asked=0), context)
-        case CWNodePoolDeleted(key=key, uid=uid):
+        case on.CWNodePoolDeleted(key=key, uid=uid):
             pool = state.pools.get(key)
             if pool is None or pool.uid != uid:
                 return state
             state = _ledger_of(state, replace(pool, asked=0, full_since=None), pool)
             return replace(state, pools=state.pools.delete(key), work=state.work.drop(key))
-        case QuotaSet() | QuotaDeleted() | QuotaReleased() | QuotaChecked():
+        case on.QuotaSet() | on.QuotaDeleted() | on.QuotaReleased() | on.QuotaChecked():
             return _limit_changed(state, message, context)
-        case CWNodeAssigned() | CWNodeRegistered() | CWNodeRegistrationFailed():
+        case on.CWNodeAssigned() | on.CWNodeRegistered() | on.CWNodeRegistrationFailed():
             return _node_changed(state, message, context)
-        case NodeUpdated() | NodeActivityChanged() | NodeReservationChanged() | CWNodeDeleted():
+        case (
+            on.NodeUpdated()
+            | on.NodeActivityChanged()
+            | on.NodeReservationChanged()
+            | on.CWNodeDeleted()
+        ):
             return _node_changed(state, message, context)
-        case PodChanged():
+        case on.PodChanged():
             return _pod_changed(state, message, context)
-        case PodsWaitingReported():
+        case on.PodsWaitingReported():
             return _pods_reported(state, message, context)
-        case ClusterRegistered(org=org, cluster=name, kubernetes=True):
+        case on.ClusterRegistered(org=org, cluster=name, kubernetes=True):
             return replace(state, agents=state.agents.set(cluster_key(org, name), True))
-        case ClusterRegistered():
+        case on.ClusterRegistered():
             return state
-        case NodePoolAutoscaled(key=key):
+        case on.NodePoolAutoscaled(key=key):
             pool = replace(state.pools[key], proposed=True, asked=message.target)
             return _stored(state, pool, context)
-        case AutoscalingFailed(key=key):
+        case on.AutoscalingFailed(key=key):
             return _failed(state, key, context)
         case _:
             assert_never(message)
 
 
-def _specified(state: State, event: NodePoolValidated, context: Context) -> Pool:
+def _specified(state: State, event: on.NodePoolValidated, context: Context) -> Pool:
     """The NodePool as it is stored now, with who changed its target, and when."""
     valid = event.reason is Validated.VALID
     known = state.pools.get(event.key)
@@ -154,23 +139,23 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
     nodes, name = pool.nodes, event.node
     node = nodes.get(name, event.assignment)
     match event:
-        case CWNodeAssigned():
+        case on.CWNodeAssigned():
             nodes = nodes.put(name, _new(event.assignment, NodePhase.BOOTING, context))
-        case CWNodeRegistered():
+        case on.CWNodeRegistered():
             nodes = nodes.put(name, _new(event.assignment, event.phase, context))
         case _ if node is None:
             return state
-        case NodeUpdated(removal=RemovalReason.SCALE_DOWN) if node.is_idle:
+        case on.NodeUpdated(removal=RemovalReason.SCALE_DOWN) if node.is_idle:
             nodes = nodes.removed(name, _updated(node, event, context))
-        case NodeUpdated():
+        case on.NodeUpdated():
             nodes = nodes.put(name, _updated(node, event, context))
-        case NodeActivityChanged(active=active):
+        case on.NodeActivityChanged(active=active):
             since = node.since if active == node.active else context.time
             nodes = nodes.put(name, replace(node, active=active, since=since))
-        case NodeReservationChanged(usable=usable):
+        case on.NodeReservationChanged(usable=usable):
             since = node.since if node.reserved is not usable else context.time
             nodes = nodes.put(name, replace(node, reserved=not usable, since=since))
-        case CWNodeDeleted() | CWNodeRegistrationFailed():
+        case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             nodes = nodes.drop(name)
         case _:
             assert_never(event)
@@ -183,7 +168,7 @@ def _new(assignment: int, phase: NodePhase, context: Context) -> Node:
     return Node(assignment, context.time, held=not is_coming, coming=is_coming)
 
 
-def _updated(node: Node, event: NodeUpdated, context: Context) -> Node:
+def _updated(node: Node, event: on.NodeUpdated, context: Context) -> Node:
     """The Node as it should look in its cluster; one that is back is idle from then on."""
     stays, is_coming = event.removal is None, event.phase in COMING
     held = stays and not is_coming
@@ -192,7 +177,7 @@ def _updated(node: Node, event: NodeUpdated, context: Context) -> Node:
     return replace(node, held=held, coming=stays and is_coming, usable=usable, since=since)
 
 
-def _pod_changed(state: State, event: PodChanged, context: Context) -> State:
+def _pod_changed(state: State, event: on.PodChanged, context: Context) -> State:
     pool = state.pools.get(event.key)
     if pool is None or pool.uid != event.uid:
         return state
@@ -207,7 +192,7 @@ def _pod_changed(state: State, event: PodChanged, context: Context) -> State:
     return _stored(state, replace(pool, waiting=waiting), context)
 
 
-def _pods_reported(state: State, event: PodsWaitingReported, context: Context) -> State:
+def _pods_reported(state: State, event: on.PodsWaitingReported, context: Context) -> State:
     """The state after a report, which is believed of a cluster only that has an agent."""
     pool = state.pools.get(event.key)
     if pool is None or pool.uid != event.uid or cluster_of(event.key) not in state.agents:
@@ -270,20 +255,20 @@ def _limit_changed(state: State, event: LimitChanged, context: Context) -> State
     key = ledger_key(event.org, event.zone, event.instance_type)
     ledger = state.ledger(key)
     match event:
-        case QuotaSet(limit=limit, granted=used):
+        case on.QuotaSet(limit=limit, granted=used):
             return _with_ledger(state, key, replace(ledger, limit=limit, used=used))
-        case QuotaDeleted(granted=used):
+        case on.QuotaDeleted(granted=used):
             return _with_ledger(state, key, replace(ledger, limit=None, used=used))
-        case QuotaReleased(used=used):
+        case on.QuotaReleased(used=used):
             return _with_ledger(state, key, replace(ledger, used=used))
-        case QuotaChecked(limit=limit, used=used):
+        case on.QuotaChecked(limit=limit, used=used):
             state = _with_ledger(state, key, replace(ledger, limit=limit, used=used))
             return _judged(state, event, context)
         case _:
             assert_never(event)
 
 
-def _judged(state: State, event: QuotaChecked, context: Context) -> State:
+def _judged(state: State, event: on.QuotaChecked, context: Context) -> State:
     """The state after quota has judged a NodePool."""
     pool = state.pools.get(event.key)
     if pool is None or pool.uid != event.uid:

@@ -1,48 +1,26 @@
 """Are there as many machines as are wanted, and where?"""
 
+from nodepool.contract import events as on
 from nodepool.contract.commands import FindCapacity
-from nodepool.contract.events import (
-    CapacityChecked,
-    CapacityCheckFailed,
-    CapacityFound,
-    CapacityReclaimed,
-    ClusterRegistered,
-    CWInsufficientCapacity,
-    CWNodeAssigned,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodeRegistrationFailed,
-    CWNodeUncordoned,
-    MachineAdded,
-    MachineReclaimed,
-    MachineRepaired,
-    MachineReturned,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodePreemptionRequested,
-    NodeReservationChanged,
-    QuotaChecked,
-    QuotaCheckFailed,
-)
 
 Hears = (
     FindCapacity
-    | ClusterRegistered
-    | NodePoolValidated
-    | NodePoolDeleting
-    | QuotaChecked
-    | QuotaCheckFailed
-    | CWNodeAssigned
-    | CWNodeCordoned
-    | CWNodeUncordoned
-    | CWNodeDeleted
-    | CWNodeRegistrationFailed
-    | MachineAdded
-    | MachineRepaired
-    | MachineReclaimed
-    | MachineReturned
-    | NodePreemptionRequested
-    | NodeReservationChanged
-    | CapacityReclaimed
+    | on.ClusterRegistered
+    | on.NodePoolValidated
+    | on.NodePoolDeleting
+    | on.QuotaChecked
+    | on.QuotaCheckFailed
+    | on.CWNodeAssigned
+    | on.CWNodeCordoned
+    | on.CWNodeUncordoned
+    | on.CWNodeDeleted
+    | on.CWNodeRegistrationFailed
+    | on.MachineAdded
+    | on.MachineRepaired
+    | on.MachineReclaimed
+    | on.MachineReturned
+    | on.NodePreemptionRequested
+    | on.NodeReservationChanged
+    | on.CapacityReclaimed
 )
-Says = CapacityChecked | CapacityCheckFailed | CapacityFound | CWInsufficientCapacity
+Says = on.CapacityChecked | on.CapacityCheckFailed | on.CapacityFound | on.CWInsufficientCapacity

@@ -10,28 +10,9 @@ from capacity.pool import Pool, Said, Warned
 from capacity.state import State, evolve
 from capacity.supply import Share, share_of, shares
 from capacity.verdict import text, verdict, warning
+from nodepool.contract import events as on
 from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity
-from nodepool.contract.events import (
-    CapacityCheckFailed,
-    CapacityReclaimed,
-    ClusterRegistered,
-    CWNodeAssigned,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodeRegistrationFailed,
-    CWNodeUncordoned,
-    MachineAdded,
-    MachineReclaimed,
-    MachineRepaired,
-    MachineReturned,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodePreemptionRequested,
-    NodeReservationChanged,
-    QuotaChecked,
-    QuotaCheckFailed,
-)
 from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.messages import pool_fields
@@ -49,25 +30,25 @@ def decide(
     match message:
         case FindCapacity():
             yield from answer(state, message)
-        case QuotaChecked(key=key, uid=uid):
+        case on.QuotaChecked(key=key, uid=uid):
             yield from _checked(state, state.pool(key, uid))
         case (
-            ClusterRegistered()
-            | NodePoolValidated()
-            | NodePoolDeleting()
-            | QuotaCheckFailed()
-            | CWNodeAssigned()
-            | CWNodeCordoned()
-            | CWNodeUncordoned()
-            | CWNodeDeleted()
-            | CWNodeRegistrationFailed()
-            | MachineAdded()
-            | MachineRepaired()
-            | MachineReclaimed()
-            | MachineReturned()
-            | NodePreemptionRequested()
-            | NodeReservationChanged()
-            | CapacityReclaimed()
+            on.ClusterRegistered()
+            | on.NodePoolValidated()
+            | on.NodePoolDeleting()
+            | on.QuotaCheckFailed()
+            | on.CWNodeAssigned()
+            | on.CWNodeCordoned()
+            | on.CWNodeUncordoned()
+            | on.CWNodeDeleted()
+            | on.CWNodeRegistrationFailed()
+            | on.MachineAdded()
+            | on.MachineRepaired()
+            | on.MachineReclaimed()
+            | on.MachineReturned()
+            | on.NodePreemptionRequested()
+            | on.NodeReservationChanged()
+            | on.CapacityReclaimed()
         ):
             return
         case _:
@@ -140,10 +121,10 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
         yield _reported(pool, failure.cause)
 
 
-def _reported(pool: Pool, cause: str) -> CapacityCheckFailed:
+def _reported(pool: Pool, cause: str) -> on.CapacityCheckFailed:
     """Report that the check of a NodePool failed."""
     text = f"internal error while checking capacity: {cause}"
-    return CapacityCheckFailed(**pool_fields(pool.key), uid=pool.uid, message=text)
+    return on.CapacityCheckFailed(**pool_fields(pool.key), uid=pool.uid, message=text)
 
 
 SERVICE: Service[State, Hears, Says] = Service(

@@ -7,14 +7,7 @@ from immutables import Map
 
 from capacity.demand import stored, supply_changed
 from capacity.pool import Pool
-from nodepool.contract.events import (
-    CWNodeAssigned,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodeRegistrationFailed,
-    CWNodeUncordoned,
-    NodeReservationChanged,
-)
+from nodepool.contract import events as on
 from nodepool.contract.keys import MachineKey
 from nodepool.service import Context
 from nodepool.state.inventory import RECLAIMED, TRIAGE, Inventory, Machine
@@ -26,7 +19,7 @@ if TYPE_CHECKING:
     from capacity.state import State
 
 
-def assigned(state: "State", event: CWNodeAssigned) -> "State":
+def assigned(state: "State", event: on.CWNodeAssigned) -> "State":
     """Return the state with another Node of a NodePool, which fills a position."""
     pool, key = state.pool(event.key, event.uid), event.machine_key
     waiting = state.offering(pool.offering).waiting if pool is not None else Ranking()
@@ -46,14 +39,14 @@ def assigned(state: "State", event: CWNodeAssigned) -> "State":
 
 
 def left(
-    state: "State", event: CWNodeDeleted | CWNodeRegistrationFailed, context: Context
+    state: "State", event: on.CWNodeDeleted | on.CWNodeRegistrationFailed, context: Context
 ) -> "State":
     """Return the state without a Node, whose NodePool waits for another one from now on.
 
     The failure of a machine that never joined changes no position.
     """
     key, pool = event.machine_key, state.pool(event.key, event.uid)
-    failed = isinstance(event, CWNodeRegistrationFailed)
+    failed = isinstance(event, on.CWNodeRegistrationFailed)
     since = state.inventory.machines[key].since if failed else None
     state = stocked(state, key, state.inventory.depart(event))
     state = _to_triage(giving_way(state, key, gives_way=False), key, is_broken=False)
@@ -66,13 +59,13 @@ def left(
     return _held(state, pool, key, -1)
 
 
-def cordon_changed(state: "State", event: CWNodeCordoned | CWNodeUncordoned) -> "State":
+def cordon_changed(state: "State", event: on.CWNodeCordoned | on.CWNodeUncordoned) -> "State":
     """Return the state in which the machine of a Node will go to triage, or will not."""
     key = event.machine_key
     machine = state.inventory.machines.get(key)
     if machine is None or machine.holder != event.key or machine.assignment != event.assignment:
         return state
-    is_broken = isinstance(event, CWNodeCordoned) and event.triage
+    is_broken = isinstance(event, on.CWNodeCordoned) and event.triage
     return _to_triage(state, key, is_broken=is_broken)
 
 
@@ -85,7 +78,9 @@ def _to_triage(state: "State", key: MachineKey, *, is_broken: bool) -> "State":
     return supply_changed(replace(state, to_triage=known), offering)
 
 
-def reservation_changed(state: "State", event: NodeReservationChanged, context: Context) -> "State":
+def reservation_changed(
+    state: "State", event: on.NodeReservationChanged, context: Context
+) -> "State":
     """Return the state in which a NodePool holds a Node no more, or holds it again."""
     key, pool = event.machine_key, state.pools.get(event.key)
     machine = state.inventory.machines.get(key)

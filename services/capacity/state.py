@@ -16,38 +16,16 @@ from capacity.holding import (
     stocked,
 )
 from capacity.pool import Offering, Pool, Said, Warned, with_offering
+from nodepool.contract import events as on
 from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity, Validated
-from nodepool.contract.events import (
-    CapacityChecked,
-    CapacityCheckFailed,
-    CapacityFound,
-    CapacityReclaimed,
-    ClusterRegistered,
-    CWInsufficientCapacity,
-    CWNodeAssigned,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodeRegistrationFailed,
-    CWNodeUncordoned,
-    MachineAdded,
-    MachineReclaimed,
-    MachineRepaired,
-    MachineReturned,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodePreemptionRequested,
-    NodeReservationChanged,
-    QuotaChecked,
-    QuotaCheckFailed,
-)
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
 from nodepool.service import Context
 from nodepool.state.inventory import Inventory
 from nodepool.state.reclaims import outstanding
 from nodepool.state.work import WithWork
 
-Reclaimed = MachineReclaimed | MachineReturned | CapacityReclaimed
+Reclaimed = on.MachineReclaimed | on.MachineReturned | on.CapacityReclaimed
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,44 +73,44 @@ class State(WithWork[OfferingKey | PoolKey]):
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message; a message about an unknown NodePool changes no NodePool."""
     match message:
-        case ClusterRegistered(org=org, zone=zone):
+        case on.ClusterRegistered(org=org, zone=zone):
             zones = {*state.zones.get(org, ()), zone}
             return replace(state, zones=state.zones.set(org, tuple(sorted(zones))))
-        case NodePoolValidated():
+        case on.NodePoolValidated():
             return _specified(state, message)
-        case QuotaChecked(key=key, uid=uid):
+        case on.QuotaChecked(key=key, uid=uid):
             return _granted(state, state.pool(key, uid), message, context)
-        case QuotaCheckFailed(key=key):
+        case on.QuotaCheckFailed(key=key):
             return _quota_failed(state, state.pools.get(key))
-        case CWNodeAssigned():
+        case on.CWNodeAssigned():
             return assigned(state, message)
-        case CWNodeCordoned() | CWNodeUncordoned():
+        case on.CWNodeCordoned() | on.CWNodeUncordoned():
             return cordon_changed(state, message)
-        case CWNodeDeleted() | CWNodeRegistrationFailed():
+        case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return left(state, message, context)
-        case NodePoolDeleting(key=key, uid=uid):
+        case on.NodePoolDeleting(key=key, uid=uid):
             return _forgotten(state, state.pool(key, uid))
-        case MachineAdded() | MachineRepaired():
+        case on.MachineAdded() | on.MachineRepaired():
             return _available(state, message)
-        case MachineReclaimed() | MachineReturned() | CapacityReclaimed():
+        case on.MachineReclaimed() | on.MachineReturned() | on.CapacityReclaimed():
             return _reclaimed(state, message)
-        case NodePreemptionRequested():
+        case on.NodePreemptionRequested():
             return _requested(state, message)
-        case NodeReservationChanged():
+        case on.NodeReservationChanged():
             return reservation_changed(state, message, context)
-        case CapacityChecked(key=key, uid=uid):
+        case on.CapacityChecked(key=key, uid=uid):
             return _published(state, state.pool(key, uid), message, context)
-        case CWInsufficientCapacity(key=key):
+        case on.CWInsufficientCapacity(key=key):
             return _warned(state, state.pools.get(key))
-        case CapacityCheckFailed(key=key):
+        case on.CapacityCheckFailed(key=key):
             return _failed(state, state.pools.get(key), context)
-        case FindCapacity() | CapacityFound():
+        case FindCapacity() | on.CapacityFound():
             return state
         case _:
             assert_never(message)
 
 
-def _specified(state: State, event: NodePoolValidated) -> State:
+def _specified(state: State, event: on.NodePoolValidated) -> State:
     pool, spec = state.pool(event.key, event.uid), event.spec
     valid = event.reason is Validated.VALID
     if pool is None:
@@ -148,7 +126,9 @@ def _specified(state: State, event: NodePoolValidated) -> State:
     return supply_changed(stored(state, pool), pool.offering)
 
 
-def _granted(state: State, before: Pool | None, verdict: QuotaChecked, context: Context) -> State:
+def _granted(
+    state: State, before: Pool | None, verdict: on.QuotaChecked, context: Context
+) -> State:
     if before is None:
         return state
     before = replace(before, latest_grant=verdict.granted, quota_failed=False)
@@ -188,7 +168,7 @@ def _forgotten(state: State, pool: Pool | None) -> State:
     return supply_changed(state, pool.offering)
 
 
-def _available(state: State, event: MachineAdded | MachineRepaired) -> State:
+def _available(state: State, event: on.MachineAdded | on.MachineRepaired) -> State:
     """Return the state with a new or repaired machine; an unknown machine is not repaired."""
     state = stocked(state, event.machine_key, state.inventory.changed(event))
     machine = state.inventory.machines.get(event.machine_key)
@@ -196,7 +176,7 @@ def _available(state: State, event: MachineAdded | MachineRepaired) -> State:
 
 
 def _reclaimed(state: State, event: Reclaimed) -> State:
-    if isinstance(event, CapacityReclaimed):
+    if isinstance(event, on.CapacityReclaimed):
         offering = offering_key(event.zone, event.instance_type)
         to_reclaim = state.to_reclaim.set(offering, event.count)
         return supply_changed(replace(state, to_reclaim=to_reclaim), offering)
@@ -204,7 +184,7 @@ def _reclaimed(state: State, event: Reclaimed) -> State:
     return supply_changed(state, state.inventory.machines[event.machine_key].offering)
 
 
-def _requested(state: State, event: NodePreemptionRequested) -> State:
+def _requested(state: State, event: on.NodePreemptionRequested) -> State:
     """The state with a Node that gives way; one that is gone already does not any more."""
     machine = state.inventory.machines.get(event.machine_key)
     if machine is None or machine.holder != event.key or machine.assignment != event.assignment:
@@ -213,7 +193,7 @@ def _requested(state: State, event: NodePreemptionRequested) -> State:
 
 
 def _published(
-    state: State, pool: Pool | None, verdict: CapacityChecked, context: Context
+    state: State, pool: Pool | None, verdict: on.CapacityChecked, context: Context
 ) -> State:
     if pool is None:
         return state

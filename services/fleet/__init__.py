@@ -1,5 +1,6 @@
 """What do the machines do? A simulated data centre, at the edge of the system."""
 
+from nodepool.contract import events as on
 from nodepool.contract.commands import (
     AddMachines,
     BreakMachine,
@@ -8,32 +9,6 @@ from nodepool.contract.commands import (
     RepairMachine,
     RunPod,
     StopPod,
-)
-from nodepool.contract.events import (
-    ClusterRegistered,
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeDeleted,
-    CWNodePoolDeleted,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    HeartbeatsStopped,
-    MachineAdded,
-    MachineBooted,
-    MachineBroken,
-    MachineFailed,
-    MachineRepaired,
-    MachineStateChanged,
-    MachineUpdateFailed,
-    NodeConditionChanged,
-    NodeObserved,
-    NodePoolValidated,
-    NodeReportRequested,
-    NodeTemplateChanged,
-    NodeUpdated,
-    NodeVerified,
-    PodChanged,
-    PodUpdateFailed,
 )
 
 Hears = (
@@ -44,30 +19,30 @@ Hears = (
     | StopPod
     | CreatePod
     | DeletePod
-    | ClusterRegistered
-    | NodePoolValidated
-    | CWNodePoolDeleted
-    | NodeTemplateChanged
-    | CWNodeAssigned
-    | CWNodeRegistered
-    | CWNodeRegistrationFailed
-    | NodeUpdated
-    | CWDrainNode
-    | CWNodeDeleted
-    | NodeReportRequested
+    | on.ClusterRegistered
+    | on.NodePoolValidated
+    | on.CWNodePoolDeleted
+    | on.NodeTemplateChanged
+    | on.CWNodeAssigned
+    | on.CWNodeRegistered
+    | on.CWNodeRegistrationFailed
+    | on.NodeUpdated
+    | on.CWDrainNode
+    | on.CWNodeDeleted
+    | on.NodeReportRequested
 )
 Says = (
-    MachineAdded
-    | MachineBroken
-    | MachineRepaired
-    | MachineStateChanged
-    | MachineBooted
-    | MachineFailed
-    | NodeVerified
-    | HeartbeatsStopped
-    | NodeConditionChanged
-    | NodeObserved
-    | PodChanged
-    | MachineUpdateFailed
-    | PodUpdateFailed
+    on.MachineAdded
+    | on.MachineBroken
+    | on.MachineRepaired
+    | on.MachineStateChanged
+    | on.MachineBooted
+    | on.MachineFailed
+    | on.NodeVerified
+    | on.HeartbeatsStopped
+    | on.NodeConditionChanged
+    | on.NodeObserved
+    | on.PodChanged
+    | on.MachineUpdateFailed
+    | on.PodUpdateFailed
 )

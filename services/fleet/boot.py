@@ -17,25 +17,23 @@ from fleet.conditions import (
 from fleet.machine import Machine
 from fleet.pods import observed
 from fleet.silence import with_silence
-from nodepool.contract.events import (
-    HeartbeatsStopped,
-    MachineBooted,
-    MachineBroken,
-    MachineFailed,
-    NodeConditionChanged,
-    NodeObserved,
-    NodeVerified,
-)
+from nodepool.contract import events as on
 from nodepool.contract.health import CAUSES, NodeFault
 from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.model import NodePhase
 from nodepool.contract.node_failures import NodeFailure
 
-NodeReport = MachineBooted | MachineFailed | NodeObserved | NodeConditionChanged | HeartbeatsStopped
+NodeReport = (
+    on.MachineBooted
+    | on.MachineFailed
+    | on.NodeObserved
+    | on.NodeConditionChanged
+    | on.HeartbeatsStopped
+)
 """What a machine reports after a reboot."""
 
 
-def broken(machine: Machine, event: MachineBroken) -> Machine:
+def broken(machine: Machine, event: on.MachineBroken) -> Machine:
     """The machine with a fault; one that is a Node hangs at once, or answers again."""
     times, failing = event.times, machine.failing
     node_fault = as_node_fault(event.fault)
@@ -139,7 +137,7 @@ def restarted(machine: Machine, boot: int, now: datetime) -> Machine:
 def rebooted(key: MachineKey, machine: Machine) -> Iterator[NodeReport]:
     """What a machine reports when a reboot of its Node is over; one that failed says only so."""
     outcome = report(key, machine)
-    if isinstance(outcome, MachineFailed):
+    if isinstance(outcome, on.MachineFailed):
         yield outcome
         return
     if machine.failing != "hang":
@@ -174,12 +172,12 @@ def in_phase(machine: Machine, phase: NodePhase, now: datetime) -> Machine:
     return replace(machine, verifying=is_verifying, verified_at=done)
 
 
-def verification(key: MachineKey, machine: Machine) -> NodeVerified:
+def verification(key: MachineKey, machine: Machine) -> on.NodeVerified:
     """What a verification finds: it is not passed with a problem, or where it is to fail."""
     zone, name = machine_parts(key)
     problems = ", ".join(sorted(machine.conditions))
     fault = machine.fault_cause or "it failed" if machine.failing == "verification" else ""
-    return NodeVerified(
+    return on.NodeVerified(
         zone=zone,
         machine=name,
         assignment=machine.assignment,
@@ -189,11 +187,11 @@ def verification(key: MachineKey, machine: Machine) -> NodeVerified:
     )
 
 
-def report(key: MachineKey, machine: Machine) -> MachineBooted | MachineFailed:
+def report(key: MachineKey, machine: Machine) -> on.MachineBooted | on.MachineFailed:
     """What a machine reports when its boot is over."""
     zone, name = machine_parts(key)
     if machine.failing not in ("boot", "registration"):
-        return MachineBooted(
+        return on.MachineBooted(
             zone=zone,
             machine=name,
             assignment=machine.assignment,
@@ -203,7 +201,7 @@ def report(key: MachineKey, machine: Machine) -> MachineBooted | MachineFailed:
     is_boot = machine.failing == "boot"
     failed = NodeFailure.BOOT_FAILED if is_boot else NodeFailure.REGISTRATION_FAILED
     cause = f": {machine.fault_cause}" if machine.fault_cause else ""
-    return MachineFailed(
+    return on.MachineFailed(
         zone=zone,
         machine=name,
         assignment=machine.assignment,

@@ -23,6 +23,7 @@ from fleet.scheduling import ended, missing
 from fleet.silence import answer, found_silent, timed, types_ended
 from fleet.state import State, evolve
 from fleet.triage import move
+from nodepool.contract import events as on
 from nodepool.contract.catalog import rack_size
 from nodepool.contract.commands import (
     AddMachines,
@@ -32,23 +33,6 @@ from nodepool.contract.commands import (
     RepairMachine,
     RunPod,
     StopPod,
-)
-from nodepool.contract.events import (
-    ClusterRegistered,
-    CommandRefused,
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeDeleted,
-    CWNodePoolDeleted,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    MachineAdded,
-    MachineBroken,
-    MachineRepaired,
-    NodePoolValidated,
-    NodeReportRequested,
-    NodeTemplateChanged,
-    NodeUpdated,
 )
 from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.messages import Command
@@ -75,20 +59,20 @@ def _decided(state: State, message: Hears, context: Context) -> Iterator[Says | 
             yield from create(state, message, context)
         case DeletePod():
             yield from delete(state, message, context)
-        case NodeUpdated() | CWDrainNode():
+        case on.NodeUpdated() | on.CWDrainNode():
             yield from _ended(state, message)
             yield from _observe(state, message)
-        case CWNodeDeleted():
+        case on.CWNodeDeleted():
             yield from _ended(state, message)
-        case CWNodeRegistered():
+        case on.CWNodeRegistered():
             yield from _joined(state, message)
-        case NodeReportRequested(machine_key=key):
+        case on.NodeReportRequested(machine_key=key):
             machine = state.machine_of(message)
             if machine is not None:
                 yield from answer(key, machine)
-        case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
+        case on.NodePoolValidated() | on.CWNodePoolDeleted() | on.NodeTemplateChanged():
             return
-        case CWNodeAssigned() | CWNodeRegistrationFailed() | ClusterRegistered():
+        case on.CWNodeAssigned() | on.CWNodeRegistrationFailed() | on.ClusterRegistered():
             return
         case _:
             assert_never(message)
@@ -135,16 +119,25 @@ def _due(key: MachineKey, machine: Machine, context: Context) -> Iterator[Says]:
 def concerns(_state: State, message: Hears) -> MachineKey | None:
     """A machine that is assigned reports in the same step where its boot takes no time."""
     match message:
-        case CWNodeAssigned(machine_key=key):
+        case on.CWNodeAssigned(machine_key=key):
             return key
         case AddMachines() | BreakMachine() | RepairMachine() | RunPod() | StopPod():
             return None
-        case CWNodeRegistered() | CWNodeRegistrationFailed() | CWNodeDeleted():
-            return None
-        case NodeUpdated() | CWDrainNode() | CreatePod() | DeletePod() | NodeReportRequested():
+        case on.CWNodeRegistered() | on.CWNodeRegistrationFailed() | on.CWNodeDeleted():
             return None
         case (
-            NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged() | ClusterRegistered()
+            on.NodeUpdated()
+            | on.CWDrainNode()
+            | CreatePod()
+            | DeletePod()
+            | on.NodeReportRequested()
+        ):
+            return None
+        case (
+            on.NodePoolValidated()
+            | on.CWNodePoolDeleted()
+            | on.NodeTemplateChanged()
+            | on.ClusterRegistered()
         ):
             return None
         case _:
@@ -159,7 +152,7 @@ def _add(state: State, command: AddMachines) -> Iterator[Says | CommandOutcome]:
     yield accepted(command, "done")
     first = len(state.machines) + 1
     for number in range(first, first + command.count):
-        yield MachineAdded(
+        yield on.MachineAdded(
             zone=command.zone,
             machine=name_of(number),
             instance_type=command.instance_type,
@@ -196,7 +189,7 @@ def _command(
             yield accepted(command, "unchanged")
         case RepairMachine():
             yield accepted(command, "done")
-            yield MachineRepaired(zone=command.zone, machine=command.machine)
+            yield on.MachineRepaired(zone=command.zone, machine=command.machine)
         case RunPod():
             yield from _run(state, key, machine, command)
         case StopPod():
@@ -213,7 +206,7 @@ def _break(
         yield _refused(command, refusal)
         return
     yield accepted(command, "done")
-    event = MachineBroken(
+    event = on.MachineBroken(
         zone=command.zone,
         machine=command.machine,
         fault=command.fault,
@@ -233,7 +226,7 @@ def _break(
         yield observed(key, machine, machine.pods)
 
 
-def _joined(state: State, message: CWNodeRegistered) -> Iterator[Says]:
+def _joined(state: State, message: on.CWNodeRegistered) -> Iterator[Says]:
     """The problem that a Node has from the beginning."""
     machine = state.machine_of(message)
     fault = as_node_fault(machine.failing) if machine is not None else None
@@ -267,21 +260,23 @@ def _stop(
     yield observed(key, machine, machine.pods.delete(command.name))
 
 
-def _ended(state: State, message: NodeUpdated | CWDrainNode | CWNodeDeleted) -> Iterator[Says]:
+def _ended(
+    state: State, message: on.NodeUpdated | on.CWDrainNode | on.CWNodeDeleted
+) -> Iterator[Says]:
     """The Pods of a NodePool that end with what is said of their Node."""
     pool = state.pools.get(message.key)
     if pool is not None:
         yield from ended(message.key, pool, state.machines, message.machine_key)
 
 
-def _observe(state: State, message: NodeUpdated | CWDrainNode) -> Iterator[Says]:
+def _observe(state: State, message: on.NodeUpdated | on.CWDrainNode) -> Iterator[Says]:
     """The Node as it is now: after every drain, and where its marks were not observed yet."""
     machine = state.machine_of(message)
     if machine is not None and machine.joined and machine.answers and not machine.is_observed:
         yield observed(message.machine_key, machine, machine.pods)
 
 
-def _refused(command: Command, refusal: Refusal) -> CommandRefused:
+def _refused(command: Command, refusal: Refusal) -> on.CommandRefused:
     return refused(command, refusal.field, refusal.message)
 
 

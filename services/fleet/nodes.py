@@ -10,17 +10,12 @@ from fleet.conditions import READY, fails_at
 from fleet.machine import Machine
 from fleet.pods import evicted
 from fleet.waiting import gpus_of
-from nodepool.contract.events import (
-    CWNodeRegistered,
-    MachineAdded,
-    NodeConditionChanged,
-    NodeUpdated,
-)
+from nodepool.contract import events as on
 from nodepool.contract.health import is_problem
 from nodepool.contract.model import NodePhase
 
 
-def added(event: MachineAdded) -> Machine:
+def added(event: on.MachineAdded) -> Machine:
     """A new machine."""
     return Machine(
         event.boot_seconds,
@@ -48,13 +43,13 @@ def handed_over(machine: Machine) -> Machine:
     )
 
 
-def joined(machine: Machine, event: CWNodeRegistered, now: datetime) -> Machine:
+def joined(machine: Machine, event: on.CWNodeRegistered, now: datetime) -> Machine:
     """The machine as a Node of its cluster."""
     machine = in_phase(replace(machine, joined=True), event.phase, now)
     return replace(machine, fails_at=fails_at(event.machine_key, machine, now))
 
 
-def instructed(machine: Machine, event: NodeUpdated, now: datetime) -> Machine:
+def instructed(machine: Machine, event: on.NodeUpdated, now: datetime) -> Machine:
     """The machine of a Node that is to be like this."""
     machine = replace(
         machine, unschedulable=event.unschedulable, cordon=event.cordon, lock=event.lock
@@ -64,7 +59,7 @@ def instructed(machine: Machine, event: NodeUpdated, now: datetime) -> Machine:
     return evicted(in_phase(machine, event.phase, now), now)
 
 
-def condition_changed(machine: Machine, event: NodeConditionChanged) -> Machine:
+def condition_changed(machine: Machine, event: on.NodeConditionChanged) -> Machine:
     """The machine with a problem more or less; one with a problem does not fail by itself."""
     conditions = machine.conditions
     if event.request == machine.asked:

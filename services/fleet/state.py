@@ -15,6 +15,7 @@ from fleet.nodes import added, condition_changed, handed_over, instructed, joine
 from fleet.pods import drained, ending, with_pod, with_pods, without_pod
 from fleet.triage import left, moved, repaired
 from fleet.waiting import Pool, PoolPod, concerns_pods, specified
+from nodepool.contract import events as on
 from nodepool.contract.commands import (
     AddMachines,
     BreakMachine,
@@ -23,32 +24,6 @@ from nodepool.contract.commands import (
     RepairMachine,
     RunPod,
     StopPod,
-)
-from nodepool.contract.events import (
-    ClusterRegistered,
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeDeleted,
-    CWNodePoolDeleted,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    HeartbeatsStopped,
-    MachineAdded,
-    MachineBooted,
-    MachineBroken,
-    MachineFailed,
-    MachineRepaired,
-    MachineStateChanged,
-    MachineUpdateFailed,
-    NodeConditionChanged,
-    NodeObserved,
-    NodePoolValidated,
-    NodeReportRequested,
-    NodeTemplateChanged,
-    NodeUpdated,
-    NodeVerified,
-    PodChanged,
-    PodUpdateFailed,
 )
 from nodepool.contract.keys import (
     ClusterKey,
@@ -97,51 +72,51 @@ class State(WithWork[MachineKey | PoolKey]):
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message."""
     match message:
-        case MachineAdded(machine_key=key):
+        case on.MachineAdded(machine_key=key):
             return _stored(state, key, added(message))
-        case MachineBroken(machine_key=key):
+        case on.MachineBroken(machine_key=key):
             return _stored(state, key, broken(state.machines[key], message))
-        case CWNodeAssigned(machine_key=key, assignment=assignment):
+        case on.CWNodeAssigned(machine_key=key, assignment=assignment):
             machine = state.machines.get(key)
             if machine is None:
                 return state
             booting = powered_on(machine, assignment, context.time)
             has_agent = cluster_of(message.key) in state.agents
             return _stored(state, key, replace(booting, pool=message.key, has_agent=has_agent))
-        case ClusterRegistered():
+        case on.ClusterRegistered():
             return _registered(state, message)
-        case CWNodeRegistered() | NodeUpdated():
+        case on.CWNodeRegistered() | on.NodeUpdated():
             return _updated(state, message, context.time)
-        case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
+        case on.NodePoolValidated() | on.CWNodePoolDeleted() | on.NodeTemplateChanged():
             return _pool_changed(state, message)
-        case PodChanged():
+        case on.PodChanged():
             return _pod_changed(state, message, context)
-        case CWDrainNode(force=force):
+        case on.CWDrainNode(force=force):
             return _in_stay(
                 state, message, lambda machine: drained(machine, context.time, force=force)
             )
-        case CWNodeDeleted() | CWNodeRegistrationFailed():
+        case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return _in_stay(state, message, partial(left, event=message, now=context.time))
-        case MachineStateChanged(machine_key=key, state=new):
+        case on.MachineStateChanged(machine_key=key, state=new):
             return _stored(state, key, moved(state.machines[key], new, context.time))
-        case MachineRepaired(machine_key=key):
+        case on.MachineRepaired(machine_key=key):
             return _stored(state, key, repaired(state.machines[key]))
-        case MachineBooted(machine_key=key) | MachineFailed(machine_key=key):
+        case on.MachineBooted(machine_key=key) | on.MachineFailed(machine_key=key):
             return _stored(state, key, booted(key, state.machines[key], context.time))
-        case NodeVerified(machine_key=key):
+        case on.NodeVerified(machine_key=key):
             return _stored(state, key, replace(state.machines[key], verified_at=None))
-        case HeartbeatsStopped(machine_key=key):
+        case on.HeartbeatsStopped(machine_key=key):
             machine = silence.stopped(state.machines[key], message, context.time)
             return _stored(state, key, machine)
-        case NodeReportRequested():
+        case on.NodeReportRequested():
             return _in_stay(state, message, partial(silence.asked, event=message))
-        case NodeConditionChanged(machine_key=key):
+        case on.NodeConditionChanged(machine_key=key):
             return _stored(state, key, condition_changed(state.machines[key], message))
-        case NodeObserved():
+        case on.NodeObserved():
             return _observed(state, message)
-        case MachineUpdateFailed(machine_key=key):
+        case on.MachineUpdateFailed(machine_key=key):
             return replace(state, work=state.work.failed(key, context.time))
-        case PodUpdateFailed(key=key):
+        case on.PodUpdateFailed(key=key):
             return replace(state, work=state.work.failed(key, context.time))
         case AddMachines() | BreakMachine() | RepairMachine():
             return state
@@ -151,7 +126,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             assert_never(message)
 
 
-def _registered(state: State, event: ClusterRegistered) -> State:
+def _registered(state: State, event: on.ClusterRegistered) -> State:
     """The state in which a cluster that has an agent now runs no simulated Pod any more."""
     cluster = cluster_key(event.org, event.cluster)
     if not event.kubernetes or cluster in state.agents:
@@ -166,13 +141,13 @@ def _registered(state: State, event: ClusterRegistered) -> State:
     return state
 
 
-def _updated(state: State, message: CWNodeRegistered | NodeUpdated, now: datetime) -> State:
+def _updated(state: State, message: on.CWNodeRegistered | on.NodeUpdated, now: datetime) -> State:
     """The state with a Node as it should be from now on."""
     state = _tainted(state, message)
     match message:
-        case CWNodeRegistered():
+        case on.CWNodeRegistered():
             return _in_stay(state, message, partial(joined, event=message, now=now))
-        case NodeUpdated():
+        case on.NodeUpdated():
             return _in_stay(state, message, partial(instructed, event=message, now=now))
         case _:
             assert_never(message)
@@ -206,7 +181,7 @@ def _stored(
     return state
 
 
-def _observed(state: State, report: NodeObserved) -> State:
+def _observed(state: State, report: on.NodeObserved) -> State:
     """The state once a Node was observed with its marks and its Pods."""
     key = report.machine_key
     machine = replace(
@@ -222,7 +197,7 @@ def _observed(state: State, report: NodeObserved) -> State:
     return _stored(state, key, with_pods(machine, report.pods))
 
 
-def _tainted(state: State, event: CWNodeRegistered | NodeUpdated) -> State:
+def _tainted(state: State, event: on.CWNodeRegistered | on.NodeUpdated) -> State:
     """The state with the taints of a Node that keep Pods of its organisation away.
 
     Those of one Node are mostly those of the others in its NodePool, and then are kept once.
@@ -245,17 +220,17 @@ def _tainted(state: State, event: CWNodeRegistered | NodeUpdated) -> State:
 
 
 def _pool_changed(
-    state: State, event: NodePoolValidated | CWNodePoolDeleted | NodeTemplateChanged
+    state: State, event: on.NodePoolValidated | on.CWNodePoolDeleted | on.NodeTemplateChanged
 ) -> State:
     key, pool = event.key, state.pools.get(event.key)
     match event:
-        case NodePoolValidated():
+        case on.NodePoolValidated():
             after = specified(pool, event, has_agent=cluster_of(key) in state.agents)
         case _ if pool is None:
             return state
-        case CWNodePoolDeleted(uid=uid):
+        case on.CWNodePoolDeleted(uid=uid):
             after = replace(pool, exists=pool.exists and uid != pool.uid)
-        case NodeTemplateChanged(taints=taints):
+        case on.NodeTemplateChanged(taints=taints):
             after = replace(pool, taints=taints)
         case _:
             assert_never(event)
@@ -271,7 +246,7 @@ def _with_pool(state: State, key: PoolKey, pool: Pool) -> State:
     return replace(state, pools=state.pools.set(key, pool), work=work)
 
 
-def _pod_changed(state: State, event: PodChanged, context: Context) -> State:
+def _pod_changed(state: State, event: on.PodChanged, context: Context) -> State:
     """The state with a Pod in its phase, in its NodePool and on the Node that it is bound to."""
     pool = state.pools[event.key]
     state = replace(state, work=state.work.succeeded(event.key))

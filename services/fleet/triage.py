@@ -6,12 +6,7 @@ from datetime import datetime, timedelta
 
 from fleet.boot import powered_off
 from fleet.machine import Machine
-from nodepool.contract.events import (
-    CWNodeDeleted,
-    CWNodeRegistrationFailed,
-    MachineRepaired,
-    MachineStateChanged,
-)
+from nodepool.contract import events as on
 from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.node_states import MachineState
 
@@ -20,11 +15,11 @@ VISITS_MAX = 3
 
 
 def left(
-    machine: Machine, event: CWNodeDeleted | CWNodeRegistrationFailed, now: datetime
+    machine: Machine, event: on.CWNodeDeleted | on.CWNodeRegistrationFailed, now: datetime
 ) -> Machine:
     """The machine after a stay: free, or in triage, where its investigation may begin."""
     machine = powered_off(machine)
-    if isinstance(event, CWNodeDeleted) and not event.triage:
+    if isinstance(event, on.CWNodeDeleted) and not event.triage:
         return machine
     moment = now + timedelta(seconds=machine.repair_s / 2) if machine.repair_s else None
     visits = machine.visits + 1
@@ -44,12 +39,14 @@ def repaired(machine: Machine) -> Machine:
     return replace(machine, state=MachineState.PRODUCTION, visits=visits, moves_at=None)
 
 
-def move(key: MachineKey, machine: Machine) -> Iterator[MachineStateChanged | MachineRepaired]:
+def move(
+    key: MachineKey, machine: Machine
+) -> Iterator[on.MachineStateChanged | on.MachineRepaired]:
     """What follows in triage, once its time has come."""
     zone, name = machine_parts(key)
     if machine.state is MachineState.DEBUG:
-        yield MachineRepaired(zone=zone, machine=name)
+        yield on.MachineRepaired(zone=zone, machine=name)
         return
     is_hopeless = machine.visits >= VISITS_MAX
     state = MachineState.RMA if is_hopeless else MachineState.DEBUG
-    yield MachineStateChanged(zone=zone, machine=name, state=state)
+    yield on.MachineStateChanged(zone=zone, machine=name, state=state)

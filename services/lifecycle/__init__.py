@@ -1,77 +1,38 @@
 """Where is each Node on its way?"""
 
+from nodepool.contract import events as on
 from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
-from nodepool.contract.events import (
-    AnswerAwaited,
-    ClusterRegistered,
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodeDeletionRequestSuccess,
-    CWNodePoolDeleted,
-    CWNodePoolMetadata,
-    CWNodePoolNodesRemoveError,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    CWNodeUncordoned,
-    CWRegistrationFailedEvent,
-    MachineBooted,
-    MachineFailed,
-    NodeActionRequested,
-    NodeActivityChanged,
-    NodeConditionChanged,
-    NodeConditionReported,
-    NodeKept,
-    NodeLockChanged,
-    NodeObserved,
-    NodePoolValidated,
-    NodePreempted,
-    NodeRemovalCancelled,
-    NodeRemovalRecovered,
-    NodeReported,
-    NodeReportRequested,
-    NodeReservationChanged,
-    NodeSilent,
-    NodeTemplateChanged,
-    NodeUpdated,
-    NodeUpdateFailed,
-    NodeVerified,
-    PreemptionInProgress,
-    PreemptionOverdue,
-    PreemptionPending,
-)
 
-Observed = NodeObserved | NodeReported
+Observed = on.NodeObserved | on.NodeReported
 """What runs on a Node and how it is marked, as its machine or its cluster of Kubernetes says."""
-ConditionObserved = NodeConditionChanged | NodeConditionReported
+ConditionObserved = on.NodeConditionChanged | on.NodeConditionReported
 """A condition of a Node changed, as its machine or its cluster of Kubernetes says."""
 HealthChange = (
     ConditionObserved
-    | NodeActionRequested
-    | CWNodeCordoned
-    | CWNodeUncordoned
-    | NodeSilent
-    | NodeReportRequested
+    | on.NodeActionRequested
+    | on.CWNodeCordoned
+    | on.CWNodeUncordoned
+    | on.NodeSilent
+    | on.NodeReportRequested
 )
 """The messages that change nothing of a Node but its health."""
 Hears = (
-    ClusterRegistered
-    | NodePoolValidated
-    | CWNodePoolDeleted
-    | CWNodeAssigned
-    | CWNodeDeletionRequestSuccess
-    | NodeRemovalCancelled
-    | MachineBooted
-    | MachineFailed
-    | NodeVerified
+    on.ClusterRegistered
+    | on.NodePoolValidated
+    | on.CWNodePoolDeleted
+    | on.CWNodeAssigned
+    | on.CWNodeDeletionRequestSuccess
+    | on.NodeRemovalCancelled
+    | on.MachineBooted
+    | on.MachineFailed
+    | on.NodeVerified
     | ConditionObserved
     | Observed
-    | NodePreempted
-    | PreemptionPending
-    | PreemptionInProgress
-    | PreemptionOverdue
+    | on.NodePreempted
+    | on.PreemptionPending
+    | on.PreemptionInProgress
+    | on.PreemptionOverdue
     | CordonNode
     | UncordonNode
     | DrainNode
@@ -81,25 +42,25 @@ Hears = (
     | UnlockNode
 )
 Says = (
-    NodeTemplateChanged
-    | NodeUpdated
-    | NodeActivityChanged
-    | NodeReservationChanged
-    | NodeKept
-    | NodeLockChanged
-    | AnswerAwaited
-    | NodeSilent
-    | NodeReportRequested
-    | CWNodeRegistered
-    | CWNodeRegistrationFailed
-    | CWRegistrationFailedEvent
-    | CWNodeCordoned
-    | CWNodeUncordoned
-    | NodeActionRequested
-    | CWDrainNode
-    | CWNodeDeleted
-    | CWNodePoolMetadata
-    | CWNodePoolNodesRemoveError
-    | NodeRemovalRecovered
-    | NodeUpdateFailed
+    on.NodeTemplateChanged
+    | on.NodeUpdated
+    | on.NodeActivityChanged
+    | on.NodeReservationChanged
+    | on.NodeKept
+    | on.NodeLockChanged
+    | on.AnswerAwaited
+    | on.NodeSilent
+    | on.NodeReportRequested
+    | on.CWNodeRegistered
+    | on.CWNodeRegistrationFailed
+    | on.CWRegistrationFailedEvent
+    | on.CWNodeCordoned
+    | on.CWNodeUncordoned
+    | on.NodeActionRequested
+    | on.CWDrainNode
+    | on.CWNodeDeleted
+    | on.CWNodePoolMetadata
+    | on.CWNodePoolNodesRemoveError
+    | on.NodeRemovalRecovered
+    | on.NodeUpdateFailed
 )

@@ -9,67 +9,40 @@ from lifecycle import HealthChange, Observed, health, lock
 from lifecycle.health import Health
 from lifecycle.lock import USUALLY
 from lifecycle.node import Node, Workload
-from nodepool.contract.events import (
-    AnswerAwaited,
-    CWDrainNode,
-    CWNodeCordoned,
-    CWNodeDeletionRequestSuccess,
-    CWNodeRegistered,
-    CWNodeUncordoned,
-    MachineBooted,
-    MachineFailed,
-    NodeActionRequested,
-    NodeActivityChanged,
-    NodeConditionChanged,
-    NodeConditionReported,
-    NodeKept,
-    NodeLockChanged,
-    NodeObserved,
-    NodePreempted,
-    NodeRemovalCancelled,
-    NodeReported,
-    NodeReportRequested,
-    NodeReservationChanged,
-    NodeSilent,
-    NodeUpdated,
-    NodeVerified,
-    PreemptionInProgress,
-    PreemptionOverdue,
-    PreemptionPending,
-)
+from nodepool.contract import events as on
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.pods import Pod
 from nodepool.contract.timetable import GONE_AFTER
 
 NodeChange = (
-    MachineBooted
-    | MachineFailed
-    | NodeVerified
+    on.MachineBooted
+    | on.MachineFailed
+    | on.NodeVerified
     | HealthChange
-    | CWNodeRegistered
-    | NodeUpdated
+    | on.CWNodeRegistered
+    | on.NodeUpdated
     | Observed
-    | NodeActivityChanged
-    | NodeReservationChanged
-    | AnswerAwaited
-    | CWDrainNode
-    | CWNodeDeletionRequestSuccess
-    | NodeRemovalCancelled
-    | NodeKept
-    | NodeLockChanged
-    | NodePreempted
-    | PreemptionPending
-    | PreemptionInProgress
-    | PreemptionOverdue
+    | on.NodeActivityChanged
+    | on.NodeReservationChanged
+    | on.AnswerAwaited
+    | on.CWDrainNode
+    | on.CWNodeDeletionRequestSuccess
+    | on.NodeRemovalCancelled
+    | on.NodeKept
+    | on.NodeLockChanged
+    | on.NodePreempted
+    | on.PreemptionPending
+    | on.PreemptionInProgress
+    | on.PreemptionOverdue
 )
 """The messages that change a Node while it stays."""
 
 
-def is_expected(node: Node, message: MachineBooted | MachineFailed | NodeVerified) -> bool:
+def is_expected(node: Node, message: on.MachineBooted | on.MachineFailed | on.NodeVerified) -> bool:
     """Whether a report of a machine is about what its Node is doing; another one is ignored."""
     if message.boot != node.health.boot:
         return False
-    if isinstance(message, NodeVerified):
+    if isinstance(message, on.NodeVerified):
         return node.phase is NodePhase.VERIFYING
     return node.phase is (NodePhase.REBOOTING if message.boot else NodePhase.BOOTING)
 
@@ -79,37 +52,42 @@ def changed(  # noqa: C901, PLR0912  # It lists the messages.
 ) -> Node:
     """The Node after a message about it that the log stored at `now`."""
     match message:
-        case MachineBooted() | MachineFailed() | NodeVerified():
+        case on.MachineBooted() | on.MachineFailed() | on.NodeVerified():
             return _reported(node, message, now) if is_expected(node, message) else node
-        case (NodeConditionChanged() | NodeConditionReported() | NodeActionRequested()) | (
-            CWNodeCordoned() | CWNodeUncordoned() | NodeSilent() | NodeReportRequested()
+        case (on.NodeConditionChanged() | on.NodeConditionReported() | on.NodeActionRequested()) | (
+            on.CWNodeCordoned() | on.CWNodeUncordoned() | on.NodeSilent() | on.NodeReportRequested()
         ):
             return _with_health(node, health.changed(node.health, message, now), now)
-        case CWNodeRegistered(phase=phase):
+        case on.CWNodeRegistered(phase=phase):
             return replace(node, phase=phase).begin_restart(now)
-        case NodeUpdated():
+        case on.NodeUpdated():
             return _updated(node, message, now)
-        case AnswerAwaited():
+        case on.AnswerAwaited():
             return _awaited(node, message)
-        case NodeObserved() | NodeReported():
+        case on.NodeObserved() | on.NodeReported():
             return _observed(node, message, now)
-        case NodeActivityChanged():
+        case on.NodeActivityChanged():
             return replace(node, published=node.work)
-        case NodeReservationChanged(usable=usable):
+        case on.NodeReservationChanged(usable=usable):
             return replace(node, usable=usable)
-        case NodeLockChanged():
+        case on.NodeLockChanged():
             return replace(node, lock=lock.changed(node.lock, message, now))
-        case CWDrainNode(force=force):
+        case on.CWDrainNode(force=force):
             return _draining(replace(node, phase=NodePhase.DRAINING, forced=force), now)
-        case CWNodeDeletionRequestSuccess() | NodeRemovalCancelled() | NodeKept():
+        case on.CWNodeDeletionRequestSuccess() | on.NodeRemovalCancelled() | on.NodeKept():
             return _requested(node, message)
-        case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
+        case (
+            on.NodePreempted()
+            | on.PreemptionPending()
+            | on.PreemptionInProgress()
+            | on.PreemptionOverdue()
+        ):
             return _preempted(node, message, now)
         case _:
             assert_never(message)
 
 
-def _awaited(node: Node, event: AnswerAwaited) -> Node:
+def _awaited(node: Node, event: on.AnswerAwaited) -> Node:
     if event.lock:
         return replace(node, lock=lock.awaited(node.lock, event))
     if event.is_final:
@@ -137,23 +115,23 @@ def _with_health(node: Node, after: Health, now: datetime) -> Node:
 
 
 def _reported(
-    node: Node, message: MachineBooted | MachineFailed | NodeVerified, now: datetime
+    node: Node, message: on.MachineBooted | on.MachineFailed | on.NodeVerified, now: datetime
 ) -> Node:
     match message:
-        case MachineBooted(boot=boot):
+        case on.MachineBooted(boot=boot):
             after = health.booted(node.health, message, now)
             return replace(node, booted=node.booted or not boot, health=after)
-        case MachineFailed(cause=cause, boot=0):
+        case on.MachineFailed(cause=cause, boot=0):
             return replace(node, boot_fault=cause)
-        case MachineFailed(cause=cause):
+        case on.MachineFailed(cause=cause):
             return replace(node, health=replace(node.health, boot_fault=cause))
-        case NodeVerified():
+        case on.NodeVerified():
             return replace(node, health=health.verified(node.health, message))
         case _:
             assert_never(message)
 
 
-def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
+def _updated(node: Node, event: on.NodeUpdated, now: datetime) -> Node:
     begins, before = event.cordon > node.cordon, node
     node = replace(
         node,
@@ -223,13 +201,13 @@ def _ending(node: Node, now: datetime, pods: Sequence[Pod]) -> Node:
 def _observed(node: Node, report: Observed, now: datetime) -> Node:
     known = {workload.name: workload.since for workload in node.workloads}
     working = sorted((pod for pod in report.pods if pod.counts_as_work), key=lambda pod: pod.name)
-    if node.phase is NodePhase.REBOOTING and isinstance(report, NodeObserved):
+    if node.phase is NodePhase.REBOOTING and isinstance(report, on.NodeObserved):
         working = []  # Reported before the machine knew of its reboot.
     node = replace(
         node,
         workloads=tuple(Workload.of(pod, known.get(pod.name, now)) for pod in working),
         observed=report.cordon if report.unschedulable else 0,
-        reported=node.reported or isinstance(report, NodeReported),
+        reported=node.reported or isinstance(report, on.NodeReported),
         lock=lock.observed(node.lock, report),
     )
     is_blocked = node.is_blocked and not (node.is_forced or node.forced)
@@ -240,22 +218,22 @@ def _observed(node: Node, report: Observed, now: datetime) -> Node:
 
 
 def _requested(
-    node: Node, event: CWNodeDeletionRequestSuccess | NodeRemovalCancelled | NodeKept
+    node: Node, event: on.CWNodeDeletionRequestSuccess | on.NodeRemovalCancelled | on.NodeKept
 ) -> Node:
     """The Node as one that is to leave, or to stay after all."""
     # A preemption has its own timetable, which neither a scale-down nor a deletion shortens.
-    reason = event.removal if isinstance(event, CWNodeDeletionRequestSuccess) else None
+    reason = event.removal if isinstance(event, on.CWNodeDeletionRequestSuccess) else None
     goes_with_pool = reason is RemovalReason.POOL_DELETED and not node.has_timetable
     if node.removal is RemovalReason.PREEMPTED and not goes_with_pool:
         return node
     match event:
-        case CWNodeDeletionRequestSuccess(removal=removal, idle_only=idle_only, request=request):
+        case on.CWNodeDeletionRequestSuccess(removal=removal, idle_only=idle_only, request=request):
             return replace(
                 node, removal=removal, idle_only=idle_only, request=request, cancelled=False
             )
-        case NodeRemovalCancelled():
+        case on.NodeRemovalCancelled():
             return replace(node, cancelled=True)
-        case NodeKept(request=request):
+        case on.NodeKept(request=request):
             is_kept = node.is_kept and request == node.request
             return replace(node, removal=None, cancelled=False) if is_kept else node
         case _:
@@ -264,12 +242,12 @@ def _requested(
 
 def _preempted(
     node: Node,
-    event: NodePreempted | PreemptionPending | PreemptionInProgress | PreemptionOverdue,
+    event: on.NodePreempted | on.PreemptionPending | on.PreemptionInProgress | on.PreemptionOverdue,
     now: datetime,
 ) -> Node:
     """The Node as one that leaves for certain; one that goes with its pool does so anyway."""
     match event:
-        case NodePreempted():
+        case on.NodePreempted():
             if node.removal is None and not node.booting:  # It was kept; a timetable follows.
                 return node
             node = replace(node, gone_by=now + GONE_AFTER)
@@ -278,7 +256,7 @@ def _preempted(
                 return node
             node = replace(node, removal=RemovalReason.PREEMPTED, idle_only=False)
             return replace(node, ask_after=None, answer_by=None)
-        case PreemptionPending(since=since):
+        case on.PreemptionPending(since=since):
             node = replace(node, gone_by=since + GONE_AFTER)
             if node.removal is RemovalReason.POOL_DELETED:
                 return node
@@ -290,11 +268,11 @@ def _preempted(
                 ask_after=None,
                 answer_by=None,
             )
-        case PreemptionInProgress(evicted_at=moment):
+        case on.PreemptionInProgress(evicted_at=moment):
             # Its drain says so whatever a drain before said.
             is_drained_anew = node.removal is RemovalReason.PREEMPTED
             return replace(node, evicted_at=moment, forced=node.forced and not is_drained_anew)
-        case PreemptionOverdue():
+        case on.PreemptionOverdue():
             return node
         case _:
             assert_never(event)

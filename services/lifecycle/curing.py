@@ -20,25 +20,17 @@ from lifecycle.node_events import (
     uncordoned,
 )
 from lifecycle.template import NodeTemplate
-from nodepool.contract.events import (
-    CWDrainNode,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodeUncordoned,
-    NodeActivityChanged,
-    NodeReservationChanged,
-    NodeUpdated,
-)
+from nodepool.contract import events as on
 from nodepool.contract.model import NodeAction, NodePhase, RemovalReason
 
 Curing = (
-    NodeUpdated
-    | CWNodeCordoned
-    | CWNodeUncordoned
-    | CWDrainNode
-    | NodeActivityChanged
-    | NodeReservationChanged
-    | CWNodeDeleted
+    on.NodeUpdated
+    | on.CWNodeCordoned
+    | on.CWNodeUncordoned
+    | on.CWDrainNode
+    | on.NodeActivityChanged
+    | on.NodeReservationChanged
+    | on.CWNodeDeleted
 )
 """What is published of a Node on this way."""
 STEPS_MAX = 8
@@ -53,7 +45,7 @@ def cured(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Curing]
         is_over = True
         for event in tuple(_step(template, node)):
             yield event
-            if isinstance(event, CWNodeDeleted):
+            if isinstance(event, on.CWNodeDeleted):
                 return
             node, is_over = _after(node, event, now), False
         if is_over:

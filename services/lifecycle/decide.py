@@ -26,36 +26,9 @@ from lifecycle.removal import missing, overdue
 from lifecycle.requests import NodeCommand, asked_after, out_of_place, unfit, unknown
 from lifecycle.state import State, evolve
 from lifecycle.template import NodeTemplate
+from nodepool.contract import events as on
 from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
-from nodepool.contract.events import (
-    ClusterRegistered,
-    CWNodeAssigned,
-    CWNodeDeletionRequestSuccess,
-    CWNodePoolDeleted,
-    CWNodePoolMetadata,
-    CWNodeRegistered,
-    CWRegistrationFailedEvent,
-    MachineBooted,
-    MachineFailed,
-    NodeConditionChanged,
-    NodeConditionReported,
-    NodeLockChanged,
-    NodeObserved,
-    NodePoolValidated,
-    NodePreempted,
-    NodeRemovalCancelled,
-    NodeRemovalRecovered,
-    NodeReported,
-    NodeReportRequested,
-    NodeSilent,
-    NodeTemplateChanged,
-    NodeUpdated,
-    NodeVerified,
-    PreemptionInProgress,
-    PreemptionOverdue,
-    PreemptionPending,
-)
 from nodepool.contract.keys import MachineKey, PoolKey, pool_path
 from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.node_failures import NodeFailure
@@ -76,19 +49,19 @@ def decide(
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
             yield from _commanded(state, message, context, options)
         case (
-            MachineBooted()
-            | MachineFailed()
-            | NodeVerified()
-            | NodeConditionChanged()
-            | NodeConditionReported()
-            | NodeObserved()
-            | NodeReported()
-            | CWNodeDeletionRequestSuccess()
-            | NodeRemovalCancelled()
-            | NodePreempted()
-            | PreemptionPending()
-            | PreemptionInProgress()
-            | PreemptionOverdue()
+            on.MachineBooted()
+            | on.MachineFailed()
+            | on.NodeVerified()
+            | on.NodeConditionChanged()
+            | on.NodeConditionReported()
+            | on.NodeObserved()
+            | on.NodeReported()
+            | on.CWNodeDeletionRequestSuccess()
+            | on.NodeRemovalCancelled()
+            | on.NodePreempted()
+            | on.PreemptionPending()
+            | on.PreemptionInProgress()
+            | on.PreemptionOverdue()
         ):
             node = state.node(message)
             if node is not None:
@@ -98,7 +71,12 @@ def decide(
             yield from _published(state, lock(state, message, context), options)
         case UnlockNode():
             yield from _published(state, unlock(state, message, context.time), options)
-        case NodePoolValidated() | CWNodePoolDeleted() | CWNodeAssigned() | ClusterRegistered():
+        case (
+            on.NodePoolValidated()
+            | on.CWNodePoolDeleted()
+            | on.CWNodeAssigned()
+            | on.ClusterRegistered()
+        ):
             return
         case _:
             assert_never(message)
@@ -106,14 +84,14 @@ def decide(
 
 def _published(
     state: State, events: Iterable[E], options: Options
-) -> Iterator[E | NodeTemplateChanged | NodeLockChanged | CWRegistrationFailedEvent]:
+) -> Iterator[E | on.NodeTemplateChanged | on.NodeLockChanged | on.CWRegistrationFailedEvent]:
     """The events, with each large template before the first of them that refers to it.
 
     And with the end of each lock whose Node is deleted or rebooted, and what options add.
     """
     published = state.published
     for event in with_lock_ends(state.templates, state.nodes, events):
-        if isinstance(event, NodeUpdated | CWNodeRegistered):
+        if isinstance(event, on.NodeUpdated | on.CWNodeRegistered):
             template, key = event.template, event.key
             if template and published.get(key) != template:
                 published = published.set(key, template)
@@ -176,21 +154,26 @@ def _missing(
 def concerns(_state: State, message: Hears) -> PoolKey | None:
     """A NodePool whose desired state changed is reconciled at once."""
     match message:
-        case NodePoolValidated(key=key):
+        case on.NodePoolValidated(key=key):
             return key
-        case CWNodePoolDeleted() | CWNodeAssigned() | MachineBooted() | MachineFailed():
+        case on.CWNodePoolDeleted() | on.CWNodeAssigned() | on.MachineBooted() | on.MachineFailed():
             return None
-        case NodeObserved() | CWNodeDeletionRequestSuccess() | NodeRemovalCancelled():
+        case on.NodeObserved() | on.CWNodeDeletionRequestSuccess() | on.NodeRemovalCancelled():
             return None
-        case NodeVerified() | NodeConditionChanged() | NodeConditionReported():
+        case on.NodeVerified() | on.NodeConditionChanged() | on.NodeConditionReported():
             return None
-        case NodeReported() | ClusterRegistered():
+        case on.NodeReported() | on.ClusterRegistered():
             return None
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
             return None
         case LockNode() | UnlockNode():
             return None
-        case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
+        case (
+            on.NodePreempted()
+            | on.PreemptionPending()
+            | on.PreemptionInProgress()
+            | on.PreemptionOverdue()
+        ):
             return None
         case _:
             assert_never(message)
@@ -206,7 +189,9 @@ def _template_changed(state: State, key: PoolKey) -> Iterator[Says]:
         if not node.booting and node.revision < template.revision:
             yield updated(template, node, node.phase, node.removal)
     _, _, pool = pool_path(key)
-    yield CWNodePoolMetadata(**pool_fields(key), message=f"metadata of NodePool {pool} is updated")
+    yield on.CWNodePoolMetadata(
+        **pool_fields(key), message=f"metadata of NodePool {pool} is updated"
+    )
 
 
 def _tried_again(state: State, key: PoolKey, context: Context, options: Options) -> Iterator[Says]:
@@ -214,7 +199,7 @@ def _tried_again(state: State, key: PoolKey, context: Context, options: Options)
     template = state.templates[key]
     for machine in sorted(state.members.get(key, ())):
         yield from _next(template, state.nodes[machine], context, options)
-    yield NodeRemovalRecovered(**pool_fields(key), uid=template.uid)
+    yield on.NodeRemovalRecovered(**pool_fields(key), uid=template.uid)
 
 
 def _next(template: NodeTemplate, node: Node, context: Context, options: Options) -> Iterator[Says]:
@@ -231,7 +216,7 @@ def _asked_if_silent(
 ) -> Generator[Says, None, Node]:
     """Yield how long a silence has, or the question whether it goes on; return the Node then."""
     silence = node.health.silence
-    event: NodeSilent | NodeReportRequested | None = None
+    event: on.NodeSilent | on.NodeReportRequested | None = None
     if silence is not None and node.is_newly_silent:
         event = silent(template, node, silence.since, silence.since + options.unhealthy_after)
     elif silence is not None and silence.ask_at is not None and silence.ask_at <= context.time:

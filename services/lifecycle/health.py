@@ -6,18 +6,7 @@ from typing import Literal, NamedTuple, assert_never
 
 from lifecycle import ConditionObserved, HealthChange
 from lifecycle.silence import READY, Silence, silence_after
-from nodepool.contract.events import (
-    CWNodeCordoned,
-    CWNodeUncordoned,
-    MachineBooted,
-    NodeActionRequested,
-    NodeConditionChanged,
-    NodeConditionReported,
-    NodeReportRequested,
-    NodeSilent,
-    NodeUpdated,
-    NodeVerified,
-)
+from nodepool.contract import events as on
 from nodepool.contract.health import BY_TYPE, Remedy, cordon_cause, is_problem
 from nodepool.contract.model import CONTROL_PLANE, NodeAction
 from nodepool.contract.node_failures import (
@@ -209,17 +198,17 @@ def changed(
 ) -> Health:
     """The health after a message about it."""
     match message:
-        case NodeConditionChanged() | NodeConditionReported():
+        case on.NodeConditionChanged() | on.NodeConditionReported():
             return reported(health, message, now)
-        case NodeActionRequested():
+        case on.NodeActionRequested():
             return asked_for(health, message)
-        case CWNodeCordoned():
+        case on.CWNodeCordoned():
             silence = health.silence and health.silence.cordoned(message)
             cause, triage = message.cause, message.triage
             return replace(health, cordoned_for=cause, cordoned_for_triage=triage, silence=silence)
-        case NodeSilent() | NodeReportRequested():
+        case on.NodeSilent() | on.NodeReportRequested():
             return replace(health, silence=health.silence and health.silence.followed(message))
-        case CWNodeUncordoned():
+        case on.CWNodeUncordoned():
             return uncordoned(health)
         case _:
             assert_never(message)
@@ -239,13 +228,13 @@ def reported(health: Health, event: ConditionObserved, now: datetime) -> Health:
     return replace(health, problems=tuple(sorted(rest)))
 
 
-def asked_for(health: Health, event: NodeActionRequested) -> Health:
+def asked_for(health: Health, event: on.NodeActionRequested) -> Health:
     """The health after commands asked for this."""
     asked = Asked(event.cordon, event.drain, event.reboot, event.reserved_desired)
     return replace(health, asked=asked)
 
 
-def booted(health: Health, event: MachineBooted, now: datetime) -> Health:
+def booted(health: Health, event: on.MachineBooted, now: datetime) -> Health:
     """The health after the machine has booted."""
     if not event.boot and not event.verifying:
         return health
@@ -253,12 +242,12 @@ def booted(health: Health, event: MachineBooted, now: datetime) -> Health:
     return replace(health, booted=True, verifying=event.verifying, cures=cures)
 
 
-def verified(health: Health, event: NodeVerified) -> Health:
+def verified(health: Health, event: on.NodeVerified) -> Health:
     """The health after a verification."""
     return replace(health, verified=event.passed, verification_fault=event.cause)
 
 
-def updated(health: Health, event: NodeUpdated) -> Health:
+def updated(health: Health, event: on.NodeUpdated) -> Health:
     """The health after it was published what the Node looks like."""
     is_agreed = event.reserved == health.asked.reserved_desired
     asked = replace(health.asked, reserved_desired="") if is_agreed else health.asked

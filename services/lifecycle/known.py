@@ -10,19 +10,12 @@ from lifecycle.racks import Racks
 from lifecycle.requests import PhaseCommand
 from lifecycle.silence import Areas
 from lifecycle.template import NodeTemplate
-from nodepool.contract.events import (
-    MachineBooted,
-    MachineFailed,
-    NodeConditionReported,
-    NodeObserved,
-    NodeReported,
-    NodeVerified,
-)
+from nodepool.contract import events as on
 from nodepool.contract.keys import ClusterKey, MachineKey, PoolKey, machine_key
 from nodepool.contract.messages import OfNode
 from nodepool.state.work import WithWork
 
-Report = MachineBooted | MachineFailed | NodeVerified
+Report = on.MachineBooted | on.MachineFailed | on.NodeVerified
 """What a machine reports of its boots."""
 OfStay = OfNode | Report | Observed | ConditionObserved
 """The messages about one stay of a machine in a NodePool."""
@@ -83,9 +76,9 @@ class State(WithWork[PoolKey | MachineKey]):
         if node is None or node.assignment != message.assignment:
             return None
         match message:
-            case NodeReported() | NodeConditionReported():
+            case on.NodeReported() | on.NodeConditionReported():
                 is_its_own = message.key == node.pool and self.templates[node.pool].has_agent
                 return node if is_its_own else None
-            case NodeObserved():
+            case on.NodeObserved():
                 return None if self.templates[node.pool].has_agent else node
         return node

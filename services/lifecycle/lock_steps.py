@@ -10,14 +10,14 @@ from lifecycle.lock import ANSWER_WITHIN, USUALLY
 from lifecycle.node import Node
 from lifecycle.node_events import answer_awaited, lock_changed
 from lifecycle.template import NodeTemplate
-from nodepool.contract.events import AnswerAwaited, CWNodeDeleted, NodeLockChanged, NodeUpdated
+from nodepool.contract import events as on
 from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.service import Context
 
 E = TypeVar("E", bound=Message)
-LockSteps = Generator[NodeLockChanged | NodeUpdated | AnswerAwaited, None, Node]
+LockSteps = Generator[on.NodeLockChanged | on.NodeUpdated | on.AnswerAwaited, None, Node]
 """What is said of a lock, and at the end the Node after that."""
 
 
@@ -75,7 +75,9 @@ def released(template: NodeTemplate, node: Node, now: datetime, why: str) -> Loc
     return (yield from _said(template, node, now, event))
 
 
-def _said(template: NodeTemplate, node: Node, now: datetime, event: NodeLockChanged) -> LockSteps:
+def _said(
+    template: NodeTemplate, node: Node, now: datetime, event: on.NodeLockChanged
+) -> LockSteps:
     """The Node after this event, and as it looks then."""
     yield event
     node = changed(node, event, now)
@@ -88,13 +90,13 @@ def with_lock_ends(
     templates: Mapping[PoolKey, NodeTemplate],
     nodes: Mapping[MachineKey, Node],
     events: Iterable[E],
-) -> Iterator[E | NodeLockChanged]:
+) -> Iterator[E | on.NodeLockChanged]:
     """The events; where a Node is rebooted or deleted, its lock is released right before."""
     over: set[MachineKey] = set()
     for event in events:
-        if isinstance(event, NodeLockChanged) and event.lock == "released":
+        if isinstance(event, on.NodeLockChanged) and event.lock == "released":
             over.add(event.machine_key)
-        if isinstance(event, CWNodeDeleted | NodeUpdated) and event.machine_key not in over:
+        if isinstance(event, on.CWNodeDeleted | on.NodeUpdated) and event.machine_key not in over:
             node, end = nodes[event.machine_key], _end(event)
             if node.lock is not None and end:
                 over.add(event.machine_key)
@@ -103,8 +105,8 @@ def with_lock_ends(
         yield event
 
 
-def _end(event: CWNodeDeleted | NodeUpdated) -> str:
+def _end(event: on.CWNodeDeleted | on.NodeUpdated) -> str:
     """What ends every job on a Node; empty for an event that ends none."""
-    if isinstance(event, CWNodeDeleted):
+    if isinstance(event, on.CWNodeDeleted):
         return "deleted"
     return "rebooted" if event.phase is NodePhase.REBOOTING else ""

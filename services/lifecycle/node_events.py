@@ -8,24 +8,7 @@ from lifecycle.health import Asked, Health, cordon_text
 from lifecycle.lock import Lock
 from lifecycle.node import Node, Workload
 from lifecycle.template import NodeTemplate
-from nodepool.contract.events import (
-    AnswerAwaited,
-    CWDrainNode,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodePoolNodesRemoveError,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    CWNodeUncordoned,
-    NodeActionRequested,
-    NodeActivityChanged,
-    NodeKept,
-    NodeLockChanged,
-    NodeReportRequested,
-    NodeReservationChanged,
-    NodeSilent,
-    NodeTemplateChanged,
-)
+from nodepool.contract import events as on
 from nodepool.contract.events.lifecycle import BLOCKING_MAX, LockState
 from nodepool.contract.health import BY_TYPE, cordon_cause
 from nodepool.contract.messages import pool_fields
@@ -39,9 +22,9 @@ NAMED_MAX = 5
 """How many workloads a message names."""
 
 
-def template_changed(template: NodeTemplate) -> NodeTemplateChanged:
+def template_changed(template: NodeTemplate) -> on.NodeTemplateChanged:
     """What the NodePool asks for on its Nodes, to which events about these refer from now on."""
-    return NodeTemplateChanged(
+    return on.NodeTemplateChanged(
         **pool_fields(template.key),
         revision=template.revision,
         labels=template.node_labels,
@@ -50,11 +33,11 @@ def template_changed(template: NodeTemplate) -> NodeTemplateChanged:
     )
 
 
-def registered(template: NodeTemplate, node: Node) -> CWNodeRegistered:
+def registered(template: NodeTemplate, node: Node) -> on.CWNodeRegistered:
     """The Node joined its cluster; it is in production, unless its verification follows."""
     phase = NodePhase.VERIFYING if node.health.verifying else NodePhase.PRODUCTION
     assert may_follow(node.phase, phase), illegal(node, phase)
-    return CWNodeRegistered(
+    return on.CWNodeRegistered(
         **node_fields(template, node),
         **look_of(template, node, {}, {}, standing_of(node, phase, node.health.action, "")),
         phase=phase,
@@ -62,19 +45,21 @@ def registered(template: NodeTemplate, node: Node) -> CWNodeRegistered:
     )
 
 
-def registration_failed(template: NodeTemplate, node: Node, cause: str) -> CWNodeRegistrationFailed:
+def registration_failed(
+    template: NodeTemplate, node: Node, cause: str
+) -> on.CWNodeRegistrationFailed:
     """The Node never joined its cluster."""
-    return CWNodeRegistrationFailed(
+    return on.CWNodeRegistrationFailed(
         **node_fields(template, node),
         uid=template.uid,
         message=f"registration of Node {node.name} failed: {cause}",
     )
 
 
-def cordoned(template: NodeTemplate, node: Node) -> CWNodeCordoned:
+def cordoned(template: NodeTemplate, node: Node) -> on.CWNodeCordoned:
     """Return the event of a cordon, with the causes other than the removal of the Node."""
     cause = cordon_text(node.health, planned(template, node))
-    return CWNodeCordoned(
+    return on.CWNodeCordoned(
         **node_fields(template, node),
         cause=cause,
         triage=node.health.needs_triage,
@@ -82,15 +67,15 @@ def cordoned(template: NodeTemplate, node: Node) -> CWNodeCordoned:
     )
 
 
-def uncordoned(template: NodeTemplate, node: Node) -> CWNodeUncordoned:
+def uncordoned(template: NodeTemplate, node: Node) -> on.CWNodeUncordoned:
     """Return the event that the Node may be used again, or is cordoned for its removal only."""
     end = "no longer cordoned" if node.removal is None else "cordoned for its removal only"
-    return CWNodeUncordoned(**node_fields(template, node), message=f"Node {node.name} is {end}")
+    return on.CWNodeUncordoned(**node_fields(template, node), message=f"Node {node.name} is {end}")
 
 
-def asked_for(template: NodeTemplate, node: Node, asked: Asked) -> NodeActionRequested:
+def asked_for(template: NodeTemplate, node: Node, asked: Asked) -> on.NodeActionRequested:
     """Commands asked for all of this, and no more."""
-    return NodeActionRequested(
+    return on.NodeActionRequested(
         **node_fields(template, node),
         cordon=asked.cordon,
         drain=asked.drain,
@@ -101,30 +86,32 @@ def asked_for(template: NodeTemplate, node: Node, asked: Asked) -> NodeActionReq
 
 def silent(
     template: NodeTemplate, node: Node, since: datetime, unhealthy_at: datetime
-) -> NodeSilent:
+) -> on.NodeSilent:
     """Return that the Node is silent, and when that makes it unhealthy."""
-    return NodeSilent(**node_fields(template, node), since=since, unhealthy_at=unhealthy_at)
+    return on.NodeSilent(**node_fields(template, node), since=since, unhealthy_at=unhealthy_at)
 
 
-def report_requested(template: NodeTemplate, node: Node, request: int) -> NodeReportRequested:
+def report_requested(template: NodeTemplate, node: Node, request: int) -> on.NodeReportRequested:
     """Return the question whether the Node is still silent."""
-    return NodeReportRequested(**node_fields(template, node), request=request)
+    return on.NodeReportRequested(**node_fields(template, node), request=request)
 
 
 def lock_changed(
     template: NodeTemplate, node: Node, lock: Lock, state: LockState, message: str
-) -> NodeLockChanged:
+) -> on.NodeLockChanged:
     """The lock of the Node is in this state."""
     fields = node_fields(template, node)
-    return NodeLockChanged(**fields, lock=state, job=lock.job, number=lock.number, message=message)
+    return on.NodeLockChanged(
+        **fields, lock=state, job=lock.job, number=lock.number, message=message
+    )
 
 
-def reservation_changed(template: NodeTemplate, node: Node) -> NodeReservationChanged:
+def reservation_changed(template: NodeTemplate, node: Node) -> on.NodeReservationChanged:
     """Return the event on whether the NodePool can use the Node."""
-    return NodeReservationChanged(**node_fields(template, node), usable=node.health.is_usable)
+    return on.NodeReservationChanged(**node_fields(template, node), usable=node.health.is_usable)
 
 
-def activity_changed(template: NodeTemplate, node: Node) -> NodeActivityChanged | None:
+def activity_changed(template: NodeTemplate, node: Node) -> on.NodeActivityChanged | None:
     """What runs on the Node now; None where the same was published before."""
     event = _activity(template, node, node.work)
     return None if event == _activity(template, node, node.published) else event
@@ -132,11 +119,11 @@ def activity_changed(template: NodeTemplate, node: Node) -> NodeActivityChanged 
 
 def _activity(
     template: NodeTemplate, node: Node, workloads: tuple[Workload, ...]
-) -> NodeActivityChanged:
+) -> on.NodeActivityChanged:
     names = tuple(workload.name for workload in workloads)
     blocking = [workload for workload in workloads if workload.blocks]
     longest = sorted(blocking, key=lambda workload: (workload.since, workload.name))[:BLOCKING_MAX]
-    return NodeActivityChanged(
+    return on.NodeActivityChanged(
         **node_fields(template, node),
         active=bool(workloads),
         message=f"running: {listed(names)}" if names else "nothing runs here",
@@ -146,22 +133,22 @@ def _activity(
     )
 
 
-def kept(template: NodeTemplate, node: Node, why: str) -> NodeKept:
+def kept(template: NodeTemplate, node: Node, why: str) -> on.NodeKept:
     """The Node stays, and its request to be deleted is no longer followed."""
-    return NodeKept(
+    return on.NodeKept(
         **node_fields(template, node),
         request=node.request,
         message=f"Node {node.name} stays: {why}",
     )
 
 
-def draining(template: NodeTemplate, node: Node) -> CWDrainNode:
+def draining(template: NodeTemplate, node: Node) -> on.CWDrainNode:
     """The drain of the Node begins.
 
     No Pod may block a preemption, the deletion of a NodePool, or a drain that a command forces,
     whatever the Node is drained for since.
     """
-    return CWDrainNode(
+    return on.CWDrainNode(
         **node_fields(template, node),
         force=node.is_forced or node.health.asked.drain == "forced",
         message=f"draining Node {node.name}",
@@ -170,10 +157,10 @@ def draining(template: NodeTemplate, node: Node) -> CWDrainNode:
 
 def deleted(
     template: NodeTemplate, node: Node, *, triage: bool = False, lost: int = 0
-) -> CWNodeDeleted:
+) -> on.CWNodeDeleted:
     """The Node is gone, and its machine is free; one that failed, or is to be seen to, is not."""
     why = ": it was preempted" if node.removal is RemovalReason.PREEMPTED else ""
-    return CWNodeDeleted(
+    return on.CWNodeDeleted(
         **node_fields(template, node),
         uid=template.uid,
         registered=not node.booting,
@@ -184,9 +171,9 @@ def deleted(
     )
 
 
-def replaced(template: NodeTemplate, node: Node, why: str = "") -> CWNodeDeleted:
+def replaced(template: NodeTemplate, node: Node, why: str = "") -> on.CWNodeDeleted:
     """The Node is gone because it is unhealthy, or because of `why`; another takes its place."""
-    return CWNodeDeleted(
+    return on.CWNodeDeleted(
         **node_fields(template, node),
         uid=template.uid,
         registered=True,
@@ -198,16 +185,16 @@ def replaced(template: NodeTemplate, node: Node, why: str = "") -> CWNodeDeleted
 
 def answer_awaited(
     template: NodeTemplate, node: Node, moment: datetime, *, is_final: bool, lock: int = 0
-) -> AnswerAwaited:
+) -> on.AnswerAwaited:
     """The machine of the Node is given up unless it answers by then, or its time begins then."""
     fields = node_fields(template, node)
-    return AnswerAwaited(**fields, answer_by=moment, is_final=is_final, lock=lock)
+    return on.AnswerAwaited(**fields, answer_by=moment, is_final=is_final, lock=lock)
 
 
-def unanswered(template: NodeTemplate, node: Node) -> CWNodePoolNodesRemoveError:
+def unanswered(template: NodeTemplate, node: Node) -> on.CWNodePoolNodesRemoveError:
     """The machine of the Node did not answer in time, and is taken for dead."""
     step = "drain" if node.phase is NodePhase.DRAINING else "cordon"
-    return CWNodePoolNodesRemoveError(
+    return on.CWNodePoolNodesRemoveError(
         **pool_fields(template.key),
         uid=template.uid,
         node=node.name,

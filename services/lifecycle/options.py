@@ -11,12 +11,7 @@ from typing import TypeVar
 
 from lifecycle.node import ANSWER_WITHIN
 from lifecycle.silence import UNHEALTHY_AFTER
-from nodepool.contract.events import (
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    CWRegistrationFailedEvent,
-    NodeUpdated,
-)
+from nodepool.contract import events as on
 from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.model import RESERVED, Taint
 from nodepool.contract.pods import reserved_taint
@@ -42,19 +37,19 @@ class Options:
     reserved_taint: bool = True
 
 
-def with_options(event: E, options: Options) -> Iterator[E | CWRegistrationFailedEvent]:
+def with_options(event: E, options: Options) -> Iterator[E | on.CWRegistrationFailedEvent]:
     """An event as it is said with these options, and what is said beside it."""
     taints: tuple[Taint, ...] | None = None
-    if options.reserved_taint and isinstance(event, NodeUpdated | CWNodeRegistered):
+    if options.reserved_taint and isinstance(event, on.NodeUpdated | on.CWNodeRegistered):
         taints = _tainted(event)
     yield event if taints is None else event.model_copy(update={"taints": taints})
-    if options.registration_failed_event and isinstance(event, CWNodeRegistrationFailed):
-        yield CWRegistrationFailedEvent(
+    if options.registration_failed_event and isinstance(event, on.CWNodeRegistrationFailed):
+        yield on.CWRegistrationFailedEvent(
             **pool_fields(event.key), node=event.node, message=event.message
         )
 
 
-def _tainted(event: NodeUpdated | CWNodeRegistered) -> tuple[Taint, ...]:
+def _tainted(event: on.NodeUpdated | on.CWNodeRegistered) -> tuple[Taint, ...]:
     """The taints of a Node in production with that of its reservation."""
     if event.labels["node.coreweave.cloud/state"] != PRODUCTION:
         return event.taints

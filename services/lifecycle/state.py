@@ -14,49 +14,10 @@ from lifecycle.racks import awaits_cordon, followed
 from lifecycle.requests import PhaseCommand, out_of_place
 from lifecycle.template import NodeTemplate, first, following
 from lifecycle.unhealthy import with_problems
+from nodepool.contract import events as on
 from nodepool.contract.catalog import rack_size
 from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
-from nodepool.contract.events import (
-    AnswerAwaited,
-    ClusterRegistered,
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeCordoned,
-    CWNodeDeleted,
-    CWNodeDeletionRequestSuccess,
-    CWNodePoolDeleted,
-    CWNodePoolMetadata,
-    CWNodePoolNodesRemoveError,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    CWNodeUncordoned,
-    CWRegistrationFailedEvent,
-    MachineBooted,
-    MachineFailed,
-    NodeActionRequested,
-    NodeActivityChanged,
-    NodeConditionChanged,
-    NodeConditionReported,
-    NodeKept,
-    NodeLockChanged,
-    NodeObserved,
-    NodePoolValidated,
-    NodePreempted,
-    NodeRemovalCancelled,
-    NodeRemovalRecovered,
-    NodeReported,
-    NodeReportRequested,
-    NodeReservationChanged,
-    NodeSilent,
-    NodeTemplateChanged,
-    NodeUpdated,
-    NodeUpdateFailed,
-    NodeVerified,
-    PreemptionInProgress,
-    PreemptionOverdue,
-    PreemptionPending,
-)
 from nodepool.contract.keys import PoolKey, cluster_key, cluster_of
 from nodepool.contract.messages import OfMachine, OfNode
 from nodepool.contract.timetable import BOOT_MAX
@@ -79,54 +40,61 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
 
 def _evolved(state: State, message: Hears | Says, context: Context) -> State:
     match message:
-        case NodePoolValidated():
+        case on.NodePoolValidated():
             return _specified(state, message)
-        case ClusterRegistered():
+        case on.ClusterRegistered():
             return _registered(state, message)
-        case CWNodePoolDeleted():
+        case on.CWNodePoolDeleted():
             return _pool_deleted(state, message)
-        case CWNodePoolMetadata(key=key):
+        case on.CWNodePoolMetadata(key=key):
             return _announced(state, state.templates.get(key))
-        case NodeTemplateChanged(key=key, revision=revision):
+        case on.NodeTemplateChanged(key=key, revision=revision):
             return replace(state, published=state.published.set(key, revision))
-        case CWNodeAssigned():
+        case on.CWNodeAssigned():
             return _assigned(state, message, context)
-        case CWNodeRegistered() | NodeUpdated():
+        case on.CWNodeRegistered() | on.NodeUpdated():
             return _looks_current(state, message, context)
-        case CWNodeDeleted() | CWNodeRegistrationFailed():
+        case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return _left(state, message)
-        case NodeObserved() | NodeReported() | NodeConditionReported():
+        case on.NodeObserved() | on.NodeReported() | on.NodeConditionReported():
             return _changed(state, message, context)
-        case NodeActivityChanged() | NodeReservationChanged() | AnswerAwaited() | CWDrainNode():
+        case (
+            on.NodeActivityChanged()
+            | on.NodeReservationChanged()
+            | on.AnswerAwaited()
+            | on.CWDrainNode()
+        ):
             return _changed(state, message, context)
-        case NodeSilent() | NodeReportRequested():
+        case on.NodeSilent() | on.NodeReportRequested():
             return _changed(state, message, context)
-        case CWNodeDeletionRequestSuccess() | NodePreempted():
+        case on.CWNodeDeletionRequestSuccess() | on.NodePreempted():
             return _changed(state, message, context)
-        case PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
+        case on.PreemptionPending() | on.PreemptionInProgress() | on.PreemptionOverdue():
             return _changed(state, message, context)
-        case NodeUpdateFailed():
+        case on.NodeUpdateFailed():
             return _failed(state, message, context)
-        case NodeRemovalRecovered(key=key):
+        case on.NodeRemovalRecovered(key=key):
             work, failures = state.work.succeeded(key), state.failures
             return replace(state, work=work, failures=failures.delete(key))
-        case MachineBooted() | MachineFailed() | NodeVerified():
+        case on.MachineBooted() | on.MachineFailed() | on.NodeVerified():
             return _reported(state, message, context)
-        case NodeConditionChanged() | NodeActionRequested() | CWNodeCordoned():
+        case on.NodeConditionChanged() | on.NodeActionRequested() | on.CWNodeCordoned():
             return _changed(state, message, context)
-        case CWNodeUncordoned() | NodeRemovalCancelled() | NodeKept() | NodeLockChanged():
+        case (
+            on.CWNodeUncordoned() | on.NodeRemovalCancelled() | on.NodeKept() | on.NodeLockChanged()
+        ):
             return _changed(state, message, context)
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
             return _commanded(state, message)
         case LockNode():
             return _commanded(state, message)
-        case CWNodePoolNodesRemoveError() | CWRegistrationFailedEvent() | UnlockNode():
+        case on.CWNodePoolNodesRemoveError() | on.CWRegistrationFailedEvent() | UnlockNode():
             return state
         case _:
             assert_never(message)
 
 
-def _registered(state: State, event: ClusterRegistered) -> State:
+def _registered(state: State, event: on.ClusterRegistered) -> State:
     """The state in which the NodePools of a cluster know whether that has an agent."""
     key = cluster_key(event.org, event.cluster)
     if not event.kubernetes or key in state.agents:
@@ -138,7 +106,7 @@ def _registered(state: State, event: ClusterRegistered) -> State:
     return replace(state, agents=state.agents.set(key, True), templates=templates)
 
 
-def _specified(state: State, event: NodePoolValidated) -> State:
+def _specified(state: State, event: on.NodePoolValidated) -> State:
     key, before = event.key, state.templates.get(event.key)
     if before is not None and before.uid == event.uid:
         return replace(state, templates=state.templates.set(key, following(before, event)))
@@ -157,7 +125,7 @@ def _announced(state: State, template: NodeTemplate | None) -> State:
     return replace(state, announced=state.announced.set(template.key, template.version))
 
 
-def _pool_deleted(state: State, event: CWNodePoolDeleted) -> State:
+def _pool_deleted(state: State, event: on.CWNodePoolDeleted) -> State:
     key = event.key
     template = state.templates.get(key)
     if template is None or template.uid != event.uid:
@@ -172,7 +140,7 @@ def _pool_deleted(state: State, event: CWNodePoolDeleted) -> State:
     )
 
 
-def _failed(state: State, event: NodeUpdateFailed, context: Context) -> State:
+def _failed(state: State, event: on.NodeUpdateFailed, context: Context) -> State:
     """The state with a NodePool that is reconciled again after a while, until that succeeds."""
     if event.key not in state.templates:
         return state
@@ -183,7 +151,7 @@ def _failed(state: State, event: NodeUpdateFailed, context: Context) -> State:
     )
 
 
-def _assigned(state: State, event: CWNodeAssigned, context: Context) -> State:
+def _assigned(state: State, event: on.CWNodeAssigned, context: Context) -> State:
     key, boot_by = event.machine_key, context.time + BOOT_MAX
     node = Node(event.node, event.key, event.assignment, event.labels, boot_by)
     members = state.members.get(event.key, Map()).set(key, True)
@@ -228,7 +196,9 @@ def _refused(state: State, node: Node, message: str) -> State:
     return replace(state, refused=state.refused.set(node.phase.value, after))
 
 
-def _looks_current(state: State, event: CWNodeRegistered | NodeUpdated, context: Context) -> State:
+def _looks_current(
+    state: State, event: on.CWNodeRegistered | on.NodeUpdated, context: Context
+) -> State:
     """The state with a Node, booted and in its cluster, that looks like its template."""
     node = state.node(event)
     if node is None:
@@ -237,7 +207,7 @@ def _looks_current(state: State, event: CWNodeRegistered | NodeUpdated, context:
     return _stored(state, event, replace(after, revision=state.templates[node.pool].revision))
 
 
-def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed) -> State:
+def _left(state: State, event: on.CWNodeDeleted | on.CWNodeRegistrationFailed) -> State:
     node, key = state.node(event), event.machine_key
     if node is None:
         return state
@@ -261,7 +231,7 @@ def _with_racks(before: State, state: State, message: OfNode | OfMachine) -> Sta
     size = rack_size(template.instance_type) if template and domain_of(seen.topology) else 0
     if not size:
         return state
-    is_lost = isinstance(message, CWNodeRegistrationFailed) or getattr(message, "triage", False)
+    is_lost = isinstance(message, on.CWNodeRegistrationFailed) or getattr(message, "triage", False)
     racks, nodes = followed(state.racks, state.nodes, key, seen, size, is_lost=is_lost)
     is_step_missing = nodes is not state.nodes or awaits_cordon(nodes.get(key))
     work = state.work.put(seen.pool) if is_step_missing else state.work

@@ -1,43 +1,27 @@
 """Which spot Node is taken back, and when?"""
 
+from nodepool.contract import events as on
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.commands_spot import AcknowledgePreemption
-from nodepool.contract.events import (
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeDeleted,
-    CWNodeDeletionRequestSuccess,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    DeletedForPreemption,
-    NodeActivityChanged,
-    NodeKept,
-    NodePreempted,
-    NodePreemptionRequested,
-    PreemptionFailed,
-    PreemptionInProgress,
-    PreemptionOverdue,
-    PreemptionPending,
-)
 
 Hears = (
     PreemptNode
     | AcknowledgePreemption
-    | NodePreemptionRequested
-    | CWNodeAssigned
-    | CWNodeRegistered
-    | CWNodeRegistrationFailed
-    | CWNodeDeletionRequestSuccess
-    | NodeActivityChanged
-    | NodeKept
-    | CWDrainNode
-    | CWNodeDeleted
+    | on.NodePreemptionRequested
+    | on.CWNodeAssigned
+    | on.CWNodeRegistered
+    | on.CWNodeRegistrationFailed
+    | on.CWNodeDeletionRequestSuccess
+    | on.NodeActivityChanged
+    | on.NodeKept
+    | on.CWDrainNode
+    | on.CWNodeDeleted
 )
 Says = (
-    NodePreempted
-    | PreemptionPending
-    | PreemptionInProgress
-    | PreemptionOverdue
-    | PreemptionFailed
-    | DeletedForPreemption
+    on.NodePreempted
+    | on.PreemptionPending
+    | on.PreemptionInProgress
+    | on.PreemptionOverdue
+    | on.PreemptionFailed
+    | on.DeletedForPreemption
 )

@@ -8,24 +8,9 @@ the Node.
 from collections.abc import Generator, Iterator
 from typing import assert_never
 
+from nodepool.contract import events as on
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.commands_spot import AcknowledgePreemption
-from nodepool.contract.events import (
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeDeleted,
-    CWNodeDeletionRequestSuccess,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    DeletedForPreemption,
-    NodeActivityChanged,
-    NodeKept,
-    NodePreempted,
-    NodePreemptionRequested,
-    PreemptionFailed,
-    PreemptionInProgress,
-    PreemptionPending,
-)
 from nodepool.contract.keys import NodeKey, node_key
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.metrics import Sample
@@ -49,14 +34,14 @@ def decide(
             yield _outcome_of_preempt(state, message)
         case AcknowledgePreemption():
             yield _outcome_of_acknowledge(state, message)
-        case CWNodeDeleted(node_key=key):
+        case on.CWNodeDeleted(node_key=key):
             for node in state.ended(key):
                 yield _deleted(node)
-        case CWNodeAssigned() | CWNodeRegistered() | CWNodeRegistrationFailed():
+        case on.CWNodeAssigned() | on.CWNodeRegistered() | on.CWNodeRegistrationFailed():
             return
-        case CWNodeDeletionRequestSuccess() | NodeKept() | NodeActivityChanged():
+        case on.CWNodeDeletionRequestSuccess() | on.NodeKept() | on.NodeActivityChanged():
             return
-        case CWDrainNode() | NodePreemptionRequested():
+        case on.CWDrainNode() | on.NodePreemptionRequested():
             return
         case _:
             assert_never(message)
@@ -101,14 +86,14 @@ def _begun(node: Node, context: Context) -> Says:
     return _immediate(node) if node.is_going else _pending(node, context)
 
 
-def _immediate(node: Node) -> NodePreempted:
-    return NodePreempted(
+def _immediate(node: Node) -> on.NodePreempted:
+    return on.NodePreempted(
         **pool_fields(node.pool), node=node.name, zone=node.zone, assignment=node.assignment
     )
 
 
-def _pending(node: Node, context: Context) -> PreemptionPending:
-    return PreemptionPending(
+def _pending(node: Node, context: Context) -> on.PreemptionPending:
+    return on.PreemptionPending(
         **pool_fields(node.pool),
         node=node.name,
         zone=node.zone,
@@ -121,8 +106,8 @@ def _pending(node: Node, context: Context) -> PreemptionPending:
     )
 
 
-def _in_progress(node: Node, context: Context) -> PreemptionInProgress:
-    return PreemptionInProgress(
+def _in_progress(node: Node, context: Context) -> on.PreemptionInProgress:
+    return on.PreemptionInProgress(
         **pool_fields(node.pool),
         node=node.name,
         zone=node.zone,
@@ -132,16 +117,16 @@ def _in_progress(node: Node, context: Context) -> PreemptionInProgress:
     )
 
 
-def _deleted(node: Node) -> DeletedForPreemption:
+def _deleted(node: Node) -> on.DeletedForPreemption:
     message = f"Reason: Deleted for preemption. Node {node.name} left its NodePool"
-    return DeletedForPreemption(**pool_fields(node.pool), node=node.name, message=message)
+    return on.DeletedForPreemption(**pool_fields(node.pool), node=node.name, message=message)
 
 
 def on_failure(state: State, failure: Failure) -> Iterator[Says]:
     """A Node of which the next stage could not be published; that is tried again later."""
     node = _failed(state, failure)
     if node is not None:
-        yield PreemptionFailed(
+        yield on.PreemptionFailed(
             **pool_fields(node.pool),
             node=node.name,
             zone=node.zone,

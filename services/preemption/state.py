@@ -6,25 +6,9 @@ from typing import assert_never
 
 from immutables import Map
 
+from nodepool.contract import events as on
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.commands_spot import AcknowledgePreemption
-from nodepool.contract.events import (
-    CWDrainNode,
-    CWNodeAssigned,
-    CWNodeDeleted,
-    CWNodeDeletionRequestSuccess,
-    CWNodeRegistered,
-    CWNodeRegistrationFailed,
-    DeletedForPreemption,
-    NodeActivityChanged,
-    NodeKept,
-    NodePreempted,
-    NodePreemptionRequested,
-    PreemptionFailed,
-    PreemptionInProgress,
-    PreemptionOverdue,
-    PreemptionPending,
-)
 from nodepool.contract.keys import NodeKey, node_key
 from nodepool.contract.messages import OfNode
 from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
@@ -63,40 +47,40 @@ class State(WithWork[NodeKey]):
 
 
 Seen = (
-    CWNodeRegistered
-    | NodeActivityChanged
-    | CWNodeDeletionRequestSuccess
-    | NodeKept
-    | NodePreemptionRequested
+    on.CWNodeRegistered
+    | on.NodeActivityChanged
+    | on.CWNodeDeletionRequestSuccess
+    | on.NodeKept
+    | on.NodePreemptionRequested
 )
 """What others say of a Node while it stays."""
-Stages = NodePreempted | PreemptionPending | PreemptionInProgress
+Stages = on.NodePreempted | on.PreemptionPending | on.PreemptionInProgress
 """The stages of a preemption."""
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message."""
     match message:
-        case CWNodeAssigned(node_key=key):
+        case on.CWNodeAssigned(node_key=key):
             if message.compute_class is not ComputeClass.SPOT:
                 return state
             return _stored(state, key, _new(message, booting=True))
-        case CWNodeRegistered() | CWNodeDeletionRequestSuccess() | NodeKept():
+        case on.CWNodeRegistered() | on.CWNodeDeletionRequestSuccess() | on.NodeKept():
             return _seen(state, message)
-        case NodeActivityChanged() | NodePreemptionRequested():
+        case on.NodeActivityChanged() | on.NodePreemptionRequested():
             return _seen(state, message)
-        case CWNodeDeleted() | CWNodeRegistrationFailed():
+        case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return _left(state, message, context)
-        case CWDrainNode():
+        case on.CWDrainNode():
             return _drained(state, message, context)
-        case NodePreempted() | PreemptionPending() | PreemptionInProgress():
+        case on.NodePreempted() | on.PreemptionPending() | on.PreemptionInProgress():
             return _reached(state, message, context)
-        case PreemptionOverdue():
+        case on.PreemptionOverdue():
             # Releases before this one said it; the lifecycle service knows the moment by itself.
             return state
-        case DeletedForPreemption(org=org, cluster=cluster, node=node):
+        case on.DeletedForPreemption(org=org, cluster=cluster, node=node):
             return _ended(state, node_key(org, cluster, node))
-        case PreemptionFailed(node_key=key):
+        case on.PreemptionFailed(node_key=key):
             return replace(state, work=state.work.failed(key, context.time))
         case AcknowledgePreemption():
             return _acknowledged(state, message)
@@ -106,28 +90,28 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             assert_never(message)
 
 
-def _new(event: CWNodeAssigned | CWNodeRegistered, *, booting: bool) -> Node:
+def _new(event: on.CWNodeAssigned | on.CWNodeRegistered, *, booting: bool) -> Node:
     return Node(event.key, event.zone, event.node, event.assignment, booting)
 
 
 def _seen(state: State, event: Seen) -> State:
     node = state.node(event)
     match event:
-        case CWNodeRegistered(labels=labels):
+        case on.CWNodeRegistered(labels=labels):
             if labels.get(COMPUTE_CLASS) != ComputeClass.SPOT:
                 return state
             # Releases before this one did not say the class of a Node when it was assigned.
             node = replace(node, booting=False) if node else _new(event, booting=False)
-        case NodeActivityChanged(active=active):
+        case on.NodeActivityChanged(active=active):
             node = replace(node, active=active) if node and node.active is not active else None
-        case CWNodeDeletionRequestSuccess(request=request, removal=removal):
+        case on.CWNodeDeletionRequestSuccess(request=request, removal=removal):
             with_pool = removal is RemovalReason.POOL_DELETED
             request = max(1, request)
             node = replace(node, request=request, goes_with_pool=with_pool) if node else None
-        case NodeKept(request=request):
+        case on.NodeKept(request=request):
             is_kept = node is not None and node.request == max(1, request)
             node = replace(node, request=0) if node and is_kept else None
-        case NodePreemptionRequested(cause=cause):
+        case on.NodePreemptionRequested(cause=cause):
             node = replace(node, requested=node.requested or cause) if node else None
         case _:
             assert_never(event)
@@ -140,12 +124,12 @@ def _reached(state: State, event: Stages, context: Context) -> State:
     figures = _counted(state.figures, node, event, context)
     state = replace(state, work=state.work.succeeded(event.node_key), figures=figures)
     match event:
-        case NodePreempted():
+        case on.NodePreempted():
             # No drain is announced; whatever else keeps it here, it is gone after seven minutes.
             node = replace(node, pending_since=context.time, in_progress=True)
-        case PreemptionPending(since=since):
+        case on.PreemptionPending(since=since):
             node = replace(node, pending_since=since, has_timetable=True, in_progress=False)
-        case PreemptionInProgress():
+        case on.PreemptionInProgress():
             node = replace(node, in_progress=True)
         case _:
             assert_never(event)
@@ -174,13 +158,13 @@ def _acknowledged(state: State, command: AcknowledgePreemption) -> State:
 
 def _counted(figures: Figures, node: Node, event: Stages, context: Context) -> Figures:
     """The figures after this Node came to a stage; it may begin a second time, with a timetable."""
-    if isinstance(event, PreemptionInProgress):
+    if isinstance(event, on.PreemptionInProgress):
         is_early = node.due is not None and context.time < node.due and not node.acknowledged
         return figures.early(context.position) if is_early else figures
     return figures.began(node.requested or "Command") if node.pending_since is None else figures
 
 
-def _drained(state: State, event: CWDrainNode, context: Context) -> State:
+def _drained(state: State, event: on.CWDrainNode, context: Context) -> State:
     """The state after the beginning of a drain; that of a preemption counts, and counts once."""
     node = state.node(event)
     if node is None or node.pending_since is None or not node.has_timetable:
@@ -193,7 +177,7 @@ def _drained(state: State, event: CWDrainNode, context: Context) -> State:
     )
 
 
-def is_announced(node: Node, event: CWNodeDeleted) -> bool:
+def is_announced(node: Node, event: on.CWNodeDeleted) -> bool:
     """Whether the end of this Node is the end of a preemption that users were told of.
 
     Where its NodePool removed it before it knew of the preemption, it is not.
@@ -201,18 +185,20 @@ def is_announced(node: Node, event: CWNodeDeleted) -> bool:
     return node.has_timetable and event.removal in (RemovalReason.PREEMPTED, None)
 
 
-def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed, context: Context) -> State:
+def _left(
+    state: State, event: on.CWNodeDeleted | on.CWNodeRegistrationFailed, context: Context
+) -> State:
     """A preempted Node is known until `DeletedForPreemption`, which is said in the same step."""
     node = state.node(event)
     if node is None:
         return state
     state = replace(state, nodes=state.nodes.delete(node.key))
-    if isinstance(event, CWNodeDeleted) and node.pending_since is not None:
+    if isinstance(event, on.CWNodeDeleted) and node.pending_since is not None:
         figures = state.figures.ended(node.pending_since, context.time, event.lost)
         if event.lost and context.time < node.pending_since + GONE_AFTER:
             figures = figures.early(context.position)
         state = replace(state, figures=figures)
-    if isinstance(event, CWNodeDeleted) and is_announced(node, event):
+    if isinstance(event, on.CWNodeDeleted) and is_announced(node, event):
         state = replace(state, departed=state.departed.set(node.assignment, node))
     return _in_step(state, node.key)
 

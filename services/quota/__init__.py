@@ -1,42 +1,26 @@
 """May the organisation have so many Nodes?"""
 
+from nodepool.contract import events as on
 from nodepool.contract.commands import DeleteQuota, SetQuota
-from nodepool.contract.events import (
-    CWNodeAssigned,
-    CWNodeDeleted,
-    CWNodePoolDeleted,
-    CWNodePoolQuotaCheckFailed,
-    CWNodeRegistrationFailed,
-    CWOverQuota,
-    GrantAcknowledged,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodeReservationChanged,
-    QuotaChecked,
-    QuotaCheckFailed,
-    QuotaDeleted,
-    QuotaReleased,
-    QuotaSet,
-)
 
 Hears = (
     SetQuota
     | DeleteQuota
-    | NodePoolValidated
-    | NodePoolDeleting
-    | CWNodePoolDeleted
-    | GrantAcknowledged
-    | CWNodeAssigned
-    | CWNodeDeleted
-    | CWNodeRegistrationFailed
-    | NodeReservationChanged
+    | on.NodePoolValidated
+    | on.NodePoolDeleting
+    | on.CWNodePoolDeleted
+    | on.GrantAcknowledged
+    | on.CWNodeAssigned
+    | on.CWNodeDeleted
+    | on.CWNodeRegistrationFailed
+    | on.NodeReservationChanged
 )
 Says = (
-    QuotaSet
-    | QuotaDeleted
-    | QuotaChecked
-    | QuotaCheckFailed
-    | QuotaReleased
-    | CWOverQuota
-    | CWNodePoolQuotaCheckFailed
+    on.QuotaSet
+    | on.QuotaDeleted
+    | on.QuotaChecked
+    | on.QuotaCheckFailed
+    | on.QuotaReleased
+    | on.CWOverQuota
+    | on.CWNodePoolQuotaCheckFailed
 )

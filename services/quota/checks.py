@@ -2,13 +2,8 @@
 
 from collections.abc import Iterator
 
+from nodepool.contract import events as on
 from nodepool.contract.conditions import Quota
-from nodepool.contract.events import (
-    CWNodePoolQuotaCheckFailed,
-    CWOverQuota,
-    QuotaChecked,
-    QuotaCheckFailed,
-)
 from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.messages import pool_fields
@@ -16,7 +11,7 @@ from quota.pool import Pool, Warned
 from quota.state import State
 from quota.verdict import verdict
 
-Check = QuotaChecked | QuotaCheckFailed | CWOverQuota | CWNodePoolQuotaCheckFailed
+Check = on.QuotaChecked | on.QuotaCheckFailed | on.CWOverQuota | on.CWNodePoolQuotaCheckFailed
 
 
 def checked(state: State, key: PoolKey) -> Iterator[Check]:
@@ -25,7 +20,7 @@ def checked(state: State, key: PoolKey) -> Iterator[Check]:
     new = verdict(pool, state.ledger(pool.ledger))
     yield new
     if new.reason is not Quota.UNDER and pool.warned != Warned(new.reason, pool.target, new.limit):
-        yield CWOverQuota(**pool_fields(key), message=new.message)
+        yield on.CWOverQuota(**pool_fields(key), message=new.message)
 
 
 def checked_safely(state: State, key: PoolKey) -> tuple[Check, ...]:
@@ -43,9 +38,9 @@ def renewed(state: State, key: PoolKey) -> tuple[Check, ...]:
     pool = state.pools[key]
     events = checked_safely(state, key)
     match events[0]:
-        case QuotaChecked(reason=Quota.UNDER) if pool.unvalidated:
+        case on.QuotaChecked(reason=Quota.UNDER) if pool.unvalidated:
             return ()  # It gets nothing more before its newest version is validated.
-        case QuotaChecked(reason=reason, granted=granted, message=text):
+        case on.QuotaChecked(reason=reason, granted=granted, message=text):
             last = pool.reason, pool.granted, pool.message
             is_new = bool(pool.fault) or last != (reason, granted, text)
         case failure:
@@ -56,6 +51,6 @@ def renewed(state: State, key: PoolKey) -> tuple[Check, ...]:
 def reported(pool: Pool, cause: str) -> Iterator[Check]:
     """A check that failed; users are told of a new reason, where they may be granted anything."""
     text = f"internal error while checking quota: {cause}"
-    yield QuotaCheckFailed(**pool_fields(pool.key), message=text)
+    yield on.QuotaCheckFailed(**pool_fields(pool.key), message=text)
     if text != pool.fault and pool.eligible:
-        yield CWNodePoolQuotaCheckFailed(**pool_fields(pool.key), uid=pool.uid, message=text)
+        yield on.CWNodePoolQuotaCheckFailed(**pool_fields(pool.key), uid=pool.uid, message=text)

@@ -3,22 +3,10 @@
 from collections.abc import Generator, Iterable, Iterator
 from typing import assert_never
 
+from nodepool.contract import events as on
 from nodepool.contract import grammar
 from nodepool.contract.catalog import type_fault, zone_fault
 from nodepool.contract.commands import DeleteQuota, SetQuota
-from nodepool.contract.events import (
-    CWNodeAssigned,
-    CWNodeDeleted,
-    CWNodePoolDeleted,
-    CWNodeRegistrationFailed,
-    GrantAcknowledged,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodeReservationChanged,
-    QuotaDeleted,
-    QuotaReleased,
-    QuotaSet,
-)
 from nodepool.contract.keys import FLEET, LedgerKey, PoolKey, ledger_key, ledger_parts
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
@@ -39,14 +27,14 @@ def decide(
         case DeleteQuota():
             yield from _unset(state, message)
         case (
-            NodePoolValidated()
-            | NodePoolDeleting()
-            | CWNodePoolDeleted()
-            | GrantAcknowledged()
-            | CWNodeAssigned()
-            | CWNodeDeleted()
-            | CWNodeRegistrationFailed()
-            | NodeReservationChanged()
+            on.NodePoolValidated()
+            | on.NodePoolDeleting()
+            | on.CWNodePoolDeleted()
+            | on.GrantAcknowledged()
+            | on.CWNodeAssigned()
+            | on.CWNodeDeleted()
+            | on.CWNodeRegistrationFailed()
+            | on.NodeReservationChanged()
         ):
             return
         case _:
@@ -62,20 +50,20 @@ def concerns(state: State, message: Hears) -> LedgerKey | PoolKey | None:
     match message:
         case SetQuota() | DeleteQuota():
             return ledger_key(message.org, message.zone, message.instance_type)
-        case NodePoolValidated(key=key):
+        case on.NodePoolValidated(key=key):
             return key if key in state.pools else None
         case (
-            NodePoolDeleting(key=key)
-            | CWNodePoolDeleted(key=key)
-            | GrantAcknowledged(key=key)
-            | CWNodeDeleted(key=key)
-            | CWNodeRegistrationFailed(key=key)
-            | NodeReservationChanged(key=key)
+            on.NodePoolDeleting(key=key)
+            | on.CWNodePoolDeleted(key=key)
+            | on.GrantAcknowledged(key=key)
+            | on.CWNodeDeleted(key=key)
+            | on.CWNodeRegistrationFailed(key=key)
+            | on.NodeReservationChanged(key=key)
         ):
             pool = state.pools.get(key)
             is_due = pool is not None and (pool.is_releasable or pool.is_uncovered)
             return key if is_due else None
-        case CWNodeAssigned():
+        case on.CWNodeAssigned():
             return None
         case _:
             assert_never(message)
@@ -130,7 +118,7 @@ def _set(state: State, command: SetQuota) -> Iterator[Says | CommandOutcome]:
         yield accepted(command, "unchanged")
         return
     yield accepted(command, "configured")
-    yield QuotaSet(
+    yield on.QuotaSet(
         org=command.org,
         zone=command.zone,
         instance_type=command.instance_type,
@@ -160,7 +148,7 @@ def _unset(state: State, command: DeleteQuota) -> Iterator[Says | CommandOutcome
         yield refused(command, "instanceType", text, "NotFound")
         return
     yield accepted(command, "deleted")
-    yield QuotaDeleted(
+    yield on.QuotaDeleted(
         org=command.org,
         zone=command.zone,
         instance_type=command.instance_type,
@@ -168,14 +156,14 @@ def _unset(state: State, command: DeleteQuota) -> Iterator[Says | CommandOutcome
     )
 
 
-def released(state: State, pool: Pool) -> QuotaReleased:
+def released(state: State, pool: Pool) -> on.QuotaReleased:
     """What a NodePool gives back: all that it has reserved and does not need any more.
 
     Where an earlier one of its name counted against another limit, that is said first.
     """
     if pool.former is not None:
         _, zone, instance_type = ledger_parts(pool.former)
-        return QuotaReleased(
+        return on.QuotaReleased(
             **pool_fields(pool.key),
             granted=0,
             zone=zone,
@@ -183,7 +171,7 @@ def released(state: State, pool: Pool) -> QuotaReleased:
             used=state.ledger(pool.former).used,
         )
     _, zone, instance_type = ledger_parts(pool.ledger)
-    return QuotaReleased(
+    return on.QuotaReleased(
         **pool_fields(pool.key),
         granted=pool.needed,
         zone=zone,

@@ -3,15 +3,12 @@
 from dataclasses import replace
 from typing import assert_never
 
-from nodepool.contract.events import (
-    CWNodeAssigned,
-    CWNodeDeleted,
-    CWNodeRegistrationFailed,
-    NodeReservationChanged,
-)
+from nodepool.contract import events as on
 from quota.pool import Pool
 
-NodeCounted = CWNodeAssigned | CWNodeDeleted | CWNodeRegistrationFailed | NodeReservationChanged
+NodeCounted = (
+    on.CWNodeAssigned | on.CWNodeDeleted | on.CWNodeRegistrationFailed | on.NodeReservationChanged
+)
 """An event after which a NodePool may have another number of Nodes that count."""
 
 
@@ -20,17 +17,17 @@ def counted(pool: Pool, event: NodeCounted) -> Pool:
     node, away = event.node, pool.away
     is_away = away.get(node) == event.assignment
     match event:
-        case CWNodeAssigned():
+        case on.CWNodeAssigned():
             after = replace(pool, held=pool.held + 1)
-        case CWNodeDeleted() | CWNodeRegistrationFailed() if is_away:
+        case on.CWNodeDeleted() | on.CWNodeRegistrationFailed() if is_away:
             after = replace(pool, away=away.delete(node))
-        case CWNodeDeleted() | CWNodeRegistrationFailed():
+        case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             after = replace(pool, held=pool.held - 1)
-        case NodeReservationChanged(usable=usable) if usable is not is_away:
+        case on.NodeReservationChanged(usable=usable) if usable is not is_away:
             after = pool
-        case NodeReservationChanged(usable=True):
+        case on.NodeReservationChanged(usable=True):
             after = replace(pool, away=away.delete(node), held=pool.held + 1)
-        case NodeReservationChanged():
+        case on.NodeReservationChanged():
             after = replace(pool, away=away.set(node, event.assignment), held=pool.held - 1)
         case _:
             assert_never(event)

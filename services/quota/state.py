@@ -6,25 +6,9 @@ from typing import assert_never
 
 from immutables import Map
 
+from nodepool.contract import events as on
 from nodepool.contract.commands import DeleteQuota, SetQuota
 from nodepool.contract.conditions import Quota, Validated
-from nodepool.contract.events import (
-    CWNodeAssigned,
-    CWNodeDeleted,
-    CWNodePoolDeleted,
-    CWNodePoolQuotaCheckFailed,
-    CWNodeRegistrationFailed,
-    CWOverQuota,
-    GrantAcknowledged,
-    NodePoolDeleting,
-    NodePoolValidated,
-    NodeReservationChanged,
-    QuotaChecked,
-    QuotaCheckFailed,
-    QuotaDeleted,
-    QuotaReleased,
-    QuotaSet,
-)
 from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key
 from nodepool.service import Context
 from nodepool.state.work import WithWork
@@ -64,43 +48,43 @@ class State(WithWork[LedgerKey | PoolKey]):
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message; one about a NodePool that is gone changes nothing."""
     match message:
-        case NodePoolValidated():
+        case on.NodePoolValidated():
             return _specified(state, message, context)
-        case NodePoolDeleting(key=key, uid=uid):
+        case on.NodePoolDeleting(key=key, uid=uid):
             return _deleting(state, state.pool(key, uid), context)
-        case CWNodePoolDeleted(key=key, uid=uid):
+        case on.CWNodePoolDeleted(key=key, uid=uid):
             numbers = state.numbers.delete(key) if key in state.numbers else state.numbers
             state = replace(state, numbers=numbers)
             return _deleted(state, state.pool(key, uid), context)
         case (
-            CWNodeAssigned(key=key, uid=uid)
-            | CWNodeDeleted(key=key, uid=uid)
-            | CWNodeRegistrationFailed(key=key, uid=uid)
+            on.CWNodeAssigned(key=key, uid=uid)
+            | on.CWNodeDeleted(key=key, uid=uid)
+            | on.CWNodeRegistrationFailed(key=key, uid=uid)
         ):
             return _counted(state, state.pool(key, uid), message, context)
-        case NodeReservationChanged(key=key):
+        case on.NodeReservationChanged(key=key):
             return _counted(state, state.pools.get(key), message, context)
-        case GrantAcknowledged(key=key, uid=uid):
+        case on.GrantAcknowledged(key=key, uid=uid):
             return _acknowledged(state, state.pool(key, uid), message, context)
-        case QuotaChecked(key=key):
+        case on.QuotaChecked(key=key):
             return _checked(state, state.pools.get(key), message, context)
-        case QuotaReleased(key=key):
+        case on.QuotaReleased(key=key):
             return _released(state, state.pools.get(key), message, context)
-        case QuotaSet(limit=limit):
+        case on.QuotaSet(limit=limit):
             return _limited(state, message, limit, context)
-        case QuotaDeleted():
+        case on.QuotaDeleted():
             return _limited(state, message, None, context)
-        case CWOverQuota(key=key):
+        case on.CWOverQuota(key=key):
             return _warned(state, state.pools.get(key))
-        case QuotaCheckFailed(key=key, message=text):
+        case on.QuotaCheckFailed(key=key, message=text):
             return _failed(state, state.pools.get(key), text, context)
-        case SetQuota() | DeleteQuota() | CWNodePoolQuotaCheckFailed():
+        case SetQuota() | DeleteQuota() | on.CWNodePoolQuotaCheckFailed():
             return state
         case _:
             assert_never(message)
 
 
-def _specified(state: State, event: NodePoolValidated, context: Context) -> State:
+def _specified(state: State, event: on.NodePoolValidated, context: Context) -> State:
     known = state.pool(event.key, event.uid)
     is_valid = event.reason is Validated.VALID
     if known is None and not is_valid:
@@ -181,7 +165,7 @@ def _covered(state: State, pool: Pool, context: Context) -> State:
 
 
 def _acknowledged(
-    state: State, pool: Pool | None, event: GrantAcknowledged, context: Context
+    state: State, pool: Pool | None, event: on.GrantAcknowledged, context: Context
 ) -> State:
     if pool is None:
         return state
@@ -189,7 +173,7 @@ def _acknowledged(
     return _covered(state, pool, context)
 
 
-def _checked(state: State, pool: Pool | None, verdict: QuotaChecked, context: Context) -> State:
+def _checked(state: State, pool: Pool | None, verdict: on.QuotaChecked, context: Context) -> State:
     if pool is None:
         return state
     waits = pool.eligible and verdict.reason is not Quota.UNDER
@@ -197,7 +181,7 @@ def _checked(state: State, pool: Pool | None, verdict: QuotaChecked, context: Co
     return replace(state, work=state.work.succeeded(pool.key))
 
 
-def _released(state: State, pool: Pool | None, event: QuotaReleased, context: Context) -> State:
+def _released(state: State, pool: Pool | None, event: on.QuotaReleased, context: Context) -> State:
     if pool is None:
         return state
     if pool.former is not None:
@@ -215,7 +199,7 @@ def _released(state: State, pool: Pool | None, event: QuotaReleased, context: Co
 
 
 def _limited(
-    state: State, event: QuotaSet | QuotaDeleted, limit: int | None, context: Context
+    state: State, event: on.QuotaSet | on.QuotaDeleted, limit: int | None, context: Context
 ) -> State:
     key = ledger_key(event.org, event.zone, event.instance_type)
     before = state.ledger(key)

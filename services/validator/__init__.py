@@ -1,22 +1,11 @@
 """Is this NodePool valid?"""
 
+from nodepool.contract import events as on
 from nodepool.contract.commands import (
     ApplyNodePool,
     DeleteNodePool,
     RegisterCluster,
     ScaleNodePool,
-)
-from nodepool.contract.events import (
-    ClusterRegistered,
-    CWInstanceTypeNotInZone,
-    CWInvalidInstanceType,
-    CWNodePoolCreated,
-    CWNodePoolDeleted,
-    CWNodePoolNodesRemoved,
-    NodePoolAutoscaled,
-    NodePoolDeleting,
-    NodePoolUpdateFailed,
-    NodePoolValidated,
 )
 
 Hears = (
@@ -24,16 +13,16 @@ Hears = (
     | ApplyNodePool
     | ScaleNodePool
     | DeleteNodePool
-    | NodePoolAutoscaled
-    | CWNodePoolNodesRemoved
+    | on.NodePoolAutoscaled
+    | on.CWNodePoolNodesRemoved
 )
 Says = (
-    ClusterRegistered
-    | NodePoolValidated
-    | NodePoolDeleting
-    | NodePoolUpdateFailed
-    | CWNodePoolCreated
-    | CWNodePoolDeleted
-    | CWInvalidInstanceType
-    | CWInstanceTypeNotInZone
+    on.ClusterRegistered
+    | on.NodePoolValidated
+    | on.NodePoolDeleting
+    | on.NodePoolUpdateFailed
+    | on.CWNodePoolCreated
+    | on.CWNodePoolDeleted
+    | on.CWInvalidInstanceType
+    | on.CWInstanceTypeNotInZone
 )

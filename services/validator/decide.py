@@ -3,25 +3,13 @@
 from collections.abc import Generator, Iterator
 from typing import assert_never
 
+from nodepool.contract import events as on
 from nodepool.contract.commands import (
     COMMANDS,
     ApplyNodePool,
     DeleteNodePool,
     RegisterCluster,
     ScaleNodePool,
-)
-from nodepool.contract.events import (
-    ClusterRegistered,
-    CommandRefused,
-    CWInstanceTypeNotInZone,
-    CWInvalidInstanceType,
-    CWNodePoolCreated,
-    CWNodePoolDeleted,
-    CWNodePoolNodesRemoved,
-    NodePoolAutoscaled,
-    NodePoolDeleting,
-    NodePoolUpdateFailed,
-    NodePoolValidated,
 )
 from nodepool.contract.keys import PoolKey, cluster_key
 from nodepool.contract.messages import Command, path_fields
@@ -61,9 +49,9 @@ def decide(
             yield from _scale(state, message, context)
         case DeleteNodePool():
             yield from _delete(state, message, context)
-        case CWNodePoolNodesRemoved(key=key):
+        case on.CWNodePoolNodesRemoved(key=key):
             yield from _deleted(state.pools.get(key))
-        case NodePoolAutoscaled(key=key):
+        case on.NodePoolAutoscaled(key=key):
             pool = state.pools.get(key)
             if pool is not None:
                 yield from _autoscaled(pool, context)
@@ -83,7 +71,7 @@ def _register(state: State, command: RegisterCluster) -> Iterator[Says | Command
         yield accepted(command, "unchanged")
     else:
         yield accepted(command, "created" if before is None else "configured")
-        yield ClusterRegistered(org=command.org, cluster=command.cluster, **after._asdict())
+        yield on.ClusterRegistered(org=command.org, cluster=command.cluster, **after._asdict())
 
 
 def _registered(command: RegisterCluster, before: Cluster | None) -> Cluster:
@@ -113,12 +101,12 @@ def _apply(
         yield from _change(command, pool.stored, after)
 
 
-def _create(command: ApplyNodePool, after: NodePoolValidated) -> Iterator[Says | CommandOutcome]:
+def _create(command: ApplyNodePool, after: on.NodePoolValidated) -> Iterator[Says | CommandOutcome]:
     yield accepted(command, "created", after.generation, dry_run=command.dry_run)
     if command.dry_run:
         return
     message = f"NodePool {command.pool} is created"
-    yield CWNodePoolCreated(**path_fields(command), message=message)
+    yield on.CWNodePoolCreated(**path_fields(command), message=message)
     yield after
     yield from _warning(after)
 
@@ -145,7 +133,9 @@ def _scale(
 
 
 def _change(
-    command: ApplyNodePool | ScaleNodePool, before: NodePoolValidated, after: NodePoolValidated
+    command: ApplyNodePool | ScaleNodePool,
+    before: on.NodePoolValidated,
+    after: on.NodePoolValidated,
 ) -> Iterator[Says | CommandOutcome]:
     if is_same(before, after):
         yield accepted(command, "unchanged", after.generation, dry_run=command.dry_run)
@@ -172,7 +162,7 @@ def _delete(
     stored = pool.stored
     yield accepted(command, "deleted", stored.generation, dry_run=command.dry_run)
     if pool.deleting is None and not command.dry_run:
-        yield NodePoolDeleting(
+        yield on.NodePoolDeleting(
             **path_fields(command),
             uid=stored.uid,
             generation=stored.generation,
@@ -184,7 +174,7 @@ def _deleted(pool: Pool | None) -> Iterator[Says]:
     """A NodePool that is being deleted goes when its last Nodes have gone."""
     if pool is not None and pool.emptied:
         message = f"NodePool {pool.stored.pool} is deleted"
-        yield CWNodePoolDeleted(**path_fields(pool.stored), uid=pool.stored.uid, message=message)
+        yield on.CWNodePoolDeleted(**path_fields(pool.stored), uid=pool.stored.uid, message=message)
 
 
 def _autoscaled(pool: Pool, context: Context) -> Iterator[Says]:
@@ -216,7 +206,7 @@ def on_failure(state: State, failure: Failure) -> Iterator[Says]:
     pool = state.pools.get(key) if key is not None else None
     if pool is not None and (pool.emptied or pool.is_unchecked or pool.autoscaled):
         text = f"internal error while updating the NodePool: {failure.cause}"
-        yield NodePoolUpdateFailed(**path_fields(pool.stored), message=text)
+        yield on.NodePoolUpdateFailed(**path_fields(pool.stored), message=text)
 
 
 def _existing(state: State, command: ScaleNodePool | DeleteNodePool) -> Pool | Refusal:
@@ -225,14 +215,14 @@ def _existing(state: State, command: ScaleNodePool | DeleteNodePool) -> Pool | R
     return state.pools.get(command.key) or unknown_pool(command)
 
 
-def _warning(event: NodePoolValidated) -> Iterator[Says]:
+def _warning(event: on.NodePoolValidated) -> Iterator[Says]:
     if event.fault == "InstanceType":
-        yield CWInvalidInstanceType(**path_fields(event), message=event.message)
+        yield on.CWInvalidInstanceType(**path_fields(event), message=event.message)
     if event.fault == "Zone":
-        yield CWInstanceTypeNotInZone(**path_fields(event), message=event.message)
+        yield on.CWInstanceTypeNotInZone(**path_fields(event), message=event.message)
 
 
-def _refused(command: Command, refusal: Refusal) -> CommandRefused:
+def _refused(command: Command, refusal: Refusal) -> on.CommandRefused:
     return refused(command, refusal.field, refusal.message, refusal.reason)
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple, assert_never
 
 from immutables import Map
 
+from nodepool.contract import events as on
 from nodepool.contract.commands import (
     ApplyNodePool,
     DeleteNodePool,
@@ -13,18 +14,6 @@ from nodepool.contract.commands import (
     ScaleNodePool,
 )
 from nodepool.contract.conditions import Validated
-from nodepool.contract.events import (
-    ClusterRegistered,
-    CWInstanceTypeNotInZone,
-    CWInvalidInstanceType,
-    CWNodePoolCreated,
-    CWNodePoolDeleted,
-    CWNodePoolNodesRemoved,
-    NodePoolAutoscaled,
-    NodePoolDeleting,
-    NodePoolUpdateFailed,
-    NodePoolValidated,
-)
 from nodepool.contract.keys import ClusterKey, PoolKey, cluster_key
 from nodepool.contract.model import RemovalReason
 from nodepool.service import Context
@@ -51,10 +40,10 @@ class Pool:
     autoscaled: the target that the autoscaler has for it and that is not stored yet; None for none.
     """
 
-    stored: NodePoolValidated
+    stored: on.NodePoolValidated
     deleting: datetime | None = None
     emptied: bool = False
-    autoscaled: NodePoolAutoscaled | None = None
+    autoscaled: on.NodePoolAutoscaled | None = None
 
     @property
     def is_unchecked(self) -> bool:
@@ -79,38 +68,38 @@ class State(WithWork[PoolKey]):
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message; commands change nothing before their events do."""
     match message:
-        case ClusterRegistered(org=org, cluster=cluster):
+        case on.ClusterRegistered(org=org, cluster=cluster):
             item = Cluster(message.zone, message.kubernetes, message.kubernetes_uid)
             clusters = state.clusters.set(cluster_key(org, cluster), item)
             return replace(state, clusters=clusters)
-        case NodePoolValidated():
+        case on.NodePoolValidated():
             return _validated(state, message, context)
-        case NodePoolDeleting(key=key, since=since):
+        case on.NodePoolDeleting(key=key, since=since):
             pool = replace(state.pools[key], deleting=since, autoscaled=None)
             return replace(state, pools=state.pools.set(key, pool), work=state.work.drop(key))
-        case CWNodePoolNodesRemoved():
+        case on.CWNodePoolNodesRemoved():
             return _emptied(state, message)
-        case NodePoolAutoscaled():
+        case on.NodePoolAutoscaled():
             return _autoscaled(state, message)
-        case NodePoolUpdateFailed(key=key):
+        case on.NodePoolUpdateFailed(key=key):
             return replace(state, work=state.work.failed(key, context.time))
-        case CWNodePoolDeleted(key=key):
+        case on.CWNodePoolDeleted(key=key):
             return replace(state, pools=state.pools.delete(key), work=state.work.drop(key))
         case (
             RegisterCluster()
             | ApplyNodePool()
             | ScaleNodePool()
             | DeleteNodePool()
-            | CWNodePoolCreated()
-            | CWInvalidInstanceType()
-            | CWInstanceTypeNotInZone()
+            | on.CWNodePoolCreated()
+            | on.CWInvalidInstanceType()
+            | on.CWInstanceTypeNotInZone()
         ):
             return state
         case _:
             assert_never(message)
 
 
-def _validated(state: State, event: NodePoolValidated, context: Context) -> State:
+def _validated(state: State, event: on.NodePoolValidated, context: Context) -> State:
     """The state with a NodePool as it is stored now; one that is being deleted takes no change."""
     key, before = event.key, state.pools.get(event.key)
     pool, work = Pool(event), state.work
@@ -122,7 +111,7 @@ def _validated(state: State, event: NodePoolValidated, context: Context) -> Stat
     return replace(state, pools=state.pools.set(key, pool), work=work)
 
 
-def _emptied(state: State, event: CWNodePoolNodesRemoved) -> State:
+def _emptied(state: State, event: on.CWNodePoolNodesRemoved) -> State:
     pool = state.pools.get(event.key)
     if event.removal is not RemovalReason.POOL_DELETED or pool is None:
         return state
@@ -131,7 +120,7 @@ def _emptied(state: State, event: CWNodePoolNodesRemoved) -> State:
     return replace(state, pools=state.pools.set(event.key, replace(pool, emptied=True)))
 
 
-def _autoscaled(state: State, event: NodePoolAutoscaled) -> State:
+def _autoscaled(state: State, event: on.NodePoolAutoscaled) -> State:
     """The state with a target that fits the NodePool as it is stored; any other is too late."""
     pool = state.pools.get(event.key)
     if pool is None or pool.deleting is not None:
