@@ -3,15 +3,15 @@
 from nodepool.contract import events as on
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 
+Decides = ReclaimCapacity | ReturnCapacity | on.CapacityChecked
+"""The messages that lead to events at once; the others only change the state."""
 Hears = (
-    ReclaimCapacity
-    | ReturnCapacity
+    Decides
     | on.NodePoolValidated
     | on.NodePoolDeleting
     | on.CWNodePoolDeleted
     | on.QuotaChecked
     | on.QuotaCheckFailed
-    | on.CapacityChecked
     | on.CapacityCheckFailed
     | on.CWNodeRegistered
     | on.CWNodeRegistrationFailed

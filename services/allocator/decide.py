@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable, Iterator
 from datetime import datetime
 from typing import assert_never
 
-from allocator import Hears, Says
+from allocator import Decides, Hears, Says
 from allocator.give_way import preempted
 from allocator.grow import requested, served
 from allocator.pool import Pool, Stage
@@ -23,12 +23,12 @@ from nodepool.contract.keys import (
 )
 from nodepool.contract.messages import OfPool, pool_fields
 from nodepool.contract.outcomes import CommandOutcome
-from nodepool.service import Context, Failure, Reconciler, Service
+from nodepool.service import Context, Failure, Reconciler, Service, decide_on
 from nodepool.state.ranking import Ranking
 
 
 def decide(
-    state: State, message: Hears, context: Context
+    state: State, message: Decides, context: Context
 ) -> Generator[Says | CommandOutcome, State, None]:
     """The outcome of a command, and what precedes an assignment; `reconcile` makes all else."""
     match message:
@@ -38,29 +38,6 @@ def decide(
             pool = state.pool(key, uid)
             if pool is not None:
                 yield from requested(pool)
-        case (
-            on.NodePoolValidated()
-            | on.NodePoolDeleting()
-            | on.CWNodePoolDeleted()
-            | on.QuotaChecked()
-            | on.QuotaCheckFailed()
-            | on.CapacityCheckFailed()
-            | on.CWNodeRegistered()
-            | on.CWNodeRegistrationFailed()
-            | on.NodeActivityChanged()
-            | on.NodeUpdated()
-            | on.NodeReservationChanged()
-            | on.NodeKept()
-            | on.CWNodeCordoned()
-            | on.CWNodeUncordoned()
-            | on.CWDrainNode()
-            | on.CWNodeDeleted()
-            | on.NodePreempted()
-            | on.PreemptionPending()
-            | on.MachineAdded()
-            | on.MachineRepaired()
-        ):
-            return
         case _:
             assert_never(message)
 
@@ -92,14 +69,8 @@ def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
         case on.NodeUpdated(key=key):
             pool = state.pools.get(key)
             return key if pool is not None and pool.surplus else None
-        case on.CWNodePoolDeleted() | on.QuotaCheckFailed() | on.CapacityCheckFailed():
-            return None
-        case on.MachineAdded() | on.MachineRepaired():
-            return None
-        case on.CWNodeCordoned() | on.CWNodeUncordoned() | on.CWDrainNode():
-            return None
         case _:
-            assert_never(message)
+            return None
 
 
 def reconcile(
@@ -207,7 +178,7 @@ SERVICE: Service[State, Hears, Says] = Service(
     says=Says,
     initial=State(),
     evolve=evolve,
-    decide=decide,
+    decide=decide_on(Decides, decide),
     reconciler=Reconciler(reconcile, concerns),
     on_failure=on_failure,
 )

@@ -3,12 +3,13 @@
 from nodepool.contract import events as on
 from nodepool.contract.commands import FindCapacity
 
+Decides = FindCapacity | on.QuotaChecked
+"""The messages that lead to events at once; the others only change the state."""
 Hears = (
-    FindCapacity
+    Decides
     | on.ClusterRegistered
     | on.NodePoolValidated
     | on.NodePoolDeleting
-    | on.QuotaChecked
     | on.QuotaCheckFailed
     | on.CWNodeAssigned
     | on.CWNodeCordoned

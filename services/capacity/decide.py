@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from capacity import Hears, Says
+from capacity import Decides, Hears, Says
 from capacity.finder import answer
 from capacity.pool import Pool, Said, Warned
 from capacity.state import State, evolve
@@ -17,11 +17,11 @@ from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome
-from nodepool.service import Context, Failure, Reconciler, Service
+from nodepool.service import Context, Failure, Reconciler, Service, decide_on
 
 
 def decide(
-    state: State, message: Hears, _context: Context
+    state: State, message: Decides, _context: Context
 ) -> Generator[Says | CommandOutcome, State, None]:
     """The answer to a query, and the verdict on what a NodePool was granted.
 
@@ -32,25 +32,6 @@ def decide(
             yield from answer(state, message)
         case on.QuotaChecked(key=key, uid=uid):
             yield from _checked(state, state.pool(key, uid))
-        case (
-            on.ClusterRegistered()
-            | on.NodePoolValidated()
-            | on.NodePoolDeleting()
-            | on.QuotaCheckFailed()
-            | on.CWNodeAssigned()
-            | on.CWNodeCordoned()
-            | on.CWNodeUncordoned()
-            | on.CWNodeDeleted()
-            | on.CWNodeRegistrationFailed()
-            | on.MachineAdded()
-            | on.MachineRepaired()
-            | on.MachineReclaimed()
-            | on.MachineReturned()
-            | on.NodePreemptionRequested()
-            | on.NodeReservationChanged()
-            | on.CapacityReclaimed()
-        ):
-            return
         case _:
             assert_never(message)
 
@@ -133,7 +114,7 @@ SERVICE: Service[State, Hears, Says] = Service(
     says=Says,
     initial=State(),
     evolve=evolve,
-    decide=decide,
+    decide=decide_on(Decides, decide),
     reconciler=Reconciler(reconcile),
     on_failure=on_failure,
 )

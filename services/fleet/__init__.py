@@ -11,7 +11,7 @@ from nodepool.contract.commands import (
     StopPod,
 )
 
-Hears = (
+Decides = (
     AddMachines
     | BreakMachine
     | RepairMachine
@@ -19,17 +19,21 @@ Hears = (
     | StopPod
     | CreatePod
     | DeletePod
+    | on.CWNodeRegistered
+    | on.NodeUpdated
+    | on.CWDrainNode
+    | on.CWNodeDeleted
+    | on.NodeReportRequested
+)
+"""The messages that lead to events at once; the others only change the state."""
+Hears = (
+    Decides
     | on.ClusterRegistered
     | on.NodePoolValidated
     | on.CWNodePoolDeleted
     | on.NodeTemplateChanged
     | on.CWNodeAssigned
-    | on.CWNodeRegistered
     | on.CWNodeRegistrationFailed
-    | on.NodeUpdated
-    | on.CWDrainNode
-    | on.CWNodeDeleted
-    | on.NodeReportRequested
 )
 Says = (
     on.MachineAdded

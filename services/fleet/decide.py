@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterator, Mapping
 from functools import partial
 from typing import assert_never
 
-from fleet import Hears, Says
+from fleet import Decides, Hears, Says
 from fleet.boot import broken, is_node, rebooted, report, shows, verification
 from fleet.conditions import (
     SILENT_AFTER_S,
@@ -38,18 +38,18 @@ from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.messages import Command
 from nodepool.contract.node_states import MachineState
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
-from nodepool.service import Context, Reconciler, Service
+from nodepool.service import Context, Reconciler, Service, decide_on
 from nodepool.state.racks import NVLINK_DOMAIN
 
 
 def decide(
-    state: State, message: Hears, context: Context, *, silent_after_s: float = SILENT_AFTER_S
+    state: State, message: Decides, context: Context, *, silent_after_s: float = SILENT_AFTER_S
 ) -> Generator[Says | CommandOutcome, State, None]:
     """The outcome of a command with what it leads to, and what a Node does as instructed."""
     yield from timed(_decided(state, message, context), silent_after_s)
 
 
-def _decided(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
+def _decided(state: State, message: Decides, context: Context) -> Iterator[Says | CommandOutcome]:
     match message:
         case AddMachines():
             yield from _add(state, message)
@@ -70,10 +70,6 @@ def _decided(state: State, message: Hears, context: Context) -> Iterator[Says | 
             machine = state.machine_of(message)
             if machine is not None:
                 yield from answer(key, machine)
-        case on.NodePoolValidated() | on.CWNodePoolDeleted() | on.NodeTemplateChanged():
-            return
-        case on.CWNodeAssigned() | on.CWNodeRegistrationFailed() | on.ClusterRegistered():
-            return
         case _:
             assert_never(message)
 
@@ -121,27 +117,8 @@ def concerns(_state: State, message: Hears) -> MachineKey | None:
     match message:
         case on.CWNodeAssigned(machine_key=key):
             return key
-        case AddMachines() | BreakMachine() | RepairMachine() | RunPod() | StopPod():
-            return None
-        case on.CWNodeRegistered() | on.CWNodeRegistrationFailed() | on.CWNodeDeleted():
-            return None
-        case (
-            on.NodeUpdated()
-            | on.CWDrainNode()
-            | CreatePod()
-            | DeletePod()
-            | on.NodeReportRequested()
-        ):
-            return None
-        case (
-            on.NodePoolValidated()
-            | on.CWNodePoolDeleted()
-            | on.NodeTemplateChanged()
-            | on.ClusterRegistered()
-        ):
-            return None
         case _:
-            assert_never(message)
+            return None
 
 
 def _add(state: State, command: AddMachines) -> Iterator[Says | CommandOutcome]:
@@ -288,7 +265,7 @@ def service(silent_after_s: float) -> Service[State, Hears, Says]:
         says=Says,
         initial=State(),
         evolve=evolve,
-        decide=partial(decide, silent_after_s=silent_after_s),
+        decide=decide_on(Decides, partial(decide, silent_after_s=silent_after_s)),
         reconciler=Reconciler(partial(reconcile, silent_after_s=silent_after_s), concerns),
         on_failure=on_failure,
     )

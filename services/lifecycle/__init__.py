@@ -17,12 +17,8 @@ HealthChange = (
     | on.NodeReportRequested
 )
 """The messages that change nothing of a Node but its health."""
-Hears = (
-    on.ClusterRegistered
-    | on.NodePoolValidated
-    | on.CWNodePoolDeleted
-    | on.CWNodeAssigned
-    | on.CWNodeDeletionRequestSuccess
+Decides = (
+    on.CWNodeDeletionRequestSuccess
     | on.NodeRemovalCancelled
     | on.MachineBooted
     | on.MachineFailed
@@ -40,6 +36,10 @@ Hears = (
     | ReserveNode
     | LockNode
     | UnlockNode
+)
+"""The messages that lead to events at once; the others only change the state."""
+Hears = (
+    Decides | on.ClusterRegistered | on.NodePoolValidated | on.CWNodePoolDeleted | on.CWNodeAssigned
 )
 Says = (
     on.NodeTemplateChanged

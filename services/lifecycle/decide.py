@@ -5,7 +5,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar, assert_never
 
-from lifecycle import Hears, Says
+from lifecycle import Decides, Hears, Says
 from lifecycle.appearance import updated
 from lifecycle.changes import changed
 from lifecycle.failures import on_failure
@@ -34,7 +34,7 @@ from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.node_failures import NodeFailure
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.contract.timetable import BOOT_MAX
-from nodepool.service import Context, Reconciler, Service
+from nodepool.service import Context, Reconciler, Service, decide_on
 
 E = TypeVar("E", bound=Message)
 
@@ -42,7 +42,7 @@ DEFAULT = Options()
 
 
 def decide(
-    state: State, message: Hears, context: Context, *, options: Options = DEFAULT
+    state: State, message: Decides, context: Context, *, options: Options = DEFAULT
 ) -> Generator[Says | CommandOutcome, State, None]:
     """The next step of the Node that a message is about; a message on an earlier stay has none."""
     match message:
@@ -71,13 +71,6 @@ def decide(
             yield from _published(state, lock(state, message, context), options)
         case UnlockNode():
             yield from _published(state, unlock(state, message, context.time), options)
-        case (
-            on.NodePoolValidated()
-            | on.CWNodePoolDeleted()
-            | on.CWNodeAssigned()
-            | on.ClusterRegistered()
-        ):
-            return
         case _:
             assert_never(message)
 
@@ -156,27 +149,8 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
     match message:
         case on.NodePoolValidated(key=key):
             return key
-        case on.CWNodePoolDeleted() | on.CWNodeAssigned() | on.MachineBooted() | on.MachineFailed():
-            return None
-        case on.NodeObserved() | on.CWNodeDeletionRequestSuccess() | on.NodeRemovalCancelled():
-            return None
-        case on.NodeVerified() | on.NodeConditionChanged() | on.NodeConditionReported():
-            return None
-        case on.NodeReported() | on.ClusterRegistered():
-            return None
-        case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
-            return None
-        case LockNode() | UnlockNode():
-            return None
-        case (
-            on.NodePreempted()
-            | on.PreemptionPending()
-            | on.PreemptionInProgress()
-            | on.PreemptionOverdue()
-        ):
-            return None
         case _:
-            assert_never(message)
+            return None
 
 
 def _template_changed(state: State, key: PoolKey) -> Iterator[Says]:
@@ -245,7 +219,7 @@ def service(options: Options) -> Service[State, Hears, Says]:
         says=Says,
         initial=State(),
         evolve=evolve,
-        decide=partial(decide, options=options),
+        decide=decide_on(Decides, partial(decide, options=options)),
         reconciler=Reconciler(partial(reconcile, options=options), concerns),
         on_failure=on_failure,
         samples=gauges,

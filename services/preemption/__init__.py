@@ -4,9 +4,10 @@ from nodepool.contract import events as on
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.commands_spot import AcknowledgePreemption
 
+Decides = PreemptNode | AcknowledgePreemption | on.CWNodeDeleted
+"""The messages that lead to events at once; the others only change the state."""
 Hears = (
-    PreemptNode
-    | AcknowledgePreemption
+    Decides
     | on.NodePreemptionRequested
     | on.CWNodeAssigned
     | on.CWNodeRegistered
@@ -15,7 +16,6 @@ Hears = (
     | on.NodeActivityChanged
     | on.NodeKept
     | on.CWDrainNode
-    | on.CWNodeDeleted
 )
 Says = (
     on.NodePreempted

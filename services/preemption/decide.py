@@ -16,8 +16,8 @@ from nodepool.contract.messages import pool_fields
 from nodepool.contract.metrics import Sample
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.contract.timetable import GONE_AFTER
-from nodepool.service import Context, Failure, Reconciler, Service
-from preemption import Hears, Says
+from nodepool.service import Context, Failure, Reconciler, Service, decide_on
+from preemption import Decides, Hears, Says
 from preemption.figures import samples
 from preemption.node import Node
 from preemption.state import State, evolve
@@ -26,7 +26,7 @@ MINUTES = int(GONE_AFTER.total_seconds() // 60)
 
 
 def decide(
-    state: State, message: Hears, _context: Context
+    state: State, message: Decides, _context: Context
 ) -> Generator[Says | CommandOutcome, State, None]:
     """The outcome of a command, and the end of a preemption."""
     match message:
@@ -37,12 +37,6 @@ def decide(
         case on.CWNodeDeleted(node_key=key):
             for node in state.ended(key):
                 yield _deleted(node)
-        case on.CWNodeAssigned() | on.CWNodeRegistered() | on.CWNodeRegistrationFailed():
-            return
-        case on.CWNodeDeletionRequestSuccess() | on.NodeKept() | on.NodeActivityChanged():
-            return
-        case on.CWDrainNode() | on.NodePreemptionRequested():
-            return
         case _:
             assert_never(message)
 
@@ -160,7 +154,7 @@ SERVICE: Service[State, Hears, Says] = Service(
     says=Says,
     initial=State(),
     evolve=evolve,
-    decide=decide,
+    decide=decide_on(Decides, decide),
     reconciler=Reconciler(reconcile),
     on_failure=on_failure,
     samples=gauges,

@@ -3,9 +3,10 @@
 from nodepool.contract import events as on
 from nodepool.contract.commands import DeleteQuota, SetQuota
 
+Decides = SetQuota | DeleteQuota
+"""The messages that lead to events at once; the others only change the state."""
 Hears = (
-    SetQuota
-    | DeleteQuota
+    Decides
     | on.NodePoolValidated
     | on.NodePoolDeleting
     | on.CWNodePoolDeleted

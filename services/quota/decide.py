@@ -10,15 +10,15 @@ from nodepool.contract.commands import DeleteQuota, SetQuota
 from nodepool.contract.keys import FLEET, LedgerKey, PoolKey, ledger_key, ledger_parts
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
-from nodepool.service import Context, Failure, Reconciler, Service
-from quota import Hears, Says
+from nodepool.service import Context, Failure, Reconciler, Service, decide_on
+from quota import Decides, Hears, Says
 from quota.checks import checked, checked_safely, renewed, reported
 from quota.pool import Pool
 from quota.state import State, evolve
 
 
 def decide(
-    state: State, message: Hears, _context: Context
+    state: State, message: Decides, _context: Context
 ) -> Generator[Says | CommandOutcome, State, None]:
     """The outcome of a command; what else follows is made by `reconcile`."""
     match message:
@@ -26,17 +26,6 @@ def decide(
             yield from _set(state, message)
         case DeleteQuota():
             yield from _unset(state, message)
-        case (
-            on.NodePoolValidated()
-            | on.NodePoolDeleting()
-            | on.CWNodePoolDeleted()
-            | on.GrantAcknowledged()
-            | on.CWNodeAssigned()
-            | on.CWNodeDeleted()
-            | on.CWNodeRegistrationFailed()
-            | on.NodeReservationChanged()
-        ):
-            return
         case _:
             assert_never(message)
 
@@ -63,10 +52,8 @@ def concerns(state: State, message: Hears) -> LedgerKey | PoolKey | None:
             pool = state.pools.get(key)
             is_due = pool is not None and (pool.is_releasable or pool.is_uncovered)
             return key if is_due else None
-        case on.CWNodeAssigned():
-            return None
         case _:
-            assert_never(message)
+            return None
 
 
 def reconcile(
@@ -202,7 +189,7 @@ SERVICE: Service[State, Hears, Says] = Service(
     says=Says,
     initial=State(),
     evolve=evolve,
-    decide=decide,
+    decide=decide_on(Decides, decide),
     reconciler=Reconciler(reconcile, concerns),
     on_failure=on_failure,
 )

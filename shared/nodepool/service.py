@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 """The state of a service."""
+D = TypeVar("D", bound=Message)
+"""The union of the messages that a service decides on; a part of those that it hears."""
 I = TypeVar("I", bound=Message)  # noqa: E741  # It stands beside O, and is never a number.
 """The union of the messages that a service hears: its inputs."""
 O = TypeVar("O", bound=Message)  # noqa: E741
@@ -280,6 +282,25 @@ class Service(Generic[S, I, O]):
 
     def _filter(self, kind: type[Message]) -> str:
         return f"np.evt.clock.{self.name}.*.*.Wake" if kind is Wake else filter_of(kind)
+
+
+def decide_on(
+    decides: "TypeForm[D]",
+    decide: Callable[[S, D, Context], Generator[O | CommandOutcome, S, None]],
+) -> Callable[[S, Message, Context], Generator[O | CommandOutcome, S, None]]:
+    """Return the decision on these messages as the decision on all messages.
+
+    The other messages that a service hears only change its state.
+    """
+    kinds = frozenset(members(decides))
+
+    def decided(
+        state: S, message: Message, context: Context
+    ) -> Generator[O | CommandOutcome, S, None]:
+        if type(message) in kinds:
+            yield from decide(state, cast("D", message), context)
+
+    return decided
 
 
 AnyService = Service[Any, Any, Any]
