@@ -63,6 +63,8 @@ OVERSIZED: dict[str, str] = {
     "allocator.state.evolve": LISTS_MESSAGES,
     "fleet.state.evolve": LISTS_MESSAGES,
     "lifecycle.state._evolved": LISTS_MESSAGES,
+    "nodepool.engine.step": "one input, live and on replay, in the order in which it is processed",
+    "nodepool.service": "all that an author of a service uses",
     "nodepool.nats.reader": "its callbacks share the position, the buffer and the consumer",
 }
 """Modules and functions over the limit, each with its reason."""

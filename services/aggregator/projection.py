@@ -22,7 +22,7 @@ from nodepool.contract.keys import (
     ledger_key,
     offering_key,
 )
-from nodepool.contract.messages import OfMachine, OfNode
+from nodepool.contract.messages import OfMachine, OfNode, OfPool
 from nodepool.contract.model import NodePhase
 from nodepool.service import Object, Projection
 
@@ -38,17 +38,14 @@ _BOOTED_AGAIN: Final = (NodePhase.REBOOTING, NodePhase.VERIFYING)
 """The phases of a Node in which its profile may have changed."""
 
 
-def touched(  # noqa: C901, PLR0912  # It lists the messages.
+def touched(  # noqa: C901  # It lists the messages.
     state: State, message: Hears
 ) -> Iterator[tuple[str, str]]:
     """The objects, as bucket and key, that an event may have changed."""
     match message:
-        case (
-            on.NodeUpdated()
-            | on.NodeActivityChanged()
-            | on.CWDrainNode()
-            | on.NodeReportRequested()
-        ):
+        case on.NodeUpdated() | on.NodeActivityChanged():
+            yield from _node(state, message)
+        case on.CWDrainNode() | on.NodeReportRequested():
             yield from _node(state, message)
         case on.NodeConditionChanged() | on.NodeConditionReported():
             yield from _reported(state, message)
@@ -63,7 +60,7 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
             yield POOLS, message.key
             yield NODES, message.node_key
             yield from _machine(state, message.machine_key)
-        case on.CWNodeRegistered():
+        case on.CWNodeRegistered() | on.NodeReservationChanged():
             yield POOLS, message.key
             yield NODES, message.node_key
         case OfMachine():
@@ -77,17 +74,7 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
             yield QUOTAS, ledger_key(message.org, message.zone, message.instance_type)
         case on.QuotaSet() | on.QuotaDeleted() | on.QuotaReleased():
             yield QUOTAS, ledger_key(message.org, message.zone, message.instance_type)
-        case on.CapacityChecked() | on.CapacityCheckFailed() | on.CWNodePoolQuotaCheckFailed():
-            yield POOLS, message.key
-        case on.NodePoolValidated() | on.NodePoolDeleting() | on.CWNodePoolDeleted():
-            yield POOLS, message.key
-        case on.AllocationFailed() | on.AllocationRecovered() | on.CWNodePoolNodesRemoved():
-            yield POOLS, message.key
-        case (
-            on.CWNodePoolNodesRemoveError()
-            | on.NodeRemovalRecovered()
-            | on.NodeReservationChanged()
-        ):
+        case OfPool():
             yield POOLS, message.key
         case _:
             assert_never(message)

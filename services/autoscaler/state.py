@@ -23,6 +23,7 @@ from nodepool.contract.keys import (
     cluster_of,
     ledger_key,
 )
+from nodepool.contract.messages import OfNode
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.service import Context
 from nodepool.state.work import WithWork
@@ -78,14 +79,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return replace(state, pools=state.pools.delete(key), work=state.work.drop(key))
         case on.QuotaSet() | on.QuotaDeleted() | on.QuotaReleased() | on.QuotaChecked():
             return _limit_changed(state, message, context)
-        case on.CWNodeAssigned() | on.CWNodeRegistered() | on.CWNodeRegistrationFailed():
-            return _node_changed(state, message, context)
-        case (
-            on.NodeUpdated()
-            | on.NodeActivityChanged()
-            | on.NodeReservationChanged()
-            | on.CWNodeDeleted()
-        ):
+        case OfNode():
             return _node_changed(state, message, context)
         case on.PodChanged():
             return _pod_changed(state, message, context)

@@ -212,7 +212,7 @@ def test_what_a_pool_gives_back_is_not_lost_where_the_step_fails() -> None:
 
     # when nothing can be released for a while, and then it can again
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("quota.decide.QuotaReleased", None)
+        patch.setattr("quota.decide.released", None)
         step = quota.outputs_of(acknowledged("train", 0, number=1, final=True))
     at_once = quota.wake_until_idle()
     quota.now += MINUTE
