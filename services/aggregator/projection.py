@@ -38,7 +38,7 @@ _BOOTED_AGAIN: Final = (NodePhase.REBOOTING, NodePhase.VERIFYING)
 """The phases of a Node in which its profile may have changed."""
 
 
-def touched(  # noqa: C901  # It lists the messages.
+def touched(  # noqa: C901, PLR0912  # It lists the messages.
     state: State, message: Hears
 ) -> Iterator[tuple[str, str]]:
     """The objects, as bucket and key, that an event may have changed."""

@@ -3,12 +3,11 @@
 For a Node that leaves, publish the causes of its cordon other than the removal.
 """
 
-from collections.abc import Generator, Iterator
-from datetime import datetime
+from collections.abc import Iterator
 from typing import assert_never
 
+from lifecycle import Says
 from lifecycle.appearance import planned, updated
-from lifecycle.changes import NodeChange, changed
 from lifecycle.health import HEALTHY, Plan, is_cordon_new
 from lifecycle.node import Node
 from lifecycle.node_events import (
@@ -19,46 +18,31 @@ from lifecycle.node_events import (
     reservation_changed,
     uncordoned,
 )
+from lifecycle.steps import Steps
 from lifecycle.template import NodeTemplate
-from nodepool.contract import events as on
 from nodepool.contract.model import NodeAction, NodePhase, RemovalReason
 
-Curing = (
-    on.NodeUpdated
-    | on.CWNodeCordoned
-    | on.CWNodeUncordoned
-    | on.CWDrainNode
-    | on.NodeActivityChanged
-    | on.NodeReservationChanged
-    | on.CWNodeDeleted
-)
-"""What is published of a Node on this way."""
 STEPS_MAX = 8
 """More steps than can follow from one message; the next one continues."""
 
 
-def cured(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Curing]:
+def cured(template: NodeTemplate, node: Node) -> Steps:
     """All that is missing for a Node that stays, or leaves as unhealthy, after its activity."""
     if node.health is HEALTHY and node.phase is NodePhase.PRODUCTION:
-        return
+        return node
     for _ in range(STEPS_MAX):
-        is_over = True
+        before = node
         for event in tuple(_step(template, node)):
-            yield event
-            if isinstance(event, on.CWNodeDeleted):
-                return
-            node, is_over = _after(node, event, now), False
-        if is_over:
-            return
+            node = yield event
+        if node is before:
+            break
         activity = activity_changed(template, node)
         if activity is not None:
-            yield activity
-            node = _after(node, activity, now)
+            node = yield activity
+    return node
 
 
-def publish_causes(
-    template: NodeTemplate, node: Node, now: datetime
-) -> Generator[Curing, None, Node]:
+def publish_causes(template: NodeTemplate, node: Node) -> Steps:
     """Yield changed causes, other than its removal, for which a Node that leaves is cordoned.
 
     The causes decide whether the Node is kept, and whether its machine goes to triage.
@@ -68,19 +52,13 @@ def publish_causes(
     if not node.cordoned:
         return node
     if plan.causes and is_cordon_new(node.health, plan):
-        yield (look := updated(template, node, node.phase, node.removal))
-        yield (event := cordoned(template, node))
-        return _after(_after(node, look, now), event, now)
+        event = cordoned(template, node)
+        yield updated(template, node, node.phase, node.removal)
+        return (yield event)
     if plan.is_nothing and node.health.cordoned_for:
-        yield (end := uncordoned(template, node))
-        node = _after(node, end, now)
-        yield (look := updated(template, node, node.phase, node.removal))
-        return _after(node, look, now)
+        node = yield uncordoned(template, node)
+        return (yield updated(template, node, node.phase, node.removal))
     return node
-
-
-def _after(node: Node, event: NodeChange, now: datetime) -> Node:
-    return changed(node, event, now)
 
 
 def resting_phase(template: NodeTemplate, node: Node) -> NodePhase:
@@ -89,7 +67,7 @@ def resting_phase(template: NodeTemplate, node: Node) -> NodePhase:
     return NodePhase.PRODUCTION if is_free else NodePhase.CORDONED
 
 
-def _step(template: NodeTemplate, node: Node) -> Iterator[Curing]:
+def _step(template: NodeTemplate, node: Node) -> Iterator[Says]:
     plan = planned(template, node)
     if node.usable is not node.health.is_usable:
         yield reservation_changed(template, node)
@@ -109,7 +87,7 @@ def _step(template: NodeTemplate, node: Node) -> Iterator[Curing]:
             assert_never(node.phase)
 
 
-def _verifying(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
+def _verifying(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Says]:
     health = node.health
     if plan.removes or (health.verified is False and not health.findings):
         yield replaced(template, node)
@@ -119,7 +97,7 @@ def _verifying(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curin
         yield from _released(template, node, plan)
 
 
-def _rebooting(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
+def _rebooting(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Says]:
     if node.health.boot_fault:
         yield replaced(template, node)
     elif template.has_agent and node.health.is_silent:
@@ -130,7 +108,7 @@ def _rebooting(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curin
         yield from _released(template, node, plan)
 
 
-def _released(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
+def _released(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Says]:
     """A Node after its boot and its verification: back in production, unless it has a cordon."""
     if plan.removes:
         yield replaced(template, node)
@@ -142,7 +120,7 @@ def _released(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing
             yield cordoned(template, node)
 
 
-def _in_production(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
+def _in_production(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Says]:
     """A Node is cordoned for a cause; for a reboot that was asked for, once nothing blocks it.
 
     Whatever returned it to production, the end of its last cordon is published.
@@ -159,13 +137,13 @@ def _in_production(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[C
         yield updated(template, node, NodePhase.PRODUCTION, None)
 
 
-def _rebooted(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
+def _rebooted(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Says]:
     yield updated(template, node, NodePhase.REBOOTING, None)
     if is_cordon_new(node.health, plan):
         yield cordoned(template, node)
 
 
-def _cordoned(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
+def _cordoned(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Says]:
     removal = RemovalReason.UNHEALTHY if plan.removes else None
     is_new = is_cordon_new(node.health, plan)
     is_waiting = plan.reboots and not plan.causes and node.is_blocked
@@ -184,7 +162,7 @@ def _cordoned(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing
         yield from _drained(template, node, plan)
 
 
-def _drained(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
+def _drained(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Says]:
     """What follows once the cordon holds, or once nothing runs there any more."""
     is_draining = node.phase is NodePhase.DRAINING
     stays = not plan.removes and not plan.reboots

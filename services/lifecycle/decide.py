@@ -1,17 +1,16 @@
 """What the lifecycle service says: the next step of each Node, from its boot to its deletion."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import TypeVar, assert_never
 
 from lifecycle import Decides, Hears, Says
 from lifecycle.appearance import updated
-from lifecycle.changes import changed
 from lifecycle.failures import on_failure
 from lifecycle.gauges import gauges
-from lifecycle.lock_steps import given_up, with_lock_ends
-from lifecycle.locking import lock, unlock
+from lifecycle.lock_steps import given_up, lock_end
+from lifecycle.locking import lock, place_of, unlock
 from lifecycle.node import Node
 from lifecycle.node_events import (
     asked_for,
@@ -25,11 +24,12 @@ from lifecycle.racks import nodes_in_racks
 from lifecycle.removal import missing, overdue
 from lifecycle.requests import NodeCommand, asked_after, out_of_place, unfit, unknown
 from lifecycle.state import State, evolve
+from lifecycle.steps import Steps
 from lifecycle.template import NodeTemplate
 from nodepool.contract import events as on
 from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
-from nodepool.contract.keys import MachineKey, PoolKey, pool_path
+from nodepool.contract.keys import MachineKey, PoolKey, machine_key, pool_path
 from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.node_failures import NodeFailure
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
@@ -65,36 +65,54 @@ def decide(
         ):
             node = state.node(message)
             if node is not None:
-                template = state.templates[node.pool]
-                yield from _published(state, missing(template, node, context.time), options)
-        case LockNode():
-            yield from _published(state, lock(state, message, context), options)
-        case UnlockNode():
-            yield from _published(state, unlock(state, message, context.time), options)
+                steps = missing(state.templates[node.pool], node, context.time)
+                yield from _followed(state, message.machine_key, steps, options)
+        case LockNode() | UnlockNode():
+            yield from _lock_commanded(state, message, context, options)
         case _:
             assert_never(message)
 
 
-def _published(
-    state: State, events: Iterable[E], options: Options
-) -> Iterator[E | on.NodeTemplateChanged | on.NodeLockChanged | on.CWRegistrationFailedEvent]:
-    """The events, with each large template before the first of them that refers to it.
+def _followed(
+    state: State, key: MachineKey, steps: Generator[E, Node, object], options: Options
+) -> Generator[E | Says, State, State]:
+    """Yield the steps of a Node; return the state after them.
 
-    And with the end of each lock whose Node is deleted or rebooted, and what options add.
+    Each step goes on with the Node as it is after the event before. Nothing follows its deletion.
     """
-    published = state.published
-    for event in with_lock_ends(state.templates, state.nodes, events):
-        if isinstance(event, on.NodeUpdated | on.CWNodeRegistered):
-            template, key = event.template, event.key
-            if template and published.get(key) != template:
-                published = published.set(key, template)
-                yield template_changed(state.templates[key])
-        yield from with_options(event, options)
+    event = next(steps, None)
+    while event is not None:
+        for each in _with_what_belongs(state, event, options):
+            state = yield each
+        node = state.nodes.get(key)
+        if node is None:
+            steps.close()
+            break
+        try:
+            event = steps.send(node)
+        except StopIteration:
+            break
+    return state
+
+
+def _with_what_belongs(state: State, event: E, options: Options) -> Iterator[E | Says]:
+    """Yield an event after the large template it refers to, or the end of a lock.
+
+    And with what options add.
+    """
+    if isinstance(event, on.NodeUpdated | on.CWNodeRegistered):
+        template, key = event.template, event.key
+        if template and state.published.get(key) != template:
+            yield template_changed(state.templates[key])
+    if isinstance(event, on.NodeUpdated | on.CWNodeDeleted):
+        node = state.nodes[event.machine_key]
+        yield from lock_end(state.templates[node.pool], node, event)
+    yield from with_options(event, options)
 
 
 def _commanded(
     state: State, command: NodeCommand, context: Context, options: Options
-) -> Iterator[Says | CommandOutcome]:
+) -> Generator[Says | CommandOutcome, State, None]:
     """The outcome of a command about a Node, and what follows from it at once."""
     node = state.commanded(command)
     refusal = unfit(command) or (unknown(command) if node is None else out_of_place(node, command))
@@ -108,10 +126,26 @@ def _commanded(
         return
     yield accepted(command, "done")
     template = state.templates[node.pool]
-    event = asked_for(template, node, asked)
-    yield event
-    after = changed(node, event, context.time)
-    yield from _published(state, missing(template, after, context.time), options)
+    key = machine_key(template.zone, node.name)
+    state = yield asked_for(template, node, asked)
+    steps = missing(template, state.nodes[key], context.time)
+    yield from _followed(state, key, steps, options)
+
+
+def _lock_commanded(
+    state: State, command: LockNode | UnlockNode, context: Context, options: Options
+) -> Generator[Says | CommandOutcome, State, None]:
+    """The outcome of a command about the lock of a Node, and what follows from it at once."""
+    place = place_of(state, command)
+    if isinstance(place, on.CommandRefused):
+        yield place
+        return
+    template, node = place
+    key = machine_key(template.zone, node.name)
+    if isinstance(command, LockNode):
+        yield from _followed(state, key, lock(template, node, command, context), options)
+    else:
+        yield from _followed(state, key, unlock(template, node, command, context), options)
 
 
 def reconcile(
@@ -122,26 +156,19 @@ def reconcile(
     options: Options = DEFAULT,
 ) -> Generator[Says, State, None]:
     """What is missing for a NodePool that changed or failed, or for a Node whose time is up."""
-    missing_ = _missing(state, key, context, options)
-    yield from _published(state, missing_, options)
-
-
-def _missing(
-    state: State, key: PoolKey | MachineKey, context: Context, options: Options
-) -> Iterator[Says]:
     pool, machine = PoolKey(key), MachineKey(key)
     if pool in state.templates:
-        yield from _template_changed(state, pool)
+        state = yield from _template_changed(state, pool, options)
         if pool in state.failures:
             # Each Node takes its step once: those with problems are among all Nodes.
             yield from _tried_again(state, pool, context, options)
             return
         troubled = {*state.unhealthy.get(pool, ()), *nodes_in_racks(state.racks, pool)}
         for node in sorted(troubled):
-            yield from missing(state.templates[pool], state.nodes[node], context.time)
+            steps = missing(state.templates[pool], state.nodes[node], context.time)
+            state = yield from _followed(state, node, steps, options)
     elif machine in state.nodes:
-        node = state.nodes[machine]
-        yield from _next(state.templates[node.pool], node, context, options)
+        yield from _next(state, machine, context, options)
 
 
 def concerns(_state: State, message: Hears) -> PoolKey | None:
@@ -153,62 +180,68 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
             return None
 
 
-def _template_changed(state: State, key: PoolKey) -> Iterator[Says]:
+def _template_changed(
+    state: State, key: PoolKey, options: Options
+) -> Generator[Says, State, State]:
     """An update of each Node that looks like an older template; then the announcement, once."""
     template = state.templates[key]
     if state.announced[key] == template.version:
-        return
+        return state
     for machine in sorted(state.members.get(key, ())):
         node = state.nodes[machine]
         if not node.booting and node.revision < template.revision:
-            yield updated(template, node, node.phase, node.removal)
+            look = updated(template, node, node.phase, node.removal)
+            for each in _with_what_belongs(state, look, options):
+                state = yield each
     _, _, pool = pool_path(key)
-    yield on.CWNodePoolMetadata(
-        **pool_fields(key), message=f"metadata of NodePool {pool} is updated"
-    )
+    text = f"metadata of NodePool {pool} is updated"
+    return (yield on.CWNodePoolMetadata(**pool_fields(key), message=text))
 
 
-def _tried_again(state: State, key: PoolKey, context: Context, options: Options) -> Iterator[Says]:
+def _tried_again(
+    state: State, key: PoolKey, context: Context, options: Options
+) -> Generator[Says, State, None]:
     """The steps that its Nodes did not take because of a failure; then that it is over."""
-    template = state.templates[key]
     for machine in sorted(state.members.get(key, ())):
-        yield from _next(template, state.nodes[machine], context, options)
-    yield on.NodeRemovalRecovered(**pool_fields(key), uid=template.uid)
+        state = yield from _next(state, machine, context, options)
+    yield on.NodeRemovalRecovered(**pool_fields(key), uid=state.templates[key].uid)
 
 
-def _next(template: NodeTemplate, node: Node, context: Context, options: Options) -> Iterator[Says]:
+def _next(
+    state: State, key: MachineKey, context: Context, options: Options
+) -> Generator[Says, State, State]:
     """What is missing for a Node; where that is nothing, its end if its time is up."""
+    node = state.nodes[key]
+    steps = _due(state.templates[node.pool], node, context, options)
+    return (yield from _followed(state, key, steps, options))
+
+
+def _due(template: NodeTemplate, node: Node, context: Context, options: Options) -> Steps:
     node = yield from given_up(template, node, context)
     node = yield from _asked_if_silent(template, node, context, options)
-    events = tuple(missing(template, node, context.time))
-    for event in events or _overdue(template, node, context, options.answer_within):
-        yield event
+    before = node
+    node = yield from missing(template, node, context.time)
+    if node is not before:
+        return node
+    if not node.booting:
+        return (yield from overdue(template, node, context, options.answer_within))
+    if node.boot_by <= context.time:
+        cause = f"{NodeFailure.NOT_JOINED.phrase} {BOOT_MAX // timedelta(minutes=1)} minutes"
+        return (yield registration_failed(template, node, cause))
+    return node
 
 
 def _asked_if_silent(
     template: NodeTemplate, node: Node, context: Context, options: Options
-) -> Generator[Says, None, Node]:
+) -> Steps:
     """Yield how long a silence has, or the question whether it goes on; return the Node then."""
     silence = node.health.silence
-    event: on.NodeSilent | on.NodeReportRequested | None = None
     if silence is not None and node.is_newly_silent:
-        event = silent(template, node, silence.since, silence.since + options.unhealthy_after)
-    elif silence is not None and silence.ask_at is not None and silence.ask_at <= context.time:
-        event = report_requested(template, node, context.position)
-    if event is None:
-        return node
-    yield event
-    return changed(node, event, context.time)
-
-
-def _overdue(
-    template: NodeTemplate, node: Node, context: Context, patience: timedelta
-) -> Iterator[Says]:
-    if not node.booting:
-        yield from overdue(template, node, context, patience)
-    elif node.boot_by <= context.time:
-        cause = f"{NodeFailure.NOT_JOINED.phrase} {BOOT_MAX // timedelta(minutes=1)} minutes"
-        yield registration_failed(template, node, cause)
+        until = silence.since + options.unhealthy_after
+        return (yield silent(template, node, silence.since, until))
+    if silence is not None and silence.ask_at is not None and silence.ask_at <= context.time:
+        return (yield report_requested(template, node, context.position))
+    return node
 
 
 def service(options: Options) -> Service[State, Hears, Says]:

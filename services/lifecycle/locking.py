@@ -1,12 +1,8 @@
 """The outcomes of the commands that take and release the lock of a Node."""
 
-from collections.abc import Iterator
-from datetime import datetime
 from typing import NamedTuple
 
-from lifecycle import Says
 from lifecycle.appearance import updated
-from lifecycle.changes import changed
 from lifecycle.lock import Lock, taken
 from lifecycle.lock_steps import released
 from lifecycle.node import Node
@@ -14,12 +10,13 @@ from lifecycle.node_events import lock_changed
 from lifecycle.removal import missing
 from lifecycle.requests import out_of_place
 from lifecycle.state import State
+from lifecycle.steps import CommandSteps
 from lifecycle.template import NodeTemplate
 from nodepool.contract import grammar
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import CommandRefused, NodeLockChanged
 from nodepool.contract.keys import machine_key
-from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.contract.outcomes import accepted, refused
 from nodepool.service import Context
 
 LockCommand = LockNode | UnlockNode
@@ -32,53 +29,38 @@ class Place(NamedTuple):
     node: Node
 
 
-def lock(state: State, command: LockNode, context: Context) -> Iterator[Says | CommandOutcome]:
+def lock(template: NodeTemplate, node: Node, command: LockNode, context: Context) -> CommandSteps:
     """The lock is taken, or waited for; a job that has it, or waits for it, is told so again."""
-    place = _place(state, command)
-    if isinstance(place, CommandRefused):
-        yield place
-        return
-    template, node = place
     if node.lock is not None and node.lock.job == command.job:
         yield accepted(command, "unchanged")
-        yield _as_it_is(template, node, node.lock)
-        return
+        return (yield _as_it_is(template, node, node.lock))
     if node.lock is not None:
         text = f"Node {node.name} is locked by {node.lock.work}"
-        yield refused(command, "node", text, "Conflict")
-        return
+        return (yield refused(command, "node", text, "Conflict"))
     if refusal := out_of_place(node, command):
-        yield refused(command, refusal.field, refusal.message, refusal.reason)
-        return
-    now = context.time
+        return (yield refused(command, refusal.field, refusal.message, refusal.reason))
     yield accepted(command, "done")
-    event = _as_it_is(template, node, taken(command.job, context.position, now))
-    yield event
-    node = changed(node, event, now)
-    look = updated(template, node, node.phase, node.removal)
-    yield look
-    yield from missing(template, changed(node, look, now), now)
+    node = yield _as_it_is(template, node, taken(command.job, context.position, context.time))
+    node = yield updated(template, node, node.phase, node.removal)
+    return (yield from missing(template, node, context.time))
 
 
-def unlock(state: State, command: UnlockNode, now: datetime) -> Iterator[Says | CommandOutcome]:
+def unlock(
+    template: NodeTemplate, node: Node, command: UnlockNode, context: Context
+) -> CommandSteps:
     """The lock is released, and what waits for that goes on; without a lock nothing changes."""
-    place = _place(state, command)
-    if isinstance(place, CommandRefused):
-        yield place
-        return
-    template, node = place
     if node.lock is None:
-        yield accepted(command, "unchanged")
-    elif node.lock.job != command.job:
+        return (yield accepted(command, "unchanged"))
+    if node.lock.job != command.job:
         text = f"Node {node.name} is locked by {node.lock.work}; only that releases it"
-        yield refused(command, "job", text, "Conflict")
-    else:
-        yield accepted(command, "done")
-        node = yield from released(template, node, now, f"{node.lock.work} released it")
-        yield from missing(template, node, now)
+        return (yield refused(command, "job", text, "Conflict"))
+    yield accepted(command, "done")
+    node = yield from released(template, node, f"{node.lock.work} released it")
+    return (yield from missing(template, node, context.time))
 
 
-def _place(state: State, command: LockCommand) -> Place | CommandRefused:
+def place_of(state: State, command: LockCommand) -> Place | CommandRefused:
+    """Return the Node of a command; a refusal if the command names none, or no job."""
     template = state.templates.get(command.key)
     if template is None:
         text = f"NodePool {command.pool} does not exist"

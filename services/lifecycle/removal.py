@@ -1,13 +1,9 @@
 """How a Node joins its NodePool, and leaves it: cordoned, drained, deleted; or kept after all."""
 
-from collections.abc import Generator, Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from lifecycle import Says
 from lifecycle.appearance import updated
-from lifecycle.changes import NodeChange, changed
 from lifecycle.curing import cured, publish_causes, resting_phase
 from lifecycle.health import REBOOT_MAX, VERIFY_MAX
 from lifecycle.lock import USUALLY
@@ -25,117 +21,98 @@ from lifecycle.node_events import (
     replaced,
     unanswered,
 )
+from lifecycle.steps import Steps
 from lifecycle.template import NodeTemplate
-from nodepool.contract.events import CWNodeDeleted
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.node_failures import NodeFailure
 from nodepool.service import Context
 
 
-def next_step(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
+def missing(template: NodeTemplate, node: Node, now: datetime) -> Steps:
+    """What is to be said of a Node now: what runs on it, and its next step."""
+    node = yield from _shown_at_work(template, node)
+    node = yield from _locked(template, node)
+    is_pending = node.lock is not None and not node.lock.is_held
+    node = yield from _next_step(template, node, now)
+    if is_pending:
+        # A cordon ends a pending lock at once: a machine that hangs does not report the cordon.
+        node = yield from _locked(template, node)
+    return node
+
+
+def _next_step(template: NodeTemplate, node: Node, now: datetime) -> Steps:
     """The next steps of a Node that joins, leaves or is unhealthy, if what it waits for has come.
 
     Whatever it is to leave for otherwise comes before its health.
     """
     if node.is_kept:
-        yield from _keep(template, node, now, "its NodePool wants it again")
-    elif node.removal not in (None, RemovalReason.UNHEALTHY):
+        return (yield from _keep(template, node, "its NodePool wants it again"))
+    if node.removal not in (None, RemovalReason.UNHEALTHY):
         node = yield from _shown_leaving(template, node, now)
-        node = yield from publish_causes(template, node, now)
-        yield from _leaving(template, node, now)
-    elif not node.booting:
-        yield from cured(template, node, now)
-    elif node.booted and (node.reported or not template.has_agent):
-        event = registered(template, node)
-        yield event
+        node = yield from publish_causes(template, node)
+        return (yield from _leaving(template, node, now))
+    if not node.booting:
+        return (yield from cured(template, node))
+    if node.booted and (node.reported or not template.has_agent):
+        node = yield registered(template, node)
         # What its agent reported before is not reported again.
-        yield from missing(template, changed(node, event, now), now)
-    elif node.boot_fault:
-        yield registration_failed(template, node, node.boot_fault)
+        return (yield from missing(template, node, now))
+    if node.boot_fault:
+        return (yield registration_failed(template, node, node.boot_fault))
+    return node
 
 
-def _shown_leaving(
-    template: NodeTemplate, node: Node, now: datetime
-) -> Generator[Says, None, Node]:
+def _locked(template: NodeTemplate, node: Node) -> Steps:
+    """Yield the next step of a pending lock, and what runs on the Node then; return the Node."""
+    lock = node.lock
+    node = yield from granted(template, node)
+    return node if node.lock is lock else (yield from _shown_at_work(template, node))
+
+
+def _shown_at_work(template: NodeTemplate, node: Node) -> Steps:
+    """Yield what runs on a Node if that is not published yet; return the Node then."""
+    activity = None if node.booting else activity_changed(template, node)
+    return node if activity is None else (yield activity)
+
+
+def _shown_leaving(template: NodeTemplate, node: Node, now: datetime) -> Steps:
     """Yield why a Node leaves that was cordoned for another reason; return the Node then.
 
     A drain that goes on is announced anew, but for a preemption, whose timetable says when.
     """
     if node.is_over(now) or not node.cordoned or node.removal is node.shown:
         return node
-    look = updated(template, node, node.phase, node.removal)
-    yield look
-    node = changed(node, look, now)
+    node = yield updated(template, node, node.phase, node.removal)
     if node.phase is not NodePhase.DRAINING or node.removal is RemovalReason.PREEMPTED:
         return node
-    drain = draining(template, node)
-    yield drain
-    return changed(node, drain, now)
+    return (yield draining(template, node))
 
 
-def _leaving(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
+def _leaving(template: NodeTemplate, node: Node, now: datetime) -> Steps:
     is_evicted = node.removal is RemovalReason.PREEMPTED and node.is_to_be_forced
     match node.phase:
         case _ if node.is_over(now):
-            yield deleted(template, node, lost=len(node.workloads))
+            return (yield deleted(template, node, lost=len(node.workloads)))
         case NodePhase.BOOTING | NodePhase.REBOOTING | NodePhase.VERIFYING:
-            yield deleted(template, node)
+            return (yield deleted(template, node))
         case NodePhase.PRODUCTION | NodePhase.CORDONED if is_evicted:
-            yield from _drained(template, node)
+            return (yield from _drained(template, node))
         case NodePhase.PRODUCTION:
-            yield updated(template, node, NodePhase.CORDONED, node.removal)
+            return (yield updated(template, node, NodePhase.CORDONED, node.removal))
         case NodePhase.CORDONED:
-            yield from _cordoned(template, node, now)
+            return (yield from _cordoned(template, node))
         case NodePhase.DRAINING:
             if node.is_to_be_forced:
-                yield from _drained(template, node)
-            elif node.has_answered and not node.holding and not node.is_warned:
-                yield deleted(template, node)
+                return (yield from _drained(template, node))
+            is_empty = node.has_answered and not node.holding and not node.is_warned
+            return (yield deleted(template, node)) if is_empty else node
         case NodePhase.DELETED:
-            return
+            return node
         case _:
             assert_never(node.phase)
 
 
-def missing(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
-    """What is to be said of a Node now: what runs on it, and its next step."""
-    node = yield from _shown_at_work(template, node, now)
-    node = yield from _locked(template, node, now)
-    steps = next_step(template, node, now)
-    if node.lock is None or node.lock.is_held:
-        yield from steps
-        return
-    for event in steps:
-        yield event
-        if isinstance(event, CWNodeDeleted):
-            return
-        if isinstance(event, NodeChange):
-            node = changed(node, event, now)
-    # A cordon ends a pending lock at once: a machine that hangs does not report the cordon.
-    yield from _locked(template, node, now)
-
-
-def _locked(template: NodeTemplate, node: Node, now: datetime) -> Generator[Says, None, Node]:
-    """Yield the next step of a pending lock, and what runs on the Node then; return the Node."""
-    lock = node.lock
-    node = yield from granted(template, node, now)
-    return node if node.lock is lock else (yield from _shown_at_work(template, node, now))
-
-
-def _shown_at_work(
-    template: NodeTemplate, node: Node, now: datetime
-) -> Generator[Says, None, Node]:
-    """Yield what runs on a Node if that is not published yet; return the Node then."""
-    activity = None if node.booting else activity_changed(template, node)
-    if activity is None:
-        return node
-    yield activity
-    return changed(node, activity, now)
-
-
-def overdue(
-    template: NodeTemplate, node: Node, context: Context, patience: timedelta
-) -> Iterator[Says]:
+def overdue(template: NodeTemplate, node: Node, context: Context, patience: timedelta) -> Steps:
     """The end of a Node whose machine is taken for dead, or the beginning of its time to answer.
 
     Only the `Wake` for that very moment shows that what the machine is to do was stored before. A
@@ -146,15 +123,17 @@ def overdue(
         patience = REBOOT_MAX if node.phase is NodePhase.REBOOTING else VERIFY_MAX
     if node.answer_by is not None:
         if node.answer_by <= now and node.restarts:
-            yield replaced(template, node, too_late(node))
-        elif node.answer_by <= now:
-            yield unanswered(template, node)
+            return (yield replaced(template, node, too_late(node)))
+        if node.answer_by <= now:
+            node = yield unanswered(template, node)
             is_healthy = node.removal not in (None, RemovalReason.UNHEALTHY)
-            yield deleted(template, node, triage=True) if is_healthy else replaced(template, node)
+            gone = deleted(template, node, triage=True) if is_healthy else replaced(template, node)
+            return (yield gone)
     elif node.ask_after is not None and node.ask_after <= now:
         is_stored = context.due == node.ask_after
         until = now + (patience if is_stored else USUALLY)
-        yield answer_awaited(template, node, until, is_final=is_stored)
+        return (yield answer_awaited(template, node, until, is_final=is_stored))
+    return node
 
 
 def too_late(node: Node) -> str:
@@ -166,41 +145,34 @@ def too_late(node: Node) -> str:
     return f"{failure.phrase} {int(minutes)} minutes"
 
 
-def _cordoned(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
+def _cordoned(template: NodeTemplate, node: Node) -> Steps:
     """A cordoned Node is kept or drained once its cordon holds; or by the timetable it has.
 
     Without a timetable a preemption ends no Pod: a Node on which work runs all the same gets a
     timetable as soon as the preemption service hears of that work.
     """
-    if node.removal is RemovalReason.PREEMPTED:
-        if not node.has_timetable and node.has_answered and not node.holding:
-            yield draining(template, node)
-            yield deleted(template, node)
-    elif not node.has_answered:
-        return
-    elif node.holding and node.idle_only:
+    is_preempted = node.removal is RemovalReason.PREEMPTED
+    if not node.has_answered or (is_preempted and (node.has_timetable or node.holding)):
+        return node
+    if node.holding and node.idle_only and not is_preempted:
         names = listed(tuple(workload.name for workload in node.holding))
-        yield from _keep(template, node, now, f"it became active: {names}")
-    else:
-        yield draining(template, node)
-        if not node.holding:
-            yield deleted(template, node)
+        return (yield from _keep(template, node, f"it became active: {names}"))
+    is_empty = not node.holding
+    node = yield draining(template, node)
+    return (yield deleted(template, node)) if is_empty else node
 
 
-def _drained(template: NodeTemplate, node: Node) -> Iterator[Says]:
+def _drained(template: NodeTemplate, node: Node) -> Steps:
     """The Node is drained; if its cluster has shown that nothing runs there, it leaves at once."""
-    yield updated(template, node, NodePhase.DRAINING, node.removal)
-    yield draining(template, node)
-    if node.has_answered and not node.holding:
-        yield deleted(template, node)
+    is_empty = node.has_answered and not node.holding
+    node = yield updated(template, node, NodePhase.DRAINING, node.removal)
+    node = yield draining(template, node)
+    return (yield deleted(template, node)) if is_empty else node
 
 
-def _keep(template: NodeTemplate, node: Node, now: datetime, why: str) -> Iterator[Says]:
-    if node.cordoned:
-        phase = resting_phase(template, node)
-        event = updated(template, node, phase, None)
-        yield event
-        yield kept(template, node, why)
-        yield from cured(template, replace(changed(node, event, now), cancelled=False), now)
-    else:
-        yield kept(template, node, why)
+def _keep(template: NodeTemplate, node: Node, why: str) -> Steps:
+    if not node.cordoned:
+        return (yield kept(template, node, why))
+    node = yield updated(template, node, resting_phase(template, node), None)
+    node = yield kept(template, node, why)
+    return (yield from cured(template, node))

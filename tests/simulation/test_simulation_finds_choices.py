@@ -1,6 +1,5 @@
 """The simulation finds each fault that is put into choices made once and never looked at again."""
 
-from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 
 from aggregator import grants
 from lifecycle.lock_steps import granted
+from lifecycle.steps import Steps
 from nodepool.contract.keys import PoolKey
 from nodepool.state.queue import Queue
 from quota.ledger import Ledger
@@ -43,9 +43,9 @@ def known_only(known: Any, event: Any) -> Any:
     return acknowledged(known, event) if is_known else known
 
 
-def locked_only(template: Any, node: Any, now: Any) -> Generator[Any, None, Any]:
+def locked_only(template: Any, node: Any) -> Steps:
     """The next step of a lock, after which nobody looks at what runs on the Node."""
-    return (yield from granted(template, node, now))
+    return (yield from granted(template, node))
 
 
 PLANTS = {

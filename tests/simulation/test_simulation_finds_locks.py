@@ -1,6 +1,6 @@
 """The simulation finds each fault in how Pods wait for Nodes, and in how jobs lock them."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -9,13 +9,13 @@ import pytest
 from fleet.machine import Machine
 from fleet.placement import Free
 from lifecycle.changes import _asked as asked
-from lifecycle.changes import changed
 from lifecycle.decide import SERVICE as LIFECYCLE
 from lifecycle.lock import Lock
 from lifecycle.lock_steps import given_up
 from lifecycle.node import Node, Workload
 from lifecycle.node_events import answer_awaited
 from lifecycle.state import State as LifecycleState
+from lifecycle.steps import Steps
 from lifecycle.template import NodeTemplate
 from nodepool.contract.events import NodeObserved
 from nodepool.contract.messages import Message
@@ -75,21 +75,17 @@ def _no_pods(_before: Machine | None, _after: Machine) -> bool:
     return False
 
 
-def _as_they_are(
-    _templates: object, _nodes: object, events: Iterable[Message]
-) -> Iterator[Message]:
-    yield from events
+def _no_end(*_: object) -> tuple[()]:
+    return ()
 
 
-def _never(template: NodeTemplate, node: Node, context: Context) -> Generator[Message, None, Node]:
+def _never(template: NodeTemplate, node: Node, context: Context) -> Steps:
     """When the time of the machine to answer is over, the machine gets a hundred years more."""
     lock = node.lock
     if lock is None or not lock.is_over(context.time):
         return (yield from given_up(template, node, context))
     until = context.time + timedelta(days=36_500)
-    event = answer_awaited(template, node, until, is_final=True, lock=lock.number)
-    yield event
-    return changed(node, event, context.time)
+    return (yield answer_awaited(template, node, until, is_final=True, lock=lock.number))
 
 
 def _asked_at_once(job: str, number: int, now: datetime) -> Lock:
@@ -129,7 +125,7 @@ PLANTS = {
     "a lock that outlives its Node": Plant(
         "is deleted with the lock",
         LOCKED,
-        functions={"lifecycle.decide.with_lock_ends": _as_they_are},
+        functions={"lifecycle.decide.lock_end": _no_end},
     ),
     "a lock that waits for a silent machine for ever": Plant(
         "still pending", ALL_SILENT, functions={"lifecycle.decide.given_up": _never}

@@ -11,6 +11,8 @@ from allocator.decide import SERVICE as ALLOCATOR_SERVICE
 from allocator.members import Member
 from allocator.pool import Pool, Stage
 from allocator.state import State as AllocatorState
+from lifecycle.node import Node
+from lifecycle.steps import Steps
 from nodepool.contract.affinity import Affinity
 from nodepool.contract.conditions import Condition, deprecated
 from nodepool.contract.events import (
@@ -156,6 +158,12 @@ def not_requeued(folded: Folded[object], *_: object) -> Folded[object]:
     return folded
 
 
+def unshown(_template: object, node: Node, _now: object) -> Steps:
+    """A Node that leaves for another reason than before, which does not show."""
+    yield from ()
+    return node
+
+
 def nothing(*_: object) -> tuple[()]:
     """No event."""
     return ()
@@ -213,7 +221,7 @@ PLANTS: Mapping[str, Plant] = {
         "goes with its NodePool and shows",
         DELETED,
         (),
-        {"lifecycle.removal.requested": nothing, "lifecycle.decide.requested": nothing},
+        {"lifecycle.removal._shown_leaving": unshown},
         seed=2,
     ),
     "Accepted changed when its source did": Plant(
