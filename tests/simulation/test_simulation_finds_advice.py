@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nodepool.contract.keys import PoolKey
+from nodepool.explanation import rack_remedies
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
 from nodepool.state.ranking import Ranking
 from support.simulation.faults import Plant, violation_of
@@ -28,11 +29,6 @@ def alone(_waiting: Ranking, parts: Mapping[PoolKey, Any]) -> None:
 
 def nobody_ahead(_facts: Facts) -> list[Peer]:
     """No NodePool of the organisation is served before another one."""
-    return []
-
-
-def no_part_of_a_rack(_facts: Facts) -> list[tuple[str, int]]:
-    """No rack has lost a machine."""
     return []
 
 
@@ -58,7 +54,7 @@ PLANTS: Mapping[str, Plant] = {
         "whole racks; that does not help",
         replace(NVLINK, steps=2_000),
         (),
-        {"nodepool.explanation.rack_remedies._parts": no_part_of_a_rack},
+        {"nodepool.explanation.machine_remedies.rack_remedies": rack_remedies._whole_racks},
     ),
     "a surplus is waited for that no idle Node ends": Plant(
         "wait until they are gone; that does not help",

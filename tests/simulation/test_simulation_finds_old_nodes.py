@@ -1,7 +1,8 @@
 """The simulation finds each fault that services for Nodes and objects once had, put back."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import MachineKey
 from nodepool.contract.messages import Message
 from nodepool.contract.model import RemovalReason
-from nodepool.engine import bounds
+from nodepool.engine import bounds, step
 from nodepool.engine.folded import Folded
 from nodepool.service import AnyService, Context
 from nodepool.state.inventory import FreeMachines
@@ -146,11 +147,13 @@ def accepted_of_its_source(
     return replace(accepted, since=source.since), *shown[1:]
 
 
-def no_more_than_fit(messages: Iterable[Message], size: bounds.Size) -> tuple[Message, ...]:
+def no_more_than_fit(*given: Any) -> tuple[Folded[object], list[Message]]:
     """What is missing for a key and does not fit one step fails, instead of being continued."""
-    every = tuple(messages)
-    assert size.messages + len(every) <= bounds.OUTPUTS_MAX, "too many outputs"
-    return every
+    service, folded, key, size, context = given
+    events = service.reconciler.reconcile(folded.state, key, context)
+    folded, outputs = step._followed(service, folded, events, context)
+    assert size.messages + len(outputs) <= bounds.OUTPUTS_MAX, "too many outputs"
+    return folded, outputs
 
 
 def not_requeued(folded: Folded[object], *_: object) -> Folded[object]:
@@ -171,7 +174,7 @@ def nothing(*_: object) -> tuple[()]:
 
 PLANTS: Mapping[str, Plant] = {
     "what does not fit one step fails": Plant(
-        "cannot process the entry", LARGE, (), {"nodepool.engine.step.taken": no_more_than_fit}
+        "cannot process the entry", LARGE, (), {"nodepool.engine.step._missing": no_more_than_fit}
     ),
     "what does not fit one step is forgotten": Plant(
         "has left undone for",
