@@ -22,10 +22,14 @@ class Unsaid(Event, OfPool):
 
 
 def with_new_messages(text: str) -> str:
-    """A service's `__init__.py` with one more message heard, and one more said if it says any."""
+    """A service's `__init__.py` with one more message heard, and one more said if it says any.
+
+    The service also decides on the message that it hears, unless it decides on none.
+    """
     imports = "from typing import ClassVar\nfrom nodepool.contract.messages import Event, OfPool\n"
-    head, heard = text.split("Hears = ", 1)
-    heard = re.sub(r"\A(\(?)", r"Hears = \1Unheard | ", heard)
+    name = "Decides" if "Decides = " in text else "Hears"
+    head, heard = text.split(f"{name} = ", 1)
+    heard = re.sub(r"\A(\(?)", rf"{name} = \1Unheard | ", heard)
     return (
         head + imports + NEW_MESSAGES + re.sub(r"(?m)^Says = (\(?)", r"Says = \1Unsaid | ", heard)
     )

@@ -28,9 +28,7 @@ from nodepool.contract.model import ComputeClass, RemovalReason
 from nodepool.contract.node_failures import CORDON_CAUSES, PROBLEMS, NodeFailure
 from nodepool.state.tallies import Labels
 
-UNKNOWN_REMOVAL: Final = "Unknown"
-"""Why a Node was deleted, where nothing says so."""
-REMOVALS: Final = (*(reason.value for reason in RemovalReason), UNKNOWN_REMOVAL)
+REMOVALS: Final = tuple(reason.value for reason in RemovalReason)
 TRANSITIONS: Final = tuple(
     (kind.__name__, status_of(reason), reason.value)
     for kind in (Validated, Quota, Capacity, AtTarget, NodesRemoved)

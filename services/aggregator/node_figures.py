@@ -11,7 +11,6 @@ from datetime import datetime
 from immutables import Map
 
 from aggregator import NodeLeft
-from aggregator.counted_labels import UNKNOWN_REMOVAL
 from aggregator.objects import NodeObject
 from aggregator.usability import Unusable, preempting_of, unhealthy_of, unusable
 from nodepool.contract.events import CWNodeDeleted
@@ -69,7 +68,7 @@ class NodeFigures:
         figures = figures.failed(node, failure) if failure else figures
         if not isinstance(event, CWNodeDeleted):
             return figures
-        reason = event.removal.value if event.removal is not None else UNKNOWN_REMOVAL
+        reason = event.removal.value
         age = (now - node.created).total_seconds()
         return replace(
             figures,

@@ -63,7 +63,7 @@ class NodePoolObject:
     spot_awaited: how many spot Nodes are being preempted for it.
     queue_position, machines_needed: the position of its first Node that waits for a machine, and
         how many machines have to become free until it has all; 0 where there are machines enough.
-    specified: when its newest generation was stored; None where an older release stored it.
+    specified: when its newest generation was stored.
     profiles: how many of its Nodes were booted with which profile.
     away: how many of its Nodes are reserved for the control plane.
     has_lent: whether any of its Nodes was ever reserved for the control plane.

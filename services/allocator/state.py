@@ -82,7 +82,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case on.CapacityChecked(key=key, uid=uid):
             return _checked(state, state.pool(key, uid), message)
         case on.CapacityCheckFailed(key=key, uid=uid):
-            pool = state.pool(key, uid) if uid else state.pools.get(key)
+            pool = state.pool(key, uid)
             return _checked(state, pool, None)
         case (
             on.MachineAdded() | on.MachineRepaired() | on.MachineReclaimed() | on.MachineReturned()

@@ -28,7 +28,6 @@ Decides = (
     | on.NodePreempted
     | on.PreemptionPending
     | on.PreemptionInProgress
-    | on.PreemptionOverdue
     | CordonNode
     | UncordonNode
     | DrainNode

@@ -33,7 +33,6 @@ NodeChange = (
     | on.NodePreempted
     | on.PreemptionPending
     | on.PreemptionInProgress
-    | on.PreemptionOverdue
 )
 """The messages that change a Node while it stays."""
 
@@ -76,12 +75,7 @@ def changed(  # noqa: C901, PLR0912  # It lists the messages.
             return _draining(replace(node, phase=NodePhase.DRAINING, forced=force), now)
         case on.CWNodeDeletionRequestSuccess() | on.NodeRemovalCancelled() | on.NodeKept():
             return _requested(node, message)
-        case (
-            on.NodePreempted()
-            | on.PreemptionPending()
-            | on.PreemptionInProgress()
-            | on.PreemptionOverdue()
-        ):
+        case on.NodePreempted() | on.PreemptionPending() | on.PreemptionInProgress():
             return _preempted(node, message, now)
         case _:
             assert_never(message)
@@ -242,7 +236,7 @@ def _requested(
 
 def _preempted(
     node: Node,
-    event: on.NodePreempted | on.PreemptionPending | on.PreemptionInProgress | on.PreemptionOverdue,
+    event: on.NodePreempted | on.PreemptionPending | on.PreemptionInProgress,
     now: datetime,
 ) -> Node:
     """The Node as one that leaves for certain; one that goes with its pool does so anyway."""
@@ -272,7 +266,5 @@ def _preempted(
             # Its drain says so whatever a drain before said.
             is_drained_anew = node.removal is RemovalReason.PREEMPTED
             return replace(node, evicted_at=moment, forced=node.forced and not is_drained_anew)
-        case on.PreemptionOverdue():
-            return node
         case _:
             assert_never(event)

@@ -61,7 +61,6 @@ def decide(
             | on.NodePreempted()
             | on.PreemptionPending()
             | on.PreemptionInProgress()
-            | on.PreemptionOverdue()
         ):
             node = state.node(message)
             if node is not None:

@@ -159,6 +159,7 @@ def deleted(
     template: NodeTemplate, node: Node, *, triage: bool = False, lost: int = 0
 ) -> on.CWNodeDeleted:
     """The Node is gone, and its machine is free; one that failed, or is to be seen to, is not."""
+    assert node.removal is not None, f"nothing removes Node {node.name}"
     why = ": it was preempted" if node.removal is RemovalReason.PREEMPTED else ""
     return on.CWNodeDeleted(
         **node_fields(template, node),

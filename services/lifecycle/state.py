@@ -69,7 +69,7 @@ def _evolved(state: State, message: Hears | Says, context: Context) -> State:
             return _changed(state, message, context)
         case on.CWNodeDeletionRequestSuccess() | on.NodePreempted():
             return _changed(state, message, context)
-        case on.PreemptionPending() | on.PreemptionInProgress() | on.PreemptionOverdue():
+        case on.PreemptionPending() | on.PreemptionInProgress():
             return _changed(state, message, context)
         case on.NodeUpdateFailed():
             return _failed(state, message, context)

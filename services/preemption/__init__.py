@@ -21,7 +21,6 @@ Says = (
     on.NodePreempted
     | on.PreemptionPending
     | on.PreemptionInProgress
-    | on.PreemptionOverdue
     | on.PreemptionFailed
     | on.DeletedForPreemption
 )

@@ -75,9 +75,6 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _drained(state, message, context)
         case on.NodePreempted() | on.PreemptionPending() | on.PreemptionInProgress():
             return _reached(state, message, context)
-        case on.PreemptionOverdue():
-            # Releases before this one said it; the lifecycle service knows the moment by itself.
-            return state
         case on.DeletedForPreemption(org=org, cluster=cluster, node=node):
             return _ended(state, node_key(org, cluster, node))
         case on.PreemptionFailed(node_key=key):
@@ -182,7 +179,7 @@ def is_announced(node: Node, event: on.CWNodeDeleted) -> bool:
 
     Where its NodePool removed it before it knew of the preemption, it is not.
     """
-    return node.has_timetable and event.removal in (RemovalReason.PREEMPTED, None)
+    return node.has_timetable and event.removal is RemovalReason.PREEMPTED
 
 
 def _left(

@@ -34,7 +34,7 @@ from nodepool.contract.events import (
     QuotaSet,
 )
 from nodepool.contract.messages import Event
-from nodepool.contract.model import NodePhase, NodePoolSpec
+from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
@@ -227,7 +227,9 @@ def test_a_node_that_was_deleted_is_not_read(server: NatsServer) -> None:
         ):
             subject = f"$KV.nodes.{ORG}.{CLUSTER}.g1"
             await api.publish(connection, subject, b"{}", {VERSION: "0"})
-            gone = CWNodeDeleted(**OF_NODE, registered=True, uid="u", message="")
+            gone = CWNodeDeleted(
+                **OF_NODE, registered=True, uid="u", removal=RemovalReason.SCALE_DOWN, message=""
+            )
             await say(connection, gone)
             reading = asyncio.create_task(read(client, NODE))
             with suppress(TimeoutError):

@@ -203,7 +203,7 @@ def registration_failed(number: int, message: str) -> CWNodeRegistrationFailed:
     return sample(CWNodeRegistrationFailed, **of_node(number), uid=UID, message=message)
 
 
-def node_deleted(number: int, removal: RemovalReason | None = None) -> CWNodeDeleted:
+def node_deleted(number: int, removal: RemovalReason = RemovalReason.UNHEALTHY) -> CWNodeDeleted:
     """A Node has left the NodePool, for this reason where one is known."""
     return sample(CWNodeDeleted, **of_node(number), uid=UID, removal=removal)
 

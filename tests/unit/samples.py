@@ -117,7 +117,6 @@ from nodepool.contract.events import (
     PodUpdateFailed,
     PreemptionFailed,
     PreemptionInProgress,
-    PreemptionOverdue,
     PreemptionPending,
     QuotaChecked,
     QuotaCheckFailed,
@@ -275,7 +274,9 @@ SAMPLES: tuple[Message, ...] = (
     ),
     QuotaReleased(**OF, granted=1, zone=ZONE, instance_type=KIND, used=4),
     CWOverQuota(**OF, message="targetNodes 12 exceeds quota 8"),
-    CWNodePoolQuotaCheckFailed(**OF, message="internal error while checking quota: KeyError"),
+    CWNodePoolQuotaCheckFailed(
+        **OF, uid=UID, message="internal error while checking quota: KeyError"
+    ),
     CapacityChecked(
         **OF,
         uid=UID,
@@ -287,10 +288,10 @@ SAMPLES: tuple[Message, ...] = (
         since=NOON,
         message="1 of 3 wanted Nodes can be had",
     ),
-    CapacityCheckFailed(**OF, message="internal error while checking capacity: KeyError"),
+    CapacityCheckFailed(**OF, uid=UID, message="internal error while checking capacity: KeyError"),
     CWInsufficientCapacity(**OF, message="none of 3 wanted Nodes can be had"),
     GrantAcknowledged(**OF, uid=UID, generation=2, granted=1),
-    AllocationFailed(**OF, message="internal error while allocating Nodes: KeyError"),
+    AllocationFailed(**OF, uid=UID, message="internal error while allocating Nodes: KeyError"),
     NodeRemovalCancelled(**OF, zone=ZONE, node=MACHINE, assignment=7),
     CWNodePoolScaledUp(**OF, before=1, after=3, message="scaled up from 1 to 3 Nodes"),
     CWNodeRequestQueued(**OF, count=2, granted=3, message="requested 2 Nodes"),
@@ -365,10 +366,13 @@ SAMPLES: tuple[Message, ...] = (
         uid=UID,
         zone=ZONE,
         assignment=7,
+        removal=RemovalReason.SCALE_DOWN,
         message="Node g3779b1 is deleted",
     ),
     CWNodePoolMetadata(**OF, message="metadata of NodePool train.v1 is updated"),
-    CWNodePoolNodesRemoveError(**OF, message="internal error while removing a Node: KeyError"),
+    CWNodePoolNodesRemoveError(
+        **OF, uid=UID, message="internal error while removing a Node: KeyError"
+    ),
     PreemptionPending(
         **OF,
         node=MACHINE,
@@ -385,7 +389,6 @@ SAMPLES: tuple[Message, ...] = (
         evicted_at=NOON,
         message="Reason: Preemption in progress. Node g3779b1 is being drained",
     ),
-    PreemptionOverdue(**OF, zone=ZONE, node=MACHINE, assignment=7, message="it did not drain"),
     DeletedForPreemption(
         **OF, node=MACHINE, message="Reason: Deleted for preemption. Node g3779b1 left"
     ),
@@ -451,7 +454,7 @@ SAMPLES: tuple[Message, ...] = (
     QuotaDeleted(org="acme", zone=ZONE, instance_type=KIND, granted=6),
     BreakMachine(zone=ZONE, machine=MACHINE, fault="hang", cause="no link"),
     MachineBroken(zone=ZONE, machine=MACHINE, fault="hang", times=2, cause="no link"),
-    AllocationRecovered(**OF),
+    AllocationRecovered(**OF, uid=UID),
     CWNodeAssigned(
         **OF,
         node=MACHINE,
@@ -463,7 +466,7 @@ SAMPLES: tuple[Message, ...] = (
         compute_class=ComputeClass.SPOT,
         message="Node g3779b1 is assigned to NodePool train.v1",
     ),
-    NodeRemovalRecovered(**OF),
+    NodeRemovalRecovered(**OF, uid=UID),
     NodePreempted(**OF, zone=ZONE, node=MACHINE, assignment=7),
     NodeActivityChanged(
         **OF,

@@ -220,6 +220,7 @@ def leaves(node: str = "g1", assignment: int = 1) -> CWNodeDeleted:
         assignment=assignment,
         registered=True,
         uid=UID,
+        removal=RemovalReason.SCALE_DOWN,
         message="",
     )
 

@@ -38,7 +38,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import PoolKey, machine_key, offering_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
-from nodepool.contract.model import ComputeClass, NodePoolSpec, SchedulingPriority
+from nodepool.contract.model import ComputeClass, NodePoolSpec, RemovalReason, SchedulingPriority
 from nodepool.contract.subjects import Address
 from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
@@ -187,6 +187,7 @@ def deleted(pool: str, number: int) -> CWNodeDeleted:
         uid=pool,
         assignment=number,
         registered=True,
+        removal=RemovalReason.SCALE_DOWN,
         message="",
     )
 

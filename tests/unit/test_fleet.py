@@ -26,7 +26,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import PoolKey, machine_key
 from nodepool.contract.messages import pool_fields
-from nodepool.contract.model import NodePhase
+from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.contract.pods import PODS_MAX, Pod, PodClass
 from nodepool.engine.snapshot import dump, load
@@ -115,6 +115,7 @@ def deleted(assignment: int = 1) -> CWNodeDeleted:
         assignment=assignment,
         registered=True,
         uid="u",
+        removal=RemovalReason.SCALE_DOWN,
         message="",
     )
 

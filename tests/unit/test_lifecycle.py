@@ -42,7 +42,6 @@ from nodepool.contract.events import (
     NodeUpdated,
     NodeUpdateFailed,
     PreemptionInProgress,
-    PreemptionOverdue,
     PreemptionPending,
     Wake,
 )
@@ -888,20 +887,6 @@ def test_a_drain_that_is_announced_when_the_time_is_over_is_the_end() -> None:
 
     outputs = story.process(in_progress("n1"))
 
-    assert [short(event) for event in outputs] == ["CWNodeDeleted n1"]
-
-
-def test_what_releases_before_said_at_seven_minutes_ends_a_node_that_is_still_there() -> None:
-    story = Story()
-    story.given_nodes("n1")
-    story.hears(seen("n1", "train-0"), pending("n1"), in_progress("n1"))
-    overdue = PreemptionOverdue(**of("n1"), message="")
-
-    early = story.process(overdue)
-    story.now = NOON + GONE_AFTER
-    outputs = story.process(overdue)
-
-    assert early == []
     assert [short(event) for event in outputs] == ["CWNodeDeleted n1"]
 
 

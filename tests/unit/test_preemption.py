@@ -22,7 +22,6 @@ from nodepool.contract.events import (
     NodePreemptionRequested,
     PreemptionCause,
     PreemptionInProgress,
-    PreemptionOverdue,
     PreemptionPending,
     Wake,
 )
@@ -141,7 +140,7 @@ def deleted(
     name: str = "g1",
     assignment: int = 1,
     pool: PoolKey = CHEAP,
-    removal: RemovalReason | None = None,
+    removal: RemovalReason = RemovalReason.PREEMPTED,
     lost: int = 0,
 ) -> CWNodeDeleted:
     """A Node leaves its NodePool."""
@@ -330,14 +329,6 @@ def test_a_node_without_a_timetable_is_not_drained_by_one() -> None:
     story.hears(preempt())
 
     assert [story.wakes(after) for after in (TWO, SEVEN)] == [[], []]
-
-
-def test_what_releases_before_said_at_seven_minutes_changes_nothing() -> None:
-    story = a_preemption()
-    before = story.state
-    overdue = PreemptionOverdue(**of_node(), message="Node g1 did not drain within 7 minutes")
-
-    assert evolve(before, overdue, Context(9, NOON + SEVEN)) is before
 
 
 def test_a_preemption_that_is_acknowledged_before_its_warning_is_drained_after_it() -> None:

@@ -130,7 +130,7 @@ def oversized(affinity: Affinity | None) -> tuple[str, str] | None:
     """Which field of a manifest is larger than it may be, and why; None where all is within bounds.
 
     Every machine that becomes free is held against every NodePool that waits, so what one NodePool
-    may cost is limited. Stored specs of an earlier release may be larger.
+    may cost is limited.
     """
     listed = terms(affinity)
     if len(listed) > TERMS_MAX:

@@ -77,7 +77,6 @@ from nodepool.contract.events.preemption import (
     NodePreempted,
     PreemptionFailed,
     PreemptionInProgress,
-    PreemptionOverdue,
     PreemptionPending,
 )
 from nodepool.contract.events.quota import (
@@ -182,7 +181,6 @@ __all__ = [
     "PreemptionCause",
     "PreemptionFailed",
     "PreemptionInProgress",
-    "PreemptionOverdue",
     "PreemptionPending",
     "QuotaCheckFailed",
     "QuotaChecked",

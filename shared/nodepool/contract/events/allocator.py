@@ -32,24 +32,24 @@ class GrantAcknowledged(Event, OfPool):
 class AllocationFailed(Event, OfPool):
     """The Nodes of a NodePool could not be decided on: AtTarget is InternalError.
 
-    uid: the NodePool's; empty where an older release said this.
+    uid: the NodePool's.
     """
 
     speaker: ClassVar[str] = "allocator"
 
     message: str
-    uid: str = ""
+    uid: str
 
 
 class AllocationRecovered(Event, OfPool):
     """The Nodes of a NodePool could be decided on again after an `AllocationFailed`.
 
-    uid: the NodePool's; empty where an older release said this.
+    uid: the NodePool's.
     """
 
     speaker: ClassVar[str] = "allocator"
 
-    uid: str = ""
+    uid: str
 
 
 class NodeRemovalCancelled(Event, OfNode):

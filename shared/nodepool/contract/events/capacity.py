@@ -43,13 +43,13 @@ class CapacityChecked(Event, OfPool):
 class CapacityCheckFailed(Event, OfPool):
     """The capacity for a NodePool could not be checked: Capacity is InternalError.
 
-    uid: the NodePool's; empty where an older release said this.
+    uid: the NodePool's.
     """
 
     speaker: ClassVar[str] = "capacity"
 
     message: str
-    uid: str = ""
+    uid: str
 
 
 class CWInsufficientCapacity(KubernetesEvent):

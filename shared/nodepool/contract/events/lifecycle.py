@@ -236,7 +236,7 @@ class CWNodeDeleted(OfNode, KubernetesEvent):
     registered: whether the Node had joined its cluster.
     uid: the NodePool's.
     triage: whether the machine goes to triage, because it did not answer.
-    removal: why the Node left; None where an older release said this.
+    removal: why the Node left.
     lost: how many Pods still ran on it when the time of its preemption was over.
     """
 
@@ -245,7 +245,7 @@ class CWNodeDeleted(OfNode, KubernetesEvent):
     registered: bool
     uid: str
     triage: bool = False
-    removal: RemovalReason | None = None
+    removal: RemovalReason
     lost: int = 0
 
 
@@ -260,13 +260,13 @@ class CWNodePoolNodesRemoveError(KubernetesEvent):
 
     In the second case it is deleted all the same, right after this.
 
-    uid: the NodePool's; empty where an older release said this.
+    uid: the NodePool's.
     """
 
     speaker: ClassVar[str] = "lifecycle"
     severity: ClassVar[Severity] = "Warning"
 
-    uid: str = ""
+    uid: str
 
 
 class NodeUpdateFailed(Event, OfPool):
@@ -280,9 +280,9 @@ class NodeUpdateFailed(Event, OfPool):
 class NodeRemovalRecovered(Event, OfPool):
     """No update or removal of a Node of this NodePool fails for an internal error any more.
 
-    uid: the NodePool's; empty where an older release said this.
+    uid: the NodePool's.
     """
 
     speaker: ClassVar[str] = "lifecycle"
 
-    uid: str = ""
+    uid: str

@@ -43,18 +43,6 @@ class PreemptionInProgress(OfNode, KubernetesEvent):
     evicted_at: datetime
 
 
-class PreemptionOverdue(Event, OfNode):
-    """The window of a Node is over, at minute 7: it is deleted now, drained or not.
-
-    Earlier releases said it. The lifecycle service now has the moment from the warning, and deletes
-    the Node by itself; an old log is read as it was.
-    """
-
-    speaker: ClassVar[str] = "preemption"
-
-    message: str
-
-
 class PreemptionFailed(Event, OfNode):
     """The next stage of a preemption could not be published; this is tried again later."""
 

@@ -101,10 +101,10 @@ class CWNodePoolQuotaCheckFailed(KubernetesEvent):
 
     Not said again where it fails once more for the same reason.
 
-    uid: the NodePool's; empty where an older release said this.
+    uid: the NodePool's.
     """
 
     speaker: ClassVar[str] = "quota"
     severity: ClassVar[Severity] = "Warning"
 
-    uid: str = ""
+    uid: str
