@@ -7,7 +7,6 @@ from agent.actions import Create
 from agent.bus import Document, WantedNode
 from agent.cluster import NodeObject
 from agent.marks import (
-    MANAGED,
     STARTUP_TAINT,
     Managed,
     annotations_of,
@@ -21,6 +20,7 @@ from agent.marks import (
 )
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.log import LogId
+from nodepool.contract.well_known import MANAGED
 
 KUBELET_LABELS: Final = {"kubernetes.io/os": "linux"}
 """The labels that each kubelet registers with the same value."""

@@ -12,9 +12,8 @@ from agent.node_conditions import is_ready
 from nodepool.contract.log import LogId
 from nodepool.contract.model import CORDON, LOCK_TAINT, MANAGED_TAINTS, RESERVED, Taint
 from nodepool.contract.pods import reserved_taint
+from nodepool.contract.well_known import MANAGED
 
-MANAGED: Final = "compute.coreweave.com/managed"
-"""The annotation of a Node that remembers what the control plane owns of it."""
 POOL_UID: Final = "compute.coreweave.com/node-pool-uid"
 """The label of a Node with the uid of its NodePool."""
 STARTUP_TAINT: Final = Taint(key=RESERVED, value="booting", effect="NoSchedule")

@@ -13,7 +13,6 @@ from agent.creation import created
 from agent.drains import drained, ended
 from agent.foreign import without_foreign
 from agent.marks import (
-    MANAGED,
     STARTUP_TAINTS,
     Managed,
     adopted,
@@ -34,6 +33,7 @@ from agent.reports import condition_reports, node_report, proves_more, without_m
 from agent.reservations import withheld
 from nodepool.contract.log import LogId
 from nodepool.contract.model import NodePhase
+from nodepool.contract.well_known import MANAGED
 
 NOTHING_REPORTED: Final = Reported()
 """What a process that has just begun has reported of a Node."""

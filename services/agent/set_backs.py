@@ -9,7 +9,7 @@ from agent.actions import Action, Kind, Patch, RecordEvent
 from agent.agreement import digest
 from agent.bus import WantedNode
 from agent.cluster import NodeObject
-from agent.marks import MANAGED
+from nodepool.contract.well_known import MANAGED
 
 SET_BACKS_MAX: Final = 10
 WITHIN_S: Final = 60.0

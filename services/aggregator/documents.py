@@ -18,10 +18,9 @@ from aggregator.objects import (
 )
 from aggregator.pool_status import pool_status
 from aggregator.resources import resources
-from nodepool.contract.keys import PoolKey, pool_path
+from nodepool.contract.keys import CONTROL_PLANE, PoolKey, pool_path
 from nodepool.contract.model import (
     API_VERSION,
-    CONTROL_PLANE,
     FINALIZER,
     KIND,
     NodePhase,

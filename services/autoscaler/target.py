@@ -65,25 +65,38 @@ def _upward(pool: Pool, ledger: Ledger) -> Advice | None:
 
     A target that quota does not allow gets no Node at all, so it becomes as low as quota allows.
     """
-    (least, most), before, pods = pool.bounds, pool.spec.target, pool.waiting.count
-    needed, allowed = pool.needed, pool.counted + pool.unjudged + ledger.room
+    (least, most), before = pool.bounds, pool.spec.target
+    needed = max(least, pool.needed) if pool.is_over else pool.needed
+    allowed = pool.counted + pool.unjudged + ledger.room
     after = min(needed, allowed)
     is_corrected = pool.is_over and max(least, pool.counted + 1) <= after < before
     if after <= before and not is_corrected:
         return None
+    pods = pool.waiting.count
     who = f"{pods} {_plural(pods, 'Pod waits', 'Pods wait')}"
     change = f"targetNodes from {before} to {after}"
     if after < needed:
         lacking = f"quota lacks {counted(needed - after)} for them"
-        most_text = "as many as it has and no quota is set"
-        if ledger.limit is not None:
-            most_text = f"all that quota {ledger.limit} allows"
-        return Advice(after, f"{change}, {most_text}: {who}, and {lacking}")
+        return Advice(after, f"{change}, {_allowed(after, ledger)}: {who}, and {lacking}")
     if is_corrected:
-        more = counted(after - pool.counted)
-        return Advice(after, f"{change}, which quota allows: {who} for {more} more")
+        return Advice(after, f"{change}, which quota allows: {_waiting(who, after - pool.counted)}")
     limit = ", which is maxNodes" if after == most else ""
-    return Advice(after, f"{change}{limit}: {who} for {counted(after - before)} more")
+    more = after - max(before, pool.nodes.kept)
+    return Advice(after, f"{change}{limit}: {_waiting(who, more, after)}")
+
+
+def _allowed(target: int, ledger: Ledger) -> str:
+    """Return why quota allows a target and no higher one."""
+    if ledger.limit is None:
+        return "as many as it has and no quota is set"
+    if target > ledger.limit:
+        return f"as many as it has and more than quota {ledger.limit} allows"
+    return f"all that quota {ledger.limit} allows"
+
+
+def _waiting(who: str, more: int, kept: int = 0) -> str:
+    """Return that Pods wait for Nodes that come, or that a NodePool keeps those that it has."""
+    return f"{who} for {counted(more)} more" if more > 0 else f"{who}, so it keeps {counted(kept)}"
 
 
 def _falls_at(pool: Pool) -> datetime | None:

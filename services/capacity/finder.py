@@ -23,7 +23,7 @@ from nodepool.contract.availability import Availability, CapacitySelection, Zone
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, offered, type_fault
 from nodepool.contract.commands import FindCapacity
 from nodepool.contract.events import CapacityFound
-from nodepool.contract.keys import FLEET, offering_key
+from nodepool.contract.keys import offering_key
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 
 Order = tuple[list[int], bool, str]
@@ -94,9 +94,7 @@ def tag(count: int, *, free: int, demand: int, healthy: int) -> Availability:
 
 def _malformed(query: FindCapacity) -> CommandOutcome | None:
     """Why a query has no answer; None where it has one."""
-    if query.org == FLEET:
-        return refused(query, "org", f"{FLEET} is a reserved word, not an organisation")
-    if reason := grammar.dns1123_label(query.org):
+    if reason := grammar.organisation(query.org):
         return refused(query, "org", reason)
     seen: set[str] = set()
     for number, selection in enumerate(query.selections):

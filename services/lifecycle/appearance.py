@@ -19,9 +19,7 @@ from nodepool.contract.messages import PoolFields, pool_fields
 from nodepool.contract.model import NodeAction, NodePhase, RemovalReason, Taint
 from nodepool.contract.node_states import MachineState, may_follow
 from nodepool.contract.production import PRODUCTION
-
-CORDON_REASON = "node.coreweave.cloud/cordonReason"
-"""The annotation that lists the causes of a cordon, other than a removal, with commas between."""
+from nodepool.contract.well_known import CORDON_REASON
 
 
 class NodeFields(PoolFields):

@@ -8,7 +8,8 @@ from lifecycle import ConditionObserved, HealthChange
 from lifecycle.silence import READY, Silence, silence_after
 from nodepool.contract import events as on
 from nodepool.contract.health import BY_TYPE, Remedy, cordon_cause, is_problem
-from nodepool.contract.model import CONTROL_PLANE, NodeAction
+from nodepool.contract.keys import CONTROL_PLANE
+from nodepool.contract.model import NodeAction
 from nodepool.contract.node_failures import (
     ADMIN_REBOOT,
     RACK_UNAVAILABLE,

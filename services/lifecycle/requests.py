@@ -15,8 +15,8 @@ from nodepool.contract.commands import (
 from nodepool.contract.commands_slurm import LockNode
 from nodepool.contract.events import RefusalReason
 from nodepool.contract.health import BY_TYPE, cordon_cause
-from nodepool.contract.keys import pool_path
-from nodepool.contract.model import CONTROL_PLANE, NodePhase, RemovalReason
+from nodepool.contract.keys import CONTROL_PLANE, pool_path
+from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.node_failures import ADMIN_REBOOT, RACK_UNAVAILABLE, RESERVATION_PENDING
 
 NodeCommand = CordonNode | UncordonNode | DrainNode | RebootNode | ReserveNode

@@ -7,7 +7,7 @@ from nodepool.contract import events as on
 from nodepool.contract import grammar
 from nodepool.contract.catalog import type_fault, zone_fault
 from nodepool.contract.commands import DeleteQuota, SetQuota
-from nodepool.contract.keys import FLEET, LedgerKey, PoolKey, ledger_key, ledger_parts
+from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key, ledger_parts
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context, Failure, Reconciler, Service, decide_on
@@ -116,9 +116,7 @@ def _set(state: State, command: SetQuota) -> Iterator[Says | CommandOutcome]:
 
 def _malformed(command: SetQuota) -> CommandOutcome | None:
     """Why a limit cannot be set: nothing could ever count against it."""
-    if command.org == FLEET:
-        return refused(command, "org", f"{FLEET} is a reserved word, not an organisation")
-    if reason := grammar.dns1123_label(command.org):
+    if reason := grammar.organisation(command.org):
         return refused(command, "org", reason)
     if reason := zone_fault(command.zone):
         return refused(command, "zone", reason)

@@ -13,7 +13,6 @@ from nodepool.contract import affinity, grammar, well_known
 from nodepool.contract.catalog import INSTANCE_TYPES, RACK_SIZE, zone_fault
 from nodepool.contract.commands import ApplyNodePool, RegisterCluster
 from nodepool.contract.events import RefusalReason
-from nodepool.contract.keys import FLEET
 from nodepool.contract.model import (
     MANAGED_TAINTS,
     ManifestMetadata,
@@ -45,9 +44,7 @@ def malformed_cluster(command: RegisterCluster) -> Refusal | None:
     """The first fault in the registration of a cluster; None where it has none."""
     if reason := zone_fault(command.zone):
         return Refusal("zone", reason)
-    if command.org == FLEET:
-        return Refusal("org", f"{FLEET} is a reserved word, not an organisation")
-    if reason := grammar.dns1123_label(command.org):
+    if reason := grammar.organisation(command.org):
         return Refusal("org", reason)
     if reason := grammar.dns1123_label(command.cluster):
         return Refusal("cluster", reason)
@@ -84,9 +81,8 @@ def _malformed(manifest: ApplyNodePool) -> Iterator[Refusal]:
             yield Refusal(f"spec.nodeLabels[{key}]", f"remove {key}: {reason}", "Forbidden")
     yield from _annotations("spec.nodeAnnotations", spec.node_annotations)
     for key in spec.node_annotations:
-        if key in well_known.ANNOTATIONS:
-            message = f"remove {key}: {well_known.SET_BY_KUBERNETES}"
-            yield Refusal(f"spec.nodeAnnotations[{key}]", message, "Forbidden")
+        if reason := well_known.refused_annotation(key):
+            yield Refusal(f"spec.nodeAnnotations[{key}]", f"remove {key}: {reason}", "Forbidden")
     if reason := grammar.node_annotations_size(spec.node_annotations):
         yield Refusal("spec.nodeAnnotations", reason)
     yield from _taints(spec.node_taints)

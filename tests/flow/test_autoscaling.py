@@ -4,6 +4,8 @@ https://docs.coreweave.com/products/cks/nodes/autoscaling describes it; the time
 of https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md.
 """
 
+import pytest
+
 from nodepool.contract.events import NodePoolAutoscaled
 from nodepool.contract.model import API_VERSION, KIND
 from nodepool.explanation.documents import facts
@@ -447,16 +449,64 @@ def test_racks_cannot_be_autoscaled(world: WorldHarness) -> None:
 
 
 def test_a_target_that_quota_does_not_allow_falls_to_what_pods_need(world: WorldHarness) -> None:
-    # given a command with a target beyond the quota, and a Pod that waits
+    # given a new NodePool with a target beyond the quota, and a Pod that waits
     world.given_data_center(quota=1)
     apply(world, 2)
     world.create_pod("train", "a", gpus=8)
 
-    # when the target of the command has stood for its time
-    world.pass_time(minutes=11)
+    # when the Pod has waited for its time
+    world.pass_time(minutes=1)
 
     # then the autoscaler asks for the Node that the Pod needs
     assert target(world) == 1
     assert reasons(world) == [
         "targetNodes from 2 to 1, which quota allows: 1 Pod waits for 1 Node more"
     ]
+
+
+def test_a_target_that_quota_does_not_allow_falls_to_no_less_than_min_nodes(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(quota=3)
+    world.apply("train", 4, autoscaling=True, minNodes=2, maxNodes=6)
+    world.create_pod("train", "a", gpus=8)
+
+    world.pass_time(minutes=1)
+
+    assert len(world.nodes("train")) == 2
+    assert reasons(world) == [
+        "targetNodes from 4 to 2, which quota allows: 1 Pod waits for 2 Nodes more"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("most", "quota", "pods", "reason"),
+    [
+        (6, 9, 1, "targetNodes from 1 to 4: 1 Pod waits for 1 Node more"),
+        (3, 9, 1, "targetNodes from 1 to 3, which is maxNodes: 1 Pod waits, so it keeps 3 Nodes"),
+        (
+            6,
+            2,
+            2,
+            "targetNodes from 1 to 3, as many as it has and more than quota 2 allows: "
+            "2 Pods wait, and quota lacks 2 Nodes for them",
+        ),
+    ],
+)
+def test_a_nodepool_with_more_nodes_than_its_target_says_how_many_come(
+    world: WorldHarness, most: int, quota: int, pods: int, reason: str
+) -> None:
+    # given three active Nodes, of which a command wants one
+    world.given_data_center(machines=9)
+    world.apply("train", 3, autoscaling=True, minNodes=0, maxNodes=most)
+    for pod in ("a", "b", "c"):
+        world.create_pod("train", pod, gpus=8)
+    world.given_quota(quota)
+    world.scale("train", 1)
+
+    # when more Pods wait
+    for number in range(pods):
+        world.create_pod("train", f"more-{number}", gpus=8)
+    world.pass_time(minutes=11)
+
+    assert reasons(world) == [reason]

@@ -300,13 +300,16 @@ def test_the_definition_for_kubernetes_takes_the_status_of(
     assert len(str(field(pool, "status", "nodeProfile"))) <= PROFILE_MAX
 
 
-def test_a_node_pool_as_it_was_read_can_be_applied_again(harness: Harness) -> None:
+@pytest.mark.parametrize("affinity", [rack_affinity("r7"), {}, {"nodeAffinity": {}}])
+def test_a_node_pool_as_it_was_read_can_be_applied_again(
+    harness: Harness, affinity: Mapping[str, object]
+) -> None:
     harness.given_data_center()
     harness.apply(
         "train",
         1,
         computeClass="Spot",
-        affinity=rack_affinity("r7"),
+        affinity=affinity,
         image={},
         nodeLabels={"team": "red"},
     )

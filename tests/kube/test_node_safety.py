@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from agent.marks import MANAGED
 from kube.agent import Agent, agent_at_work
 from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.components import API_SERVER
@@ -20,6 +19,7 @@ from kube.workloads import Workloads
 from nodepool.client import Client
 from nodepool.client.errors import Unreachable
 from nodepool.contract.events import CWNodeCordoned, CWNodeDeleted, KubernetesEvent
+from nodepool.contract.well_known import MANAGED
 from nodepool.nats import api
 from nodepool.nats.connection import connect
 from support.paused import paused

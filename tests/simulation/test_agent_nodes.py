@@ -6,10 +6,11 @@ from collections.abc import Mapping
 import pytest
 
 from agent.actions import Patch
-from agent.marks import MANAGED, managed
+from agent.marks import managed
 from nodepool.contract.log import LogId
 from nodepool.contract.model import RESERVED
 from nodepool.contract.pods import reserved_taint
+from nodepool.contract.well_known import MANAGED
 from support.agent_world import AgentWorld
 from support.constants import ORG
 

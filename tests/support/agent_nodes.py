@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from agent.actions import Action, ListPods, Report
 from agent.bus import Attempt, Document, Reported, WantedNode
 from agent.cluster import NodeObject
-from agent.marks import MANAGED
 from agent.nodes import NodeView, missing_for_node
 from agent.place import Place
 from nodepool.contract.events import NodeReported
 from nodepool.contract.log import LogId
 from nodepool.contract.model import GPU_TAINT, NodePhase
+from nodepool.contract.well_known import MANAGED
 
 PLACE = Place("acme", "prod", "us-east-04a")
 LOG = LogId("log-1")

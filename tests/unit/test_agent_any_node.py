@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from agent.actions import Delete, Evict, RecordEvent, Report, Send
 from agent.bus import Attempt, Document, Drain, Reported, WantedNode
 from agent.cluster import NodeObject
-from agent.marks import MANAGED
 from agent.nodes import NodeView, missing_for_node
 from nodepool.contract.commands import CordonNode
 from nodepool.contract.events import NodeConditionReported, NodeReported
 from nodepool.contract.model import CORDON, LOCK_TAINT, NodePhase, Taint
+from nodepool.contract.well_known import MANAGED
 from support.agent_nodes import LOG, NOW, PLACE, WANTED, remembered
 from support.memory_cluster import MemoryCluster
 

@@ -6,10 +6,10 @@ import pytest
 
 from agent.actions import Patch, RecordEvent, Send
 from agent.bus import Attempt
-from agent.marks import MANAGED
 from agent.nodes import NodeView, missing_for_node
 from nodepool.contract.commands import CordonNode, UncordonNode
 from nodepool.contract.model import NodePhase, Taint
+from nodepool.contract.well_known import MANAGED
 from support.agent_nodes import CORDONED, FOUND, LOG, NOW, PLACE, WANTED, missing, remembered
 
 # Cordons.

@@ -8,18 +8,13 @@ import pytest
 
 from agent.actions import Action, Create, Delete, ListPods, Patch, RecordEvent, Report
 from agent.bus import Reported
-from agent.marks import MANAGED, POOL_UID, STARTUP_TAINT, Managed, claim, managed
+from agent.marks import POOL_UID, STARTUP_TAINT, Managed, claim, managed
 from agent.node_conditions import compared
 from agent.nodes import NodeView, missing_for_node
 from nodepool.contract.events import NodeConditionReported, NodeReported
-from nodepool.contract.model import (
-    CORDON,
-    GPU_TAINT,
-    LOCK_TAINT,
-    NodePhase,
-    Taint,
-)
+from nodepool.contract.model import CORDON, GPU_TAINT, LOCK_TAINT, NodePhase, Taint
 from nodepool.contract.pods import reserved_taint
+from nodepool.contract.well_known import MANAGED
 from support.agent_nodes import (
     CORDONED,
     FOUND,

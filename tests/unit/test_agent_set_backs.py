@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from agent.actions import Action, Delete, Kind, Patch, RecordEvent
-from agent.marks import MANAGED
 from agent.set_backs import (
     PAUSE_S,
     SET_BACKS_MAX,
@@ -15,6 +14,7 @@ from agent.set_backs import (
     set_back_fields,
 )
 from nodepool.contract.model import GPU_TAINT
+from nodepool.contract.well_known import MANAGED
 from support.agent_nodes import FOUND, WANTED
 
 

@@ -256,6 +256,10 @@ def test_which_kubernetes_a_cluster_is_has_to_be_clear(
         ),
         (register("fleet"), "Invalid org: fleet is a reserved word, not an organisation"),
         (
+            register("control-plane"),
+            "Invalid org: control-plane is a reserved word, not an organisation",
+        ),
+        (
             register(zone="RNO2A"),
             "Conflict zone: the cluster lies in US-EAST-02A and cannot move",
         ),

@@ -247,6 +247,22 @@ def test_a_manifest_with_everything_that_is_allowed_has_no_fault() -> None:
             ),
             id="an annotation that Kubernetes sets",
         ),
+        *(
+            pytest.param(
+                manifest(nodeAnnotations={key: "mine"}),
+                Refusal(
+                    f"spec.nodeAnnotations[{key}]",
+                    f"remove {key}: {SET_BY_CONTROL_PLANE}",
+                    "Forbidden",
+                ),
+                id=f"the annotation {key}",
+            )
+            for key in (
+                "compute.coreweave.com/managed",
+                "node.coreweave.cloud/cordonReason",
+                "sunk.coreweave.com/lock",
+            )
+        ),
         pytest.param(
             manifest(nodeAnnotations={"a": "x" * (NODE_ANNOTATIONS_LIMIT_BYTES - 1)}),
             Refusal(

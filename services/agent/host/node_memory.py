@@ -3,7 +3,7 @@
 from typing import Final
 
 from agent.cluster import NodeObject
-from agent.marks import MANAGED
+from nodepool.contract.well_known import MANAGED
 
 SETTLED_S: Final = 1.0
 """How long the scheduler may go on to bind Pods after a cordon: it was seen to take up to 0.2 s."""

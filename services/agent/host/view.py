@@ -20,9 +20,10 @@ from agent.host.sharing import shared_node, shared_pod
 from agent.host.streams import all_of
 from agent.host.toleration import TolerationPolicy
 from agent.host.waiting import WaitingPods
-from agent.marks import MANAGED, has_startup_taint
+from agent.marks import has_startup_taint
 from agent.place import Place
 from agent.pool_documents import pool_object
+from nodepool.contract.well_known import MANAGED
 from nodepool.host.logs import Logger
 
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"

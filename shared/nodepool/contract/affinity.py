@@ -193,6 +193,11 @@ def terms(affinity: Affinity | None) -> tuple[NodeSelectorTerm, ...]:
     return () if selector is None else selector.node_selector_terms
 
 
+def with_rules(affinity: Affinity | None) -> Affinity | None:
+    """Return the affinity, but None for one without rules: a document of a spec leaves it out."""
+    return affinity if terms(affinity) else None
+
+
 def _malformed(requirement: NodeSelectorRequirement) -> str | None:
     if reason := qualified_name(requirement.key) or unfit(requirement):
         return reason

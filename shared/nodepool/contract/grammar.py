@@ -9,6 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from nodepool.contract.keys import CONTROL_PLANE, FLEET
+
+RESERVED_ORGS: Final = (CONTROL_PLANE, FLEET)
+"""The names that no organisation may have: labels and subjects use them for something else."""
+
 SUBDOMAIN_LIMIT: Final = 253
 """The most characters of a DNS subdomain."""
 
@@ -49,6 +54,13 @@ _NAME_RULE: Final = (
     "must be letters, digits, '-', '_' or '.', with a letter or digit at both ends"
     " (Kubernetes: Labels and Selectors)"
 )
+
+
+def organisation(name: str) -> str | None:
+    """Return why a name is no name of an organisation; None if it may be."""
+    if name in RESERVED_ORGS:
+        return f"{name} is a reserved word, not an organisation"
+    return dns1123_label(name)
 
 
 def dns1123_label(name: str) -> str | None:

@@ -4,6 +4,8 @@ from typing import NewType
 
 UNNAMED = "_"
 """The token in place of an identity token that a message does not have."""
+CONTROL_PLANE = "control-plane"
+"""What a Node in production is reserved for that no NodePool can use."""
 FLEET = "fleet"
 """The token in place of the organisation in messages about machines."""
 TOKEN_MAX = 253

@@ -7,11 +7,19 @@ https://docs.coreweave.com/products/cks/reference/node-pool.
 from enum import StrEnum
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from nodepool.contract.affinity import Affinity
+from nodepool.contract.affinity import Affinity, with_rules
 from nodepool.contract.catalog import RACK_SIZE, rack_size
 
 API_VERSION: Final = "compute.coreweave.com/v1alpha1"
@@ -116,8 +124,6 @@ LOCK: Final = "sunk.coreweave.com/lock"
 """The annotation of such a Node: `pending` while Pods are evicted for it, then `locked`."""
 RESERVED: Final = "node.coreweave.cloud/reserved"
 """The label that says for which organisation or purpose a Node is, and the key of its taint."""
-CONTROL_PLANE: Final = "control-plane"
-"""The value of this label on a Node in production that no NodePool can use."""
 MANAGED_TAINTS: Final = (
     CPU_TAINT,
     GPU_TAINT,
@@ -183,7 +189,7 @@ class NodePoolSpec(Value):
         BeforeValidator(_canonical_class, json_schema_input_type=ComputeClass | Literal["Spot"]),
     ] = ComputeClass.DEFAULT
     region: str | None = None
-    affinity: Affinity | None = None
+    affinity: Annotated[Affinity | None, AfterValidator(with_rules)] = None
     scheduling_priority: SchedulingPriority | None = None
 
     @model_validator(mode="after")

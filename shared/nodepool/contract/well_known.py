@@ -6,6 +6,8 @@ See https://kubernetes.io/docs/reference/labels-annotations-taints/.
 
 from typing import Final
 
+from nodepool.contract.model import LOCK
+
 LABELS: Final = (
     "beta.kubernetes.io/arch",
     "beta.kubernetes.io/instance-type",
@@ -41,6 +43,12 @@ SET_BY_KUBERNETES: Final = (
 OWNED_LABELS: Final = ("node.kubernetes.io/instance-type", "node.kubernetes.io/type")
 OWNED_PREFIXES: Final = ("topology.kubernetes.io/",)
 """The keys of the labels that the control plane sets on Nodes, and what further keys begin with."""
+CORDON_REASON: Final = "node.coreweave.cloud/cordonReason"
+"""The annotation that lists the causes of a cordon, other than a removal, with commas between."""
+MANAGED: Final = "compute.coreweave.com/managed"
+"""The annotation of a Node in Kubernetes that remembers what the control plane owns of it."""
+OWNED_ANNOTATIONS: Final = (CORDON_REASON, LOCK, MANAGED)
+"""The keys of the annotations that the control plane sets on Nodes."""
 SET_BY_CONTROL_PLANE: Final = "the control plane sets it where it belongs"
 GRANTING_LABELS: Final = ("kubernetes.io/role",)
 GRANTING_DOMAINS: Final = ("node-role.kubernetes.io", "node-restriction.kubernetes.io")
@@ -60,3 +68,10 @@ def refused_label(key: str) -> str:
     domain = key.partition("/")[0]
     is_granting = any(domain == each or domain.endswith(f".{each}") for each in GRANTING_DOMAINS)
     return GRANTS_RIGHTS if is_granting or key in GRANTING_LABELS else ""
+
+
+def refused_annotation(key: str) -> str:
+    """Return why a NodePool cannot ask for an annotation of its Nodes; empty if it can."""
+    if key in ANNOTATIONS:
+        return SET_BY_KUBERNETES
+    return SET_BY_CONTROL_PLANE if key in OWNED_ANNOTATIONS else ""
