@@ -40,15 +40,15 @@ def test_a_node_that_is_empty_goes_at_once(harness: Harness) -> None:
 
     harness.acknowledge("cheap", "n1")
 
-    # then the NodePool takes the machine again
-    assert harness.events("cheap")[:6] == [
+    # then the NodePool takes the machine again, whichever service hears of the deletion first
+    events = harness.events("cheap")[:6]
+    assert events[:4] == [
         "PreemptionPending n1",
         "PreemptionInProgress n1",
         "CWDrainNode n1",
         "CWNodeDeleted n1",
-        "DeletedForPreemption n1",
-        "CWNodeAssigned n1",
     ]
+    assert sorted(events[4:]) == ["CWNodeAssigned n1", "DeletedForPreemption n1"]
 
 
 def test_the_label_names_the_moment_at_which_the_drain_began(world: WorldHarness) -> None:

@@ -364,7 +364,7 @@ def test_a_change_of_metadata_leaves_the_lock(harness: Harness) -> None:
     given_node(harness)
     harness.lock("train", "n1")
 
-    harness.apply("train", 1, nodeAnnotations={"note": "new", LOCK: "false"})
+    harness.apply("train", 1, nodeAnnotations={"note": "new"})
 
     assert lock_of(harness, "n1") == "locked"
     assert harness.node("n1")["metadata"]["annotations"] == {"note": "new", LOCK: "locked"}

@@ -267,6 +267,82 @@ def test_only_racks_that_the_target_has_room_for_are_to_be_completed(
     ]
 
 
+def test_racks_of_a_nodepool_with_an_affinity_ask_for_machines_that_satisfy_it() -> None:
+    # given a part of a rack whose domain has free machines, and a rack in triage
+    broken = tuple(f"m{number}" for number in range(18))
+    domains = {"r1": Domain(16, free=2), "r2": Domain(triage=broken)}
+    shared = {"instance_type": "gb200-4x", "granted": 18, "current": 16, "has_affinity": True}
+    machines = Machines(2, 16, 18, domains=domains)
+    facts = pool(18, check("Capacity", "Partial"), machines=machines, **shared)
+
+    (part,) = (each for each in causes(facts) if each.kind == "Capacity")
+    whole = pool(
+        18,
+        check("Capacity", "Partial"),
+        machines=Machines(0, 0, 18, domains={"r2": domains["r2"]}),
+        **{**shared, "current": 0},
+    )
+    (rack,) = (each for each in causes(whole) if each.kind == "Capacity")
+
+    # then no machine is to be repaired of which nobody knows whether it satisfies the affinity
+    text = "add 2 machines of NVLink domain r1 that satisfy the node affinity to the zone"
+    assert f"{text}: no other completes its rack" in part.helps
+    assert rack.helps == (
+        "add 18 machines that satisfy the node affinity to the zone, in whole racks",
+    )
+
+
+def test_a_nodepool_without_any_grant_needs_no_machines() -> None:
+    facts = pool(
+        5,
+        check("Quota", "Over", OVER),
+        check("Capacity", "NoneAvailable", SCARCE),
+        granted=0,
+        machines=Machines(0, 0, 0),
+        now=NOON + timedelta(minutes=5),
+        specified=NOON,
+    )
+
+    assert [cause.title for cause in causes(facts)] == [
+        "the capacity service does not answer",
+        "Quota is Over",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "removed", "service"),
+    [
+        ((), "Pending", "allocator"),
+        ((), "", "validator"),
+        ((NodeFacts("g1", 80, removal="PoolDeleted", removal_since=NOON),), "Pending", "lifecycle"),
+    ],
+)
+def test_the_service_is_named_that_does_not_go_on_with_a_deletion(
+    nodes: tuple[NodeFacts, ...], removed: str, service: str
+) -> None:
+    facts = pool(
+        1,
+        check("NodesRemoved", removed),
+        current=len(nodes),
+        deleting=True,
+        deleting_since=NOON,
+        nodes=nodes,
+        now=NOON + timedelta(minutes=61),
+    )
+
+    (cause,) = causes(facts)
+
+    assert [remedy.action for remedy in cause.remedies] == [StartService(service)]
+
+
+def test_lifecycle_is_named_where_a_node_leaves_on_which_nothing_runs() -> None:
+    nodes = (NodeFacts("g1", 80, removal="ScaleDown", removal_since=NOON),)
+
+    (cause,) = causes(pool(0, current=1, nodes=nodes, now=NOON + timedelta(minutes=61)))
+
+    assert [remedy.action for remedy in cause.remedies] == [StartService("lifecycle")]
+
+
 def test_nodes_that_boot_are_counted_from_the_first() -> None:
     nodes = (
         NodeFacts("g2", 61, after(3), registered=False),

@@ -81,7 +81,7 @@ def _own(pool: object) -> Facts:
         target=target_of(pool),
         current=_number(pool, "status", "currentNodes"),
         in_progress=_number(pool, "status", "inProgress"),
-        granted=_number(pool, "status", "grantedNodes"),
+        granted=_granted(pool),
         deleting=_at(pool, "metadata", "deletionTimestamp") is not None,
         deleting_since=_moment(pool, "metadata", "deletionTimestamp"),
         idle_only=_text(pool, "spec", "lifecycle", "scaleDownStrategy") != "PreferIdle",
@@ -100,6 +100,11 @@ def _own(pool: object) -> Facts:
         generation=_number(pool, "metadata", "generation"),
         specified=_moment(pool, "status", "specified"),
     )
+
+
+def _granted(pool: object) -> int | None:
+    is_known = _at(pool, "status", "grantedNodes") is not None
+    return _number(pool, "status", "grantedNodes") if is_known else None
 
 
 def _reason(facts: Facts, kind: str) -> str:

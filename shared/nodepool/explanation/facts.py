@@ -147,7 +147,7 @@ class Facts:
     zone: empty where it is not known.
     target, current, in_progress: how many Nodes it wants, has, and awaits.
     away: how many Nodes are reserved for the control plane, which `current` does not count.
-    granted: how many Nodes its quota allows it.
+    granted: how many Nodes its quota allows it; None where that is not known.
     deleting, deleting_since: whether, and since when, it is being deleted.
     idle_only: whether active Nodes stay until they are idle.
     cures: whether its unhealthy Nodes are rebooted or replaced without being asked for.
@@ -177,7 +177,7 @@ class Facts:
     current: int = 0
     in_progress: int = 0
     away: int = 0
-    granted: int = 0
+    granted: int | None = None
     deleting: bool = False
     deleting_since: datetime | None = None
     idle_only: bool = True
@@ -212,6 +212,11 @@ class Facts:
         return tuple(node for node in self.nodes if not node.reserved)
 
     @property
+    def allowed(self) -> int:
+        """Return how many Nodes of its target its quota allows it."""
+        return self.target if self.granted is None else min(self.granted, self.target)
+
+    @property
     def reserved(self) -> int:
         """How many Nodes it takes of the quota."""
-        return max(self.granted, self.held)
+        return max(self.granted or 0, self.held)

@@ -97,7 +97,7 @@ def _more_machines(facts: Facts, machines: Machines) -> Iterator[Remedy]:
 
     They serve first an operator who reclaims machines, and then what waits for longer.
     """
-    own = max(0, min(facts.granted or facts.target, facts.target) - facts.held)
+    own = max(0, facts.allowed - facts.held)
     needed = facts.machines_needed or max(0, own - facts.spot_awaited)
     count = needed + _pending(machines) if needed else 0
     if not count:

@@ -17,8 +17,10 @@ from nodepool.explanation.remedies import Remedy, Wait
 from nodepool.explanation.unanswered import (
     ANSWERS_WITHIN,
     REMOVED_BY,
+    are_stuck,
     is_late,
     silent_preemptions,
+    silent_removers,
     unchosen,
     unchosen_since,
 )
@@ -39,14 +41,14 @@ def deletion(facts: Facts) -> Iterator[Cause]:
     check = facts.checks.get("NodesRemoved")
     position = check.position if check is not None else facts.position
     # No Pod blocks a deletion: it gets its grace period.
-    late = is_late(facts, unchosen_since(facts))
+    silent = silent_removers(facts)
     wait = Remedy("wait until its Nodes are gone: no Pod blocks a deletion", Wait())
     yield Cause(
         "Deletion",
         "it is being deleted",
         leaving.still_there(facts),
         since=facts.deleting_since,
-        remedies=tuple(map(start_service, REMOVED_BY)) if late else (wait,),
+        remedies=tuple(map(start_service, silent)) or (wait,),
         proofs=(
             *proofs([(position, "condition NodesRemoved")]),
             *_node_proofs(node for node in facts.nodes if node.active or node.removal),
@@ -94,6 +96,7 @@ def _removal(facts: Facts) -> Iterator[Cause]:
     else:
         title = f"{counted(len(leave))} {'is' if len(leave) == 1 else 'are'} to leave"
         message = _names(leave)
+    stuck = list(are_stuck(facts, leave))
     at_target = facts.checks.get("AtTarget")
     began = at_target.since if over and at_target is not None else None
     yield Cause(
@@ -101,7 +104,7 @@ def _removal(facts: Facts) -> Iterator[Cause]:
         title,
         message,
         since=began or min(moments, default=None),
-        remedies=tuple(removal_remedies(facts)),
+        remedies=(start_service("lifecycle"),) if stuck else tuple(removal_remedies(facts)),
         proofs=_node_proofs(shown),
     )
 

@@ -27,7 +27,7 @@ def rack_details(facts: Facts) -> Iterator[str]:
             f"{_of(domain)} lacks {counted(missing)}; {found.free} of its machines are free and "
             f"{len(found.triage)} in triage"
         )
-    room = _goal(facts) - facts.held
+    room = facts.allowed - facts.held
     if 0 < room < min((missing for _, missing in _parts(facts)), default=0):
         yield f"its target leaves room for {counted(room)}, which completes none of its racks"
 
@@ -37,15 +37,15 @@ def rack_remedies(facts: Facts) -> Iterator[Remedy]:
     shorts = list(_to_complete(facts))[:DOMAINS_MAX]
     for domain, short in shorts:
         names = _domains(facts).get(domain, Domain()).triage
-        if len(names) >= short:
+        if len(names) >= short and not facts.has_affinity:
             yield _repair(names[:short], domain)
         else:
-            machines = counted(short, "machine")
-            text = f"add {machines} of {_of(domain)} to the zone: no other completes its rack"
+            machines = f"{counted(short, 'machine')} of {_of(domain)}{_fitting(facts, short)}"
+            text = f"add {machines} to the zone: no other completes its rack"
             yield Remedy(text, AddMachines(short, domain))
     size = rack_of(facts)
     begun = sum(-(-domain.held // size) for domain in _domains(facts).values())
-    if not shorts and (begun < _goal(facts) // size or not begun):
+    if not shorts and (begun < facts.allowed // size or not begun):
         yield from _whole_racks(facts)
 
 
@@ -53,29 +53,25 @@ def _to_complete(facts: Facts) -> Iterator[tuple[str, int]]:
     """Yield the racks that more machines complete, and how many these are.
 
     A rack gets Nodes only where all that it lacks fits into the target; see
-    `nodepool.state.racks.deliveries`.
+    `nodepool.state.racks.deliveries`. Of the free machines nobody knows here which satisfy a node
+    affinity.
     """
-    room = _goal(facts) - facts.held
+    room = facts.allowed - facts.held
     for domain, missing in _parts(facts):
-        free = _domains(facts).get(domain, Domain()).free
+        free = 0 if facts.has_affinity else _domains(facts).get(domain, Domain()).free
         if missing <= room and missing <= free:
             room -= missing
         elif missing <= room:
             yield domain, missing - free
 
 
-def _goal(facts: Facts) -> int:
-    """Return how many Nodes the NodePool may have in all."""
-    return min(facts.granted or facts.target, facts.target)
-
-
 def _whole_racks(facts: Facts) -> Iterator[Remedy]:
     size, domains = rack_of(facts), _domains(facts)
-    missing = up_to_racks(facts, max(1, _goal(facts) - facts.held))
+    missing = up_to_racks(facts, max(1, facts.allowed - facts.held))
     machines = facts.machines
     pending = max(0, machines.to_reclaim - machines.reclaimed) if machines is not None else 0
     needed = max(missing, up_to_racks(facts, facts.machines_needed))
-    if needed + pending == size:
+    if needed + pending == size and not facts.has_affinity:
         by_triage = sorted(
             (len(domain.triage), name)
             for name, domain in domains.items()
@@ -84,8 +80,15 @@ def _whole_racks(facts: Facts) -> Iterator[Remedy]:
         for _, name in by_triage[:1]:
             yield _repair(domains[name].triage, name)
     count = needed + up_to_racks(facts, pending)
-    text = f"add {counted(count, 'machine')} of the type to the zone, in whole racks"
+    which = _fitting(facts, count) or " of the type"
+    text = f"add {counted(count, 'machine')}{which} to the zone, in whole racks"
     yield Remedy(text, AddMachines(count))
+
+
+def _fitting(facts: Facts, count: int) -> str:
+    """Return which machines help a NodePool with a node affinity; empty for a NodePool without."""
+    verb = "satisfies" if count == 1 else "satisfy"
+    return f" that {verb} the node affinity" if facts.has_affinity else ""
 
 
 def _repair(names: tuple[str, ...], domain: str) -> Remedy:

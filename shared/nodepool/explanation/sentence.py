@@ -36,7 +36,7 @@ class Explanation:
                 "targetNodes": 0 if facts.deleting else facts.target,
                 "currentNodes": facts.current,
                 "inProgress": facts.in_progress,
-                "grantedNodes": facts.granted,
+                "grantedNodes": facts.granted or 0,
                 **({"queuePosition": facts.queue_position} if facts.queue_position else {}),
                 **({"autoscaled": autoscaled} if facts.autoscaled else {}),
             },

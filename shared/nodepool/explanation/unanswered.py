@@ -1,6 +1,6 @@
 """Which service does not answer: something is due, and the service that does it says nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -10,6 +10,8 @@ from nodepool.explanation.sharing import rack_of
 
 ANSWERS_WITHIN: Final = timedelta(seconds=15)
 """A service answers within milliseconds; after this long it is taken for silent."""
+LEAVES_WITHIN: Final = timedelta(minutes=60) + ANSWERS_WITHIN
+"""How long a Node takes to leave at most once nothing runs there, unless a setting is longer."""
 INTERNAL_ERROR: Final = "InternalError"
 """The reason of a check that could not decide."""
 CHECKED_BY: Final = {"Validated": "validator", "Quota": "quota", "Capacity": "capacity"}
@@ -43,8 +45,8 @@ def undetermined_check(facts: Facts) -> str:
 
 def is_outdated(facts: Facts, check: Check) -> bool:
     """Return whether Capacity says that machines are missing, though no granted Node is."""
-    wanted = min(facts.granted or facts.target, facts.target)
-    return check.type == "Capacity" and check.status == "False" and facts.held >= wanted
+    is_short = check.type == "Capacity" and check.status == "False"
+    return is_short and facts.held >= facts.allowed
 
 
 def outdated_since(facts: Facts) -> datetime | None:
@@ -76,6 +78,29 @@ def unchosen_since(facts: Facts) -> datetime | None:
     # Only an idle Node may leave; of a type in racks, only a rack whose Nodes are all idle.
     waits_for_idle = any(active) if rack_of(facts) > 1 else all(active)
     return None if facts.idle_only and waits_for_idle else assigned_since(facts)
+
+
+def silent_removers(facts: Facts) -> tuple[str, ...]:
+    """Return the services of which one does not go on with the end of a NodePool; () for none."""
+    check = facts.checks.get("NodesRemoved")
+    if check is not None and check.status == "True":
+        return ("validator",) if is_late(facts, check.since) else ()
+    if not facts.nodes and not facts.held and not _has_failed(facts, "NodesRemoved"):
+        return ("allocator",) if is_late(facts, facts.deleting_since) else ()
+    if is_late(facts, unchosen_since(facts)):
+        return REMOVED_BY
+    return ("lifecycle",) if any(are_stuck(facts, facts.nodes)) else ()
+
+
+def are_stuck(facts: Facts, nodes: Iterable[NodeFacts]) -> Iterator[NodeFacts]:
+    """Yield the Nodes that nothing runs on and that should have left, whatever their machine does.
+
+    A machine has so long to answer the cordon and then the drain.
+    """
+    for node in nodes:
+        leaves = bool(node.removal) and node.preempted_since is None
+        if leaves and not node.active and is_late(facts, node.removal_since, LEAVES_WITHIN):
+            yield node
 
 
 def unchosen(facts: Facts) -> int:
