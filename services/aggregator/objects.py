@@ -64,6 +64,7 @@ class NodePoolObject:
     queue_position, machines_needed: the position of its first Node that waits for a machine, and
         how many machines have to become free until it has all; 0 where there are machines enough.
     specified: when its newest generation was stored.
+    progressed: when its Nodes, its grant, or what Capacity says changed last; None for never.
     profiles: how many of its Nodes were booted with which profile.
     away: how many of its Nodes are reserved for the control plane.
     has_lent: whether any of its Nodes was ever reserved for the control plane.
@@ -95,6 +96,7 @@ class NodePoolObject:
     queue_position: int = 0
     machines_needed: int = 0
     specified: datetime | None = None
+    progressed: datetime | None = None
     profiles: Profiles = Map()
     away: int = 0
     has_lent: bool = False

@@ -27,11 +27,10 @@ def pool_status(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
 
 
 def _origin(pool: NodePoolObject) -> Document:
-    """Return when the newest version of the spec was stored, and why by the autoscaler."""
-    found: dict[str, object] = {}
-    if pool.specified is not None:
-        found["specified"] = rfc3339(pool.specified)
-    return found | status.autoscaled(pool)
+    """Return when the spec was stored, why by the autoscaler, and when anything came of it last."""
+    moments = {"specified": pool.specified, "progressed": pool.progressed}
+    found = {name: rfc3339(moment) for name, moment in moments.items() if moment is not None}
+    return {**found, **status.autoscaled(pool)}
 
 
 def _profiles(pool: NodePoolObject) -> Document:

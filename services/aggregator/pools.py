@@ -85,12 +85,24 @@ def checked(
     if event.uid != pool.uid or pool.deleting is not None:
         return pool
     if isinstance(event, on.QuotaChecked) and event.granted != pool.granted and not pool.is_invalid:
-        pool = replace(pool, granted=event.granted, version=context.position)
+        pool = replace(
+            pool, granted=event.granted, progressed=context.time, version=context.position
+        )
     if event.generation != pool.generation:
         return pool
     if isinstance(event, on.CapacityChecked):
-        pool = _with_queue(pool, event, context)
+        pool = _with_queue(_with_supply(pool, event, context), event, context)
     return with_condition(pool, event.reason, event.message, context)
+
+
+def _with_supply(
+    pool: NodePoolObject, event: on.CapacityChecked, context: Context
+) -> NodePoolObject:
+    """Return the NodePool with the moment at which machines came or went for it."""
+    known = pool.conditions.get(Capacity.__name__)
+    if known is not None and (known.reason, known.message) == (event.reason, event.message):
+        return pool
+    return replace(pool, progressed=context.time, version=context.position)
 
 
 def _with_queue(
@@ -123,7 +135,7 @@ def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> 
     Quota and capacity of an invalid NodePool are not checked. An error that is reported then is
     about an earlier generation, and no later check would clear its condition.
     """
-    if event.uid not in ("", pool.uid):
+    if event.uid != pool.uid:
         return pool
     match event:
         case on.AllocationFailed():
@@ -148,7 +160,7 @@ def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> 
 
 def recovered(pool: NodePoolObject, event: Recovered, context: Context) -> NodePoolObject:
     """Return the NodePool without an error, with the conditions that follow from its counts."""
-    if event.uid not in ("", pool.uid):
+    if event.uid != pool.uid:
         return pool
     if isinstance(event, on.NodeRemovalRecovered):
         return _with_removal_error(pool, "", context)

@@ -80,6 +80,7 @@ def with_counts(
         pool,
         in_progress=pool.in_progress + in_progress,
         current=pool.current + current,
+        progressed=context.time if in_progress + current else pool.progressed,
         version=context.position,
     )
     assert min(pool.current, pool.in_progress) >= 0, f"{pool.key} counts fewer than no Nodes"

@@ -598,6 +598,76 @@ def test_a_service_that_does_not_answer_is_named_since_the_change(
     assert titles(explained(world, "train", is_now=True)) == []
 
 
+def test_the_services_are_named_that_assign_no_nodes_whatever_else_is_wrong(
+    world: WorldHarness,
+) -> None:
+    # given a Node with a problem, and one Node more that is wanted while the allocator is away
+    world.given_data_center(machines=4)
+    world.apply("train", 2)
+    world.break_machines("n1", fault="xid")
+    with world.paused("allocator"):
+        world.scale("train", 3)
+        world.pass_time(minutes=1)
+        silent = explained(world, "train", is_now=True)
+
+    both = [StartService("allocator"), StartService("capacity")]
+    assert [remedy.action for remedy in silent.causes[0].remedies] == both
+    assert titles(silent)[1:] == ["1 Node is unhealthy"]
+    assert titles(explained(world, "train", is_now=True)) == ["1 Node is unhealthy"]
+
+
+def test_the_services_are_named_that_assign_no_nodes_of_those_that_can_be_had(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=0)
+    world.apply("train", 4)
+    world.pass_time(minutes=60)
+    with world.paused("allocator"):
+        world.given_machines(2)
+        at_once = explained(world, "train", is_now=True)
+        world.pass_time(minutes=1)
+        silent = explained(world, "train", is_now=True)
+
+    assert titles(at_once) == ["Capacity is Partial"]
+    assert titles(silent) == [
+        "the allocator or the capacity service does not answer",
+        "Capacity is Partial",
+    ]
+
+
+def test_no_service_is_blamed_for_a_removal_that_was_not_due_before(world: WorldHarness) -> None:
+    # given a surplus of active Nodes, of which a Node becomes idle now
+    world.given_data_center(machines=3)
+    world.apply("train", 2)
+    world.run_pod("n1")
+    world.run_pod("n2")
+    world.scale("train", 1)
+    world.pass_time(minutes=60)
+    with world.paused("allocator"):
+        world.stop_pod("n1")
+        at_once = explained(world, "train", is_now=True)
+        world.pass_time(minutes=1)
+        silent = explained(world, "train", is_now=True)
+
+    assert titles(at_once) == ["it has 1 Node too many"]
+    assert titles(silent) == ["the allocator or the lifecycle service does not answer"]
+
+
+def test_a_surplus_begins_with_the_target(world: WorldHarness) -> None:
+    # given a NodePool that was short for hours, and has too many Nodes now
+    world.given_data_center(machines=3)
+    world.apply("train", 5)
+    world.pass_time(minutes=180)
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node)
+
+    world.scale("train", 1)
+
+    (surplus,) = explained(world, "train").causes
+    assert surplus.since is not None
+    assert abs(surplus.since - world.world.log.clock) < timedelta(seconds=1)
+
+
 def test_no_service_is_blamed_for_a_check_that_is_not_due(world: WorldHarness) -> None:
     world.given_data_center()
     world.apply("new", 2, "gd-8xh100")

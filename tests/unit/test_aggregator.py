@@ -472,7 +472,11 @@ def leaves(node: str) -> NodeUpdated:
             " be had.",
         ),
         (
-            [sample(CWNodePoolQuotaCheckFailed), sample(CapacityChecked, reason=Capacity.PARTIAL)],
+            [
+                sample(QuotaChecked),
+                sample(CWNodePoolQuotaCheckFailed),
+                sample(CapacityChecked, reason=Capacity.PARTIAL),
+            ],
             "NodePool has 0 of 2 Nodes; Capacity is Partial: 1 of 3 wanted Nodes can be had;"
             " Quota is InternalError: internal error while checking quota: KeyError.",
         ),

@@ -72,13 +72,14 @@ def without_internals(document: Document) -> Document:
     """The object without the fields that the documentation's example of `describe` leaves out.
 
     These are `observedGeneration`, the `logPosition` of conditions, `grantedNodes`, `specified`,
-    `nodeProfile` while every Node has it, and finalizers until the object is being deleted.
+    `progressed`, `nodeProfile` while every Node has it, and finalizers until the object is being
+    deleted.
     """
     metadata = dict(_mapping(field(document, "metadata")))
     if "deletionTimestamp" not in metadata:
         metadata.pop("finalizers", None)
     status = dict(_mapping(field(document, "status")))
-    for name in ("grantedNodes", "observedGeneration", "specified"):
+    for name in ("grantedNodes", "observedGeneration", "progressed", "specified"):
         status.pop(name, None)
     if "otherNodeProfiles" not in status and document.get("kind") == NODEPOOL.title:
         status.pop("nodeProfile", None)

@@ -77,6 +77,7 @@ class StatusShape(_Shape):
     other_node_profiles: how many of its Nodes were booted with which other node configurations.
     observed_generation: the newest generation that every check has evaluated.
     specified: when the newest version of the spec was stored.
+    progressed: when its Nodes, its grant, or what Capacity says changed last; absent before that.
     autoscaled: why the autoscaler has set the target; absent where a command did.
     rack_status: the same in racks, where its type comes in whole racks.
     """
@@ -93,6 +94,7 @@ class StatusShape(_Shape):
     other_node_profiles: Mapping[str, int] | None = None
     observed_generation: int | None = None
     specified: str | None = None
+    progressed: str | None = None
     autoscaled: AutoscaledShape | None = None
     rack_status: RackStatusShape | None = None
 

@@ -22,6 +22,7 @@ from nodepool.explanation.unanswered import (
     is_late,
     is_outdated,
     outdated_since,
+    unassigned,
     undetermined_check,
 )
 
@@ -52,6 +53,7 @@ def causes(facts: Facts) -> list[Cause]:
         *(cause for cause in determined if cause.kind == "Validated"),
         *_silent_checks(facts),
         *_outdated_check(facts),
+        *_unassigned(facts),
         *(deletion(facts) if facts.deleting else ()),
         *(cause for cause in determined if cause.kind != "Validated"),
         *of_nodes(facts),
@@ -135,6 +137,23 @@ def _outdated_check(facts: Facts) -> Iterator[Cause]:
         )
 
 
+def _unassigned(facts: Facts) -> Iterator[Cause]:
+    """Yield the services of which one does not assign Nodes that Capacity says can be had."""
+    missing, since = unassigned(facts), assigned_since(facts)
+    if not missing or not is_late(facts, since):
+        return
+    capacity = facts.checks["Capacity"]
+    which = "Nodes that can be had are"
+    if capacity.status == "True":
+        which = f"{counted(missing)} {'is' if missing == 1 else 'are'}"
+    yield blame(
+        ASSIGNED_BY,
+        f"{which} not assigned, though quota allows more and Capacity is {capacity.reason}",
+        since,
+        proofs([(facts.position, f"nodepool {facts.name}")]),
+    )
+
+
 def _progress(facts: Facts) -> Iterator[Cause]:
     """Yield what is under way where nothing blocks and the NodePool is not at its target."""
     missing = facts.target - facts.held
@@ -146,15 +165,6 @@ def _progress(facts: Facts) -> Iterator[Cause]:
     if kind:
         yield Cause(
             "Progress", f"{kind} is not determined yet", since=since, remedies=(wait,), proofs=own
-        )
-        return
-    if is_late(facts, since):
-        yield blame(
-            ASSIGNED_BY,
-            f"{counted(missing)} {'is' if missing == 1 else 'are'} not assigned, though "
-            "Quota is Under and Capacity is Sufficient",
-            since,
-            own,
         )
         return
     title = f"{counted(missing)} {'is' if missing == 1 else 'are'} about to be assigned"

@@ -99,6 +99,7 @@ def _own(pool: object) -> Facts:
         machines_needed=_number(pool, "status", "machinesNeeded"),
         generation=_number(pool, "metadata", "generation"),
         specified=_moment(pool, "status", "specified"),
+        progressed=_moment(pool, "status", "progressed"),
     )
 
 
@@ -156,6 +157,7 @@ def _node(node: object) -> NodeFacts:
         phase=_text(node, "status", "phase"),
         active=is_active,
         active_since=_moment(active, "lastTransitionTime") if is_active else None,
+        idle_since=None if is_active else _moment(active, "lastTransitionTime"),
         work=_text(active, "message"),
         blocking=blocking,
         blocking_count=max(len(blocking), _number(node, "status", "blockingPodCount")),

@@ -31,6 +31,7 @@ class NodeFacts:
     registered: whether it has joined its cluster.
     phase: its phase, such as `production` or `cordoned`.
     active, active_since, work: whether anything runs on it, since when, and what.
+    idle_since: since when nothing runs on it; None for an active Node.
     blocking: the first of the Pods that a drain waits for: name, and since when.
     blocking_count: how many Pods a drain waits for.
     removal, removal_since: why it is to leave, and since when; empty for a Node that stays.
@@ -47,6 +48,7 @@ class NodeFacts:
     phase: str = "production"
     active: bool = False
     active_since: datetime | None = None
+    idle_since: datetime | None = None
     work: str = ""
     blocking: tuple[tuple[str, datetime | None], ...] = ()
     blocking_count: int = 0
@@ -166,6 +168,7 @@ class Facts:
     machines_needed: how many machines have to become free until it has all; 0 if not known.
     generation: the newest version of its spec.
     specified: when that version was stored; None where that is not known.
+    progressed: when its Nodes, its grant, or what Capacity says changed last; None for never.
     older: the reasons of its conditions on older versions, by type.
     now: the present; None where no moment is to be judged by it.
     """
@@ -198,6 +201,7 @@ class Facts:
     machines_needed: int = 0
     generation: int = 0
     specified: datetime | None = None
+    progressed: datetime | None = None
     older: Mapping[str, str] = field(default_factory=dict)
     now: datetime | None = None
 

@@ -98,7 +98,8 @@ def _removal(facts: Facts) -> Iterator[Cause]:
         message = _names(leave)
     stuck = list(are_stuck(facts, leave))
     at_target = facts.checks.get("AtTarget")
-    began = at_target.since if over and at_target is not None else None
+    moments_over = [facts.specified, at_target.since if at_target is not None else None]
+    began = max(filter(None, moments_over), default=None) if over else None
     yield Cause(
         "Removal",
         title,

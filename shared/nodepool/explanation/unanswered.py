@@ -58,8 +58,23 @@ def outdated_since(facts: Facts) -> datetime | None:
 def assigned_since(facts: Facts) -> datetime | None:
     """Return since when machines could be assigned: since the last thing that they waited for."""
     moments = [check.since for check in facts.checks.values() if check.since is not None]
-    known = [*moments, *filter(None, (facts.specified,))]
+    known = [*moments, *filter(None, (facts.specified, facts.progressed))]
     return max(known, default=None)
+
+
+def unassigned(facts: Facts) -> int:
+    """Return how many Nodes could be assigned that quota allows, as Capacity says; 0 for none.
+
+    Of those that Partial lets the NodePool have, the number is not known here: it is at least 1.
+    """
+    if not all(_is_decided(facts, kind) for kind in CHECKED_BY) or _has_failed(facts, "AtTarget"):
+        return 0
+    capacity, missing = facts.checks["Capacity"], facts.allowed - facts.held
+    if missing <= 0 or facts.deleting or facts.spot_awaited:
+        return 0
+    if capacity.status == "True":
+        return missing
+    return int(capacity.reason.startswith("Partial"))
 
 
 def unchosen_since(facts: Facts) -> datetime | None:
@@ -74,10 +89,14 @@ def unchosen_since(facts: Facts) -> datetime | None:
         return facts.deleting_since if waits else None
     if not all(_is_decided(facts, kind) for kind in CHECKED_BY) or unchosen(facts) <= 0:
         return None
-    active = [node.active for node in facts.counted_nodes if not node.removal]
+    staying = [node for node in facts.counted_nodes if not node.removal]
+    active = [node.active for node in staying]
     # Only an idle Node may leave; of a type in racks, only a rack whose Nodes are all idle.
     waits_for_idle = any(active) if rack_of(facts) > 1 else all(active)
-    return None if facts.idle_only and waits_for_idle else assigned_since(facts)
+    if facts.idle_only and waits_for_idle:
+        return None
+    idle = [node.idle_since for node in staying if node.idle_since is not None]
+    return max(filter(None, [assigned_since(facts), *idle]), default=None)
 
 
 def silent_removers(facts: Facts) -> tuple[str, ...]:
