@@ -155,11 +155,13 @@ def _place(waiting: Ranking, parts: "Mapping[PoolKey, _Part]") -> None:
     """Set the positions of what waits, and how many machines each NodePool still waits for.
 
     Those are as many as its last position, without what comes for it and for what is before it. A
-    NodePool that loses a Node to another keeps its place, and lacks one more from then on.
+    NodePool that loses a Node to another keeps its place, and lacks one more from then on. If it
+    has all Nodes by then, the loss begins a new wait, behind all that waits already.
     """
     if all(part.is_enough for part in parts.values()):
         return
     ahead = coming = 0
+    last: dict[PoolKey, int] = {}
     for key, count in waiting.turns():
         part = parts.get(key)
         if part is not None and not part.position:
@@ -169,6 +171,9 @@ def _place(waiting: Ranking, parts: "Mapping[PoolKey, _Part]") -> None:
         if part is not None:
             unmet = part.pool.shortfall - part.taken - part.preempted
             part.needed = max(unmet, ahead - coming)
+            last[key] = ahead
+    for key, position in last.items():
+        parts[key].needed += min(parts[key].losing, ahead - position)
 
 
 class _Counted:
