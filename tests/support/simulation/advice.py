@@ -116,9 +116,11 @@ def _check(world: World, trial: Trial) -> None:
 
 def _has_failed(copy: World, world: World, trial: Trial) -> bool:
     """Whether a machine broke meanwhile or is silent, with a fault that nobody knew of."""
-    machines, zone = cast("Any", copy.state("fleet")).machines, trial.facts.zone
-    if any(not machines[f"{zone}/{node.name}"].answers for node in trial.facts.nodes):
-        return True
+    # A machine that was silent before may be in triage since, where it answers again.
+    for each in (world, copy):
+        machines, zone = cast("Any", each.state("fleet")).machines, trial.facts.zone
+        if any(not machines[f"{zone}/{node.name}"].answers for node in trial.facts.nodes):
+            return True
     if isinstance(trial.remedy.action, ScaleTo) and trial.cause.kind == "Capacity":
         # The Nodes that it has were lost meanwhile, such as to a preemption.
         left = copy.envelopes(CWNodeDeleted)
