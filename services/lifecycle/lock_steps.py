@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lifecycle.appearance import updated
+from lifecycle.appearance import planned, updated
 from lifecycle.lock import ANSWER_WITHIN, USUALLY
 from lifecycle.node import Node
 from lifecycle.node_events import answer_awaited, lock_changed
@@ -15,19 +15,24 @@ from nodepool.service import Context
 
 
 def granted(template: NodeTemplate, node: Node) -> Steps:
-    """The Node as it is after the next step of its lock, if that is pending.
+    """Yield the next step of a pending lock; return the Node after it.
 
-    It is held once the last Pod that does not tolerate it is gone. Where the Node is not in
-    production any more, no job begins; where it goes only if it is idle, the job keeps it. One that
-    is kept after all first returns to production.
+    A job holds the lock once the last Pod that does not tolerate the lock is gone. No job begins on
+    a Node that is not in production, or that its next step takes out of production. A job keeps a
+    Node that leaves only if it is idle, unless the Node has a cordon of its own. A Node that stays
+    after all returns to production first.
     """
     lock = node.lock
     if lock is None or lock.is_held or node.is_kept:
         return node
-    if node.phase is not NodePhase.PRODUCTION and not _is_kept_by_work(node):
-        if node.removal is None:
+    if node.phase is NodePhase.PRODUCTION:
+        if _is_taken_out(template, node):
+            return node
+    elif not _is_kept_by_work(template, node):
+        is_victim = node.removal is RemovalReason.SCALE_DOWN
+        if node.removal is None or (is_victim and not planned(template, node).is_nothing):
             return (yield from released(template, node, f"Node {node.name} is cordoned"))
-        if node.removal is RemovalReason.SCALE_DOWN and not node.has_answered:
+        if is_victim and not node.has_answered:
             return node  # Its removal may still be cancelled.
         why = f"Node {node.name} leaves its NodePool ({node.removal.value})"
         return (yield from released(template, node, why))
@@ -37,8 +42,15 @@ def granted(template: NodeTemplate, node: Node) -> Steps:
     return (yield from _said(template, node, event))
 
 
-def _is_kept_by_work(node: Node) -> bool:
-    return node.removal is RemovalReason.SCALE_DOWN and node.idle_only
+def _is_taken_out(template: NodeTemplate, node: Node) -> bool:
+    """Return whether the next step of a Node in production cordons or reboots the Node."""
+    plan = planned(template, node)
+    return node.removal is not None or bool(plan.causes) or plan.forced
+
+
+def _is_kept_by_work(template: NodeTemplate, node: Node) -> bool:
+    is_kept = node.removal is RemovalReason.SCALE_DOWN and node.idle_only
+    return is_kept and planned(template, node).is_nothing
 
 
 def given_up(template: NodeTemplate, node: Node, context: Context) -> Steps:

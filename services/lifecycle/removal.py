@@ -29,7 +29,7 @@ from nodepool.service import Context
 
 
 def missing(template: NodeTemplate, node: Node, now: datetime) -> Steps:
-    """What is to be said of a Node now: what runs on it, and its next step."""
+    """Yield what runs on a Node, if that is not published yet, and then the Node's next step."""
     node = yield from _shown_at_work(template, node)
     node = yield from _locked(template, node)
     is_pending = node.lock is not None and not node.lock.is_held
@@ -47,6 +47,9 @@ def _next_step(template: NodeTemplate, node: Node, now: datetime) -> Steps:
     """
     if node.is_kept:
         return (yield from _keep(template, node, "its NodePool wants it again"))
+    if _is_at_work(node):
+        names = listed(tuple(workload.name for workload in node.holding))
+        return (yield from _keep(template, node, f"it became active: {names}"))
     if node.removal not in (None, RemovalReason.UNHEALTHY):
         node = yield from _shown_leaving(template, node, now)
         node = yield from publish_causes(template, node)
@@ -75,10 +78,18 @@ def _shown_at_work(template: NodeTemplate, node: Node) -> Steps:
     return node if activity is None else (yield activity)
 
 
+def _is_at_work(node: Node) -> bool:
+    """Return whether a Node that was to leave only if it is idle is active, as its cordon shows."""
+    is_victim = node.removal is RemovalReason.SCALE_DOWN and node.idle_only
+    is_held_back = node.phase in (NodePhase.CORDONED, NodePhase.DRAINING) and node.has_answered
+    return is_victim and is_held_back and bool(node.holding)
+
+
 def _shown_leaving(template: NodeTemplate, node: Node, now: datetime) -> Steps:
     """Yield why a Node leaves that was cordoned for another reason; return the Node then.
 
-    A drain that goes on is announced anew, but for a preemption, whose timetable says when.
+    A drain that goes on is published again, except for a preemption: its timetable says when the
+    drain begins.
     """
     if node.is_over(now) or not node.cordoned or node.removal is node.shown:
         return node
@@ -146,7 +157,7 @@ def too_late(node: Node) -> str:
 
 
 def _cordoned(template: NodeTemplate, node: Node) -> Steps:
-    """A cordoned Node is kept or drained once its cordon holds; or by the timetable it has.
+    """A cordoned Node is drained once its cordon holds; or by the timetable it has.
 
     Without a timetable a preemption ends no Pod: a Node on which work runs all the same gets a
     timetable as soon as the preemption service hears of that work.
@@ -154,9 +165,6 @@ def _cordoned(template: NodeTemplate, node: Node) -> Steps:
     is_preempted = node.removal is RemovalReason.PREEMPTED
     if not node.has_answered or (is_preempted and (node.has_timetable or node.holding)):
         return node
-    if node.holding and node.idle_only and not is_preempted:
-        names = listed(tuple(workload.name for workload in node.holding))
-        return (yield from _keep(template, node, f"it became active: {names}"))
     is_empty = not node.holding
     node = yield draining(template, node)
     return (yield deleted(template, node)) if is_empty else node

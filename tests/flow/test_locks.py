@@ -3,6 +3,7 @@
 import pytest
 
 from support.constants import H100, OWN_TAINT, PREFER_IDLE, ZONE
+from support.failing import given_failing
 from support.harness import Harness
 from support.paths import zone_path
 from support.world_harness import WorldHarness
@@ -275,6 +276,50 @@ def test_a_pending_lock_outlives_a_removal_that_is_cancelled(world: WorldHarness
 
     assert world.nodes("train") == ["n1"]
     assert world.lock_changes("train") == ["n1 pending 42", "n1 locked 42"]
+
+
+def test_no_job_begins_on_a_victim_that_breaks(world: WorldHarness) -> None:
+    # given a Node that a job wants, that is to leave if it is idle, and that breaks
+    world.given_data_center(machines=3)
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.start_recording()
+    with world.paused("lifecycle"):
+        world.lock("train", "n1")
+        world.scale("train", 0)
+        world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=10)
+
+    assert world.lock_changes("train") == [
+        "n1 pending 42",
+        "n1 released 42: Node n1 is cordoned",
+    ]
+    assert world.nodes("train") == []
+
+
+@pytest.mark.parametrize("cause", ["preemption", "deletion", "problem"])
+def test_no_job_begins_in_the_step_that_takes_its_node_away(cause: str) -> None:
+    # given a pending lock whose last report could not be processed
+    world = given_failing("lifecycle", "NodeObserved", 1)
+    world.given_data_center(machines=1)
+    kind = "spot" if cause == "preemption" else "default"
+    eviction = {"disableUnhealthyNodeEviction": False}
+    world.apply("train", 1, computeClass=kind, lifecycle=eviction)
+    world.lock("train", "n1")
+    world.start_recording()
+
+    # when its Node leaves, or is cordoned, before that report is tried again
+    match cause:
+        case "preemption":
+            world.preempt("train", "n1")
+        case "deletion":
+            world.delete("train")
+        case _:
+            world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=10)
+
+    changes = world.lock_changes("train")
+    assert [change for change in changes if "locked" in change] == []
+    assert len(changes) == 1
 
 
 def test_a_lock_does_not_delay_a_preemption(world: WorldHarness) -> None:

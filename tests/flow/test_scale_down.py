@@ -1,6 +1,7 @@
 """A NodePool shrinks: which Nodes leave, in what order, and which may stay after all."""
 
 import re
+from contextlib import ExitStack
 
 from support.constants import PREFER_IDLE
 from support.harness import Harness
@@ -420,3 +421,24 @@ def test_a_pool_that_shrinks_gives_its_machines_to_others(harness: Harness) -> N
     assert harness.events("serve") == ["CWNodeAssigned n2", "CWNodeRegistered n2"]
     assert harness.nodes("train") == ["n1"]
     assert harness.nodes("serve") == ["n2"]
+
+
+def test_a_victim_that_a_command_drains_stays_where_it_became_active(world: WorldHarness) -> None:
+    # given a Node that a command drains, on which a Pod runs of which nobody knows yet
+    world.given_data_center(machines=3)
+    world.apply("train", 2)
+    with ExitStack() as fleet:
+        fleet.enter_context(world.paused("fleet"))
+        world.run_pod("n2", "job")
+        world.command_node("DrainNode", "train", "n2", reason="Audit")
+
+        # when it is chosen to leave, before lifecycle hears of the Pod
+        with world.paused("lifecycle"):
+            fleet.close()
+            world.scale("train", 1)
+    world.pass_time(minutes=60)
+
+    # then the idle Node leaves in its place, and the drain goes on
+    assert world.nodes("train") == ["n2"]
+    assert world.node_conditions("n2")["CWNodeRemoval"].startswith("False")
+    assert world.condition("train", "AtTarget").startswith("True TargetMet")
