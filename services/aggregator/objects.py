@@ -64,6 +64,7 @@ class NodePoolObject:
     queue_position, machines_needed: the position of its first Node that waits for a machine, and
         how many machines have to become free until it has all; 0 where there are machines enough.
     specified: when its newest generation was stored.
+    observed: the newest generation that every check has ever evaluated; 0 for none.
     progressed: when its Nodes, its grant, or what Capacity says changed last; None for never.
     profiles: how many of its Nodes were booted with which profile.
     away: how many of its Nodes are reserved for the control plane.
@@ -96,6 +97,7 @@ class NodePoolObject:
     queue_position: int = 0
     machines_needed: int = 0
     specified: datetime | None = None
+    observed: int = 0
     progressed: datetime | None = None
     profiles: Profiles = Map()
     away: int = 0

@@ -15,7 +15,7 @@ from nodepool.contract.conditions import (
 from nodepool.contract.counting import counted
 from nodepool.contract.model import ScaleDownStrategy
 from nodepool.contract.moments import rfc3339
-from nodepool.contract.progress import evaluated_generation, progressing
+from nodepool.contract.progress import progressing
 from nodepool.explanation.causes import blocking
 from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.leaving import still_there, surplus
@@ -41,8 +41,7 @@ def conditions(pool: NodePoolObject, *, show_deprecated: bool) -> Iterator[Condi
 
 def observed(pool: NodePoolObject) -> dict[str, object]:
     """Return the newest generation that every check has evaluated, if there is one."""
-    generation = evaluated_generation(pool.conditions)
-    return {"observedGeneration": generation} if generation else {}
+    return {"observedGeneration": pool.observed} if pool.observed else {}
 
 
 def autoscaled(pool: NodePoolObject) -> dict[str, object]:

@@ -12,7 +12,7 @@ from nodepool.contract.conditions import (
     accepted,
     changed,
 )
-from nodepool.contract.progress import progressing
+from nodepool.contract.progress import evaluated_generation, progressing
 from nodepool.service import Context
 
 Verdict = tuple[Reason, str]
@@ -43,6 +43,7 @@ def _with_conditions(
     return replace(
         pool,
         conditions=conditions,
+        observed=max(pool.observed, evaluated_generation(conditions)),
         accepted=kept,
         progressing=_progressing(pool, conditions, context),
         version=position,

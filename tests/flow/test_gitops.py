@@ -1,5 +1,6 @@
 """What tools see of a NodePool that wait for the objects that they have applied."""
 
+from nodepool.cli.documents import field
 from support.harness import Harness
 from support.kstatus import status_of
 from support.world_harness import WorldHarness
@@ -88,3 +89,23 @@ def test_a_pool_that_is_deleted_is_terminating(world: WorldHarness) -> None:
         seen = shown(world)
 
     assert seen == "Terminating Reconciling=PendingDelete"
+
+
+def test_the_observed_generation_never_falls(world: WorldHarness) -> None:
+    # given a NodePool whose second version is invalid
+    world.given_data_center()
+    world.apply("train", 1)
+    world.apply("train", 1, region="US-WEST-04A")
+    invalid = observed(world)
+
+    # when the third is valid, and cannot be checked yet
+    with world.paused("quota"):
+        world.apply("train", 1)
+        waiting = observed(world)
+
+    assert (invalid, waiting, observed(world)) == (2, 2, 3)
+
+
+def observed(world: WorldHarness) -> object:
+    """The newest generation that every check has evaluated, as the status shows."""
+    return field(world.node_pool("train"), "status", "observedGeneration")

@@ -565,3 +565,21 @@ def test_a_spot_pool_over_its_quota_is_given_what_it_lost_up_to_its_grant(
     # then three others take their places
     assert world.nodes("cheap") == ["n4", "n5", "n6"]
     assert world.conditions("cheap")["Quota"] == "Over"
+
+
+def test_a_node_of_an_invalid_nodepool_that_is_preempted_is_named_as_leaving(
+    world: WorldHarness,
+) -> None:
+    # given an invalid NodePool with two Nodes too many
+    world.given_data_center(machines=3)
+    world.apply("cheap", 3, computeClass="spot")
+    world.apply("cheap", 1, computeClass="spot", region="US-WEST-04A")
+    before = world.condition("cheap", "AtTarget")
+
+    world.preempt("cheap", "n1")
+
+    start = "False OverTarget: NodePool has 3 Nodes and wants 1;"
+    assert before == f"{start} none is removed while Validated is Invalid."
+    assert world.condition("cheap", "AtTarget") == (
+        f"{start} 1 is being removed; no other is removed while Validated is Invalid."
+    )

@@ -343,6 +343,19 @@ def test_lifecycle_is_named_where_a_node_leaves_on_which_nothing_runs() -> None:
     assert [remedy.action for remedy in cause.remedies] == [StartService("lifecycle")]
 
 
+def test_no_service_is_named_before_its_part_of_a_removal_is_due() -> None:
+    # given a Node whose Pod ended an hour after its removal began, and a deletion of an hour
+    now = NOON + timedelta(minutes=61)
+    idle = NodeFacts("g1", 80, removal="ScaleDown", removal_since=NOON, idle_since=now)
+    deletion = {"deleting": True, "deleting_since": NOON, "progressed": now}
+
+    (removal,) = causes(pool(0, current=1, nodes=(idle,), now=now))
+    (end,) = causes(pool(1, check("NodesRemoved", "Pending"), now=now, **deletion))
+
+    assert removal.helps[0] == "wait until they are gone"
+    assert end.helps == ("wait until its Nodes are gone: no Pod blocks a deletion",)
+
+
 def test_nodes_that_boot_are_counted_from_the_first() -> None:
     nodes = (
         NodeFacts("g2", 61, after(3), registered=False),

@@ -19,21 +19,27 @@ def surplus(facts: Facts) -> str:
 
     Nodes that are reserved for the control plane do not count.
     """
-    validated = facts.checks.get("Validated")
-    if validated is not None and validated.status != "True":
-        return f"none is removed while Validated is {validated.reason}"
     leaving = [node for node in facts.counted_nodes if node.removal]
     left = facts.held - facts.target - len(leaving)
+    validated = facts.checks.get("Validated")
+    kept = ""
+    if validated is not None and validated.status != "True":
+        others = "no other is" if leaving else "none is"
+        kept = f"{others} removed while Validated is {validated.reason}" if left > 0 else ""
+    if kept and not leaving:
+        return kept
     waited_for = [node for node in leaving if node.active]
     count = len(waited_for)
-    if left > 0 and facts.idle_only:
+    if left > 0 and facts.idle_only and not kept:
         staying = [node for node in facts.counted_nodes if not node.removal]
         waited_for += [node for node in staying if node.active]
         count += left
     if waited_for:
-        return _waits(waited_for, count)
-    count = facts.current - facts.target
-    return f"{count} {'is' if count == 1 else 'are'} being removed"
+        text = _waits(waited_for, count)
+    else:
+        count = len(leaving) if kept else facts.current - facts.target
+        text = f"{count} {'is' if count == 1 else 'are'} being removed"
+    return f"{text}; {kept}" if kept else text
 
 
 def still_there(facts: Facts) -> str:

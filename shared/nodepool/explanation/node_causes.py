@@ -17,8 +17,9 @@ from nodepool.explanation.remedies import Remedy, Wait
 from nodepool.explanation.unanswered import (
     ANSWERS_WITHIN,
     REMOVED_BY,
-    are_stuck,
     is_late,
+    is_stuck,
+    latest,
     silent_preemptions,
     silent_removers,
     unchosen,
@@ -96,15 +97,14 @@ def _removal(facts: Facts) -> Iterator[Cause]:
     else:
         title = f"{counted(len(leave))} {'is' if len(leave) == 1 else 'are'} to leave"
         message = _names(leave)
-    stuck = list(are_stuck(facts, leave))
+    stuck = any(is_stuck(facts, node) for node in leave)
     at_target = facts.checks.get("AtTarget")
-    moments_over = [facts.specified, at_target.since if at_target is not None else None]
-    began = max(filter(None, moments_over), default=None) if over else None
+    began = latest(facts.specified, at_target.since if at_target is not None else None)
     yield Cause(
         "Removal",
         title,
         message,
-        since=began or min(moments, default=None),
+        since=began if over and began else min(moments, default=None),
         remedies=(start_service("lifecycle"),) if stuck else tuple(removal_remedies(facts)),
         proofs=_node_proofs(shown),
     )

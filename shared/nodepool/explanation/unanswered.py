@@ -1,6 +1,6 @@
 """Which service does not answer: something is due, and the service that does it says nothing."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -11,7 +11,8 @@ from nodepool.explanation.sharing import rack_of
 ANSWERS_WITHIN: Final = timedelta(seconds=15)
 """A service answers within milliseconds; after this long it is taken for silent."""
 LEAVES_WITHIN: Final = timedelta(minutes=60) + ANSWERS_WITHIN
-"""How long a Node takes to leave at most once nothing runs there, unless a setting is longer."""
+"""The most time that an idle Node takes to leave, unless a setting is longer: half an hour each for
+its machine to answer the cordon and the drain."""
 INTERNAL_ERROR: Final = "InternalError"
 """The reason of a check that could not decide."""
 CHECKED_BY: Final = {"Validated": "validator", "Quota": "quota", "Capacity": "capacity"}
@@ -51,15 +52,13 @@ def is_outdated(facts: Facts, check: Check) -> bool:
 
 def outdated_since(facts: Facts) -> datetime | None:
     """Return since when Capacity could say that no machine is missing: since the newest Node."""
-    moments = [node.created for node in facts.counted_nodes]
-    return max(filter(None, [assigned_since(facts), *moments]), default=None)
+    return latest(assigned_since(facts), *(node.created for node in facts.counted_nodes))
 
 
 def assigned_since(facts: Facts) -> datetime | None:
     """Return since when machines could be assigned: since the last thing that they waited for."""
-    moments = [check.since for check in facts.checks.values() if check.since is not None]
-    known = [*moments, *filter(None, (facts.specified, facts.progressed))]
-    return max(known, default=None)
+    moments = [check.since for check in facts.checks.values()]
+    return latest(*moments, facts.specified, facts.progressed)
 
 
 def unassigned(facts: Facts) -> int:
@@ -95,8 +94,7 @@ def unchosen_since(facts: Facts) -> datetime | None:
     waits_for_idle = any(active) if rack_of(facts) > 1 else all(active)
     if facts.idle_only and waits_for_idle:
         return None
-    idle = [node.idle_since for node in staying if node.idle_since is not None]
-    return max(filter(None, [assigned_since(facts), *idle]), default=None)
+    return latest(assigned_since(facts), *(node.idle_since for node in staying))
 
 
 def silent_removers(facts: Facts) -> tuple[str, ...]:
@@ -105,21 +103,22 @@ def silent_removers(facts: Facts) -> tuple[str, ...]:
     if check is not None and check.status == "True":
         return ("validator",) if is_late(facts, check.since) else ()
     if not facts.nodes and not facts.held and not _has_failed(facts, "NodesRemoved"):
-        return ("allocator",) if is_late(facts, facts.deleting_since) else ()
+        since = latest(facts.deleting_since, facts.progressed)
+        return ("allocator",) if is_late(facts, since) else ()
     if is_late(facts, unchosen_since(facts)):
         return REMOVED_BY
-    return ("lifecycle",) if any(are_stuck(facts, facts.nodes)) else ()
+    return ("lifecycle",) if any(is_stuck(facts, node) for node in facts.nodes) else ()
 
 
-def are_stuck(facts: Facts, nodes: Iterable[NodeFacts]) -> Iterator[NodeFacts]:
-    """Yield the Nodes that nothing runs on and that should have left, whatever their machine does.
+def is_stuck(facts: Facts, node: NodeFacts) -> bool:
+    """Return whether a Node should have left: nothing has run there for longer than that takes."""
+    leaves = bool(node.removal) and node.preempted_since is None and not node.active
+    return leaves and is_late(facts, latest(node.removal_since, node.idle_since), LEAVES_WITHIN)
 
-    A machine has so long to answer the cordon and then the drain.
-    """
-    for node in nodes:
-        leaves = bool(node.removal) and node.preempted_since is None
-        if leaves and not node.active and is_late(facts, node.removal_since, LEAVES_WITHIN):
-            yield node
+
+def latest(*moments: datetime | None) -> datetime | None:
+    """Return the latest of the moments that are known; None if none is known."""
+    return max(filter(None, moments), default=None)
 
 
 def unchosen(facts: Facts) -> int:
