@@ -65,6 +65,8 @@ def shares(
     _promise(state, key, parts, failed, own)
     parts = {each: part for each, part in parts.items() if each not in failed}
     _place(offering.waiting, parts)
+    if state.giving_way.get(key):
+        _count_losses(offering.waiting, parts)
     for pool_key, part in parts.items():
         if own is not None and pool_key != own:
             continue
@@ -155,13 +157,11 @@ def _place(waiting: Ranking, parts: "Mapping[PoolKey, _Part]") -> None:
     """Set the positions of what waits, and how many machines each NodePool still waits for.
 
     Those are as many as its last position, without what comes for it and for what is before it. A
-    NodePool that loses a Node to another keeps its place, and lacks one more from then on. If it
-    has all Nodes by then, the loss begins a new wait, behind all that waits already.
+    NodePool that loses a Node to another keeps its place, and lacks one more from then on.
     """
     if all(part.is_enough for part in parts.values()):
         return
     ahead = coming = 0
-    last: dict[PoolKey, int] = {}
     for key, count in waiting.turns():
         part = parts.get(key)
         if part is not None and not part.position:
@@ -171,9 +171,22 @@ def _place(waiting: Ranking, parts: "Mapping[PoolKey, _Part]") -> None:
         if part is not None:
             unmet = part.pool.shortfall - part.taken - part.preempted
             part.needed = max(unmet, ahead - coming)
-            last[key] = ahead
+
+
+def _count_losses(waiting: Ranking, parts: "Mapping[PoolKey, _Part]") -> None:
+    """Add the machines that what waits behind a NodePool takes before the NodePool's lost Nodes.
+
+    If the NodePool has all Nodes before it loses some, the loss begins a new wait behind all that
+    waits already.
+    """
+    losing = {key for key, part in parts.items() if part.losing}
+    total, last = 0, dict[PoolKey, int]()
+    for key, count in waiting.turns():
+        total += count
+        if key in losing:
+            last[key] = total
     for key, position in last.items():
-        parts[key].needed += min(parts[key].losing, ahead - position)
+        parts[key].needed += min(parts[key].losing, total - position)
 
 
 class _Counted:
