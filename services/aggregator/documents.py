@@ -144,7 +144,7 @@ def _drain(node: NodeObject) -> Document:
 
 
 def _unusable(node: NodeObject) -> Document:
-    """Return since when a Node is preempted, and whom it is reserved for but its organisation."""
+    """Return since when a Node is preempted, and whether the control plane has the Node."""
     since = node.preempted_since
     return {
         **({"preemptedSince": rfc3339(since)} if since is not None else {}),

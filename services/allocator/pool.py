@@ -142,9 +142,9 @@ class Pool:
 
     @property
     def claim(self) -> int:
-        """How many machines are its own as they come free.
+        """Return how many machines are kept for the NodePool as machines become free.
 
-        While what it wants now is being checked, these are no more than it waited for.
+        While its newest version is being checked, these are no more than the NodePool waited for.
         """
         claimed = self.claimed
         claim = max(0, claimed - len(self.members)) if claimed is not None else 0

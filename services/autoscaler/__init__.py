@@ -4,18 +4,22 @@ from nodepool.contract import events as on
 
 LimitChanged = on.QuotaSet | on.QuotaDeleted | on.QuotaReleased | on.QuotaChecked
 """A limit, or what counts against it, may be other than it was."""
-
-Hears = (
-    on.NodePoolValidated
-    | on.NodePoolDeleting
-    | on.CWNodePoolDeleted
-    | on.CWNodeAssigned
+NodeChanged = (
+    on.CWNodeAssigned
     | on.CWNodeRegistered
     | on.CWNodeRegistrationFailed
     | on.NodeUpdated
     | on.NodeActivityChanged
     | on.NodeReservationChanged
     | on.CWNodeDeleted
+)
+"""A Node came, changed or left."""
+
+Hears = (
+    on.NodePoolValidated
+    | on.NodePoolDeleting
+    | on.CWNodePoolDeleted
+    | NodeChanged
     | on.PodChanged
     | on.PodsWaitingReported
     | on.ClusterRegistered

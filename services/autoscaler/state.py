@@ -8,7 +8,7 @@ from typing import assert_never
 
 from immutables import Map
 
-from autoscaler import Hears, LimitChanged, Says
+from autoscaler import Hears, LimitChanged, NodeChanged, Says
 from autoscaler.ledger import NONE, Ledger
 from autoscaler.nodes import Node
 from autoscaler.pool import Pool, Waiting, WaitingPod
@@ -28,16 +28,6 @@ from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 
-NodeChanged = (
-    on.CWNodeAssigned
-    | on.CWNodeRegistered
-    | on.CWNodeRegistrationFailed
-    | on.NodeUpdated
-    | on.NodeActivityChanged
-    | on.NodeReservationChanged
-    | on.CWNodeDeleted
-)
-"""What is said of a Node."""
 COMING = (NodePhase.BOOTING, NodePhase.VERIFYING, NodePhase.REBOOTING)
 """The phases of a Node on its way into production, or back."""
 

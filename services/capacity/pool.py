@@ -163,7 +163,10 @@ class Pool:
 
     @property
     def shortfall(self) -> int:
-        """How many Nodes it still wants; no more than it waited for, while it is checked again."""
+        """Return how many Nodes the NodePool still wants.
+
+        While it is checked again, these are no more than it waited for.
+        """
         if self.may_grow:
             return self.missing
         return min(self.missing, self.wait.lacks) if self.is_rechecked else 0

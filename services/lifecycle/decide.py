@@ -77,7 +77,7 @@ def _followed(
 ) -> Generator[E | Says, State, State]:
     """Yield the steps of a Node; return the state after them.
 
-    Each step goes on with the Node as it is after the event before. Nothing follows its deletion.
+    Each event is sent back as the Node after the event. Nothing follows the deletion of the Node.
     """
     event = next(steps, None)
     while event is not None:
@@ -95,9 +95,9 @@ def _followed(
 
 
 def _with_what_belongs(state: State, event: E, options: Options) -> Iterator[E | Says]:
-    """Yield an event after the large template it refers to, or the end of a lock.
+    """Yield an event, after the template or the end of a lock that has to come before the event.
 
-    And with what options add.
+    Options may change the event, and add another after it.
     """
     if isinstance(event, on.NodeUpdated | on.CWNodeRegistered):
         template, key = event.template, event.key

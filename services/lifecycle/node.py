@@ -53,7 +53,7 @@ class Node:
     workloads: the Pods that make it active, as its machine reported last, by name.
     published: those that were published last.
     removal: why it leaves; None while it stays.
-    shown: why it leaves, as it was published last what it looks like.
+    shown: why it leaves, as its last `NodeUpdated` says.
     idle_only: whether it is kept if it turns out to be active.
     request: the number of the last request to delete it.
     cancelled: whether its NodePool wants it again; this counts for a scale-down only.

@@ -1,4 +1,4 @@
-"""The steps of a Node: events, of which each leads to the Node that the next step starts from."""
+"""The steps of a Node: each event leads to the Node from which the next step starts."""
 
 from collections.abc import Generator
 
@@ -7,9 +7,9 @@ from lifecycle.node import Node
 from nodepool.contract.outcomes import CommandOutcome
 
 Steps = Generator[Says, Node, Node]
-"""Events about one Node. Each `yield` returns the Node after the event, and at the end it returns.
+"""Events about a Node. Each `yield` returns the Node after the event, and so does the generator.
 
-Nothing follows an event after which the Node is gone.
+No event follows the deletion of the Node.
 """
 CommandSteps = Generator[Says | CommandOutcome, Node, Node]
-"""The same with the outcome of a command."""
+"""Steps that begin with the outcome of a command."""

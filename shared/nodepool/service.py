@@ -181,7 +181,7 @@ class Service(Generic[S, I, O]):
     initial: S
     evolve: Callable[[S, I | O, Context], S]
     says: "TypeForm[O] | None" = None
-    decide: Callable[[S, I, Context], Generator[O | CommandOutcome, S, None]] = _no_outputs  # type: ignore[assignment]  # Of no message.
+    decide: Callable[[S, I, Context], Generator[O | CommandOutcome, S, None]] = _no_outputs  # type: ignore[assignment]  # It yields nothing, of whatever type.
     # Each reconciler has a key type of its own, which Python cannot leave open.
     reconciler: Reconciler[S, I, O, Any] | None = None
     on_failure: Callable[[S, Failure], Iterable[O]] = _no_events  # type: ignore[assignment]  # Of no message.
@@ -288,16 +288,14 @@ def decide_on(
     decides: "TypeForm[D]",
     decide: Callable[[S, D, Context], Generator[O | CommandOutcome, S, None]],
 ) -> Callable[[S, Message, Context], Generator[O | CommandOutcome, S, None]]:
-    """Return the decision on these messages as the decision on all messages.
-
-    The other messages that a service hears only change its state.
-    """
+    """Return a decision on all messages that yields nothing for messages other than `decides`."""
     kinds = frozenset(members(decides))
 
     def decided(
         state: S, message: Message, context: Context
     ) -> Generator[O | CommandOutcome, S, None]:
         if type(message) in kinds:
+            # The type checker does not see that `kinds` are the classes of D.
             yield from decide(state, cast("D", message), context)
 
     return decided

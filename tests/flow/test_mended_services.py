@@ -2,10 +2,10 @@
 
 from collections.abc import Generator, Set
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
+from nodepool.contract.messages import Message
 from nodepool.service import AnyService, Context
 from support.constants import A100, H100, INJECTED, PREFER_IDLE
 from support.failing import given_failing
@@ -174,11 +174,13 @@ def failing_on(broken: Set[str], service: AnyService) -> AnyService:
     if service.name != "quota" or reconciler is None:
         return service
 
-    def decide(state: Any, message: Any, context: Context) -> Generator[Any, Any, None]:
+    def decide(
+        state: object, message: object, context: Context
+    ) -> Generator[Message, object, None]:
         assert getattr(message, "key", "") not in broken, INJECTED
         return service.decide(state, message, context)
 
-    def reconcile(state: Any, key: Any, context: Context) -> Generator[Any, Any, None]:
+    def reconcile(state: object, key: object, context: Context) -> Generator[Message, object, None]:
         assert key not in broken, INJECTED
         return reconciler.reconcile(state, key, context)
 

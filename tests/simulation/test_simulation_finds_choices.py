@@ -7,7 +7,9 @@ import pytest
 
 from aggregator import grants
 from lifecycle.lock_steps import granted
+from lifecycle.node import Node
 from lifecycle.steps import Steps
+from lifecycle.template import NodeTemplate
 from nodepool.contract.keys import PoolKey
 from nodepool.state.queue import Queue
 from quota.ledger import Ledger
@@ -43,7 +45,7 @@ def known_only(known: Any, event: Any) -> Any:
     return acknowledged(known, event) if is_known else known
 
 
-def locked_only(template: Any, node: Any) -> Steps:
+def locked_only(template: NodeTemplate, node: Node) -> Steps:
     """The next step of a lock, after which nobody looks at what runs on the Node."""
     return (yield from granted(template, node))
 

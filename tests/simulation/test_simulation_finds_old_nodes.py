@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -147,9 +146,11 @@ def accepted_of_its_source(
     return replace(accepted, since=source.since), *shown[1:]
 
 
-def no_more_than_fit(*given: Any) -> tuple[Folded[object], list[Message]]:
-    """What is missing for a key and does not fit one step fails, instead of being continued."""
-    service, folded, key, size, context = given
+def no_more_than_fit(
+    service: AnyService, folded: Folded[object], key: str, size: bounds.Size, context: Context
+) -> tuple[Folded[object], list[Message]]:
+    """Fail what is missing for a key and does not fit one step, instead of going on later."""
+    assert service.reconciler is not None
     events = service.reconciler.reconcile(folded.state, key, context)
     folded, outputs = step._followed(service, folded, events, context)
     assert size.messages + len(outputs) <= bounds.OUTPUTS_MAX, "too many outputs"

@@ -2,10 +2,9 @@
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from nodepool.contract.events import Wake
-from nodepool.contract.messages import Event
+from nodepool.contract.messages import Event, Message
 from nodepool.service import AnyService, Context
 from support.constants import INJECTED
 from support.services import services
@@ -33,21 +32,19 @@ class Failing:
         if service.name != self.service or reconciler is None:
             return service
 
-        def decide(state: Any, message: Any, context: Context) -> Generator[Any, Any, None]:
+        def decide(
+            state: object, message: object, context: Context
+        ) -> Generator[Message, object, None]:
             yield from service.decide(state, message, context)
             self._counted(type(message).__name__)
 
-        def reconcile(state: Any, key: Any, context: Context) -> Generator[Any, Any, None]:
-            events = reconciler.reconcile(state, key, context)
-            event = next(events, None)
-            if event is not None:
+        def reconcile(
+            state: object, key: object, context: Context
+        ) -> Generator[Message, object, None]:
+            # A reconciler is pure: asking whether there is an event changes nothing.
+            if next(reconciler.reconcile(state, key, context), None) is not None:
                 self._counted(Wake.__name__)
-            while event is not None:
-                after = yield event
-                try:
-                    event = events.send(after)
-                except StopIteration:
-                    return
+            yield from reconciler.reconcile(state, key, context)
 
         return replace(service, decide=decide, reconciler=replace(reconciler, reconcile=reconcile))
 

@@ -62,6 +62,8 @@ def test_every_field_of_a_full_nodepool_is_documented() -> None:
         queue_position=1,
         machines_needed=1,
         specified=NOON,
+        progressed=NOON,
+        observed=1,
         profiles=Map({"gd-8xh100ib-i128/before": 1}),
     )
     shown = [document(each) for each in (waiting, replace(waiting, deleting=NOON))]

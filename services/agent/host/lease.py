@@ -18,7 +18,7 @@ PROGRESS: Final = "compute.coreweave.com/events"
 """The annotation that says up to which position of which log all events are recorded."""
 
 RELEASE_TRIES: Final = 4
-"""How often a replica that stops tries to release the Lease that was changed meanwhile."""
+"""How often a stopping replica tries to release its Lease if the Lease changes meanwhile."""
 
 
 class Lease:

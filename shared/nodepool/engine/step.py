@@ -232,25 +232,21 @@ def _followed(
     most: after how many events the generator is stopped.
     size: of the step before them; the generator is stopped when they fill the step.
     """
-    state, receipts = folded.state, folded.receipts
     outputs: list[O | CommandOutcome] = []
     event = next(events, None)
     while event is not None:
         _check_declared(service, event)
         outputs.append(event)
-        if isinstance(event, (CommandAccepted, CommandRefused)):  # Twice as fast.
-            receipts = receipts.put(context.id, event)
-        else:
-            state = service.evolve(state, event, context)
+        folded = fold(service, folded, (event,), context)
         size = size.plus(event) if size is not None else None
         if (size is not None and size.is_full) or len(outputs) == most:
             events.close()
             break
         try:
-            event = events.send(state)
+            event = events.send(folded.state)
         except StopIteration:
             break
-    return (Folded(state, receipts) if outputs else folded), outputs
+    return folded, outputs
 
 
 def _check_declared(service: Service[S, I, O], output: O | CommandOutcome) -> None:

@@ -53,8 +53,8 @@ def _to_complete(facts: Facts) -> Iterator[tuple[str, int]]:
     """Yield the racks that more machines complete, and how many these are.
 
     A rack gets Nodes only where all that it lacks fits into the target; see
-    `nodepool.state.racks.deliveries`. Of the free machines nobody knows here which satisfy a node
-    affinity.
+    `nodepool.state.racks.deliveries`. With a node affinity no free machine counts, since Facts do
+    not say which machines satisfy the affinity.
     """
     room = facts.allowed - facts.held
     for domain, missing in _parts(facts):

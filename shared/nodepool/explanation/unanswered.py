@@ -64,7 +64,7 @@ def assigned_since(facts: Facts) -> datetime | None:
 def unassigned(facts: Facts) -> int:
     """Return how many Nodes could be assigned that quota allows, as Capacity says; 0 for none.
 
-    Of those that Partial lets the NodePool have, the number is not known here: it is at least 1.
+    For Partial it is 1, since Facts do not say how many Nodes can be had.
     """
     if not all(_is_decided(facts, kind) for kind in CHECKED_BY) or _has_failed(facts, "AtTarget"):
         return 0

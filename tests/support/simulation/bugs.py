@@ -32,6 +32,7 @@ class Bugs:
         name, reconciler = service.name, service.reconciler
         assert reconciler is not None
 
+        # The states and keys of the services have no type in common.
         def decide(state: Any, message: Any, context: Context) -> Generator[Any, Any, None]:
             # What a service does not know, such as an invalid NodePool, it does not decide on.
             if isinstance(message, OfPool) and message.key in state.pools:
