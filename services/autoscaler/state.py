@@ -110,8 +110,9 @@ def _specified(state: State, event: on.NodePoolValidated, context: Context) -> P
         is_over=known.is_over and known.generation == event.generation,
         granted=0 if event.reason is Validated.INVALID else known.granted,
     )
-    if cluster_of(event.key) in state.agents and not event.spec.autoscaling:
-        # What waits is reported again once it is autoscaled again, and nobody says so meanwhile.
+    is_reported = event.spec.autoscaling and event.reason is not Validated.INVALID
+    if cluster_of(event.key) in state.agents and not is_reported:
+        # Its agent reports the waiting Pods again only once it can grow again.
         return replace(pool, waiting=Waiting())
     return pool if event.spec.node_taints == known.spec.node_taints else pool.refitted()
 
@@ -177,9 +178,14 @@ def _pod_changed(state: State, event: on.PodChanged, context: Context) -> State:
 
 
 def _pods_reported(state: State, event: on.PodsWaitingReported, context: Context) -> State:
-    """The state after a report, which is believed of a cluster only that has an agent."""
+    """Return the state after a report, if it comes from an agent and is not out of date.
+
+    An agent reports each generation that can grow, so a report of an older one is not needed.
+    """
     pool = state.pools.get(event.key)
     if pool is None or pool.uid != event.uid or cluster_of(event.key) not in state.agents:
+        return state
+    if event.generation < pool.generation:
         return state
     return _stored(state, pool.reported(event.waiting), context)
 

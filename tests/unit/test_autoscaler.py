@@ -67,12 +67,14 @@ class Story(SingleService[State, Hears, Says]):
         self.hears(limit_of(100, kind=str(self.fields["instanceType"])))
         self.stores()
 
-    def stores(self, autoscaled: str = "", **spec: object) -> list[str]:
+    def stores(
+        self, autoscaled: str = "", reason: Validated = Validated.VALID, **spec: object
+    ) -> list[str]:
         """The NodePool is stored with these fields changed; what is said then."""
         self.fields |= spec
         self.generation += 1
         event = validated(self.fields, self.generation, autoscaled)
-        return self.says(event)
+        return self.says(event.model_copy(update={"reason": reason}))
 
     def follows(self) -> list[str]:
         """The validator stores the target that was said last; what is said then."""
@@ -452,9 +454,9 @@ def connected(*, kubernetes: bool = True) -> ClusterRegistered:
     return ClusterRegistered(org="acme", cluster="prod", zone=ZONE, kubernetes=kubernetes)
 
 
-def counted(*waiting: WaitingPods, uid: str = UID) -> PodsWaitingReported:
+def counted(*waiting: WaitingPods, uid: str = UID, generation: int = 1) -> PodsWaitingReported:
     """The agent reports that these Pods wait, and no others."""
-    return PodsWaitingReported(**OF, uid=uid, generation=1, waiting=waiting)
+    return PodsWaitingReported(**OF, uid=uid, generation=generation, waiting=waiting)
 
 
 FOUR_BY_FOUR = WaitingPods(gpus=4, count=4)
@@ -626,7 +628,28 @@ def test_what_was_counted_is_forgotten_while_a_pool_is_not_autoscaled() -> None:
     before = story.stores(autoscaling=True, maxNodes=8) + story.passes(TEN)
 
     assert before == []
-    assert len(story.waits(counted(FOUR_BY_FOUR))) == 1
+    assert len(story.waits(counted(FOUR_BY_FOUR, generation=story.generation))) == 1
+
+
+def test_what_was_counted_is_forgotten_while_a_pool_is_invalid() -> None:
+    story = an_agents_pool(maxNodes=0)
+    story.says(counted(FOUR_BY_FOUR))
+    story.stores(reason=Validated.INVALID)
+
+    assert story.stores(maxNodes=8) + story.passes(TEN) == []
+
+
+def test_a_late_count_of_an_older_generation_changes_nothing() -> None:
+    # given a NodePool that is no longer autoscaled when the count of its Pods arrives
+    story = an_agents_pool(maxNodes=8)
+    story.stores(autoscaling=False)
+    story.says(counted(FOUR_BY_FOUR, generation=1))
+
+    # when it is autoscaled again, after the Pods have ended
+    said = story.stores(autoscaling=True) + story.passes(TEN)
+
+    # then it does not grow for these Pods
+    assert said == []
 
 
 def test_a_new_pool_of_the_same_name_begins_without_what_was_counted() -> None:
