@@ -195,6 +195,32 @@ def test_a_removal_that_failed_shows_until_it_succeeds_whichever_nodes_leave(
     assert world.conditions("train")["NodesRemoved"] == "Pending"
 
 
+@pytest.mark.parametrize("subject", ["allocator", "capacity"])
+def test_an_error_after_the_last_node_left_does_not_bring_the_removal_back(
+    world: WorldHarness, subject: str
+) -> None:
+    # given a deletion of which a decision of the lifecycle fails, or one of the allocator later
+    world.given_data_center()
+    world.apply("train", 1)
+    world.run_pod("n1", graceS=20)
+    world.delete("train")
+    unreadable = {"allocator": "CWNodeDeletionRequestSuccess", "capacity": "CapacityChecked"}
+    subjects = {each: f"np.evt.{each}.acme.prod.train.{unreadable[each]}" for each in unreadable}
+    if subject == "allocator":
+        world.publish(subjects[subject], UNREADABLE)
+    with world.paused("validator"):
+        # when the last Node leaves, and the failed decision is tried again
+        world.pass_time(seconds=30)
+        gone = world.condition("train", "NodesRemoved")
+        if subject == "capacity":
+            world.publish(subjects[subject], UNREADABLE)
+        world.pass_time(minutes=2)
+        later = world.condition("train", "NodesRemoved")
+
+    # then the removal stays complete
+    assert gone == later == "True Complete: All Nodes are removed."
+
+
 def test_a_broken_invariant_of_one_pool_leaves_the_others_alone(harness: Harness) -> None:
     harness.given_data_center()
     harness.apply("train", 1)

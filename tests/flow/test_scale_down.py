@@ -442,3 +442,37 @@ def test_a_victim_that_a_command_drains_stays_where_it_became_active(world: Worl
     assert world.nodes("train") == ["n2"]
     assert world.node_conditions("n2")["CWNodeRemoval"].startswith("False")
     assert world.condition("train", "AtTarget").startswith("True TargetMet")
+
+
+def test_the_message_waits_for_no_pod_while_nodes_that_boot_can_leave(
+    world: WorldHarness,
+) -> None:
+    # given four active Nodes and two that boot
+    world.given_data_center(machines=4)
+    world.given_machines(2, boot_s=600)
+    world.apply("train", 4)
+    for node in ("n1", "n2", "n3", "n4"):
+        world.run_pod(node)
+    world.scale("train", 6)
+
+    # when the target falls while nobody removes Nodes
+    with world.paused("lifecycle"):
+        world.scale("train", 3)
+        waiting = world.condition("train", "AtTarget")
+
+    assert "waits for 1 of 4: " in waiting
+
+
+def test_the_message_counts_every_node_that_leaves(world: WorldHarness) -> None:
+    # given a spot NodePool of which three Nodes are preempted
+    world.given_data_center(machines=4)
+    world.apply("cheap", 4, computeClass="spot")
+    for node in world.nodes("cheap")[:3]:
+        world.preempt("cheap", node)
+
+    # when its target falls by less
+    world.apply("cheap", 3, computeClass="spot")
+
+    assert world.condition("cheap", "AtTarget") == (
+        "False OverTarget: NodePool has 4 Nodes and wants 3; 3 are being removed."
+    )

@@ -23,6 +23,7 @@ from nodepool.contract.conditions import (
     status_of,
 )
 from nodepool.contract.moments import rfc3339
+from nodepool.contract.progress import evaluated_generation
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = NOON + timedelta(minutes=5)
@@ -325,3 +326,29 @@ def test_every_deprecated_condition_is_computed_from_reasons_that_exist() -> Non
                     for other in REASONS
                     if other.value == condition.reason
                 }
+
+
+CHECKS = st.tuples(
+    st.sampled_from((Validated.VALID, Validated.INVALID)),
+    st.sampled_from((Quota.UNDER, Quota.OVER)),
+    st.sampled_from((Capacity.SUFFICIENT, Capacity.NONE_AVAILABLE)),
+)
+GENERATIONS = st.lists(st.integers(1, 3), min_size=3, max_size=3)
+
+
+@given(CHECKS, GENERATIONS, st.integers(0, 3))
+def test_no_generation_counts_as_evaluated_that_a_check_has_not_reached(
+    reasons: tuple[Validated, Quota, Capacity], generations: list[int], count: int
+) -> None:
+    # given the conditions of the first checks, in their order, each on a generation
+    kinds: list[Reason] = [*reasons]
+    judged = list(zip(kinds, generations, strict=True))[:count]
+    conditions = [changed(None, reason, "", number, NOON) for reason, number in judged]
+
+    evaluated = evaluated_generation({each.type: each for each in conditions})
+
+    # then each check up to the first failure has evaluated it
+    failing = (Validated.INVALID, Quota.OVER)
+    last = next((n for n, (reason, _) in enumerate(judged) if reason in failing), 2)
+    numbers = [number for _, number in judged[: last + 1]]
+    assert evaluated == (min(numbers) if len(numbers) == last + 1 else 0)

@@ -30,12 +30,11 @@ def evaluated_generation(conditions: Mapping[str, Condition]) -> int:
 
     A check that fails ends the evaluation: those after it wait until it succeeds.
     """
-    newest = max((each.generation for each in conditions.values()), default=0)
-    evaluated = newest
+    evaluated = max((each.generation for each in conditions.values()), default=0)
     for kind in _CHECKS:
         condition = conditions.get(kind)
         evaluated = min(evaluated, condition.generation if condition is not None else 0)
-        if evaluated < newest or (condition is not None and condition.reason in _STALLING):
+        if condition is not None and condition.reason in _STALLING:
             break
     return evaluated
 

@@ -30,14 +30,17 @@ def surplus(facts: Facts) -> str:
         return kept
     waited_for = [node for node in leaving if node.active]
     count = len(waited_for)
+    staying = [node for node in facts.counted_nodes if not node.removal]
+    # A Node that has not joined yet leaves before any Node at work.
+    left -= facts.in_progress - sum(not node.registered for node in leaving)
     if left > 0 and facts.idle_only and not kept:
-        staying = [node for node in facts.counted_nodes if not node.removal]
         waited_for += [node for node in staying if node.active]
         count += left
     if waited_for:
         text = _waits(waited_for, count)
     else:
-        count = len(leaving) if kept else facts.current - facts.target
+        joined = sum(node.registered for node in leaving)
+        count = len(leaving) if kept else max(joined, facts.current - facts.target)
         text = f"{count} {'is' if count == 1 else 'are'} being removed"
     return f"{text}; {kept}" if kept else text
 
