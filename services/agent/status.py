@@ -22,7 +22,13 @@ CONDITION: Final = (
 """The fields of a condition that are shown."""
 COUNTS: Final = ("currentNodes", "inProgress")
 TEXTS: Final = ("nodeProfile",)
-OPTIONAL: Final = ("queuedNodes", "awaitedSpotNodes", "queuePosition", "machinesNeeded")
+OPTIONAL: Final = (
+    "queuedNodes",
+    "awaitedSpotNodes",
+    "queuePosition",
+    "machinesNeeded",
+    "missingNodes",
+)
 
 
 def shown_status(

@@ -63,6 +63,7 @@ class NodePoolObject:
     spot_awaited: how many spot Nodes are being preempted for it.
     queue_position, machines_needed: the position of its first Node that waits for a machine, and
         how many machines have to become free until it has all; 0 where there are machines enough.
+    missing: how many Nodes it lacked when Capacity was evaluated last; 0 for none.
     specified: when its newest generation was stored.
     observed: the newest generation that every check has ever evaluated; 0 for none.
     progressed: when its Nodes, its grant, or what Capacity says changed last; None for never.
@@ -96,6 +97,7 @@ class NodePoolObject:
     spot_awaited: int = 0
     queue_position: int = 0
     machines_needed: int = 0
+    missing: int = 0
     specified: datetime | None = None
     observed: int = 0
     progressed: datetime | None = None

@@ -47,6 +47,7 @@ def _queue(pool: NodePoolObject) -> Document:
         "awaitedSpotNodes": pool.spot_awaited,
         "queuePosition": pool.queue_position,
         "machinesNeeded": pool.machines_needed,
+        "missingNodes": pool.missing,
     }
     return {name: number for name, number in found.items() if number}
 

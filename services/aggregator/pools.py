@@ -109,21 +109,22 @@ def _with_queue(
     pool: NodePoolObject, event: on.CapacityChecked, context: Context
 ) -> NodePoolObject:
     """Return the NodePool with its place among those that wait for machines."""
-    before = (pool.spot_awaited, pool.queue_position, pool.machines_needed)
-    if before == (event.preempted, event.position, event.needed):
+    before = (pool.spot_awaited, pool.queue_position, pool.machines_needed, pool.missing)
+    if before == (event.preempted, event.position, event.needed, event.wanted):
         return pool
     return replace(
         pool,
         spot_awaited=event.preempted,
         queue_position=event.position,
         machines_needed=event.needed,
+        missing=event.wanted,
         version=context.position,
     )
 
 
 def _without_queue(pool: NodePoolObject) -> NodePoolObject:
     """Return the NodePool without a place in the queue: it gets no machine without its checks."""
-    return replace(pool, spot_awaited=0, queue_position=0, machines_needed=0)
+    return replace(pool, spot_awaited=0, queue_position=0, machines_needed=0, missing=0)
 
 
 def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> NodePoolObject:

@@ -14,6 +14,7 @@ from nodepool.explanation.remedies import (
     ScalePeer,
     ScaleTo,
     StartService,
+    Wait,
 )
 from nodepool.explanation.sentence import Explanation, explain
 from support.constants import CLUSTER, H100, ORG, ZONE
@@ -735,6 +736,25 @@ def test_no_machine_is_asked_for_where_capacity_does_not_say_that_they_have_come
     assert titles(explained(world, "train", is_now=True)) == []
 
 
+def test_an_old_number_of_missing_machines_is_told_as_such(world: WorldHarness) -> None:
+    # given a NodePool that lacks four machines, and a capacity service that is away
+    world.given_quota(10)
+    world.given_cluster()
+    world.apply("train", 4)
+    with world.paused("capacity"):
+        # when two of the machines come
+        world.given_machines(2)
+        world.pass_time(minutes=5)
+        silent = explained(world, "train", is_now=True)
+
+    # then nobody asks for four machines, nor for two on behalf of others
+    assert titles(silent) == ["the capacity service does not answer"]
+    assert silent.causes[0].message == "Capacity still says that machines are missing for 4 Nodes"
+    assert explained(world, "train", is_now=True).causes[0].helps[0] == (
+        "add 2 machines of the type to the zone"
+    )
+
+
 @pytest.mark.parametrize("service", ["allocator", "capacity"])
 def test_the_services_are_named_of_which_one_assigns_no_nodes_or_says_that_none_are_free(
     world: WorldHarness, service: str
@@ -797,3 +817,61 @@ def test_an_invalid_nodepool_is_not_told_to_wait_for_a_check(world: WorldHarness
     world.apply("train", 2, region="US-WEST-04")
 
     assert titles(explained(world, "train")) == ["Validated is Invalid"]
+
+
+@pytest.mark.parametrize("service", ["allocator", "lifecycle"])
+@pytest.mark.parametrize("joined", [0, 2])
+def test_surplus_nodes_that_boot_wait_for_the_services_that_remove_them(
+    world: WorldHarness, service: str, joined: int
+) -> None:
+    # given a NodePool with Nodes that boot, and a service that is away
+    world.given_data_center(machines=joined)
+    world.given_machines(5 - joined, boot_s=1200)
+    world.apply("train", 5)
+    with world.paused(service):
+        # when the target falls to less than it has
+        world.scale("train", 2)
+        world.pass_time(minutes=1)
+        silent = explained(world, "train", is_now=True)
+
+    # then both services that remove Nodes are named, and only Nodes that stay are awaited
+    assert silent.causes[0].title == "the allocator or the lifecycle service does not answer"
+    assert silent.causes[0].message == "the removal of 3 Nodes has not begun"
+    awaited = ["5 are in progress, 3 too many"] if joined == 0 else []
+    assert titles(silent)[1:] == awaited
+
+
+def test_a_drain_that_stops_half_way_names_the_service_once_every_grace_period_is_over(
+    world: WorldHarness,
+) -> None:
+    # given a drain during which the lifecycle service goes away
+    world.given_data_center()
+    world.apply("train", 1)
+    world.run_pod("n1")
+    world.delete("train")
+    with world.paused("lifecycle"):
+        world.pass_time(minutes=24 * 60)
+        early = explained(world, "train", is_now=True)
+        world.pass_time(minutes=120)
+        late = explained(world, "train", is_now=True)
+
+    assert [remedy.action for remedy in early.causes[0].remedies] == [Wait()]
+    assert [remedy.action for remedy in late.causes[0].remedies] == [StartService("lifecycle")]
+
+
+def test_quota_that_nodepools_hold_which_are_gone_names_the_quota_service(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool over its quota, and a quota service that does not hear of a deletion
+    world.given_data_center(machines=9, quota=4)
+    world.apply("old", 4)
+    world.apply("train", 3)
+    with world.paused("quota"):
+        world.delete("old")
+        explanation = explained(world, "train")
+
+    assert explanation.causes[0].helps[0] == (
+        "wait a moment, and start the quota service if it does not run: it still counts 4 Nodes of"
+        " NodePools that are gone"
+    )
+    assert world.conditions("train")["AtTarget"] == "TargetMet"

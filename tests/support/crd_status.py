@@ -85,6 +85,7 @@ STATUS: Final = _object(
         "awaitedSpotNodes": _count("How many Nodes wait for the preemption of others."),
         "queuePosition": _count("The position of its first Node that waits for a machine."),
         "machinesNeeded": _count("How many machines have to become free until it has all Nodes."),
+        "missingNodes": _count("How many Nodes it lacked when Capacity was evaluated last."),
         "rackStatus": _object(
             "The counts in racks, of an instance type that comes in whole racks.",
             {

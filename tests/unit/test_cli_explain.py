@@ -61,6 +61,7 @@ def test_every_field_of_a_full_nodepool_is_documented() -> None:
         spot_awaited=1,
         queue_position=1,
         machines_needed=1,
+        missing=1,
         specified=NOON,
         progressed=NOON,
         observed=1,

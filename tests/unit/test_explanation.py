@@ -94,7 +94,14 @@ def test_a_nodepool_that_has_what_it_wants_has_no_causes() -> None:
 
 
 def test_the_sentence_says_what_is_wanted_what_blocks_since_when_and_what_helps() -> None:
-    facts = pool(12, check("Quota", "Over", OVER, 40), current=2, granted=2, limit=Limit(8, 8, 41))
+    facts = pool(
+        12,
+        check("Quota", "Over", OVER, 40),
+        current=2,
+        granted=2,
+        limit=Limit(8, 8, 41),
+        peers=(Peer("serve", 6, 6),),
+    )
 
     assert explain(facts).sentence == (
         f"NodePool train wants 12 Nodes of {H100} in {ZONE} and has 2; "
@@ -157,7 +164,8 @@ def test_a_quota_that_was_never_set_is_to_be_set() -> None:
 
 
 def test_a_limit_below_what_is_in_use_leaves_the_nodepool_what_it_has() -> None:
-    facts = pool(9, check("Quota", "Over"), current=5, granted=5, limit=Limit(4, 8))
+    own, other = {"current": 5, "granted": 5}, Peer("serve", 3, 3)
+    facts = pool(9, check("Quota", "Over"), **own, limit=Limit(4, 8), peers=(other,))
 
     assert first(facts).helps == (
         f"raise the quota of {H100} in {ZONE} to 12",

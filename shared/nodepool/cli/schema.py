@@ -74,6 +74,7 @@ class StatusShape(_Shape):
     awaited_spot_nodes: how many spot Nodes are being preempted for it; absent if none is.
     queue_position: the place of its first Node that waits for a machine; absent if none waits.
     machines_needed: how many machines have to become free until it has all Nodes; absent if none.
+    missing_nodes: how many Nodes it lacked when Capacity was evaluated last; absent if none.
     other_node_profiles: how many of its Nodes were booted with which other node configurations.
     observed_generation: the newest generation that every check has evaluated.
     specified: when the newest version of the spec was stored.
@@ -91,6 +92,7 @@ class StatusShape(_Shape):
     awaited_spot_nodes: int | None = None
     queue_position: int | None = None
     machines_needed: int | None = None
+    missing_nodes: int | None = None
     other_node_profiles: Mapping[str, int] | None = None
     observed_generation: int | None = None
     specified: str | None = None

@@ -129,9 +129,14 @@ def _outdated_check(facts: Facts) -> Iterator[Cause]:
     if check is None or facts.deleting or not is_outdated(facts, check):
         return
     if is_late(facts, since := outdated_since(facts)):
+        text = f"Capacity still says that machines are missing for {counted(facts.missing)}"
+        if facts.held >= facts.allowed:
+            text = (
+                f"Capacity still shows {check.reason}, though each Node that quota allows is there"
+            )
         yield blame(
             ("capacity",),
-            f"Capacity still shows {check.reason}, though each Node that quota allows is there",
+            text,
             since,
             proofs([(check.position, "condition Capacity")]),
         )

@@ -97,6 +97,7 @@ def _own(pool: object) -> Facts:
         has_affinity=bool(_at(pool, "spec", "affinity")),
         queue_position=_number(pool, "status", "queuePosition"),
         machines_needed=_number(pool, "status", "machinesNeeded"),
+        missing=_number(pool, "status", "missingNodes"),
         generation=_number(pool, "metadata", "generation"),
         specified=_moment(pool, "status", "specified"),
         progressed=_moment(pool, "status", "progressed"),

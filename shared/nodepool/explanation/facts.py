@@ -166,6 +166,7 @@ class Facts:
     has_affinity: whether a node affinity restricts its machines.
     queue_position: the position of its first Node that waits for a machine; 0 for none.
     machines_needed: how many machines have to become free until it has all; 0 if not known.
+    missing: how many Nodes it lacked when Capacity was evaluated last; 0 if not known.
     generation: the newest version of its spec.
     specified: when that version was stored; None where that is not known.
     progressed: when its Nodes, its grant, or what Capacity says changed last; None for never.
@@ -199,6 +200,7 @@ class Facts:
     has_affinity: bool = False
     queue_position: int = 0
     machines_needed: int = 0
+    missing: int = 0
     generation: int = 0
     specified: datetime | None = None
     progressed: datetime | None = None

@@ -34,8 +34,8 @@ def capacity_details(facts: Facts) -> Iterator[str]:
     if machines is None:
         return
     yield (
-        f"of {facts.instance_type}{in_zone(facts)} {machines.free} are free, "
-        f"{machines.assigned} are assigned and {machines.triage} are in triage"
+        f"of {facts.instance_type}{in_zone(facts)} {_are(machines.free)} free, "
+        f"{_are(machines.assigned)} assigned and {_are(machines.triage)} in triage"
     )
     if machines.reclaimed:
         verb = "is" if machines.reclaimed == 1 else "are"
@@ -51,6 +51,10 @@ def capacity_details(facts: Facts) -> Iterator[str]:
     yield from rack_details(facts)
     for name, cause, _ in machines.broken:
         yield f"machine {name} is in triage{f': {cause}' if cause else ''}"
+
+
+def _are(count: int) -> str:
+    return f"{count} is" if count == 1 else f"{count} are"
 
 
 def capacity_remedies(facts: Facts, reason: str) -> Iterator[Remedy]:

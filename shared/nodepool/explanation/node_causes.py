@@ -14,6 +14,7 @@ from nodepool.explanation.node_remedies import (
     reservation_remedies,
 )
 from nodepool.explanation.remedies import Remedy, Wait
+from nodepool.explanation.sharing import rack_of
 from nodepool.explanation.unanswered import (
     ANSWERS_WITHIN,
     REMOVED_BY,
@@ -30,6 +31,7 @@ from nodepool.explanation.unanswered import (
 def of_nodes(facts: Facts) -> Iterator[Cause]:
     """Yield the causes that Nodes show of a NodePool that stays, ranked."""
     if not facts.deleting:
+        yield from _unchosen(facts)
         yield from _booting(facts)
         yield from _removal(facts)
         yield from _preemption(facts)
@@ -57,17 +59,35 @@ def deletion(facts: Facts) -> Iterator[Cause]:
     )
 
 
+def _unchosen(facts: Facts) -> Iterator[Cause]:
+    """Yield the services that do not choose which surplus Nodes leave."""
+    staying = [node for node in facts.counted_nodes if not node.removal]
+    # A Node that has not joined yet is chosen at once; others may be idle only in part.
+    is_due = any(not node.registered for node in staying) and rack_of(facts) == 1
+    is_due = is_due or (facts.current > facts.target and len(staying) == len(facts.counted_nodes))
+    if is_due and unchosen(facts) > 0 and is_late(facts, since := unchosen_since(facts)):
+        yield blame(
+            REMOVED_BY,
+            f"the removal of {counted(unchosen(facts))} has not begun",
+            since,
+            proofs([(facts.position, f"nodepool {facts.name}")]),
+        )
+
+
 def _booting(facts: Facts) -> Iterator[Cause]:
-    if not facts.in_progress:
-        return
+    coming = min(facts.in_progress, facts.target - facts.current)
+    if coming <= 0:
+        return  # The surplus Nodes leave before they join.
     nodes = _oldest([node for node in facts.nodes if not node.registered])
     one, began = facts.in_progress == 1, next((node.created for node in nodes), None)
+    surplus = f", {facts.in_progress - coming} too many" if coming < facts.in_progress else ""
     # The lifecycle service replaces a Node that has not joined after `BOOT_MAX`.
     late = is_late(facts, began, BOOT_MAX + ANSWERS_WITHIN)
-    wait = Remedy(f"wait until {'it joins' if one else 'they join'} the cluster", Wait())
+    who = f"{coming} of them" if surplus else "it" if one else "they"
+    wait = Remedy(f"wait until {who} {'joins' if coming == 1 else 'join'} the cluster", Wait())
     yield Cause(
         "Booting",
-        f"{facts.in_progress} {'is' if one else 'are'} in progress",
+        f"{facts.in_progress} {'is' if one else 'are'} in progress{surplus}",
         f"{_names(nodes)} {'has' if len(nodes) == 1 else 'have'} not joined yet" if nodes else "",
         since=began,
         remedies=(start_service("lifecycle"),) if late else (wait,),
@@ -81,13 +101,7 @@ def _removal(facts: Facts) -> Iterator[Cause]:
     leave = [node for node in nodes if node.removal and node.removal != PREEMPTED]
     if not (over or leave):
         return
-    if over and not leave and is_late(facts, since := unchosen_since(facts)):
-        yield blame(
-            REMOVED_BY,
-            f"the removal of {counted(unchosen(facts))} has not begun",
-            since,
-            proofs([(facts.position, f"nodepool {facts.name}")]),
-        )
+    if over and not leave and is_late(facts, unchosen_since(facts)):
         return
     moments = [node.removal_since for node in leave if node.removal_since is not None]
     shown = leave or [node for node in nodes if node.active]

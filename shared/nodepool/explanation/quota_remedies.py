@@ -4,7 +4,14 @@ from collections.abc import Iterator
 
 from nodepool.contract.counting import counted
 from nodepool.explanation.facts import Facts, Limit, Peer
-from nodepool.explanation.remedies import EditSpec, Remedy, ScalePeer, ScaleTo, SetLimit
+from nodepool.explanation.remedies import (
+    EditSpec,
+    Remedy,
+    ScalePeer,
+    ScaleTo,
+    SetLimit,
+    StartService,
+)
 from nodepool.explanation.sharing import (
     down_to_racks,
     holders,
@@ -36,6 +43,12 @@ def quota_remedies(facts: Facts) -> Iterator[Remedy]:
     if limit is None:
         yield Remedy("raise the quota, or lower the target", EditSpec())
         return
+    if (gone := limit.used - _known(facts)) > 0:
+        yield Remedy(
+            f"wait a moment, and start the quota service if it does not run: it still counts"
+            f" {counted(gone)} of NodePools that are gone",
+            StartService("quota"),
+        )
     lacks, ahead = _lacks(facts), sum(peer.lacks for peer in _ahead(facts))
     yield _raise(facts, limit, limit.used + lacks + ahead, ahead)
     fitting = down_to_racks(facts, (limit.limit or 0) - _others(facts, limit))
@@ -90,6 +103,11 @@ def _ahead(facts: Facts) -> list[Peer]:
 
 def _lacks(facts: Facts) -> int:
     return max(0, facts.target - facts.reserved)
+
+
+def _known(facts: Facts) -> int:
+    """Return how many Nodes the NodePools that exist take of the quota."""
+    return facts.reserved + sum(peer.reserved for peer in facts.peers)
 
 
 def _others(facts: Facts, limit: Limit) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
+from nodepool.contract.pods import GRACE_MAX_S
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.sharing import rack_of
@@ -13,6 +14,8 @@ ANSWERS_WITHIN: Final = timedelta(seconds=15)
 LEAVES_WITHIN: Final = timedelta(minutes=60) + ANSWERS_WITHIN
 """The most time that an idle Node takes to leave, unless a setting is longer: half an hour each for
 its machine to answer the cordon and the drain."""
+GRACE_MAX: Final = timedelta(seconds=GRACE_MAX_S)
+"""The longest grace period of a Pod."""
 INTERNAL_ERROR: Final = "InternalError"
 """The reason of a check that could not decide."""
 CHECKED_BY: Final = {"Validated": "validator", "Quota": "quota", "Capacity": "capacity"}
@@ -45,13 +48,14 @@ def undetermined_check(facts: Facts) -> str:
 
 
 def is_outdated(facts: Facts, check: Check) -> bool:
-    """Return whether Capacity says that machines are missing, though no granted Node is."""
+    """Return whether Capacity says that machines are missing, but for another number of Nodes."""
     is_short = check.type == "Capacity" and check.status == "False"
-    return is_short and facts.held >= facts.allowed
+    lacks = facts.allowed - facts.held
+    return is_short and (lacks <= 0 or facts.missing not in (0, lacks))
 
 
 def outdated_since(facts: Facts) -> datetime | None:
-    """Return since when Capacity could say that no machine is missing: since the newest Node."""
+    """Return since when Capacity could be evaluated again: since the newest Node at the latest."""
     return latest(assigned_since(facts), *(node.created for node in facts.counted_nodes))
 
 
@@ -111,9 +115,16 @@ def silent_removers(facts: Facts) -> tuple[str, ...]:
 
 
 def is_stuck(facts: Facts, node: NodeFacts) -> bool:
-    """Return whether a Node should have left: nothing has run there for longer than that takes."""
-    leaves = bool(node.removal) and node.preempted_since is None and not node.active
-    return leaves and is_late(facts, latest(node.removal_since, node.idle_since), LEAVES_WITHIN)
+    """Return whether a Node should have left: no Pod blocked it for longer than that takes.
+
+    No Pod blocks a deletion; every other Pod ends within the longest grace period.
+    """
+    if not node.removal or node.preempted_since is not None:
+        return False
+    if not node.active:
+        return is_late(facts, latest(node.removal_since, node.idle_since), LEAVES_WITHIN)
+    is_blocked = node.blocking_count > 0 and not facts.deleting
+    return not is_blocked and is_late(facts, node.removal_since, LEAVES_WITHIN + GRACE_MAX)
 
 
 def latest(*moments: datetime | None) -> datetime | None:

@@ -72,8 +72,11 @@ def trials(world: World) -> Iterator[Trial]:
     for key in buckets["nodepools"]:
         facts = facts_of(buckets, key, world.log.clock)
         explanation = explain(facts)
-        if WRONG_PLURAL.search(explanation.sentence):
-            raise Violation(f"a plural for a single thing: {explanation.sentence}")
+        texts = [explanation.sentence]
+        for cause in explanation.causes:
+            texts += (cause.message, *cause.details, *cause.helps)
+        if wrong := [text for text in texts if WRONG_PLURAL.search(text)]:
+            raise Violation(f"a plural for a single thing: {wrong[0]}")
         for cause in explanation.causes:
             for remedy in cause.remedies:
                 if isinstance(remedy.action, StartService):
