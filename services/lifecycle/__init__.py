@@ -3,28 +3,16 @@
 from nodepool.contract import events as on
 from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
+from nodepool.contract.observations import ConditionSeen, NodeSeen
 
-Observed = on.NodeObserved | on.NodeReported
-"""What runs on a Node and how it is marked, as its machine or its cluster of Kubernetes says."""
-ConditionObserved = on.NodeConditionChanged | on.NodeConditionReported
-"""A condition of a Node changed, as its machine or its cluster of Kubernetes says."""
-HealthChange = (
-    ConditionObserved
-    | on.NodeActionRequested
-    | on.CWNodeCordoned
-    | on.CWNodeUncordoned
-    | on.NodeSilent
-    | on.NodeReportRequested
-)
-"""The messages that change nothing of a Node but its health."""
 Decides = (
     on.CWNodeDeletionRequestSuccess
     | on.NodeRemovalCancelled
     | on.MachineBooted
     | on.MachineFailed
     | on.NodeVerified
-    | ConditionObserved
-    | Observed
+    | ConditionSeen
+    | NodeSeen
     | on.NodePreempted
     | on.PreemptionPending
     | on.PreemptionInProgress

@@ -1,45 +1,88 @@
-"""The silent Nodes of a zone, or of a cluster, in step with how widespread their silence is."""
+"""Zones and clusters, of which most Nodes may be silent at once.
 
-from dataclasses import replace
+A widespread silence makes no Node unhealthy. Kubernetes has the same rule for its zones, see
+https://kubernetes.io/docs/concepts/architecture/nodes/#rate-limits-on-eviction.
+"""
 
-from lifecycle.known import State
-from lifecycle.silence import Standing, is_excused, moved, silent_in
-from nodepool.contract.keys import MachineKey, machine_parts
-from nodepool.service import Context
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from immutables import Map
+
+from nodepool.contract.keys import MachineKey
+
+FEW: Final = 3
+"""Fewer silent Nodes than this are no widespread silence."""
+BEGINS_AT: Final = 0.55
+"""The share of silent Nodes from which on a silence is widespread."""
+ENDS_BELOW: Final = 0.5
+"""The share of silent Nodes below which a silence is no longer widespread."""
 
 
-def with_areas(before: State, state: State, key: MachineKey, context: Context) -> State:
-    """Return the state in which the silent Nodes of a zone or a cluster are in step with it.
+class Area(NamedTuple):
+    """The Nodes of a zone, or of a cluster, that have joined their cluster.
 
-    Many change where the silence of the area becomes widespread, or ceases to be so.
+    nodes: the number of Nodes.
+    silent: the Nodes that are silent.
+    is_silent: whether their silence is widespread.
     """
-    zone, _ = machine_parts(key)
-    old, new = _standing(before, key, zone), _standing(state, key, zone)
-    if old == new:
-        return state
-    areas, turned = moved(state.areas, key, old, new)
-    state = replace(state, areas=areas)
-    for each in {key: True, **dict.fromkeys(silent_in(areas, turned))}:
-        state = _excused(state, each, context)
-    return state
+
+    nodes: int = 0
+    silent: Map[MachineKey, bool] = Map()
+    is_silent: bool = False
 
 
-def _standing(state: State, key: MachineKey, zone: str) -> Standing | None:
-    node = state.nodes.get(key)
-    return None if node is None else node.standing_in(zone)
+Areas = Map[str, Area]
+"""The zones and the clusters that have Nodes, by their keys."""
 
 
-def _excused(state: State, key: MachineKey, context: Context) -> State:
-    """Return the state with a silent Node, excused if the silence of its area is widespread."""
-    node, (zone, _) = state.nodes.get(key), machine_parts(key)
-    standing = _standing(state, key, zone)
-    if node is None or standing is None or node.health.silence is None:
-        return state
-    silence = node.health.silence
-    is_silent = standing.is_silent and is_excused(state.areas, standing.areas)
-    if is_silent is silence.is_excused:
-        return state
-    after = silence.excused(context.time, is_excused=is_silent)
-    node = replace(node, health=replace(node.health, silence=after))
-    state = state.with_node(key, node)
-    return replace(state, work=state.work.put(key)) if silence.is_lasting else state
+class Standing(NamedTuple):
+    """How a Node counts: the areas that contain the Node, and whether the Node is silent."""
+
+    areas: tuple[str, ...]
+    is_silent: bool
+
+
+def move_node(
+    areas: Areas, key: MachineKey, before: Standing | None, after: Standing | None
+) -> tuple[Areas, frozenset[str]]:
+    """Return the areas after a Node changed, and the areas whose silence turned.
+
+    A silence turns when it becomes widespread, and when it ceases to be widespread.
+    before, after: None if the Node does not count.
+    """
+    turned = set()
+    for name in sorted({*(before.areas if before else ()), *(after.areas if after else ())}):
+        known = areas.get(name, Area())
+        area = _without(known, key) if before and name in before.areas else known
+        area = _with(area, key, after) if after and name in after.areas else area
+        area = area._replace(is_silent=_is_widespread(area))
+        areas = areas.set(name, area) if area.nodes else areas.delete(name)
+        if area.is_silent is not known.is_silent:
+            turned.add(name)
+    return areas, frozenset(turned)
+
+
+def find_silent(areas: Areas, names: frozenset[str]) -> Iterator[MachineKey]:
+    """Yield the silent Nodes of these areas, each once, in the order of their names."""
+    yield from sorted({key for name in names for key in areas.get(name, Area()).silent})
+
+
+def is_excused(areas: Areas, names: tuple[str, ...]) -> bool:
+    """Return whether the silence of one of these areas is widespread."""
+    return any(areas.get(name, Area()).is_silent for name in names)
+
+
+def _without(area: Area, key: MachineKey) -> Area:
+    silent = area.silent.delete(key) if key in area.silent else area.silent
+    return area._replace(nodes=area.nodes - 1, silent=silent)
+
+
+def _with(area: Area, key: MachineKey, standing: Standing) -> Area:
+    silent = area.silent.set(key, True) if standing.is_silent else area.silent
+    return area._replace(nodes=area.nodes + 1, silent=silent)
+
+
+def _is_widespread(area: Area) -> bool:
+    share = ENDS_BELOW if area.is_silent else BEGINS_AT
+    return len(area.silent) >= max(FEW, share * area.nodes)

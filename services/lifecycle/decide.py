@@ -1,39 +1,33 @@
 """What the lifecycle service says: the next step of each Node, from its boot to its deletion."""
 
 from collections.abc import Generator, Iterator
-from datetime import timedelta
 from functools import partial
 from typing import TypeVar, assert_never
 
 from lifecycle import Decides, Hears, Says
-from lifecycle.appearance import updated
+from lifecycle.commands import (
+    NodeCommand,
+    add_to_asked,
+    find_conflict,
+    find_fault,
+    refuse_unknown,
+)
 from lifecycle.failures import on_failure
 from lifecycle.gauges import gauges
-from lifecycle.lock_steps import given_up, lock_end
-from lifecycle.locking import lock, place_of, unlock
+from lifecycle.locking import find_place, release_lock, take_lock
 from lifecycle.node import Node
-from lifecycle.node_events import (
-    asked_for,
-    registration_failed,
-    report_requested,
-    silent,
-    template_changed,
-)
+from lifecycle.node_events import asked_for, lock_changed, template_changed, updated
 from lifecycle.options import Options, with_options
-from lifecycle.racks import nodes_in_racks
-from lifecycle.removal import missing, overdue
-from lifecycle.requests import NodeCommand, asked_after, out_of_place, unfit, unknown
+from lifecycle.racks import find_nodes_in_racks
 from lifecycle.state import State, evolve
-from lifecycle.steps import Steps
-from lifecycle.template import NodeTemplate
+from lifecycle.table import take_steps
 from nodepool.contract import events as on
 from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.keys import MachineKey, PoolKey, machine_key, pool_path
 from nodepool.contract.messages import Message, pool_fields
-from nodepool.contract.node_failures import NodeFailure
+from nodepool.contract.model import NodePhase
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
-from nodepool.contract.timetable import BOOT_MAX
 from nodepool.service import Context, Reconciler, Service, decide_on
 
 E = TypeVar("E", bound=Message)
@@ -47,7 +41,7 @@ def decide(
     """The next step of the Node that a message is about; a message on an earlier stay has none."""
     match message:
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
-            yield from _commanded(state, message, context, options)
+            yield from _follow_command(state, message, context, options)
         case (
             on.MachineBooted()
             | on.MachineFailed()
@@ -62,17 +56,27 @@ def decide(
             | on.PreemptionPending()
             | on.PreemptionInProgress()
         ):
-            node = state.node(message)
-            if node is not None:
-                steps = missing(state.templates[node.pool], node, context.time)
-                yield from _followed(state, message.machine_key, steps, options)
+            if state.node(message) is not None:
+                yield from _take_steps(state, message.machine_key, context, options)
         case LockNode() | UnlockNode():
-            yield from _lock_commanded(state, message, context, options)
+            yield from _follow_lock_command(state, message, context, options)
         case _:
             assert_never(message)
 
 
-def _followed(
+def _take_steps(
+    state: State, key: MachineKey, context: Context, options: Options, *, is_due: bool = False
+) -> Generator[Says, State, State]:
+    """Yield all steps that are missing for a Node; return the state after them.
+
+    is_due: whether a deadline may lead to a step too.
+    """
+    node = state.nodes[key]
+    steps = take_steps(state.templates[node.pool], node, context, options, is_due=is_due)
+    return (yield from _follow(state, key, steps, options))
+
+
+def _follow(
     state: State, key: MachineKey, steps: Generator[E, Node, object], options: Options
 ) -> Generator[E | Says, State, State]:
     """Yield the steps of a Node; return the state after them.
@@ -104,22 +108,33 @@ def _with_what_belongs(state: State, event: E, options: Options) -> Iterator[E |
         if template and state.published.get(key) != template:
             yield template_changed(state.templates[key])
     if isinstance(event, on.NodeUpdated | on.CWNodeDeleted):
-        node = state.nodes[event.machine_key]
-        yield from lock_end(state.templates[node.pool], node, event)
+        yield from _end_lock(state, event)
     yield from with_options(event, options)
 
 
-def _commanded(
+def _end_lock(
+    state: State, event: on.NodeUpdated | on.CWNodeDeleted
+) -> Iterator[on.NodeLockChanged]:
+    """Yield the end of the lock of a Node that is rebooted or deleted."""
+    node = state.nodes[event.machine_key]
+    is_deleted, lock = isinstance(event, on.CWNodeDeleted), node.work.lock
+    is_rebooted = isinstance(event, on.NodeUpdated) and event.phase is NodePhase.REBOOTING
+    if lock is not None and (is_deleted or is_rebooted):
+        text = f"Node {node.name} is {'deleted' if is_deleted else 'rebooted'}"
+        yield lock_changed(state.templates[node.pool], node, lock, "released", text)
+
+
+def _follow_command(
     state: State, command: NodeCommand, context: Context, options: Options
 ) -> Generator[Says | CommandOutcome, State, None]:
-    """The outcome of a command about a Node, and what follows from it at once."""
+    """Yield the outcome of a command about a Node, and the steps that follow at once."""
     node = state.commanded(command)
-    refusal = unfit(command) or (unknown(command) if node is None else out_of_place(node, command))
+    refusal = find_fault(command) or (node and find_conflict(node, command))
     if node is None or refusal is not None:
-        refusal = refusal or unknown(command)
+        refusal = refusal or refuse_unknown(command)
         yield refused(command, refusal.field, refusal.message, refusal.reason)
         return
-    asked = asked_after(node, command)
+    asked = add_to_asked(node, command)
     if asked == node.health.asked:
         yield accepted(command, "unchanged")
         return
@@ -127,24 +142,26 @@ def _commanded(
     template = state.templates[node.pool]
     key = machine_key(template.zone, node.name)
     state = yield asked_for(template, node, asked)
-    steps = missing(template, state.nodes[key], context.time)
-    yield from _followed(state, key, steps, options)
+    yield from _take_steps(state, key, context, options)
 
 
-def _lock_commanded(
+def _follow_lock_command(
     state: State, command: LockNode | UnlockNode, context: Context, options: Options
 ) -> Generator[Says | CommandOutcome, State, None]:
-    """The outcome of a command about the lock of a Node, and what follows from it at once."""
-    place = place_of(state, command)
+    """Yield the outcome of a command about the lock of a Node, and the steps that follow."""
+    place = find_place(state, command)
     if isinstance(place, on.CommandRefused):
         yield place
         return
     template, node = place
     key = machine_key(template.zone, node.name)
     if isinstance(command, LockNode):
-        yield from _followed(state, key, lock(template, node, command, context), options)
+        steps = take_lock(template, node, command, context)
     else:
-        yield from _followed(state, key, unlock(template, node, command, context), options)
+        steps = release_lock(template, node, command)
+    after = yield from _follow(state, key, steps, options)
+    if after.nodes[key] is not node:
+        yield from _take_steps(after, key, context, options)
 
 
 def reconcile(
@@ -157,17 +174,16 @@ def reconcile(
     """What is missing for a NodePool that changed or failed, or for a Node whose time is up."""
     pool, machine = PoolKey(key), MachineKey(key)
     if pool in state.templates:
-        state = yield from _template_changed(state, pool, options)
+        state = yield from _update_nodes(state, pool, options)
         if pool in state.failures:
             # Each Node takes its step once: those with problems are among all Nodes.
-            yield from _tried_again(state, pool, context, options)
+            yield from _try_again(state, pool, context, options)
             return
-        troubled = {*state.unhealthy.get(pool, ()), *nodes_in_racks(state.racks, pool)}
+        troubled = {*state.unhealthy.get(pool, ()), *find_nodes_in_racks(state.racks, pool)}
         for node in sorted(troubled):
-            steps = missing(state.templates[pool], state.nodes[node], context.time)
-            state = yield from _followed(state, node, steps, options)
+            state = yield from _take_steps(state, node, context, options)
     elif machine in state.nodes:
-        yield from _next(state, machine, context, options)
+        yield from _take_steps(state, machine, context, options, is_due=True)
 
 
 def concerns(_state: State, message: Hears) -> PoolKey | None:
@@ -179,17 +195,15 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
             return None
 
 
-def _template_changed(
-    state: State, key: PoolKey, options: Options
-) -> Generator[Says, State, State]:
+def _update_nodes(state: State, key: PoolKey, options: Options) -> Generator[Says, State, State]:
     """An update of each Node that looks like an older template; then the announcement, once."""
     template = state.templates[key]
     if state.announced[key] == template.version:
         return state
     for machine in sorted(state.members.get(key, ())):
         node = state.nodes[machine]
-        if not node.booting and node.revision < template.revision:
-            look = updated(template, node, node.phase, node.removal)
+        if not node.is_booting and node.revision < template.revision:
+            look = updated(template, node, node.phase, node.exit.reason)
             for each in _with_what_belongs(state, look, options):
                 state = yield each
     _, _, pool = pool_path(key)
@@ -197,50 +211,13 @@ def _template_changed(
     return (yield on.CWNodePoolMetadata(**pool_fields(key), message=text))
 
 
-def _tried_again(
+def _try_again(
     state: State, key: PoolKey, context: Context, options: Options
 ) -> Generator[Says, State, None]:
     """The steps that its Nodes did not take because of a failure; then that it is over."""
     for machine in sorted(state.members.get(key, ())):
-        state = yield from _next(state, machine, context, options)
+        state = yield from _take_steps(state, machine, context, options, is_due=True)
     yield on.NodeRemovalRecovered(**pool_fields(key), uid=state.templates[key].uid)
-
-
-def _next(
-    state: State, key: MachineKey, context: Context, options: Options
-) -> Generator[Says, State, State]:
-    """What is missing for a Node; where that is nothing, its end if its time is up."""
-    node = state.nodes[key]
-    steps = _due(state.templates[node.pool], node, context, options)
-    return (yield from _followed(state, key, steps, options))
-
-
-def _due(template: NodeTemplate, node: Node, context: Context, options: Options) -> Steps:
-    node = yield from given_up(template, node, context)
-    node = yield from _asked_if_silent(template, node, context, options)
-    before = node
-    node = yield from missing(template, node, context.time)
-    if node is not before:
-        return node
-    if not node.booting:
-        return (yield from overdue(template, node, context, options.answer_within))
-    if node.boot_by <= context.time:
-        cause = f"{NodeFailure.NOT_JOINED.phrase} {BOOT_MAX // timedelta(minutes=1)} minutes"
-        return (yield registration_failed(template, node, cause))
-    return node
-
-
-def _asked_if_silent(
-    template: NodeTemplate, node: Node, context: Context, options: Options
-) -> Steps:
-    """Yield how long a silence has, or the question whether it goes on; return the Node then."""
-    silence = node.health.silence
-    if silence is not None and node.is_newly_silent:
-        until = silence.since + options.unhealthy_after
-        return (yield silent(template, node, silence.since, until))
-    if silence is not None and silence.ask_at is not None and silence.ask_at <= context.time:
-        return (yield report_requested(template, node, context.position))
-    return node
 
 
 def service(options: Options) -> Service[State, Hears, Says]:

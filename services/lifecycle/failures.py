@@ -38,11 +38,11 @@ def _is_removal(state: State, failure: Failure) -> bool:
     """Whether a Node that leaves could not be taken further."""
     node = _failed_node(state, failure)
     if node is not None:
-        return node.removal is not None
+        return node.exit.reason is not None
     if not failure.key:
         return failure.input == CWNodeDeletionRequestSuccess.__name__
     machines = state.members.get(PoolKey(failure.key), ())
-    return any(state.nodes[machine].removal is not None for machine in machines)
+    return any(state.nodes[machine].exit.reason is not None for machine in machines)
 
 
 def _failed_node(state: State, failure: Failure) -> Node | None:

@@ -5,14 +5,15 @@ from typing import Final, get_args
 
 from immutables import Map
 
-from lifecycle.known import Report, State
-from lifecycle.requests import PhaseCommand
-from lifecycle.silence import is_excused
+from lifecycle.areas import is_excused
+from lifecycle.changes import BootReport
+from lifecycle.commands import PhaseCommand
+from lifecycle.known import State
 from nodepool.contract.keys import machine_parts
 from nodepool.contract.metrics import REFUSED_NODE_MOVES, SILENT_NODES, Sample
 from nodepool.contract.model import NodePhase
 
-MESSAGES: Final = tuple(sorted(kind.__name__ for kind in get_args(Report | PhaseCommand)))
+MESSAGES: Final = tuple(sorted(kind.__name__ for kind in get_args(BootReport | PhaseCommand)))
 """The messages that ask a Node for a move."""
 
 

@@ -1,23 +1,30 @@
-"""What the lifecycle service knows: NodePools, their Nodes, and how those should look."""
+"""What the lifecycle service knows: NodePools, their Nodes, and how these Nodes should look."""
 
 from dataclasses import dataclass, replace
 
 from immutables import Map
 
-from lifecycle import ConditionObserved, Observed
+from lifecycle.areas import Areas, Standing, find_silent, is_excused, move_node
+from lifecycle.changes import BootReport
+from lifecycle.commands import PhaseCommand
 from lifecycle.node import Node
 from lifecycle.racks import Racks
-from lifecycle.requests import PhaseCommand
-from lifecycle.silence import Areas
 from lifecycle.template import NodeTemplate
 from nodepool.contract import events as on
-from nodepool.contract.keys import ClusterKey, MachineKey, PoolKey, machine_key
+from nodepool.contract.keys import (
+    ClusterKey,
+    MachineKey,
+    PoolKey,
+    cluster_of,
+    machine_key,
+    machine_parts,
+)
 from nodepool.contract.messages import OfNode
+from nodepool.contract.observations import ConditionSeen, NodeSeen
+from nodepool.service import Context
 from nodepool.state.work import WithWork
 
-Report = on.MachineBooted | on.MachineFailed | on.NodeVerified
-"""What a machine reports of its boots."""
-OfStay = OfNode | Report | Observed | ConditionObserved
+OfStay = OfNode | BootReport | NodeSeen | ConditionSeen
 """The messages about one stay of a machine in a NodePool."""
 
 
@@ -31,13 +38,13 @@ class State(WithWork[PoolKey | MachineKey]):
     published: the revision of each large template that the last `NodeTemplateChanged` was about.
     nodes: every Node, by its machine.
     members: the Nodes of each NodePool that has any.
-    unhealthy: those of them that have a problem.
+    unhealthy: the Nodes of each NodePool that have a problem.
     racks: their racks, where their type comes in racks.
     areas: their zones and clusters, with the silent Nodes of each.
     refused: how often each message asked for a move that cannot follow on a phase, by phase.
     failures: the last internal error of each NodePool with Nodes that could not be updated.
-    work: when each Node is given up whose machine has to boot, or to answer; the NodePools with so
-        many Nodes that one step could not update them all; and those that failed.
+    work: the next deadline of each Node; the NodePools with more Nodes than one step can update;
+        and the NodePools that failed.
     """
 
     agents: Map[ClusterKey, bool] = Map()
@@ -59,18 +66,79 @@ class State(WithWork[PoolKey | MachineKey]):
             work = work.drop(key) if node.due is None else work.put_at(key, node.due)
         if node.is_newly_silent:
             work = work.put(key)
-        return replace(self, nodes=self.nodes.set(key, node), work=work)
+        return replace(
+            self,
+            nodes=self.nodes.set(key, node),
+            unhealthy=self._mark_unhealthy(key, node.pool, is_marked=bool(node.health.problems)),
+            work=work,
+        )
+
+    def without_node(self, key: MachineKey) -> "State":
+        """Return the state without this Node."""
+        pool, members = self.nodes[key].pool, self.members
+        rest = members[pool].delete(key)
+        return replace(
+            self,
+            nodes=self.nodes.delete(key),
+            unhealthy=self._mark_unhealthy(key, pool, is_marked=False),
+            members=members.set(pool, rest) if rest else members.delete(pool),
+            work=self.work.drop(key),
+        )
+
+    def _mark_unhealthy(
+        self, key: MachineKey, pool: PoolKey, *, is_marked: bool
+    ) -> Map[PoolKey, Map[MachineKey, bool]]:
+        marked = self.unhealthy.get(pool, Map())
+        if is_marked is (key in marked):
+            return self.unhealthy
+        after = marked.set(key, True) if is_marked else marked.delete(key)
+        return self.unhealthy.set(pool, after) if after else self.unhealthy.delete(pool)
+
+    def with_areas(self, before: "State", key: MachineKey, context: Context) -> "State":
+        """Return the state with the zone and the cluster of a Node that changed since `before`.
+
+        All silent Nodes of an area change if its silence becomes widespread, or ceases to be so.
+        """
+        old, new = before._standing(key), self._standing(key)
+        if old == new:
+            return self
+        areas, turned = move_node(self.areas, key, old, new)
+        state = replace(self, areas=areas)
+        for each in {key: True, **dict.fromkeys(find_silent(areas, turned))}:
+            state = state._with_excuse(each, context)
+        return state
+
+    def _standing(self, key: MachineKey) -> Standing | None:
+        """Return how a Node counts in its areas; None before the Node has joined its cluster."""
+        node, (zone, _) = self.nodes.get(key), machine_parts(key)
+        if node is None or node.is_booting:
+            return None
+        is_silent = node.health.silence is not None and not node.restarts
+        return Standing((zone, cluster_of(node.pool)), is_silent)
+
+    def _with_excuse(self, key: MachineKey, context: Context) -> "State":
+        """Return the state with a silent Node, excused if the silence of its area is widespread."""
+        node, standing = self.nodes.get(key), self._standing(key)
+        if node is None or standing is None or node.health.silence is None:
+            return self
+        silence = node.health.silence
+        is_wide = standing.is_silent and is_excused(self.areas, standing.areas)
+        if is_wide is silence.is_excused:
+            return self
+        after = silence.excuse(context.time, is_excused=is_wide)
+        state = self.with_node(key, replace(node, health=node.health._replace(silence=after)))
+        return replace(state, work=state.work.put(key)) if silence.is_lasting else state
 
     def commanded(self, command: PhaseCommand) -> Node | None:
-        """The Node that a command is about; None where its NodePool has none of this name."""
+        """Return the Node that a command is about; None if its NodePool has no such Node."""
         template = self.templates.get(command.key)
         node = template and self.nodes.get(machine_key(template.zone, command.node))
         return node if node and node.pool == command.key else None
 
     def node(self, message: OfStay) -> Node | None:
-        """The Node that a message is about; None where it is about an earlier stay.
+        """Return the Node that a message is about; None if the message is about an earlier stay.
 
-        None also for what is observed by a part of the system that does not observe its cluster.
+        Also return None for an observation of a service that does not observe this cluster.
         """
         node = self.nodes.get(message.machine_key)
         if node is None or node.assignment != message.assignment:

@@ -7,18 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from lifecycle import Observed
+from lifecycle.deadlines import LOCK_WITHIN, USUALLY
 from nodepool.contract.events import AnswerAwaited, NodeLockChanged
 from nodepool.contract.model import LOCK, LOCK_TAINT, Taint
-
-USUALLY = timedelta(seconds=1)
-"""A machine that answers within this, as it usually does, has no deadline published."""
-ANSWER_WITHIN = timedelta(minutes=30)
-"""How long a machine may take to show that it has evicted the Pods, beside their grace period.
-
-A lock that is still pending then is released, so that the prolog of the job fails and does not wait
-for a machine that hangs.
-"""
+from nodepool.contract.observations import NodeSeen
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +39,13 @@ class Lock:
 
     @property
     def due(self) -> datetime | None:
-        """When the time of its machine begins, or is over; None once it is held."""
+        """When the time of its machine begins, or is over; None once a job holds the lock."""
         if self.is_held or self.asked is None:
             return None if self.is_held else self.ask_after
-        return self.asked + timedelta(seconds=self.grace_s) + ANSWER_WITHIN
+        return self.asked + timedelta(seconds=self.grace_s) + LOCK_WITHIN
 
     def is_over(self, now: datetime) -> bool:
-        """Whether it is released because its machine did not answer in time."""
+        """Return whether the lock is released because its machine did not answer in time."""
         return self.asked is not None and self.due is not None and self.due <= now
 
     @property
@@ -62,36 +54,36 @@ class Lock:
         return f"Slurm job {self.job}"
 
 
-def taken(job: str, number: int, now: datetime) -> Lock:
-    """A new lock, which is pending."""
+def begin_lock(job: str, number: int, now: datetime) -> Lock:
+    """Return a new lock, which is pending."""
     return Lock(job, number, now, now + USUALLY)
 
 
-def awaited(lock: Lock | None, event: AnswerAwaited) -> Lock | None:
+def await_answer(lock: Lock | None, event: AnswerAwaited) -> Lock | None:
     """Return the lock whose time begins, or is to begin at another moment."""
     if lock is None or lock.number != event.lock:
         return lock
     if event.is_final:
-        return replace(lock, asked=event.answer_by - ANSWER_WITHIN)
+        return replace(lock, asked=event.answer_by - LOCK_WITHIN)
     return replace(lock, ask_after=event.answer_by)
 
 
-def changed(lock: Lock | None, event: NodeLockChanged, now: datetime) -> Lock | None:
-    """The lock of a Node after this event; None for none."""
+def change_lock(lock: Lock | None, event: NodeLockChanged, now: datetime) -> Lock | None:
+    """Return the lock of a Node after this event; None without a lock."""
     is_same = lock is not None and lock.number == event.number
     match event.lock:
         case "pending":
-            return lock if is_same else taken(event.job, event.number, now)
+            return lock if is_same else begin_lock(event.job, event.number, now)
         case "locked":
             return replace(lock, is_held=True) if lock is not None and is_same else lock
         case "released":
             return None if is_same else lock
 
 
-def observed(lock: Lock | None, report: Observed) -> Lock | None:
-    """The lock after a report of its machine, which counts once that knows of the lock.
+def observe_pods(lock: Lock | None, report: NodeSeen) -> Lock | None:
+    """Return the lock after a report of its machine, if the machine knew of the lock.
 
-    However many reports come, it has no more time than the longest grace period they name.
+    However many reports come, the lock gets no more time than the longest grace period.
     """
     if lock is None or lock.is_held or report.lock != lock.number:
         return lock
@@ -102,10 +94,10 @@ def observed(lock: Lock | None, report: Observed) -> Lock | None:
 
 
 def lock_annotations(lock: Lock | None) -> Mapping[str, str]:
-    """The annotation of a Node with this lock."""
+    """Return the annotation of a Node with this lock."""
     return {} if lock is None else {LOCK: "locked" if lock.is_held else "pending"}
 
 
 def lock_taints(lock: Lock | None) -> tuple[Taint, ...]:
-    """The taint of a Node with this lock."""
+    """Return the taint of a Node with this lock."""
     return () if lock is None else (LOCK_TAINT,)

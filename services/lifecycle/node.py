@@ -1,19 +1,15 @@
 """A Node on its way through a NodePool."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
 from lifecycle.health import HEALTHY, Health
-from lifecycle.lock import USUALLY, Lock
-from lifecycle.silence import Standing
-from nodepool.contract.keys import PoolKey, cluster_of
-from nodepool.contract.model import NodePhase, RemovalReason
+from lifecycle.lock import Lock
+from nodepool.contract.keys import PoolKey
+from nodepool.contract.model import NodeAction, NodePhase, RemovalReason
 from nodepool.contract.pods import Pod, PodClass
-
-ANSWER_WITHIN = timedelta(minutes=30)
-"""How long a machine may take to answer a cordon or a drain, unless a setting says otherwise."""
 
 
 class Workload(NamedTuple):
@@ -21,7 +17,7 @@ class Workload(NamedTuple):
 
     since: when it was observed first.
     blocks: whether a drain for a scale-down waits for it.
-    grace_s: how long a drain awaits its end, in seconds; 0 for one that is not awaited.
+    grace_s: how long a drain waits for its end, in seconds; 0 if a drain does not wait for it.
     """
 
     name: str
@@ -37,39 +33,147 @@ class Workload(NamedTuple):
         return cls(pod.name, since, blocks, grace_s)
 
 
+class Boot(NamedTuple):
+    """The last boot of a Node, and the verification after the boot.
+
+    number: how often the Node was rebooted in this stay; 0 at its first boot.
+    is_done: whether the machine has reported the end of the boot.
+    fault: why the machine could not boot, or could not join its cluster.
+    verifies: whether a verification follows the boot.
+    passed: whether the Node has passed the verification; None while that is not known.
+    verification_fault: why the Node has not passed the verification.
+    """
+
+    number: int = 0
+    is_done: bool = False
+    fault: str = ""
+    verifies: bool = False
+    passed: bool | None = None
+    verification_fault: str = ""
+
+
+class Work(NamedTuple):
+    """What runs on a Node.
+
+    pods: the Pods that make the Node active, as its machine reported last, sorted by name.
+    lock: the lock that a Slurm job has on the Node, or waits for.
+    published: all workloads that were published last.
+    """
+
+    pods: tuple[Workload, ...] = ()
+    lock: Lock | None = None
+    published: tuple[Workload, ...] = ()
+
+    @property
+    def all(self) -> tuple[Workload, ...]:
+        """The workloads that make the Node active: its Pods, and the job that has its lock."""
+        if self.lock is None:
+            return self.pods
+        return (Workload(self.lock.work, self.lock.since, blocks=True), *self.pods)
+
+    @property
+    def is_blocking(self) -> bool:
+        """Return whether a drain waits without end for a Pod or a Slurm job."""
+        return any(workload.blocks for workload in self.all)
+
+
+class Exit(NamedTuple):
+    """How a Node leaves its NodePool.
+
+    reason: why the Node leaves; None while it stays.
+    shown: the reason that the last `NodeUpdated` shows.
+    idle_only: whether the NodePool keeps the Node if the Node turns out to be active.
+    request: the number of the last request to delete the Node.
+    is_cancelled: whether the NodePool wants the Node again; this counts for a scale-down only.
+    has_timetable: whether a timetable ends the stay, whatever happens.
+    evicted_at: when the drain for a preemption began.
+    gone_by: when the time that a preemption may take is over.
+    """
+
+    reason: RemovalReason | None = None
+    shown: RemovalReason | None = None
+    idle_only: bool = False
+    request: int = 0
+    is_cancelled: bool = False
+    has_timetable: bool = False
+    evicted_at: datetime | None = None
+    gone_by: datetime | None = None
+
+    @property
+    def is_forced(self) -> bool:
+        """Return whether no Pod may block the removal; a preemption may wait until its drain."""
+        is_evicted = self.reason is RemovalReason.PREEMPTED and self.evicted_at is not None
+        return self.reason is RemovalReason.POOL_DELETED or is_evicted
+
+    @property
+    def is_spared(self) -> bool:
+        """Return whether the Node was chosen by a scale-down that no longer needs the Node."""
+        return self.is_cancelled and self.reason is RemovalReason.SCALE_DOWN
+
+    @property
+    def is_warned(self) -> bool:
+        """Return whether a timetable preempts the Node, and the drain has not begun."""
+        is_preempted = self.reason is RemovalReason.PREEMPTED
+        return is_preempted and self.has_timetable and self.evicted_at is None
+
+    @property
+    def is_for_health(self) -> bool:
+        """Return whether the Node stays, or leaves because it is unhealthy."""
+        return self.reason in (None, RemovalReason.UNHEALTHY)
+
+
+class Cordon(NamedTuple):
+    """The cordon of a Node, and the drain after the cordon.
+
+    number: how often the Node was cordoned.
+    observed: the number of the cordon that its machine reported last; 0 for none.
+    causes: the causes that the last `CWNodeCordoned` named; empty after the end of a cordon.
+    is_for_triage: whether that event said that the machine goes to triage.
+    is_drain_forced: whether no Pod may delay the drain that began last.
+    """
+
+    number: int = 0
+    observed: int = 0
+    causes: str = ""
+    is_for_triage: bool = False
+    is_drain_forced: bool = False
+
+
+class Answer(NamedTuple):
+    """The time that a machine has to do the next step.
+
+    ask_after: when this time begins, if the machine has not answered by then.
+    by: when the machine is given up, if it has not answered by then.
+    has_grace: whether the time includes the grace periods of the Pods that the drain ends, counted
+        from the report that showed all of them ending.
+    """
+
+    ask_after: datetime | None = None
+    by: datetime | None = None
+    has_grace: bool = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether the machine has a deadline to answer, or gets a deadline later."""
+        return self.ask_after is not None or self.by is not None
+
+
+NO_ANSWER = Answer()
+"""Nothing is expected of the machine."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One stay of a machine in a NodePool.
-
-    It holds all that its next step depends on, so a step that failed is taken later.
+    """One stay of a machine in a NodePool, with all that its next step depends on.
 
     name: the name of the machine, and of the Node.
     assignment: the number of the stay.
     topology: the labels that the machine has of its own.
     boot_by: when its registration fails if the machine has not booted.
-    booted, boot_fault: what its machine reported: that it has booted, or why it could not join.
-    reported: whether its agent has reported it, which shows that it is in its cluster.
-    revision: of the template that it looks like; 0 before it is registered.
-    workloads: the Pods that make it active, as its machine reported last, by name.
-    published: those that were published last.
-    removal: why it leaves; None while it stays.
-    shown: why it leaves, as its last `NodeUpdated` says.
-    idle_only: whether it is kept if it turns out to be active.
-    request: the number of the last request to delete it.
-    cancelled: whether its NodePool wants it again; this counts for a scale-down only.
-    cordon: how often it was cordoned.
-    observed: the number of the cordon that its machine reported last; 0 for none.
-    forced: whether no Pod may delay the drain that began last.
-    evicted_at: when its drain for a preemption began; None without one.
-    has_timetable: whether it is preempted by a timetable, which ends its stay whatever happens.
-    gone_by: when the time that its preemption may take is over; None while it is not preempted.
-    ask_after: when the time of its machine begins, if it has not answered by then.
-    answer_by: when it is given up, if its machine has not answered by then.
-    has_grace: whether that time includes the grace periods of the Pods that its drain ends, from
-        the report that showed all of them ending.
-    usable: whether its NodePool can use it, as it was published last.
-    lock: the lock that a Slurm job has on it, or waits for.
-    health: what is known of its health, and what commands asked for it.
+    is_reported: whether its agent has reported the Node, which shows that it is in its cluster.
+    revision: the revision of the template that the Node looks like; 0 before its registration.
+    action: what is done to the Node, or what the Node waits for, as it was published last.
+    is_usable: whether the NodePool can use the Node, as it was published last.
     """
 
     name: str
@@ -77,72 +181,43 @@ class Node:
     assignment: int
     topology: Mapping[str, str]
     boot_by: datetime
-    booted: bool = False
-    boot_fault: str = ""
-    reported: bool = False
-    revision: int = 0
     phase: NodePhase = NodePhase.BOOTING
-    workloads: tuple[Workload, ...] = ()
-    published: tuple[Workload, ...] = ()
-    removal: RemovalReason | None = None
-    shown: RemovalReason | None = None
-    idle_only: bool = False
-    request: int = 0
-    cancelled: bool = False
-    cordon: int = 0
-    observed: int = 0
-    forced: bool = False
-    evicted_at: datetime | None = None
-    has_timetable: bool = False
-    gone_by: datetime | None = None
-    ask_after: datetime | None = None
-    answer_by: datetime | None = None
-    has_grace: bool = False
-    usable: bool = True
-    lock: Lock | None = None
+    is_reported: bool = False
+    revision: int = 0
+    boot: Boot = Boot()
+    work: Work = Work()
+    exit: Exit = Exit()
+    cordon: Cordon = Cordon()
+    answer: Answer = NO_ANSWER
     health: Health = HEALTHY
+    action: NodeAction | None = None
+    is_usable: bool = True
 
     @property
-    def booting(self) -> bool:
-        """Whether it has not joined its cluster yet."""
+    def is_booting(self) -> bool:
+        """Return whether the Node has not joined its cluster yet."""
         return self.phase is NodePhase.BOOTING
 
     @property
-    def cordoned(self) -> bool:
-        """Whether it is in a phase that a cordon begins with."""
-        return is_cordoned(self.phase)
+    def is_cordoned(self) -> bool:
+        """Return whether the Node is in a phase that begins with a cordon."""
+        return self.phase in CORDONED
 
     @property
-    def unschedulable(self) -> bool:
-        """Whether nothing new may be scheduled on it."""
-        return is_unschedulable(self.phase, self.health.boot)
+    def is_unschedulable(self) -> bool:
+        """Return whether no new work may begin on the Node."""
+        return is_unschedulable(self.phase, self.boot.number)
 
     @property
     def restarts(self) -> bool:
-        """Whether it joined its cluster, and is rebooted or verified: no work runs there."""
+        """Return whether the Node is rebooted or verified after it joined: no work runs there."""
         return self.phase in (NodePhase.REBOOTING, NodePhase.VERIFYING)
 
     @property
-    def is_blocked(self) -> bool:
-        """Whether a Pod or a Slurm job runs there for which a drain waits without end."""
-        return any(workload.blocks for workload in self.work)
-
-    @property
-    def work(self) -> tuple[Workload, ...]:
-        """What makes it active: its workloads, and the Slurm job that has its lock."""
-        if self.lock is None:
-            return self.workloads
-        return (Workload(self.lock.work, self.lock.since, blocks=True), *self.workloads)
-
-    @property
     def holding(self) -> tuple[Workload, ...]:
-        """What its drain waits for; a lock delays nothing that no Pod may block."""
-        return self.workloads if self.is_forced or self.forced else self.work
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether its next step waits for its machine to answer."""
-        return self.is_given_up_in_silence or self.health.is_pending
+        """The workloads that a drain waits for; a lock delays no forced drain."""
+        is_forced = self.exit.is_forced or self.cordon.is_drain_forced
+        return self.work.pods if is_forced else self.work.all
 
     @property
     def is_given_up_in_silence(self) -> bool:
@@ -150,102 +225,65 @@ class Node:
 
         A pending reservation alone waits for the end of work, and work may go on in silence.
         """
-        return self.removal is not None or self.health.action is not None
+        return self.exit.reason is not None or self.action is not None
 
     @property
-    def is_asked(self) -> bool:
-        """Return whether its machine has a deadline to answer, or gets a deadline later."""
-        return self.ask_after is not None or self.answer_by is not None
+    def has_answered(self) -> bool:
+        """Return whether the last report of its machine includes its last cordon.
 
-    @property
-    def is_forced(self) -> bool:
-        """Whether no Pod may block its removal; of a preemption, once its drain has begun."""
-        is_evicted = self.removal is RemovalReason.PREEMPTED and self.evicted_at is not None
-        return self.removal is RemovalReason.POOL_DELETED or is_evicted
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether it was to leave for a scale-down, and is to stay after all."""
-        return self.cancelled and self.removal is RemovalReason.SCALE_DOWN
-
-    @property
-    def is_to_be_forced(self) -> bool:
-        """Whether no Pod may delay its drain from now on, and the last drain does not say so."""
-        return self.is_forced and not self.forced
-
-    @property
-    def is_warned(self) -> bool:
-        """Whether it is preempted by a timetable, of which the drain has not begun."""
-        is_preempted = self.removal is RemovalReason.PREEMPTED
-        return is_preempted and self.has_timetable and self.evicted_at is None
+        Only such a report shows all Pods that ran before the cordon took hold. A report of an agent
+        shows what the cluster knows, which is not what runs while the kubelet is silent.
+        """
+        is_stale = self.is_reported and self.health.is_silent
+        return self.is_cordoned and self.cordon.observed == self.cordon.number and not is_stale
 
     @property
     def is_newly_silent(self) -> bool:
-        """Whether it is not published yet how long its silence has.
+        """Return whether the time of its silence was not published yet.
 
         A boot, a reboot and a verification have times of their own.
         """
         silence = self.health.silence
-        return silence is not None and silence.is_new and not (self.booting or self.restarts)
-
-    def standing_in(self, zone: str) -> Standing | None:
-        """Return what it counts for in its zone and in its cluster; None before it has joined."""
-        if self.booting:
-            return None
-        is_silent = self.health.silence is not None and not self.restarts
-        return Standing((zone, cluster_of(self.pool)), is_silent)
+        return silence is not None and silence.is_new and not (self.is_booting or self.restarts)
 
     @property
-    def has_answered(self) -> bool:
-        """Whether the last report of its machine includes its last cordon.
+    def gone_by(self) -> datetime | None:
+        """When its preemption ends its stay; None without a preemption.
 
-        Only such a report shows all Pods that ran before the cordon took hold. Where it is from an
-        agent, it shows what the cluster knows, which is not what runs while the kubelet is silent.
+        If work runs on a Node whose preemption began without a timetable, the timetable comes
+        first, which warns that work. A NodePool that is deleted gives no such warning.
         """
-        is_stale = self.reported and self.health.is_silent
-        return self.cordoned and self.observed == self.cordon and not is_stale
+        goes_with_pool = self.exit.reason is RemovalReason.POOL_DELETED
+        is_unwarned = bool(self.work.all) and not (self.exit.has_timetable or goes_with_pool)
+        return None if self.exit.reason is None or is_unwarned else self.exit.gone_by
 
     def is_over(self, now: datetime) -> bool:
-        """Whether it is preempted and goes now, whatever runs there."""
-        return self._ends_by is not None and self._ends_by <= now
-
-    @property
-    def _ends_by(self) -> datetime | None:
-        """Return when its preemption ends its stay; None where it is not preempted.
-
-        Work that runs there although the preemption began without a timetable is to be warned
-        first: the timetable follows. A NodePool that is deleted gives no such warning.
-        """
-        goes_with_pool = self.removal is RemovalReason.POOL_DELETED
-        is_unwarned = bool(self.work) and not (self.has_timetable or goes_with_pool)
-        return None if self.removal is None or is_unwarned else self.gone_by
-
-    def begin_restart(self, now: datetime) -> "Node":
-        """Return the Node, whose machine has to answer if it reboots or is verified from now on."""
-        if not self.restarts:
-            return self
-        return replace(self, forced=False, ask_after=now + USUALLY, answer_by=None)
+        """Return whether its preemption ends its stay now, whatever runs there."""
+        return self.gone_by is not None and self.gone_by <= now
 
     @property
     def due(self) -> datetime | None:
-        """When its machine or its lock is given up, its time to answer begins, or it goes.
+        """The next moment at which time alone leads to a step, or to a deadline.
 
-        Also when the time of its silence is over.
+        See the deadlines in the module `table`.
         """
-        if self.booting:
+        if self.is_booting:
             return self.boot_by
-        lock_due = None if self.lock is None else self.lock.due
-        ask_at = None if self.health.silence is None else self.health.silence.ask_at
-        moments = (self.answer_by or self.ask_after, lock_due, self._ends_by, ask_at)
+        lock, silence = self.work.lock, self.health.silence
+        moments = (
+            self.answer.by or self.answer.ask_after,
+            None if lock is None else lock.due,
+            self.gone_by,
+            None if silence is None else silence.ask_at,
+        )
         return min((moment for moment in moments if moment is not None), default=None)
 
 
-def is_cordoned(phase: NodePhase) -> bool:
-    """Whether this is a phase that a cordon begins with."""
-    return phase in (NodePhase.CORDONED, NodePhase.DRAINING)
+CORDONED = (NodePhase.CORDONED, NodePhase.DRAINING)
+"""The phases that begin with a cordon."""
 
 
-def is_unschedulable(phase: NodePhase, boot: int) -> bool:
-    """Whether nothing new may be scheduled on a Node in this phase after so many reboots."""
-    is_rebooted = phase is NodePhase.VERIFYING and boot > 0
-    return is_cordoned(phase) or is_rebooted or phase is NodePhase.REBOOTING
+def is_unschedulable(phase: NodePhase, reboots: int) -> bool:
+    """Return whether no new work may begin on a Node in this phase after so many reboots."""
+    is_rebooted = phase is NodePhase.VERIFYING and reboots > 0
+    return phase in CORDONED or is_rebooted or phase is NodePhase.REBOOTING

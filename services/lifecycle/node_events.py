@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from lifecycle.appearance import illegal, look_of, node_fields, planned, standing_of
-from lifecycle.health import Asked, Health, cordon_text
+from lifecycle.health import Asked
 from lifecycle.lock import Lock
-from lifecycle.node import Node, Workload
+from lifecycle.look import cordon_text, make_look, next_boot, plan_for
+from lifecycle.node import Node, Workload, is_unschedulable
 from lifecycle.template import NodeTemplate
 from nodepool.contract import events as on
 from nodepool.contract.events.lifecycle import BLOCKING_MAX, LockState
 from nodepool.contract.health import BY_TYPE, cordon_cause
-from nodepool.contract.messages import pool_fields
-from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.messages import PoolFields, pool_fields
+from nodepool.contract.model import NodeAction, NodePhase, RemovalReason
 from nodepool.contract.node_failures import NodeFailure
 from nodepool.contract.node_states import may_follow
 from nodepool.contract.pods import BlockingPod
@@ -22,8 +22,26 @@ NAMED_MAX = 5
 """How many workloads a message names."""
 
 
+class NodeFields(PoolFields):
+    """The identity of a Node as the fields of a message about it."""
+
+    node: str
+    zone: str
+    assignment: int
+
+
+def node_fields(template: NodeTemplate, node: Node) -> NodeFields:
+    """Return the identity of a Node as the fields of an event."""
+    return {
+        **pool_fields(template.key),
+        "node": node.name,
+        "zone": template.zone,
+        "assignment": node.assignment,
+    }
+
+
 def template_changed(template: NodeTemplate) -> on.NodeTemplateChanged:
-    """What the NodePool asks for on its Nodes, to which events about these refer from now on."""
+    """Return the event with what all Nodes have in common, which later events refer to."""
     return on.NodeTemplateChanged(
         **pool_fields(template.key),
         revision=template.revision,
@@ -34,21 +52,68 @@ def template_changed(template: NodeTemplate) -> on.NodeTemplateChanged:
 
 
 def registered(template: NodeTemplate, node: Node) -> on.CWNodeRegistered:
-    """The Node joined its cluster; it is in production, unless its verification follows."""
-    phase = NodePhase.VERIFYING if node.health.verifying else NodePhase.PRODUCTION
-    assert may_follow(node.phase, phase), illegal(node, phase)
+    """Return that the Node joined its cluster: in production, or with a verification to come."""
+    phase = NodePhase.VERIFYING if node.boot.verifies else NodePhase.PRODUCTION
+    assert may_follow(node.phase, phase), describe_illegal_move(node, phase)
     return on.CWNodeRegistered(
         **node_fields(template, node),
-        **look_of(template, node, {}, {}, standing_of(node, phase, node.health.action, "")),
+        **make_look(template, node, phase, action=node.action),
         phase=phase,
         message=f"Node {node.name} is registered",
     )
 
 
+def updated(
+    template: NodeTemplate,
+    node: Node,
+    phase: NodePhase,
+    removal: RemovalReason | None,
+    reserved: str | None = None,
+) -> on.NodeUpdated:
+    """Return what the Node looks like from now on, in this phase and with this reason to leave.
+
+    reserved: the new reservation; None if it stays.
+    """
+    assert may_follow(node.phase, phase), describe_illegal_move(node, phase)
+    reserved = node.health.reserved if reserved is None else reserved
+    action, boot = _find_action(template, node, phase, removal), next_boot(node, phase)
+    unschedulable = is_unschedulable(phase, boot)
+    lock = None if phase is NodePhase.REBOOTING else node.work.lock
+    return on.NodeUpdated(
+        **node_fields(template, node),
+        phase=phase,
+        unschedulable=unschedulable,
+        cordon=node.cordon.number + (unschedulable and not node.is_unschedulable),
+        removal=removal,
+        action=action,
+        boot=boot,
+        reserved=reserved,
+        lock=lock.number if lock is not None else 0,
+        **make_look(template, node, phase, removal, action, reserved),
+    )
+
+
+def _find_action(
+    template: NodeTemplate, node: Node, phase: NodePhase, removal: RemovalReason | None
+) -> NodeAction | None:
+    """Return what a Node that stays waits for; while it restarts, the kind of its restart."""
+    if removal not in (None, RemovalReason.UNHEALTHY):
+        return None
+    is_kept = phase is NodePhase.REBOOTING and node.phase is phase
+    if phase is NodePhase.VERIFYING or is_kept:
+        return node.action
+    return plan_for(template, node).action
+
+
+def describe_illegal_move(node: Node, phase: NodePhase) -> str:
+    """Return what is wrong with a phase that may not follow the phase of the Node."""
+    return f"Node {node.name} cannot go from {node.phase} to {phase}"
+
+
 def registration_failed(
     template: NodeTemplate, node: Node, cause: str
 ) -> on.CWNodeRegistrationFailed:
-    """The Node never joined its cluster."""
+    """Return that the Node never joined its cluster."""
     return on.CWNodeRegistrationFailed(
         **node_fields(template, node),
         uid=template.uid,
@@ -58,7 +123,7 @@ def registration_failed(
 
 def cordoned(template: NodeTemplate, node: Node) -> on.CWNodeCordoned:
     """Return the event of a cordon, with the causes other than the removal of the Node."""
-    cause = cordon_text(node.health, planned(template, node))
+    cause = cordon_text(node, plan_for(template, node))
     return on.CWNodeCordoned(
         **node_fields(template, node),
         cause=cause,
@@ -69,12 +134,12 @@ def cordoned(template: NodeTemplate, node: Node) -> on.CWNodeCordoned:
 
 def uncordoned(template: NodeTemplate, node: Node) -> on.CWNodeUncordoned:
     """Return the event that the Node may be used again, or is cordoned for its removal only."""
-    end = "no longer cordoned" if node.removal is None else "cordoned for its removal only"
+    end = "no longer cordoned" if node.exit.reason is None else "cordoned for its removal only"
     return on.CWNodeUncordoned(**node_fields(template, node), message=f"Node {node.name} is {end}")
 
 
 def asked_for(template: NodeTemplate, node: Node, asked: Asked) -> on.NodeActionRequested:
-    """Commands asked for all of this, and no more."""
+    """Return all that commands have asked for."""
     return on.NodeActionRequested(
         **node_fields(template, node),
         cordon=asked.cordon,
@@ -99,7 +164,7 @@ def report_requested(template: NodeTemplate, node: Node, request: int) -> on.Nod
 def lock_changed(
     template: NodeTemplate, node: Node, lock: Lock, state: LockState, message: str
 ) -> on.NodeLockChanged:
-    """The lock of the Node is in this state."""
+    """Return the state of the lock of the Node."""
     fields = node_fields(template, node)
     return on.NodeLockChanged(
         **fields, lock=state, job=lock.job, number=lock.number, message=message
@@ -112,12 +177,14 @@ def reservation_changed(template: NodeTemplate, node: Node) -> on.NodeReservatio
 
 
 def activity_changed(template: NodeTemplate, node: Node) -> on.NodeActivityChanged | None:
-    """What runs on the Node now; None where the same was published before."""
-    event = _activity(template, node, node.work)
-    return None if event == _activity(template, node, node.published) else event
+    """Return what runs on the Node now; None if that is published already."""
+    if node.work.all == node.work.published:
+        return None
+    event = _activity_of(template, node, node.work.all)
+    return None if event == _activity_of(template, node, node.work.published) else event
 
 
-def _activity(
+def _activity_of(
     template: NodeTemplate, node: Node, workloads: tuple[Workload, ...]
 ) -> on.NodeActivityChanged:
     names = tuple(workload.name for workload in workloads)
@@ -126,7 +193,7 @@ def _activity(
     return on.NodeActivityChanged(
         **node_fields(template, node),
         active=bool(workloads),
-        message=f"running: {listed(names)}" if names else "nothing runs here",
+        message=f"running: {list_names(names)}" if names else "nothing runs here",
         blocking=tuple(BlockingPod(name=pod.name, since=pod.since) for pod in longest),
         blocking_count=len(blocking),
         grace_s=max((workload.grace_s for workload in workloads), default=0),
@@ -134,23 +201,23 @@ def _activity(
 
 
 def kept(template: NodeTemplate, node: Node, why: str) -> on.NodeKept:
-    """The Node stays, and its request to be deleted is no longer followed."""
+    """Return that the Node stays, and that nobody follows the request to delete it."""
     return on.NodeKept(
         **node_fields(template, node),
-        request=node.request,
+        request=node.exit.request,
         message=f"Node {node.name} stays: {why}",
     )
 
 
 def draining(template: NodeTemplate, node: Node) -> on.CWDrainNode:
-    """The drain of the Node begins.
+    """Return that the drain of the Node begins.
 
     No Pod may block a preemption, the deletion of a NodePool, or a drain that a command forces,
-    whatever the Node is drained for since.
+    even if the Node is drained for another reason since that command.
     """
     return on.CWDrainNode(
         **node_fields(template, node),
-        force=node.is_forced or node.health.asked.drain == "forced",
+        force=node.exit.is_forced or node.health.asked.drain == "forced",
         message=f"draining Node {node.name}",
     )
 
@@ -158,42 +225,47 @@ def draining(template: NodeTemplate, node: Node) -> on.CWDrainNode:
 def deleted(
     template: NodeTemplate, node: Node, *, triage: bool = False, lost: int = 0
 ) -> on.CWNodeDeleted:
-    """The Node is gone, and its machine is free; one that failed, or is to be seen to, is not."""
-    assert node.removal is not None, f"nothing removes Node {node.name}"
-    why = ": it was preempted" if node.removal is RemovalReason.PREEMPTED else ""
+    """Return that the Node is gone.
+
+    triage: whether its machine goes to a technician, and not back to the free machines.
+    lost: the number of Pods that still ran there.
+    """
+    removal = node.exit.reason
+    assert removal is not None, f"nothing removes Node {node.name}"
+    why = ": it was preempted" if removal is RemovalReason.PREEMPTED else ""
     return on.CWNodeDeleted(
         **node_fields(template, node),
         uid=template.uid,
-        registered=not node.booting,
+        registered=not node.is_booting,
         triage=triage or node.health.needs_triage,
-        removal=node.removal,
+        removal=removal,
         lost=lost,
         message=f"Node {node.name} is deleted{why}",
     )
 
 
 def replaced(template: NodeTemplate, node: Node, why: str = "") -> on.CWNodeDeleted:
-    """The Node is gone because it is unhealthy, or because of `why`; another takes its place."""
+    """Return that the Node is gone because it is unhealthy, or for `why`, and is replaced."""
     return on.CWNodeDeleted(
         **node_fields(template, node),
         uid=template.uid,
         registered=True,
         triage=True,
         removal=RemovalReason.UNHEALTHY,
-        message=f"Node {node.name} is deleted: {why or removal_cause(node.health)}",
+        message=f"Node {node.name} is deleted: {why or describe_removal(node)}",
     )
 
 
 def answer_awaited(
     template: NodeTemplate, node: Node, moment: datetime, *, is_final: bool, lock: int = 0
 ) -> on.AnswerAwaited:
-    """The machine of the Node is given up unless it answers by then, or its time begins then."""
+    """Return when the machine is given up unless it answers, or when that time begins."""
     fields = node_fields(template, node)
     return on.AnswerAwaited(**fields, answer_by=moment, is_final=is_final, lock=lock)
 
 
 def unanswered(template: NodeTemplate, node: Node) -> on.CWNodePoolNodesRemoveError:
-    """The machine of the Node did not answer in time, and is taken for dead."""
+    """Return that the machine of the Node did not answer in time, and counts as dead."""
     step = "drain" if node.phase is NodePhase.DRAINING else "cordon"
     return on.CWNodePoolNodesRemoveError(
         **pool_fields(template.key),
@@ -206,23 +278,23 @@ def unanswered(template: NodeTemplate, node: Node) -> on.CWNodePoolNodesRemoveEr
     )
 
 
-def listed(workloads: tuple[str, ...]) -> str:
-    """The names of the first workloads, and how many more there are."""
+def list_names(workloads: tuple[str, ...]) -> str:
+    """Return the names of the first workloads, and the number of the others."""
     more = len(workloads) - NAMED_MAX
     return ", ".join(workloads[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
-def removal_cause(health: Health) -> str:
-    """Why an unhealthy Node is deleted, as one clause."""
-    if health.boot_fault:
-        return f"{NodeFailure.REBOOT_FAILED.phrase}: {health.boot_fault}"
-    if health.verified is False:
-        fault = health.verification_fault or "no cause given"
+def describe_removal(node: Node) -> str:
+    """Return why an unhealthy Node is deleted, as one clause."""
+    if node.boot.number and node.boot.fault:
+        return f"{NodeFailure.REBOOT_FAILED.phrase}: {node.boot.fault}"
+    if node.boot.passed is False:
+        fault = node.boot.verification_fault or "no cause given"
         return f"{NodeFailure.VERIFICATION_FAILED.phrase}: {fault}"
-    return ", ".join(_described(health)) or "it is unhealthy"
+    return ", ".join(_describe_findings(node)) or "it is unhealthy"
 
 
-def _described(health: Health) -> Iterator[str]:
-    for problem in health.findings:
+def _describe_findings(node: Node) -> Iterator[str]:
+    for problem in node.health.findings:
         cause, reason = cordon_cause(problem.type), BY_TYPE[problem.type].reason
         yield cause if reason == cause else f"{cause} ({reason})"

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
-from lifecycle.node import ANSWER_WITHIN
-from lifecycle.silence import UNHEALTHY_AFTER
+from lifecycle.deadlines import ANSWER_WITHIN, UNHEALTHY_AFTER
 from nodepool.contract import events as on
 from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.model import RESERVED, Taint

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from immutables import Map
 
-from lifecycle.health import own_causes, rack_changed
 from lifecycle.node import Node
 from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.model import NodePhase, RemovalReason
@@ -40,19 +39,20 @@ Racks = Map[PoolKey, Map[str, Rack]]
 
 
 def is_unavailable(node: Node) -> bool:
-    """Whether a Node is unavailable for a cause of its own."""
-    is_rebooted = node.restarts and node.health.boot > 0
-    return is_rebooted or node.removal is RemovalReason.UNHEALTHY or bool(own_causes(node.health))
+    """Return whether a Node is unavailable for a cause of its own."""
+    is_rebooted = node.restarts and node.boot.number > 0
+    is_replaced = node.exit.reason is RemovalReason.UNHEALTHY
+    return is_rebooted or is_replaced or bool(node.health.own_causes)
 
 
 def awaits_cordon(node: Node | None) -> bool:
-    """Whether a Node that stays has joined a rack that was to be cordoned already."""
+    """Return whether a Node that stays has joined a rack that is cordoned already."""
     if node is None or node.phase is not NodePhase.PRODUCTION:
         return False
-    return bool(node.health.rack) and node.removal is None
+    return bool(node.health.rack) and node.exit.reason is None
 
 
-def followed(
+def update_racks(
     racks: Racks,
     nodes: Map[MachineKey, Node],
     key: MachineKey,
@@ -61,7 +61,7 @@ def followed(
     *,
     is_lost: bool,
 ) -> tuple[Racks, Map[MachineKey, Node]]:
-    """The racks and the Nodes after the Node `seen` has changed, or has left.
+    """Return the racks and the Nodes after the Node `seen` has changed, or has left.
 
     size: how many Nodes are a rack.
     is_lost: whether its machine went to triage, if it left.
@@ -70,7 +70,7 @@ def followed(
     known = racks.get(seen.pool, Map())
     before = known.get(domain, Rack())
     rack = _with(before, key, nodes[key]) if key in nodes else _without(before, key, is_lost)
-    for other, node in _turned(rack, size, nodes, domain):
+    for other, node in _find_turned(rack, size, nodes, domain):
         nodes = nodes.set(other, node)
     if rack == before:
         return racks, nodes
@@ -80,8 +80,8 @@ def followed(
     return (racks.set(seen.pool, rest) if rest else racks.delete(seen.pool)), nodes
 
 
-def nodes_in_racks(racks: Racks, pool: PoolKey) -> Iterator[MachineKey]:
-    """The Nodes of a NodePool that are in a rack."""
+def find_nodes_in_racks(racks: Racks, pool: PoolKey) -> Iterator[MachineKey]:
+    """Yield the Nodes of a NodePool that are in a rack."""
     for rack in racks.get(pool, Map()).values():
         yield from rack.nodes
 
@@ -102,16 +102,16 @@ def _without(rack: Rack, key: MachineKey, is_lost: bool) -> Rack:
     )
 
 
-def _turned(
+def _find_turned(
     rack: Rack, size: int, nodes: Map[MachineKey, Node], domain: str
 ) -> Iterator[tuple[MachineKey, Node]]:
-    """The Nodes of a rack for which it is different now whether too many are unavailable."""
+    """Yield the Nodes of a rack that begin or cease to be cordoned for the others."""
     is_down = rack.is_down(size)
     for key in rack.nodes:
         node = nodes[key]
         named = domain if is_down and key not in rack.unavailable else ""
         if node.health.rack != named:
-            yield key, replace(node, health=rack_changed(node.health, named))
+            yield key, replace(node, health=node.health._replace(rack=named))
 
 
 def _marked(

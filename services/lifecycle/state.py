@@ -6,14 +6,12 @@ from typing import TypeVar, assert_never
 from immutables import Map
 
 from lifecycle import Hears, Says
-from lifecycle.areas import with_areas
-from lifecycle.changes import NodeChange, changed, is_expected
-from lifecycle.known import OfStay, Report, State
+from lifecycle.changes import BootReport, NodeChange, change_node, is_expected
+from lifecycle.commands import PhaseCommand, find_conflict
+from lifecycle.known import State
 from lifecycle.node import Node
-from lifecycle.racks import awaits_cordon, followed
-from lifecycle.requests import PhaseCommand, out_of_place
-from lifecycle.template import NodeTemplate, first, following
-from lifecycle.unhealthy import with_problems
+from lifecycle.racks import awaits_cordon, update_racks
+from lifecycle.template import NodeTemplate, make_template, update_template
 from nodepool.contract import events as on
 from nodepool.contract.catalog import rack_size
 from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
@@ -34,7 +32,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
     after = _evolved(state, message, context)
     if after.nodes is state.nodes or not isinstance(message, OfNode | OfMachine):
         return after
-    after = with_areas(state, after, message.machine_key, context)
+    after = after.with_areas(state, message.machine_key, context)
     return _with_racks(state, after, message)
 
 
@@ -109,8 +107,8 @@ def _registered(state: State, event: on.ClusterRegistered) -> State:
 def _specified(state: State, event: on.NodePoolValidated) -> State:
     key, before = event.key, state.templates.get(event.key)
     if before is not None and before.uid == event.uid:
-        return replace(state, templates=state.templates.set(key, following(before, event)))
-    template = first(event, has_agent=cluster_of(key) in state.agents)
+        return replace(state, templates=state.templates.set(key, update_template(before, event)))
+    template = make_template(event, has_agent=cluster_of(key) in state.agents)
     templates, published = state.templates.set(key, template), _without(state.published, key)
     return _announced(replace(state, templates=templates, published=published), template)
 
@@ -168,10 +166,10 @@ def _changed(state: State, message: NodeChange, context: Context) -> State:
     node = state.node(message)
     if node is None:
         return state
-    return _stored(state, message, changed(node, message, context.time))
+    return state.with_node(message.machine_key, change_node(node, message, context.time))
 
 
-def _reported(state: State, report: Report, context: Context) -> State:
+def _reported(state: State, report: BootReport, context: Context) -> State:
     """The state after a report; one that does not fit what its Node does is counted."""
     node = state.node(report)
     if node is None or is_expected(node, report):
@@ -185,7 +183,7 @@ def _commanded(state: State, command: PhaseCommand) -> State:
     What they ask for is published and folded then.
     """
     node = state.commanded(command)
-    if node is None or out_of_place(node, command) is None:
+    if node is None or find_conflict(node, command) is None:
         return state
     return _refused(state, node, type(command).__name__)
 
@@ -203,23 +201,13 @@ def _looks_current(
     node = state.node(event)
     if node is None:
         return state
-    after = changed(node, event, context.time)
-    return _stored(state, event, replace(after, revision=state.templates[node.pool].revision))
+    after = change_node(node, event, context.time)
+    after = replace(after, revision=state.templates[node.pool].revision)
+    return state.with_node(event.machine_key, after)
 
 
 def _left(state: State, event: on.CWNodeDeleted | on.CWNodeRegistrationFailed) -> State:
-    node, key = state.node(event), event.machine_key
-    if node is None:
-        return state
-    rest = state.members[node.pool].delete(key)
-    members = state.members
-    return replace(
-        state,
-        nodes=state.nodes.delete(key),
-        unhealthy=with_problems(state.unhealthy, node.pool, key, has_problems=False),
-        members=members.set(node.pool, rest) if rest else members.delete(node.pool),
-        work=state.work.drop(key),
-    )
+    return state if state.node(event) is None else state.without_node(event.machine_key)
 
 
 def _with_racks(before: State, state: State, message: OfNode | OfMachine) -> State:
@@ -232,19 +220,7 @@ def _with_racks(before: State, state: State, message: OfNode | OfMachine) -> Sta
     if not size:
         return state
     is_lost = isinstance(message, on.CWNodeRegistrationFailed) or getattr(message, "triage", False)
-    racks, nodes = followed(state.racks, state.nodes, key, seen, size, is_lost=is_lost)
+    racks, nodes = update_racks(state.racks, state.nodes, key, seen, size, is_lost=is_lost)
     is_step_missing = nodes is not state.nodes or awaits_cordon(nodes.get(key))
     work = state.work.put(seen.pool) if is_step_missing else state.work
     return replace(state, racks=racks, nodes=nodes, work=work)
-
-
-def _stored(state: State, message: OfStay, node: Node) -> State:
-    """The state with this Node, and its deadline in step with it, even where a `Wake` took it."""
-    key = message.machine_key
-    before = state.nodes[key]
-    state = state.with_node(key, node)
-    has_problems = bool(node.health.problems)
-    if has_problems is bool(before.health.problems):
-        return state
-    unhealthy = with_problems(state.unhealthy, node.pool, key, has_problems=has_problems)
-    return replace(state, unhealthy=unhealthy)

@@ -8,11 +8,12 @@ import pytest
 
 from allocator.decide import SERVICE as ALLOCATOR
 from lifecycle.decide import SERVICE as LIFECYCLE
-from lifecycle.health import Health, Plan, plan
+from lifecycle.health import Health, Plan, make_plan
 from lifecycle.node import Node
 from lifecycle.node_events import draining
 from lifecycle.template import NodeTemplate
 from nodepool.contract.events import CWDrainNode, CWNodeCordoned, NodeObserved
+from nodepool.contract.model import NodePhase
 from support.simulation.faults import Plant, hearing, violation_of
 from support.simulation.profile import UNHEALTHY
 
@@ -35,7 +36,7 @@ def without_cordons(_state: Any, message: Any) -> Any:
 
 def always_evicting(health: Health, *, evicts: bool) -> Plan:
     """What is to become of a Node, whatever its NodePool allows."""
-    return plan(health, evicts=True)
+    return make_plan(health, evicts=True)
 
 
 def without_force(template: NodeTemplate, node: Node) -> CWDrainNode:
@@ -50,17 +51,17 @@ PLANTS = {
     "NodePools whose setting is not followed": Plant(
         "which its NodePool does not allow",
         PROFILE,
-        functions={"lifecycle.appearance.plan": always_evicting},
+        functions={"lifecycle.look.make_plan": always_evicting},
     ),
     "a verification that is not waited for": Plant(
         "is replaced and has no problem",
         PROFILE,
-        functions={"lifecycle.removal.VERIFY_MAX": timedelta(seconds=10)},
+        functions={"lifecycle.table._RESTART_MAX": {NodePhase.VERIFYING: timedelta(seconds=10)}},
     ),
     "forced drains that Pods block": Plant(
         "a command forces its drain",
         FORCED,
-        functions={"lifecycle.curing.draining": without_force},
+        functions={"lifecycle.table.draining": without_force},
     ),
     "cordons that are not heard of": Plant(
         "others cost less", PROFILE, (hearing(ALLOCATOR, without_cordons),)

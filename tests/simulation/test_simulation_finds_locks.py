@@ -8,19 +8,16 @@ import pytest
 
 from fleet.machine import Machine
 from fleet.placement import Free
-from lifecycle.changes import _asked as asked
+from lifecycle.changes import _ask as ask
 from lifecycle.decide import SERVICE as LIFECYCLE
 from lifecycle.lock import Lock
-from lifecycle.lock_steps import given_up
 from lifecycle.node import Node, Workload
 from lifecycle.node_events import answer_awaited
 from lifecycle.state import State as LifecycleState
-from lifecycle.steps import Steps
-from lifecycle.template import NodeTemplate
+from lifecycle.table import Case, Steps, _meet_lock_deadline
 from nodepool.contract.events import NodeObserved
 from nodepool.contract.messages import Message
 from nodepool.contract.pods import Pod
-from nodepool.service import Context
 from support.simulation.faults import Plant, hearing, violation_of
 from support.simulation.profile import SLURM
 
@@ -58,7 +55,7 @@ DRAINING = replace(
 def _with_older_reports(state: LifecycleState, message: Message) -> Message:
     """A report of a machine, which is taken to know of the lock."""
     if isinstance(message, NodeObserved) and message.machine_key in state.nodes:
-        lock = state.nodes[message.machine_key].lock
+        lock = state.nodes[message.machine_key].work.lock
         return message.model_copy(update={"lock": lock.number if lock else 0})
     return message
 
@@ -79,13 +76,13 @@ def _no_end(*_: object) -> tuple[()]:
     return ()
 
 
-def _never(template: NodeTemplate, node: Node, context: Context) -> Steps:
+def _never(case: Case) -> Steps:
     """When the time of the machine to answer is over, the machine gets a hundred years more."""
-    lock = node.lock
-    if lock is None or not lock.is_over(context.time):
-        return (yield from given_up(template, node, context))
-    until = context.time + timedelta(days=36_500)
-    return (yield answer_awaited(template, node, until, is_final=True, lock=lock.number))
+    node, lock = case.node, case.node.work.lock
+    if lock is None or not lock.is_over(case.context.time):
+        return (yield from _meet_lock_deadline(case))
+    until = case.context.time + timedelta(days=36_500)
+    return (yield answer_awaited(case.template, node, until, is_final=True, lock=lock.number))
 
 
 def _asked_at_once(job: str, number: int, now: datetime) -> Lock:
@@ -94,13 +91,13 @@ def _asked_at_once(job: str, number: int, now: datetime) -> Lock:
 
 
 def _pods_alone(node: Node) -> tuple[Workload, ...]:
-    return node.workloads
+    return node.work.pods
 
 
 def _asked_without_grace(
     node: Node, now: datetime, _grace_s: int = 0, *, is_observed: bool = False
 ) -> Node:
-    return asked(node, now, is_observed=is_observed)
+    return ask(node, now, is_observed=is_observed)
 
 
 def _without_time(_lock: Lock) -> datetime | None:
@@ -125,17 +122,17 @@ PLANTS = {
     "a lock that outlives its Node": Plant(
         "is deleted with the lock",
         LOCKED,
-        functions={"lifecycle.decide.lock_end": _no_end},
+        functions={"lifecycle.decide._end_lock": _no_end},
     ),
     "a lock that waits for a silent machine for ever": Plant(
-        "still pending", ALL_SILENT, functions={"lifecycle.decide.given_up": _never}
+        "still pending", ALL_SILENT, functions={"lifecycle.table._meet_lock_deadline": _never}
     ),
     "a time to answer a lock that begins with the command": Plant(
         "is given up after",
         replace(SILENT, hurries=0.03, late=("lifecycle",)),
         functions={
-            "lifecycle.lock.taken": _asked_at_once,
-            "lifecycle.locking.taken": _asked_at_once,
+            "lifecycle.lock.begin_lock": _asked_at_once,
+            "lifecycle.locking.begin_lock": _asked_at_once,
         },
     ),
     "a lock of which the time never comes": Plant(
@@ -146,7 +143,7 @@ PLANTS = {
     "a machine that is given up while its Pods have their grace period": Plant(
         "is given up early",
         DRAINING,
-        functions={"lifecycle.changes._asked": _asked_without_grace},
+        functions={"lifecycle.changes._ask": _asked_without_grace},
         seed=2,
     ),
     "a scale-down that takes a Node from a job": Plant(

@@ -57,7 +57,7 @@ PreemptionInput = preemption.Hears | preemption.Says
 def test_a_lifecycle_that_takes_an_old_cordon_for_a_new_one_is_found() -> None:
     def newer(state: LifecycleState, message: Message) -> Message:
         if isinstance(message, NodeObserved) and message.machine_key in state.nodes:
-            cordon = state.nodes[message.machine_key].cordon
+            cordon = state.nodes[message.machine_key].cordon.number
             return message.model_copy(update={"cordon": cordon, "unschedulable": True})
         return message
 
@@ -69,7 +69,7 @@ def test_a_lifecycle_that_takes_an_old_cordon_for_a_new_one_is_found() -> None:
 def test_a_lifecycle_that_ignores_activity_after_the_cordon_is_found() -> None:
     def idle(state: LifecycleState, message: Message) -> Message:
         node = state.nodes.get(message.machine_key) if isinstance(message, NodeObserved) else None
-        is_cordoned = node is not None and node.cordoned
+        is_cordoned = node is not None and node.is_cordoned
         return message.model_copy(update={"pods": ()}) if is_cordoned else message
 
     violation = first_violation(hearing(LIFECYCLE, idle), text="Pods", profile=BUSY)

@@ -11,8 +11,8 @@ from allocator.decide import SERVICE as ALLOCATOR_SERVICE
 from allocator.members import Member
 from allocator.pool import Pool, Stage
 from allocator.state import State as AllocatorState
-from lifecycle.node import Node
-from lifecycle.steps import Steps
+from lifecycle.node import Exit
+from lifecycle.table import Case, Steps
 from nodepool.contract.affinity import Affinity
 from nodepool.contract.conditions import Condition, deprecated
 from nodepool.contract.events import (
@@ -162,15 +162,15 @@ def not_requeued(folded: Folded[object], *_: object) -> Folded[object]:
     return folded
 
 
-def unshown(_template: object, node: Node, _now: object) -> Steps:
-    """A Node that leaves for another reason than before, which does not show."""
-    yield from ()
-    return node
+def unshown(exit: Exit) -> RemovalReason | None:
+    """As if each reason to leave showed already."""
+    return exit.reason
 
 
-def nothing(*_: object) -> tuple[()]:
+def nothing(case: Case) -> Steps:
     """No event."""
-    return ()
+    yield from ()
+    return case.node
 
 
 PLANTS: Mapping[str, Plant] = {
@@ -202,7 +202,7 @@ PLANTS: Mapping[str, Plant] = {
         "is not deleted yet",
         SILENCED,
         (),
-        {"lifecycle.decide.overdue": nothing},
+        {"lifecycle.table._give_up": nothing},
     ),
     "a wrong setting is warned of with every version": Plant(
         "CWNodeDeliverFail is repeated",
@@ -225,7 +225,7 @@ PLANTS: Mapping[str, Plant] = {
         "goes with its NodePool and shows",
         DELETED,
         (),
-        {"lifecycle.removal._shown_leaving": unshown},
+        {"lifecycle.node.Exit.shown": property(unshown)},
         seed=2,
     ),
     "Accepted changed when its source did": Plant(

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from fleet.decide import SERVICE as FLEET
+from lifecycle.areas import Areas, find_silent, is_excused
+from lifecycle.health import Silence
 from lifecycle.node import Node
 from lifecycle.node_events import silent
-from lifecycle.silence import Areas, Silence, is_excused, silent_in
 from lifecycle.template import NodeTemplate
 from nodepool.contract.events import HeartbeatsStopped, NodeSilent
 from nodepool.contract.keys import MachineKey
@@ -41,7 +42,7 @@ def hasty(template: NodeTemplate, node: Node, since: datetime, _until: datetime)
 
 def forgotten(areas: Areas, names: frozenset[str]) -> Iterator[MachineKey]:
     """The Nodes of zones that fall silent, and not those of zones that answer again."""
-    return silent_in(areas, names) if is_excused(areas, tuple(names)) else iter(())
+    return find_silent(areas, names) if is_excused(areas, tuple(names)) else iter(())
 
 
 PLANTS = {
@@ -51,20 +52,20 @@ PLANTS = {
     "silences that nobody confirms": Plant(
         "which nobody has confirmed",
         PROFILE,
-        functions={"lifecycle.silence.Silence.followed": unconfirmed},
+        functions={"lifecycle.health.Silence.follow": unconfirmed},
     ),
     "silences that are judged too early": Plant(
         "is asked after too short a silence",
         PROFILE,
-        functions={"lifecycle.decide.silent": hasty},
+        functions={"lifecycle.table.silent": hasty},
     ),
     "zones that are repaired": Plant(
-        "are silent", PROFILE, functions={"lifecycle.silence.BEGINS_AT": 2.0}
+        "are silent", PROFILE, functions={"lifecycle.areas.BEGINS_AT": 2.0}
     ),
     "Nodes that nobody looks at once their zone answers again": Plant(
         "is silent, and is not cordoned for that",
         PROFILE,
-        functions={"lifecycle.areas.silent_in": forgotten},
+        functions={"lifecycle.known.find_silent": forgotten},
     ),
 }
 

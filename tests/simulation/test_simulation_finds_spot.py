@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from allocator import give_way, reclaim
-from lifecycle import removal
+from lifecycle import table
 from lifecycle.node_events import draining
 from nodepool.contract.model import RemovalReason
 from support.simulation.faults import Plant, violation_of
@@ -42,7 +42,6 @@ CALM_SPOT = replace(
 )
 """Operators reclaim spot Nodes of NodePools with priorities, and few Nodes leave otherwise."""
 order, held_back = give_way._order, reclaim.held_back
-leaving = removal._leaving
 
 
 def newest_last(victim: Any) -> Any:
@@ -100,13 +99,13 @@ def is_leaving(node: Any) -> bool:
     return bool(node.booting or node.request > 0)
 
 
-def drained_at_once(template: Any, node: Any, now: Any) -> Iterator[Any]:
+def drained_at_once(case: table.Case) -> table.Steps:
     """A preemption without a timetable drains its Node, whatever runs there."""
-    is_at_once = node.removal is RemovalReason.PREEMPTED and not node.has_timetable
-    if is_at_once and node.cordoned and not node.forced:
-        yield draining(template, node).model_copy(update={"force": True})
-    else:
-        yield from leaving(template, node, now)
+    node = case.node
+    is_at_once = node.exit.reason is RemovalReason.PREEMPTED and not node.exit.has_timetable
+    if is_at_once and node.is_cordoned and not node.cordon.is_drain_forced:
+        return (yield draining(case.template, node).model_copy(update={"force": True}))
+    return (yield from table.leave(case))
 
 
 PLANTS = {
@@ -148,7 +147,7 @@ PLANTS = {
         LEAVING,
         functions={
             "preemption.node.Node.is_going": property(is_leaving),
-            "lifecycle.removal._leaving": drained_at_once,
+            "lifecycle.table.PARTS": (*table.PARTS[:-1], drained_at_once),
         },
     ),
     "nothing is held back": Plant(

@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from immutables import Map
 
 from lifecycle import Hears, Says
-from lifecycle.changes import changed
+from lifecycle.changes import change_node
+from lifecycle.deadlines import USUALLY
 from lifecycle.decide import SERVICE, service
-from lifecycle.lock import USUALLY
+from lifecycle.look import Standing, make_labels, make_taints
 from lifecycle.node import Node, Workload
-from lifecycle.node_events import listed
+from lifecycle.node_events import list_names
 from lifecycle.options import Options
 from lifecycle.state import State
-from lifecycle.template import NodeTemplate, Standing, first, following, labels, taints
+from lifecycle.template import NodeTemplate, make_template, update_template
 from nodepool.contract.commands import CordonNode, RebootNode, UncordonNode
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.conditions import Validated
@@ -252,7 +253,7 @@ def test_a_machine_that_booted_is_registered_as_its_pool_asks() -> None:
     template = story.state.templates[POOL]
     assert event == CWNodeRegistered(
         **of("n1"),
-        labels=labels(template, "n1", {"node.coreweave.cloud/rack": "r7"}),
+        labels=make_labels(template, "n1", {"node.coreweave.cloud/rack": "r7"}),
         annotations={"note": "ours"},
         taints=(GPU_TAINT, reserved_taint("acme")),
         message="Node n1 is registered",
@@ -391,8 +392,8 @@ def test_the_pods_that_block_a_scale_down_are_named_with_the_time_since_when() -
 
 
 def test_only_the_first_workloads_are_listed() -> None:
-    assert listed(("a", "b", "c", "d", "e")) == "a, b, c, d, e"
-    assert listed(("a", "b", "c", "d", "e", "f", "g")) == "a, b, c, d, e and 2 more"
+    assert list_names(("a", "b", "c", "d", "e")) == "a, b, c, d, e"
+    assert list_names(("a", "b", "c", "d", "e", "f", "g")) == "a, b, c, d, e and 2 more"
 
 
 # A Node goes.
@@ -448,7 +449,7 @@ def test_an_active_node_that_may_go_only_idle_is_kept() -> None:
     assert outputs[-1] == NodeKept(
         **of("n1"), request=7, message="Node n1 stays: it became active: train-0"
     )
-    assert story.node("n1").removal is None
+    assert story.node("n1").exit.reason is None
 
 
 def test_an_active_node_that_has_to_go_is_drained_and_then_deleted() -> None:
@@ -649,11 +650,11 @@ def test_reports_do_not_prolong_the_time_that_a_lock_may_take() -> None:
     story.process(lock("n1"))
     number, begun = story.position, story.now
 
-    while story.node("n1").lock and story.now < begun + 3 * THIRTY:
+    while story.node("n1").work.lock and story.now < begun + 3 * THIRTY:
         story.now += timedelta(minutes=1)
         story.hears(evicting("n1", number, grace_s=600))
 
-    assert story.node("n1").lock is None
+    assert story.node("n1").work.lock is None
     assert story.now - begun < timedelta(minutes=42)
 
 
@@ -759,7 +760,7 @@ def test_no_request_shortens_a_preemption() -> None:
     outputs = story.outputs(requested("n1", RemovalReason.POOL_DELETED))
 
     assert outputs == []
-    assert story.node("n1").removal is RemovalReason.PREEMPTED
+    assert story.node("n1").exit.reason is RemovalReason.PREEMPTED
 
 
 def test_a_node_that_drains_already_stays_so_when_it_is_preempted() -> None:
@@ -805,7 +806,7 @@ def test_a_node_that_was_kept_before_its_preemption_arrived_waits_for_a_timetabl
     rest = story.wake_at(NOON + GONE_AFTER)
 
     assert (outputs, rest) == ([], [])
-    assert story.node("n1").removal is None
+    assert story.node("n1").exit.reason is None
 
 
 def test_a_node_without_a_timetable_yet_is_drained_when_its_pool_is_deleted_later() -> None:
@@ -1130,7 +1131,7 @@ def test_a_machine_has_half_an_hour_for_a_lock_from_the_moment_at_which_that_is_
         "NodeUpdated n1 production",
         "NodeActivityChanged n1",
     ]
-    assert story.node("n1").lock is None
+    assert story.node("n1").work.lock is None
     assert story.state.work.next() is None
 
 
@@ -1147,26 +1148,26 @@ def test_of_two_deadlines_that_are_over_at_once_neither_is_forgotten() -> None:
 
     # when the wake for the answer comes after the end of the lock
     story.now += timedelta(hours=1)
-    first, second = story.wake(), story.wake()
+    outputs = story.wake()
 
     # then the lock is released, and the machine is taken for dead right after
-    assert [short(event) for event in first] == [
+    assert [short(event) for event in outputs[:3]] == [
         "NodeLockChanged n1",
         "NodeUpdated n1 cordoned",
         "NodeActivityChanged n1",
     ]
-    assert second == [unanswered("cordon"), gone("n1", RemovalReason.SCALE_DOWN)]
+    assert outputs[3:] == [unanswered("cordon"), gone("n1", RemovalReason.SCALE_DOWN)]
     assert story.state.work.next() is None
 
 
 def seen_now(story: Story, *pods: str) -> NodeObserved:
     """A machine knows of all that it has been told, and runs these Pods."""
-    return seen("n1", *pods, cordon=story.node("n1").cordon)
+    return seen("n1", *pods, cordon=story.node("n1").cordon.number)
 
 
 def evicting_now(story: Story) -> NodeObserved:
     """A machine knows of the lock that there is, and evicts a Pod for it."""
-    held = story.node("n1").lock
+    held = story.node("n1").work.lock
     return evicting("n1", held.number if held else 0, grace_s=600)
 
 
@@ -1184,7 +1185,7 @@ STEPS: dict[str, Callable[[Story], Hears]] = {
     "reboot": lambda _story: RebootNode(**OF, node="n1"),
     "cordon": lambda _story: CordonNode(**OF, node="n1", reason="loose cable"),
     "uncordon": lambda _story: UncordonNode(**OF, node="n1"),
-    "restarted": lambda story: MachineBooted(**machine("n1"), boot=story.node("n1").health.boot),
+    "restarted": lambda story: MachineBooted(**machine("n1"), boot=story.node("n1").boot.number),
     "requested": lambda _story: requested("n1"),
     "leaving": leaving_node,
     "cancelled": lambda _story: NodeRemovalCancelled(**of("n1")),
@@ -1213,7 +1214,7 @@ def test_no_deadline_is_left_behind_however_late_the_wakes_are(
     story.wake_until_idle()
 
     for key, node in story.state.nodes.items():
-        moments = (node.due, node.lock.due if node.lock is not None else None)
+        moments = (node.due, node.work.lock.due if node.work.lock is not None else None)
         assert all(moment is None or moment > story.now for moment in moments)
         assert story.state.work.deadlines.moments.get(key) == node.due
 
@@ -1223,13 +1224,13 @@ def test_no_deadline_is_left_behind_however_late_the_wakes_are(
 
 def template(**spec: object) -> NodeTemplate:
     """The template of a new NodePool."""
-    return first(specified(**spec), has_agent=False)
+    return make_template(specified(**spec), has_agent=False)
 
 
 def test_what_the_control_plane_manages_wins_over_what_a_pool_asks_for() -> None:
     asked = {"node.coreweave.cloud/state": "mine", "kubernetes.io/hostname": "mine", "a": "b"}
 
-    found = labels(template(node_labels=asked), "n1", {"node.coreweave.cloud/rack": "r7"})
+    found = make_labels(template(node_labels=asked), "n1", {"node.coreweave.cloud/rack": "r7"})
 
     assert found["node.coreweave.cloud/state"] == "production"
     assert found["kubernetes.io/hostname"] == "n1"
@@ -1240,13 +1241,13 @@ def test_what_the_control_plane_manages_wins_over_what_a_pool_asks_for() -> None
 def test_a_template_taints_cordoned_nodes_between_its_kind_and_its_own() -> None:
     tainted = template(node_taints=[RED])
 
-    assert taints(tainted, Standing()) == (GPU_TAINT, RED)
-    assert taints(template(node_taints=[CORDON, RED]), Standing(unschedulable=True)) == (
+    assert make_taints(tainted, Standing()) == (GPU_TAINT, RED)
+    assert make_taints(template(node_taints=[CORDON, RED]), Standing(unschedulable=True)) == (
         GPU_TAINT,
         CORDON,
         RED,
     )
-    assert taints(tainted, Standing(unschedulable=True)) == (GPU_TAINT, CORDON, RED)
+    assert make_taints(tainted, Standing(unschedulable=True)) == (GPU_TAINT, CORDON, RED)
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
@@ -1256,17 +1257,17 @@ def test_a_node_has_one_taint_of_a_key_and_effect_and_the_managed_one_wins(
 ) -> None:
     repeated = taint.model_copy(update={"value": "mine"})
 
-    found = taints(template(node_taints=[repeated, RED]), Standing(unschedulable=cordoned))
+    found = make_taints(template(node_taints=[repeated, RED]), Standing(unschedulable=cordoned))
 
-    assert found == taints(template(node_taints=[RED]), Standing(unschedulable=cordoned))
+    assert found == make_taints(template(node_taints=[RED]), Standing(unschedulable=cordoned))
 
 
 def test_a_template_counts_its_changes() -> None:
     before = template()
 
-    same = following(before, specified(target_nodes=9))
-    second = following(before, labelled(specified(), app="x"))
-    third = following(second, labelled(specified(node_labels={"a": "b"}), app="x"))
+    same = update_template(before, specified(target_nodes=9))
+    second = update_template(before, labelled(specified(), app="x"))
+    third = update_template(second, labelled(specified(node_labels={"a": "b"}), app="x"))
 
     assert same is before
     assert (before.version, before.revision) == (1, 1)
@@ -1277,9 +1278,9 @@ def test_a_template_counts_its_changes() -> None:
 def test_a_node_remembers_the_pods_that_count_as_work() -> None:
     node = Node("n1", POOL, 1, {}, boot_by=NOON)
 
-    after = changed(node, seen("n1", "train-1", "ds-logs", "train-0"), NOON)
+    after = change_node(node, seen("n1", "train-1", "ds-logs", "train-0"), NOON)
 
-    assert after.workloads == (
+    assert after.work.pods == (
         Workload("train-0", NOON, True, grace_s=30),
         Workload("train-1", NOON, True, grace_s=30),
     )
@@ -1368,7 +1369,7 @@ def test_a_removal_of_a_cordoned_node_that_failed_begins_the_time_of_its_machine
     outputs = [short(event) for event in story.wake()]
 
     assert outputs == ["NodeUpdated n1 cordoned", "NodeRemovalRecovered"]
-    assert story.node("n1").ask_after == story.now + USUALLY
+    assert story.node("n1").answer.ask_after == story.now + USUALLY
 
 
 def test_a_step_of_an_unhealthy_node_that_failed_is_said_once() -> None:
@@ -1417,9 +1418,9 @@ def test_a_node_that_leaves_waits_for_no_machine_without_a_deadline_whatever_fai
     story.wake_until_idle()
 
     for node in story.state.nodes.values():
-        is_leaving = node.removal not in (None, RemovalReason.PREEMPTED) and node.cordoned
-        assert node.removal is node.shown
-        assert node.is_asked or not is_leaving or node.has_answered
+        is_leaving = node.exit.reason not in (None, RemovalReason.PREEMPTED) and node.is_cordoned
+        assert node.exit.reason is node.exit.shown
+        assert node.answer.is_awaited or not is_leaving or node.has_answered
 
 
 def test_the_same_failure_of_a_removal_is_told_to_users_once() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lifecycle.health import HEALTHY, RELAPSE, Asked, Health, Problem, plan
+from lifecycle.health import HEALTHY, RELAPSE, Asked, Health, Problem, make_plan
 from nodepool.contract.health import BY_TYPE, CAUSES, Remedy, causes_table, cordon_cause
 from nodepool.contract.model import NodeAction, NodePhase
 from nodepool.contract.node_states import (
@@ -28,6 +28,10 @@ PROBLEMS = st.sets(st.sampled_from(sorted(BY_TYPE))).map(
 HEALTHS = st.builds(
     Health,
     problems=PROBLEMS,
+    cures=st.just(()),
+    rack=st.just(""),
+    silence=st.none(),
+    reserved=st.just(""),
     asked=st.builds(
         Asked, cordon=st.sampled_from(["", "AdminCordon"]), drain=MANNERS, reboot=MANNERS
     ),
@@ -87,7 +91,7 @@ def test_each_condition_reports_one_problem() -> None:
 def test_what_needs_triage_is_never_cured_in_place_unless_that_is_forced(
     health: Health, evicts: bool
 ) -> None:
-    outcome = plan(health, evicts=evicts)
+    outcome = make_plan(health, evicts=evicts)
 
     types = {BY_TYPE[each.type].remedy for each in health.problems}
     is_agreed = evicts or bool(health.asked.drain)
@@ -98,7 +102,7 @@ def test_what_needs_triage_is_never_cured_in_place_unless_that_is_forced(
 
 @given(health=HEALTHS)
 def test_an_unhealthy_node_is_only_cordoned_until_someone_asks(health: Health) -> None:
-    outcome = plan(health, evicts=False)
+    outcome = make_plan(health, evicts=False)
 
     if not (health.asked.drain or health.asked.reboot):
         assert (outcome.removes, outcome.action) == (False, None)
@@ -107,13 +111,13 @@ def test_an_unhealthy_node_is_only_cordoned_until_someone_asks(health: Health) -
 
 @given(health=HEALTHS, evicts=st.booleans())
 def test_only_a_forced_command_waits_for_nothing(health: Health, evicts: bool) -> None:
-    forced = plan(health, evicts=evicts).forced
+    forced = make_plan(health, evicts=evicts).forced
 
     assert not forced or "forced" in (health.asked.drain, health.asked.reboot)
 
 
 def test_a_healthy_node_is_left_alone() -> None:
-    assert plan(HEALTHY, evicts=True).is_nothing
+    assert make_plan(HEALTHY, evicts=True).is_nothing
 
 
 @pytest.mark.parametrize(
@@ -127,7 +131,7 @@ def test_a_healthy_node_is_left_alone() -> None:
 def test_one_reboot_cures_several_problems(faults: tuple[str, ...], action: NodeAction) -> None:
     problems = tuple(sorted(problem(fault) for fault in faults))
 
-    assert plan(Health(problems=problems), evicts=True).action is action
+    assert make_plan(Health(problems=problems), evicts=True).action is action
 
 
 @pytest.mark.parametrize("early", [True, False])
@@ -136,4 +140,4 @@ def test_a_problem_is_a_relapse_within_an_hour_of_its_cure(early: bool) -> None:
     again = problem("xid", since)
     health = Health(problems=(again,), cures=((again.type, NOON),))
 
-    assert plan(health, evicts=True).removes is early
+    assert make_plan(health, evicts=True).removes is early

@@ -1,7 +1,6 @@
-"""What commands ask for a Node: why they are refused, and what is asked for after them."""
+"""The commands about a Node: why they are refused, and what they change."""
 
-from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from lifecycle.health import Asked, Manner
 from lifecycle.node import Node
@@ -16,7 +15,7 @@ from nodepool.contract.commands_slurm import LockNode
 from nodepool.contract.events import RefusalReason
 from nodepool.contract.health import BY_TYPE, cordon_cause
 from nodepool.contract.keys import CONTROL_PLANE, pool_path
-from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.model import NodePhase
 from nodepool.contract.node_failures import ADMIN_REBOOT, RACK_UNAVAILABLE, RESERVATION_PENDING
 
 NodeCommand = CordonNode | UncordonNode | DrainNode | RebootNode | ReserveNode
@@ -31,8 +30,7 @@ RESERVED_REASONS = frozenset(
 """What a cordon has as its cause without being asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """Why a command is refused: the field at fault, one sentence, and the kind of refusal."""
 
     field: str
@@ -40,8 +38,8 @@ class Refusal:
     reason: RefusalReason = "Invalid"
 
 
-def unfit(command: NodeCommand) -> Refusal | None:
-    """Why a command is refused whatever its Node does; None where it is not."""
+def find_fault(command: NodeCommand) -> Refusal | None:
+    """Return why a command is refused whatever its Node does; None if the command is right."""
     match command:
         case CordonNode(reason=reason) | DrainNode(reason=reason):
             fault = _reason_fault(reason)
@@ -68,20 +66,20 @@ def _reason_fault(reason: str) -> str:
     return ""
 
 
-def unknown(command: NodeCommand) -> Refusal:
-    """The refusal of a command about a Node that its NodePool does not have."""
+def refuse_unknown(command: NodeCommand) -> Refusal:
+    """Return the refusal of a command about a Node that its NodePool does not have."""
     return Refusal("node", f"{command.node} is no Node of NodePool {command.pool}", "NotFound")
 
 
-def out_of_place(node: Node, command: PhaseCommand) -> Refusal | None:
-    """Why a command asks for what cannot follow on what the Node does; None where it can."""
+def find_conflict(node: Node, command: PhaseCommand) -> Refusal | None:
+    """Return why a Node cannot follow a command now; None if it can."""
     if isinstance(command, LockNode):
         reason = _unlockable(node)
         return Refusal("node", f"Node {node.name} {reason}", "Conflict") if reason else None
-    if node.booting:
+    if node.is_booting:
         return Refusal("node", f"{node.name} has not joined its cluster yet; wait until it has")
-    if node.removal not in (None, RemovalReason.UNHEALTHY):
-        return Refusal("node", f"{node.name} is leaving its NodePool ({node.removal})")
+    if not node.exit.is_for_health:
+        return Refusal("node", f"{node.name} is leaving its NodePool ({node.exit.reason})")
     if isinstance(command, ReserveNode) and not _can_be_reserved(node):
         is_same = command.reserved_desired == node.health.asked.reserved_desired
         if not is_same and not node.health.is_pending:
@@ -93,25 +91,25 @@ def out_of_place(node: Node, command: PhaseCommand) -> Refusal | None:
 
 
 def _can_be_reserved(node: Node) -> bool:
-    """Whether a Node is in production, or is cordoned for the other Nodes of its rack alone.
+    """Return whether a Node is in production, or is cordoned only for other Nodes of its rack.
 
     A rack whose Node is reserved for the control plane may be complete only with that Node.
     """
     health = node.health
-    is_healthy = not health.findings and not _is_asked(node) and node.removal is None
+    is_healthy = not health.findings and not _is_asked(node) and node.exit.reason is None
     waits_for_rack = node.phase is NodePhase.CORDONED and bool(health.rack) and is_healthy
     return node.phase is NodePhase.PRODUCTION or waits_for_rack
 
 
 def _unlockable(node: Node) -> str:
-    """Why no job can take the lock of a Node in this phase; empty where one can, or one has it."""
-    if node.lock is not None:
+    """Return why no job can take the lock of a Node; empty if a job can, or has the lock."""
+    if node.work.lock is not None:
         return ""
-    if node.booting:
+    if node.is_booting:
         return "has not joined its cluster yet"
-    if node.removal is not None:
-        return f"leaves its NodePool ({node.removal.value})"
-    if node.cordoned:
+    if node.exit.reason is not None:
+        return f"leaves its NodePool ({node.exit.reason.value})"
+    if node.is_cordoned:
         return "is cordoned"
     if node.phase is not NodePhase.PRODUCTION:
         return f"is not in production: {node.phase.value}"
@@ -119,7 +117,7 @@ def _unlockable(node: Node) -> str:
 
 
 def _stays_cordoned(node: Node) -> list[str]:
-    """The causes of a cordon that `UncordonNode` does not end."""
+    """Return the causes of a cordon that `UncordonNode` does not end."""
     health, desired = node.health, node.health.asked.reserved_desired
     causes = [cordon_cause(problem.type) for problem in health.findings]
     causes += [f"{RESERVATION_PENDING} {desired}"] if health.is_pending else []
@@ -131,24 +129,24 @@ def _is_asked(node: Node) -> bool:
     return bool(asked.cordon or asked.drain or asked.reboot)
 
 
-def asked_after(node: Node, command: NodeCommand) -> Asked:
-    """What is asked for a Node after a command that is not refused."""
+def add_to_asked(node: Node, command: NodeCommand) -> Asked:
+    """Return what is asked for a Node after a command that is not refused."""
     asked = node.health.asked
     match command:
         case CordonNode(reason=reason):
-            return replace(asked, cordon=reason)
+            return asked._replace(cordon=reason)
         case UncordonNode():
-            return replace(asked, cordon="", drain="", reboot="")
+            return asked._replace(cordon="", drain="", reboot="")
         case DrainNode(reason=reason, force=force):
             drain = _manner(force=force or asked.drain == "forced")
-            return replace(asked, cordon=asked.cordon or reason, drain=drain)
+            return asked._replace(cordon=asked.cordon or reason, drain=drain)
         case RebootNode(force=force):
             if node.phase is NodePhase.REBOOTING:
                 return asked
-            return replace(asked, reboot=_manner(force=force or asked.reboot == "forced"))
+            return asked._replace(reboot=_manner(force=force or asked.reboot == "forced"))
         case ReserveNode(reserved_desired=wanted):
             now = node.health.reserved or pool_path(node.pool)[0]
-            return replace(asked, reserved_desired="" if wanted == now else wanted)
+            return asked._replace(reserved_desired="" if wanted == now else wanted)
         case _:
             assert_never(command)
 

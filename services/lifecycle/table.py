@@ -1,0 +1,388 @@
+"""The state machine of a Node, as a table: phase and condition on the left, next event below.
+
+Each function is one part of the table. Its first `case` that fits yields the next events, and then
+the table is read again from its top, until no `case` fits. The steps follow from the Node alone, so
+a step that failed, or that a late replica did not take, is taken with the next message. The module
+`deadlines` says how long each deadline is.
+"""
+
+from collections.abc import Callable, Generator
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from lifecycle import Says
+from lifecycle.deadlines import LOCK_WITHIN, REBOOT_MAX, USUALLY, VERIFY_MAX
+from lifecycle.health import Plan
+from lifecycle.look import is_cordon_new, plan_for
+from lifecycle.node import Node
+from lifecycle.node_events import (
+    activity_changed,
+    answer_awaited,
+    cordoned,
+    deleted,
+    draining,
+    kept,
+    list_names,
+    lock_changed,
+    registered,
+    registration_failed,
+    replaced,
+    report_requested,
+    reservation_changed,
+    silent,
+    unanswered,
+    uncordoned,
+    updated,
+)
+from lifecycle.options import Options
+from lifecycle.template import NodeTemplate
+from nodepool.contract.events.lifecycle import LockState
+from nodepool.contract.model import NodeAction, NodePhase, RemovalReason
+from nodepool.contract.node_failures import NodeFailure
+from nodepool.contract.timetable import BOOT_MAX
+from nodepool.service import Context
+
+STEPS_MAX: Final = 16
+"""More steps than one message can lead to; the next message continues."""
+Steps = Generator[Says, Node, Node]
+"""Events about a Node. Each `yield` returns the Node after the event, and so does the generator.
+
+No event follows the deletion of the Node.
+"""
+
+
+class Case(NamedTuple):
+    """A Node, and all that its next step depends on.
+
+    plan: what happens to the Node because of its health and of commands.
+    """
+
+    template: NodeTemplate
+    node: Node
+    plan: Plan
+    context: Context
+    options: Options
+
+    def after(self, node: Node) -> "Case":
+        """Return the case after a step of the Node."""
+        return self._replace(node=node, plan=plan_for(self.template, node))
+
+
+def take_steps(
+    template: NodeTemplate, node: Node, context: Context, options: Options, *, is_due: bool = False
+) -> Steps:
+    """Yield all steps that are missing for a Node; return the Node after them.
+
+    is_due: whether a deadline may lead to a step too; a deadline counts only if no step is missing.
+    """
+    case = Case(template, node, plan_for(template, node), context, options)
+    parts = (*PARTS, meet_deadline) if is_due else PARTS
+    for _ in range(STEPS_MAX):
+        for part in parts:
+            node = yield from part(case)
+            if node is not case.node:
+                break
+        else:
+            break
+        case = case.after(node)
+    return case.node
+
+
+def publish_work(case: Case) -> Steps:
+    """Publish what runs on a Node before anything follows from it."""
+    activity = None if case.node.is_booting else activity_changed(case.template, case.node)
+    return case.node if activity is None else (yield activity)
+
+
+def settle_lock(case: Case) -> Steps:
+    """Give a pending lock to its job once the last Pod that does not tolerate the lock is gone.
+
+    No job begins on a Node that is not in production, or that its next step takes out of
+    production. A job keeps a Node that leaves only if it is idle, unless the Node has a cordon of
+    its own. A Node that stays after all returns to production first.
+    """
+    node, plan, lock = case.node, case.plan, case.node.work.lock
+    if lock is None or lock.is_held or node.exit.is_spared:
+        return node
+    reason = node.exit.reason
+    is_victim = reason is RemovalReason.SCALE_DOWN
+    is_kept_by_work = is_victim and node.exit.idle_only and plan.is_nothing
+    match node.phase:
+        case NodePhase.PRODUCTION if reason is not None or plan.causes or plan.forced:
+            return node
+        case phase if phase is NodePhase.PRODUCTION or is_kept_by_work:
+            text = f"{lock.work} has Node {node.name}"
+            is_given = lock.is_clear
+            return (yield from _publish_lock(case, "locked", text)) if is_given else node
+        case _ if reason is None or (is_victim and not plan.is_nothing):
+            return (yield from _publish_lock(case, "released", f"Node {node.name} is cordoned"))
+        case _ if is_victim and not node.has_answered:
+            return node  # Its removal may still be cancelled.
+    text = f"Node {node.name} leaves its NodePool ({reason.value})"
+    return (yield from _publish_lock(case, "released", text))
+
+
+def _publish_lock(case: Case, state: LockState, text: str) -> Steps:
+    template, node, lock = case.template, case.node, case.node.work.lock
+    assert lock is not None, f"Node {node.name} has no lock"
+    node = yield lock_changed(template, node, lock, state, text)
+    return (yield updated(template, node, node.phase, node.exit.reason))
+
+
+def keep(case: Case) -> Steps:
+    """Keep a Node that a scale-down chose, and that its NodePool or its work needs after all."""
+    template, node = case.template, case.node
+    is_victim = node.exit.reason is RemovalReason.SCALE_DOWN and node.exit.idle_only
+    if node.exit.is_spared:
+        why = "its NodePool wants it again"
+    elif is_victim and node.has_answered and node.holding:
+        why = f"it became active: {list_names(tuple(each.name for each in node.holding))}"
+    else:
+        return node
+    event = kept(template, node, why)
+    if node.is_cordoned:
+        phase = NodePhase.PRODUCTION if case.plan.is_nothing else NodePhase.CORDONED
+        yield updated(template, node, phase, None)
+    return (yield event)
+
+
+def join(case: Case) -> Steps:
+    """Take a Node from its boot into its NodePool."""
+    template, node, boot = case.template, case.node, case.node.boot
+    is_here = node.is_reported or not template.has_agent
+    match node.phase:
+        case NodePhase.BOOTING if not node.exit.is_for_health:
+            return node
+        case NodePhase.BOOTING if boot.is_done and is_here:
+            return (yield registered(template, node))
+        case NodePhase.BOOTING if boot.fault:
+            return (yield registration_failed(template, node, boot.fault))
+    return node
+
+
+def stay(case: Case) -> Steps:  # noqa: C901, PLR0912  # It is a part of the table.
+    """Cordon, drain, reboot and verify a Node that stays, or replace the Node as unhealthy."""
+    template, node, plan = case.template, case.node, case.plan
+    boot, health, removal = node.boot, node.health, None
+    if node.is_booting or not node.exit.is_for_health:
+        return node
+    if node.is_usable is not health.is_usable:
+        return (yield reservation_changed(template, node))
+    removal = RemovalReason.UNHEALTHY if plan.removes else None
+    match node.phase:
+        case NodePhase.VERIFYING if plan.removes or (boot.passed is False and not health.findings):
+            return (yield replaced(template, node))
+        case NodePhase.VERIFYING if plan.reboots:
+            return (yield updated(template, node, NodePhase.REBOOTING, None))
+        case NodePhase.VERIFYING if boot.passed or health.findings:
+            return (yield from _release(case))
+
+        case NodePhase.REBOOTING if boot.fault:
+            return (yield replaced(template, node))
+        case NodePhase.REBOOTING if not boot.is_done or (template.has_agent and health.is_silent):
+            return node  # It is back in its cluster once its kubelet reports again.
+        case NodePhase.REBOOTING if boot.verifies:
+            return (yield updated(template, node, NodePhase.VERIFYING, None))
+        case NodePhase.REBOOTING if plan.removes:
+            return (yield replaced(template, node))
+        case NodePhase.REBOOTING:
+            return (yield from _release(case))
+
+        case NodePhase.PRODUCTION if plan.forced:
+            return (yield from _show(case, NodePhase.REBOOTING))
+        case NodePhase.PRODUCTION if plan.causes or (plan.reboots and not node.work.is_blocking):
+            return (yield from _show(case, NodePhase.CORDONED, removal))
+        case NodePhase.PRODUCTION if node.cordon.causes:
+            return (yield uncordoned(template, node))
+        case NodePhase.PRODUCTION if plan.action is not node.action:
+            return (yield updated(template, node, NodePhase.PRODUCTION, None))
+
+        case NodePhase.CORDONED | NodePhase.DRAINING if plan.is_nothing:
+            return (yield updated(template, node, NodePhase.PRODUCTION, None))
+        case NodePhase.CORDONED if plan.reboots and not plan.causes and node.work.is_blocking:
+            return (yield updated(template, node, NodePhase.PRODUCTION, None))
+        case NodePhase.CORDONED | NodePhase.DRAINING if plan.forced:
+            return (yield from _show(case, NodePhase.REBOOTING))
+        case NodePhase.CORDONED | NodePhase.DRAINING if _is_cordon_outdated(case):
+            goes_on = plan.removes or plan.action is not None
+            return (yield from _show(case, node.phase if goes_on else NodePhase.CORDONED, removal))
+        case _ if not node.has_answered:
+            return node
+    return (yield from _drain(case))
+
+
+def _drain(case: Case) -> Steps:
+    """Drain a Node whose machine has answered the cordon, and go on once the Node is drained."""
+    template, node, plan, asked = case.template, case.node, case.plan, case.node.health.asked
+    is_restored = not plan.removes and plan.action in (None, NodeAction.DRAIN)
+    match node.phase:
+        case _ if is_restored and node.health.is_pending and not node.holding:
+            reserved = asked.reserved_desired
+            return (yield updated(template, node, NodePhase.CORDONED, None, reserved))
+        case _ if not plan.removes and plan.action is None:
+            return node
+        case NodePhase.DRAINING if plan.removes and not node.holding:
+            return (yield replaced(template, node))
+        case NodePhase.DRAINING if plan.reboots and not node.holding:
+            return (yield updated(template, node, NodePhase.REBOOTING, None))
+        case NodePhase.DRAINING if not node.holding:
+            return (yield updated(template, node, NodePhase.CORDONED, None))
+        case NodePhase.DRAINING if asked.drain == "forced" and not node.cordon.is_drain_forced:
+            return (yield draining(template, node))
+        case NodePhase.CORDONED if node.holding or plan.action is not NodeAction.DRAIN:
+            return (yield draining(template, node))
+    return node
+
+
+def leave(case: Case) -> Steps:  # noqa: C901  # It is a part of the table.
+    """Cordon, drain and delete a Node that leaves for a reason other than its health.
+
+    Without a timetable a preemption ends no Pod. If work runs on the Node all the same, the Node
+    gets a timetable as soon as the preemption service hears of that work.
+    """
+    template, node, plan, exit = case.template, case.node, case.plan, case.node.exit
+    is_over, is_preempted = node.is_over(case.context.time), exit.reason is RemovalReason.PREEMPTED
+    is_to_be_forced = exit.is_forced and not node.cordon.is_drain_forced
+    if exit.is_for_health:
+        return node
+    match node.phase:
+        case NodePhase.CORDONED | NodePhase.DRAINING if (
+            exit.reason is not exit.shown and not is_over
+        ):
+            # A preemption has a timetable of its own, which says when the drain begins.
+            is_drained_again = node.phase is NodePhase.DRAINING and not is_preempted
+            drain = draining(template, node) if is_drained_again else None
+            node = yield updated(template, node, node.phase, exit.reason)
+            return node if drain is None else (yield drain)
+        case NodePhase.CORDONED | NodePhase.DRAINING if plan.causes and is_cordon_new(node, plan):
+            return (yield from _show(case, node.phase, exit.reason))
+        case NodePhase.CORDONED | NodePhase.DRAINING if plan.is_nothing and node.cordon.causes:
+            node = yield uncordoned(template, node)
+            return (yield updated(template, node, node.phase, exit.reason))
+
+        case _ if is_over:
+            return (yield deleted(template, node, lost=len(node.work.pods)))
+        case NodePhase.BOOTING | NodePhase.REBOOTING | NodePhase.VERIFYING:
+            return (yield deleted(template, node))
+
+        case NodePhase.PRODUCTION | NodePhase.CORDONED if is_preempted and is_to_be_forced:
+            return (yield from _drain_by_force(case))
+        case NodePhase.PRODUCTION:
+            return (yield updated(template, node, NodePhase.CORDONED, exit.reason))
+        case NodePhase.CORDONED if is_preempted and (exit.has_timetable or node.holding):
+            return node
+        case NodePhase.CORDONED if node.has_answered:
+            return (yield draining(template, node))
+
+        case NodePhase.DRAINING if is_to_be_forced:
+            return (yield from _drain_by_force(case))
+        case NodePhase.DRAINING if node.has_answered and not node.holding and not exit.is_warned:
+            return (yield deleted(template, node))
+    return node
+
+
+def _drain_by_force(case: Case) -> Steps:
+    template, node = case.template, case.node
+    drain = draining(template, node)
+    yield updated(template, node, NodePhase.DRAINING, node.exit.reason)
+    return (yield drain)
+
+
+def _is_cordon_outdated(case: Case) -> bool:
+    """Return whether a cordoned Node that stays shows other causes or another plan than it has."""
+    node, plan = case.node, case.plan
+    is_removed = node.exit.reason is RemovalReason.UNHEALTHY
+    is_drained_in_vain = node.phase is NodePhase.DRAINING and not (plan.removes or plan.action)
+    is_other_plan = (is_removed, node.action) != (plan.removes, plan.action)
+    return is_drained_in_vain or is_other_plan or is_cordon_new(node, plan)
+
+
+def _release(case: Case) -> Steps:
+    """Return a Node to production after its boot and its verification, unless it has a cordon."""
+    if case.plan.is_nothing:
+        return (yield updated(case.template, case.node, NodePhase.PRODUCTION, None))
+    return (yield from _show(case, NodePhase.CORDONED))
+
+
+def _show(case: Case, phase: NodePhase, removal: RemovalReason | None = None) -> Steps:
+    """Move a Node to a phase, and publish the causes of its cordon if they are new."""
+    template, node = case.template, case.node
+    event = cordoned(template, node) if is_cordon_new(node, case.plan) else None
+    node = yield updated(template, node, phase, removal)
+    return node if event is None else (yield event)
+
+
+def meet_deadline(case: Case) -> Steps:
+    """Give up what has not come in time, or begin the time of a machine that has to answer.
+
+    Only the `Wake` for the moment of `ask_after` shows that the output that asks the machine is
+    stored. A replica that is late may read an older `Wake` in the step that yields this output.
+    """
+    template, node, context, options = case.template, case.node, case.context, case.options
+    lock, silence, answer, now = node.work.lock, node.health.silence, node.answer, context.time
+    if node.is_booting and node.boot_by <= now:
+        cause = f"{NodeFailure.NOT_JOINED.phrase} {BOOT_MAX // timedelta(minutes=1)} minutes"
+        return (yield registration_failed(template, node, cause))
+
+    if lock is not None and lock.due is not None and lock.due <= now:
+        return (yield from _meet_lock_deadline(case))
+
+    if silence is not None and node.is_newly_silent:
+        until = silence.since + options.unhealthy_after
+        return (yield silent(template, node, silence.since, until))
+    if silence is not None and silence.ask_at is not None and silence.ask_at <= now:
+        return (yield report_requested(template, node, context.position))
+
+    if answer.by is not None and answer.by <= now:
+        return (yield from _give_up(case))
+    if answer.by is None and answer.ask_after is not None and answer.ask_after <= now:
+        is_stored = context.due == answer.ask_after
+        patience = _RESTART_MAX.get(node.phase, options.answer_within)
+        until = now + (patience if is_stored else USUALLY)
+        return (yield answer_awaited(template, node, until, is_final=is_stored))
+    return node
+
+
+def _meet_lock_deadline(case: Case) -> Steps:
+    """Release a lock whose machine did not answer in time, or begin that time."""
+    template, node, now, lock = case.template, case.node, case.context.time, case.node.work.lock
+    assert lock is not None, f"Node {node.name} has no lock"
+    if lock.is_over(now):
+        text = f"Node {node.name} did not answer in time"
+        return (yield from _publish_lock(case, "released", text))
+    is_stored = case.context.due == lock.due
+    until = now + (LOCK_WITHIN if is_stored else USUALLY)
+    return (yield answer_awaited(template, node, until, is_final=is_stored, lock=lock.number))
+
+
+def _give_up(case: Case) -> Steps:
+    """Delete a Node whose machine hangs: in a cordon, a drain, a reboot or a verification.
+
+    The machine goes to triage. A Node that was to leave anyway is not replaced.
+    """
+    template, node = case.template, case.node
+    match node.phase:
+        case NodePhase.REBOOTING:
+            minutes = REBOOT_MAX // timedelta(minutes=1)
+            text = f"{NodeFailure.NOT_REBOOTED.phrase} {minutes} minutes"
+            return (yield replaced(template, node, text))
+        case NodePhase.VERIFYING:
+            minutes = VERIFY_MAX // timedelta(minutes=1)
+            text = f"{NodeFailure.NOT_VERIFIED.phrase} {minutes} minutes"
+            return (yield replaced(template, node, text))
+    node = yield unanswered(template, node)
+    if node.exit.is_for_health:
+        return (yield replaced(template, node))
+    return (yield deleted(template, node, triage=True))
+
+
+_RESTART_MAX: Final = {NodePhase.REBOOTING: REBOOT_MAX, NodePhase.VERIFYING: VERIFY_MAX}
+PARTS: Final[tuple[Callable[[Case], Steps], ...]] = (
+    publish_work,
+    settle_lock,
+    keep,
+    join,
+    stay,
+    leave,
+)
+"""The parts of the table, in the order in which they are read."""
