@@ -264,7 +264,7 @@ def _end_work(world: World, zone: str, pool: PoolPath, node: str) -> None:
     for name in machine.pods:
         _send(world, "StopPod", machine_path(f"{zone}/{node}"), {"name": name})
         _send(world, "DeletePod", pool, {"name": name, "graceS": 0})
-    lock = lifecycle.nodes[f"{zone}/{node}"].lock
+    lock = lifecycle.nodes[f"{zone}/{node}"].work.lock
     if lock is not None:
         _send(world, "UnlockNode", pool, {"node": node, "job": lock.job})
 
