@@ -128,8 +128,11 @@ def _update(node: Node, event: on.NodeUpdated, now: datetime) -> Node:
         # In a cluster of Kubernetes, Pods stay bound to their Node and go on after its reboot.
         pods = node.work.pods if node.is_reported else ()
         node = replace(node, work=node.work._replace(pods=pods, lock=None))
+    if node.restarts and node.phase is before.phase:
+        return node
     if node.restarts:
-        return node if node.phase is before.phase else _await_restart(node, now)
+        verified_again = node.boot._replace(passed=None, verification_fault="")
+        return _await_restart(replace(node, boot=verified_again), now)
     return _await_cordon(before, node, now)
 
 
@@ -239,10 +242,12 @@ def _report_condition(node: Node, event: ConditionSeen, now: datetime) -> Node:
     What a machine reported before its silence is no answer any more. An agent reports only what
     changes: its last report counts again after the silence.
     """
-    was_silent = node.health.is_silent
+    was_silent, was_drained = node.health.is_silent, node.has_answered and not node.holding
     node = replace(node, health=node.health.report(event, now))
     if node.health.is_silent is was_silent or not node.is_cordoned:
         return node
+    is_drained = was_drained and node.phase is NodePhase.CORDONED and node.health.is_silent
+    node = replace(node, cordon=node.cordon._replace(is_drained=is_drained))
     if node.health.is_silent:
         observed = node.cordon.observed if node.is_reported else 0
         node = replace(node, cordon=node.cordon._replace(observed=observed))

@@ -16,13 +16,13 @@ from nodepool.service import Failure
 
 
 def on_failure(state: State, failure: Failure) -> Iterable[Says]:
-    """The NodePool is reconciled again later; where Nodes are leaving, users are told, once."""
+    """Yield that the NodePool is reconciled again later; if Nodes leave, tell users once."""
     key = _concerned(state, failure)
     if key is None:
         return
     text = f"internal error while removing a Node: {failure.cause}"
     yield NodeUpdateFailed(**pool_fields(key), message=text)
-    if state.failures.get(key) != text and _is_removal(state, failure):
+    if state.told.get(key) != text and _is_removal(state, failure):
         uid = state.templates[key].uid
         yield CWNodePoolNodesRemoveError(**pool_fields(key), uid=uid, message=text)
 

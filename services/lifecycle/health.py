@@ -111,6 +111,23 @@ class Health(NamedTuple):
         return tuple(problem for problem in self.problems if problem.type != READY)
 
     @property
+    def lingering(self) -> frozenset[str]:
+        """The types of the problems for which the Node was rebooted and that have not ended since.
+
+        A node problem detector runs on the Node itself, so it withdraws a problem that a reboot has
+        cured only some time after the reboot.
+        """
+        ended = {type_: moment for type_, moment in self.cures if moment is not None}
+        problems = (each for each in self.findings if each.type in ended)
+        return frozenset(each.type for each in problems if each.since < ended[each.type])
+
+    def without_lingering(self) -> "Health":
+        """Return the health as if the reboot had ended each problem that it was for."""
+        lingering = self.lingering
+        rest = tuple(problem for problem in self.problems if problem.type not in lingering)
+        return self._replace(problems=rest) if lingering else self
+
+    @property
     def needs_triage(self) -> bool:
         """Return whether a technician has to look at the machine."""
         return Remedy.TRIAGE in find_remedies(self)

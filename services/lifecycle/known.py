@@ -43,6 +43,7 @@ class State(WithWork[PoolKey | MachineKey]):
     areas: their zones and clusters, with the silent Nodes of each.
     refused: how often each message asked for a move that cannot follow on a phase, by phase.
     failures: the last internal error of each NodePool with Nodes that could not be updated.
+    told: the last internal error of a removal that users were told, until it is over.
     work: the next deadline of each Node; the NodePools with more Nodes than one step can update;
         and the NodePools that failed.
     """
@@ -54,6 +55,7 @@ class State(WithWork[PoolKey | MachineKey]):
     nodes: Map[MachineKey, Node] = Map()
     members: Map[PoolKey, Map[MachineKey, bool]] = Map()
     failures: Map[PoolKey, str] = Map()
+    told: Map[PoolKey, str] = Map()
     unhealthy: Map[PoolKey, Map[MachineKey, bool]] = Map()
     refused: Map[str, Map[str, int]] = Map()
     racks: Racks = Map()

@@ -130,6 +130,7 @@ class Cordon(NamedTuple):
     causes: the causes that the last `CWNodeCordoned` named; empty after the end of a cordon.
     is_for_triage: whether that event said that the machine goes to triage.
     is_drain_forced: whether no Pod may delay the drain that began last.
+    is_drained: whether the Node was drained for a command before its machine fell silent.
     """
 
     number: int = 0
@@ -137,6 +138,7 @@ class Cordon(NamedTuple):
     causes: str = ""
     is_for_triage: bool = False
     is_drain_forced: bool = False
+    is_drained: bool = False
 
 
 class Answer(NamedTuple):
@@ -223,9 +225,11 @@ class Node:
     def is_given_up_in_silence(self) -> bool:
         """Return whether its machine is given up if the machine is silent after an answer.
 
-        A pending reservation alone waits for the end of work, and work may go on in silence.
+        A pending reservation alone waits for the end of work, and work may go on in silence. Of a
+        Node that a command has drained nothing more is expected.
         """
-        return self.exit.reason is not None or self.action is not None
+        is_drained = self.cordon.is_drained and self.action is NodeAction.DRAIN
+        return self.exit.reason is not None or (self.action is not None and not is_drained)
 
     @property
     def has_answered(self) -> bool:

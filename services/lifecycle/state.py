@@ -72,8 +72,12 @@ def _evolved(state: State, message: Hears | Says, context: Context) -> State:
         case on.NodeUpdateFailed():
             return _failed(state, message, context)
         case on.NodeRemovalRecovered(key=key):
-            work, failures = state.work.succeeded(key), state.failures
-            return replace(state, work=work, failures=failures.delete(key))
+            return replace(
+                state,
+                work=state.work.succeeded(key),
+                failures=state.failures.delete(key),
+                told=_without(state.told, key),
+            )
         case on.MachineBooted() | on.MachineFailed() | on.NodeVerified():
             return _reported(state, message, context)
         case on.NodeConditionChanged() | on.NodeActionRequested() | on.CWNodeCordoned():
@@ -86,6 +90,8 @@ def _evolved(state: State, message: Hears | Says, context: Context) -> State:
             return _commanded(state, message)
         case LockNode():
             return _commanded(state, message)
+        case on.CWNodePoolNodesRemoveError(key=key, node="", message=text):
+            return replace(state, told=state.told.set(key, text))
         case on.CWNodePoolNodesRemoveError() | on.CWRegistrationFailedEvent() | UnlockNode():
             return state
         case _:
@@ -134,6 +140,7 @@ def _pool_deleted(state: State, event: on.CWNodePoolDeleted) -> State:
         announced=state.announced.delete(key),
         published=_without(state.published, key),
         failures=_without(state.failures, key),
+        told=_without(state.told, key),
         work=state.work.drop(key),
     )
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from lifecycle import Says
 from lifecycle.deadlines import LOCK_WITHIN, REBOOT_MAX, USUALLY, VERIFY_MAX
-from lifecycle.health import Plan
+from lifecycle.health import Plan, make_plan
 from lifecycle.look import is_cordon_new, plan_for
 from lifecycle.node import Node
 from lifecycle.node_events import (
@@ -141,8 +141,7 @@ def keep(case: Case) -> Steps:
         return node
     event = kept(template, node, why)
     if node.is_cordoned:
-        phase = NodePhase.PRODUCTION if case.plan.is_nothing else NodePhase.CORDONED
-        yield updated(template, node, phase, None)
+        yield updated(template, node, _resting_phase(case), None)
     return (yield event)
 
 
@@ -160,33 +159,18 @@ def join(case: Case) -> Steps:
     return node
 
 
-def stay(case: Case) -> Steps:  # noqa: C901, PLR0912  # It is a part of the table.
+def stay(case: Case) -> Steps:  # noqa: C901  # It is a part of the table.
     """Cordon, drain, reboot and verify a Node that stays, or replace the Node as unhealthy."""
     template, node, plan = case.template, case.node, case.plan
-    boot, health, removal = node.boot, node.health, None
+    health = node.health
     if node.is_booting or not node.exit.is_for_health:
         return node
     if node.is_usable is not health.is_usable:
         return (yield reservation_changed(template, node))
     removal = RemovalReason.UNHEALTHY if plan.removes else None
     match node.phase:
-        case NodePhase.VERIFYING if plan.removes or (boot.passed is False and not health.findings):
-            return (yield replaced(template, node))
-        case NodePhase.VERIFYING if plan.reboots:
-            return (yield updated(template, node, NodePhase.REBOOTING, None))
-        case NodePhase.VERIFYING if boot.passed or health.findings:
-            return (yield from _release(case))
-
-        case NodePhase.REBOOTING if boot.fault:
-            return (yield replaced(template, node))
-        case NodePhase.REBOOTING if not boot.is_done or (template.has_agent and health.is_silent):
-            return node  # It is back in its cluster once its kubelet reports again.
-        case NodePhase.REBOOTING if boot.verifies:
-            return (yield updated(template, node, NodePhase.VERIFYING, None))
-        case NodePhase.REBOOTING if plan.removes:
-            return (yield replaced(template, node))
-        case NodePhase.REBOOTING:
-            return (yield from _release(case))
+        case NodePhase.VERIFYING | NodePhase.REBOOTING:
+            return (yield from _restart(case))
 
         case NodePhase.PRODUCTION if plan.forced:
             return (yield from _show(case, NodePhase.REBOOTING))
@@ -198,7 +182,7 @@ def stay(case: Case) -> Steps:  # noqa: C901, PLR0912  # It is a part of the tab
             return (yield updated(template, node, NodePhase.PRODUCTION, None))
 
         case NodePhase.CORDONED | NodePhase.DRAINING if plan.is_nothing:
-            return (yield updated(template, node, NodePhase.PRODUCTION, None))
+            return (yield updated(template, node, _resting_phase(case), None))
         case NodePhase.CORDONED if plan.reboots and not plan.causes and node.work.is_blocking:
             return (yield updated(template, node, NodePhase.PRODUCTION, None))
         case NodePhase.CORDONED | NodePhase.DRAINING if plan.forced:
@@ -209,6 +193,33 @@ def stay(case: Case) -> Steps:  # noqa: C901, PLR0912  # It is a part of the tab
         case _ if not node.has_answered:
             return node
     return (yield from _drain(case))
+
+
+def _restart(case: Case) -> Steps:
+    """Take a Node through its reboot and its verification.
+
+    A problem that the reboot was for counts again only after both.
+    """
+    template, node, boot, health = case.template, case.node, case.node.boot, case.node.health
+    settled = health.without_lingering()
+    plan = make_plan(settled, evicts=template.evicts_unhealthy)
+    match node.phase:
+        case NodePhase.VERIFYING if plan.removes or (boot.passed is False and not health.findings):
+            return (yield replaced(template, node))
+        case NodePhase.VERIFYING if plan.reboots:
+            return (yield updated(template, node, NodePhase.REBOOTING, None))
+        case NodePhase.VERIFYING if boot.passed is not None or settled.findings:
+            return (yield from _release(case))
+
+        case NodePhase.REBOOTING if boot.fault:
+            return (yield replaced(template, node))
+        case NodePhase.REBOOTING if not boot.is_done or (template.has_agent and health.is_silent):
+            return node  # It is back in its cluster once its kubelet reports again.
+        case NodePhase.REBOOTING if boot.verifies:
+            return (yield updated(template, node, NodePhase.VERIFYING, None))
+        case NodePhase.REBOOTING if not health.lingering:
+            return (yield from _release(case))
+    return node
 
 
 def _drain(case: Case) -> Steps:
@@ -299,9 +310,23 @@ def _is_cordon_outdated(case: Case) -> bool:
 
 def _release(case: Case) -> Steps:
     """Return a Node to production after its boot and its verification, unless it has a cordon."""
-    if case.plan.is_nothing:
-        return (yield updated(case.template, case.node, NodePhase.PRODUCTION, None))
+    template, node, plan = case.template, case.node, case.plan
+    if plan.removes:
+        return (yield replaced(template, node))
+    if plan.is_nothing:
+        return (yield updated(template, node, NodePhase.PRODUCTION, None))
     return (yield from _show(case, NodePhase.CORDONED))
+
+
+def _resting_phase(case: Case) -> NodePhase:
+    """Return the phase of a cordoned Node that does not leave.
+
+    A Node that was cordoned before its verification was over is verified again.
+    """
+    if not case.plan.is_nothing:
+        return NodePhase.CORDONED
+    is_verified = case.node.boot.passed or not case.node.boot.verifies
+    return NodePhase.PRODUCTION if is_verified else NodePhase.VERIFYING
 
 
 def _show(case: Case, phase: NodePhase, removal: RemovalReason | None = None) -> Steps:
@@ -362,6 +387,8 @@ def _give_up(case: Case) -> Steps:
     """
     template, node = case.template, case.node
     match node.phase:
+        case NodePhase.REBOOTING if node.boot.is_done and node.health.lingering:
+            return (yield replaced(template, node))
         case NodePhase.REBOOTING:
             minutes = REBOOT_MAX // timedelta(minutes=1)
             text = f"{NodeFailure.NOT_REBOOTED.phrase} {minutes} minutes"

@@ -171,6 +171,24 @@ def test_a_removal_that_cannot_be_carried_out_is_an_internal_error(world: WorldH
     assert world.node_pool("train") is None
 
 
+def test_a_removal_that_fails_is_told_although_another_step_failed_alike_before(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool of which lifecycle could not read a new version
+    world.given_data_center()
+    world.apply("train", 1)
+    world.run_pod("n1", graceS=600)
+    world.publish("np.evt.validator.acme.prod.train.NodePoolValidated", UNREADABLE)
+    world.delete("train")
+    world.start_recording()
+
+    # when it cannot read a request to remove a Node
+    world.publish("np.evt.allocator.acme.prod.train.CWNodeDeletionRequestSuccess", UNREADABLE)
+
+    assert world.conditions("train")["NodesRemoved"] == "InternalError"
+    assert world.events("train") == ["CWNodePoolNodesRemoveError"]
+
+
 def test_a_removal_that_failed_shows_until_it_succeeds_whichever_nodes_leave(
     world: WorldHarness,
 ) -> None:

@@ -40,6 +40,14 @@ def status(world: WorldHarness, node: str) -> Mapping[str, object]:
 
 def report_ready(world: WorldHarness, node: str, ready: str) -> None:
     """The agent reports the condition Ready of a Node, and answers where it is asked for that."""
+    reason = "KubeletReady" if ready == "True" else "NodeStatusUnknown"
+    report_condition(world, node, "Ready", "True" if ready == "True" else "Unknown", reason)
+
+
+def report_condition(
+    world: WorldHarness, node: str, kind: str, state: str, reason: str = "Reported"
+) -> None:
+    """The agent reports a condition of a Node."""
     publish(
         world.world,
         NodeConditionReported(
@@ -49,9 +57,9 @@ def report_ready(world: WorldHarness, node: str, ready: str) -> None:
             node=world.machine_name(node),
             zone=ZONE,
             assignment=cast("int", status(world, node)["assignment"]),
-            type="Ready",
-            status="True" if ready == "True" else "Unknown",
-            reason="KubeletReady" if ready == "True" else "NodeStatusUnknown",
+            type=kind,
+            status=state,
+            reason=reason,
             message="",
             request=cast("int", status(world, node).get("reportRequest", 0)),
         ),
@@ -424,6 +432,40 @@ def test_a_node_is_back_from_a_reboot_once_its_kubelet_is(
 
     assert phases == ["rebooting", "rebooting" if is_seen else "production", "production"]
     assert world.nodes("train") == ["n1"]
+    assert violations(world.entries()) == []
+
+
+@pytest.mark.parametrize("verify_s", [0, 600])
+@pytest.mark.parametrize("is_cured", [True, False], ids=["cured", "not cured"])
+def test_a_problem_that_a_reboot_cures_may_end_some_time_after_the_reboot(
+    world: WorldHarness, verify_s: int, is_cured: bool
+) -> None:
+    # given a Node that reboots for a problem which its node problem detector reports
+    world.given_machines(3, boot_s=60, verifySeconds=verify_s)
+    world.given_quota(10)
+    connect(world)
+    world.apply("train", 1, lifecycle=EVICTING)
+    world.pass_time(minutes=1)
+    report(world, "n1")
+    world.pass_time(minutes=10)
+    world.start_recording()
+    report_condition(world, "n1", "XIDErrors", "True")
+    report(world, "n1")
+
+    # when the machine is back, and the detector withdraws the problem later, or never
+    world.pass_time(minutes=2)
+    during = status(world, "n1")["phase"]
+    if is_cured:
+        report_condition(world, "n1", "XIDErrors", "False")
+    world.pass_time(minutes=40)
+
+    # then the Node returns in place, or is replaced once its time is over
+    assert during == ("verifying" if verify_s else "rebooting")
+    assert ("CWNodeDeleted n1" in world.events("train")) is not is_cured
+    if is_cured:
+        assert status(world, "n1")["phase"] == "production"
+    else:
+        assert world.event_messages("train", "CWNodeDeleted") == ["Node n1 is deleted: XIDErrors"]
     assert violations(world.entries()) == []
 
 

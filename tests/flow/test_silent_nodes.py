@@ -449,3 +449,48 @@ def test_a_pending_reservation_does_not_inherit_the_deadline_of_a_replacement(
 
     # then it stays
     assert world.nodes("train") == ["n1"]
+
+
+@pytest.mark.parametrize("command", ["CordonNode", "DrainNode"])
+def test_a_drain_that_has_ended_is_no_reason_to_give_up_a_node_that_falls_silent(
+    world: WorldHarness, command: str
+) -> None:
+    # given a Node that a command has drained long ago
+    world.given_data_center(machines=20)
+    world.apply("train", 10)
+    world.command_node(command, "train", "n1")
+    world.pass_time(minutes=60)
+    world.start_recording()
+
+    # when its whole zone falls silent
+    fall_silent(world, 10)
+    world.pass_time(minutes=120)
+    widespread = world.timed_events("train")
+
+    # then nothing is given up, whatever changes in its NodePool meanwhile
+    world.apply("train", 10, nodeLabels={"team": "red"})
+    world.pass_time(minutes=120)
+    assert widespread == []
+    assert [text for text in world.events("train") if text.startswith("CWNodeDeleted")] == []
+
+
+def test_a_drained_node_that_falls_silent_has_the_time_of_its_silence_and_of_its_answer(
+    world: WorldHarness,
+) -> None:
+    # given a Node that a command has drained long ago
+    world.given_data_center(machines=20)
+    world.apply("train", 10)
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=60)
+    world.start_recording()
+
+    # when the Node alone falls silent
+    fall_silent(world, 1)
+    world.pass_time(minutes=120)
+
+    # then its time to answer begins when it is unhealthy
+    assert world.timed_events("train")[:3] == [
+        "5:40 CWNodeCordoned n1",
+        "35:41 CWNodePoolNodesRemoveError n1",
+        "35:41 CWNodeDeleted n1",
+    ]

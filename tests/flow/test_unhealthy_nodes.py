@@ -587,6 +587,34 @@ def test_a_node_is_verified_again_after_a_reboot(world: WorldHarness) -> None:
     ]
 
 
+@pytest.mark.parametrize("passes", [True, False], ids=["passes", "does not pass"])
+def test_a_node_that_was_cordoned_during_its_verification_is_verified_again(
+    world: WorldHarness, passes: bool
+) -> None:
+    # given a Node that has a problem while it is verified
+    world.given_data_center(machines=0)
+    world.given_machines(1, verifySeconds=600)
+    if not passes:
+        world.break_machines("n1", fault="verification")
+    world.apply("train", 1)
+    world.pass_time(minutes=1)
+    world.break_machines("n1", fault="xid")
+    during = world.node("n1")["status"]["phase"]
+
+    # when the problem ends
+    world.break_machines("n1", fault="xid", times=0)
+    after = world.node("n1")["status"]["phase"]
+    world.pass_time(minutes=11)
+
+    # then its verification begins anew, and decides
+    assert (during, after) == ("cordoned", "verifying")
+    if passes:
+        assert world.node("n1")["status"]["phase"] == "production"
+        assert not is_cordoned(world, "n1")
+    else:
+        assert "CWNodeDeleted n1" in world.events("train")
+
+
 def test_a_node_that_is_verified_goes_at_once_when_it_is_to_leave(world: WorldHarness) -> None:
     world.given_data_center(machines=0)
     world.given_machines(1, verifySeconds=600)

@@ -1,7 +1,7 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nodepool.contract.conditions import (
@@ -337,6 +337,8 @@ GENERATIONS = st.lists(st.integers(1, 3), min_size=3, max_size=3)
 
 
 @given(CHECKS, GENERATIONS, st.integers(0, 3))
+@example((Validated.VALID, Quota.UNDER, Capacity.SUFFICIENT), [3, 2, 1], 3)
+@example((Validated.VALID, Quota.UNDER, Capacity.SUFFICIENT), [1, 2, 1], 2)
 def test_no_generation_counts_as_evaluated_that_a_check_has_not_reached(
     reasons: tuple[Validated, Quota, Capacity], generations: list[int], count: int
 ) -> None:
