@@ -67,7 +67,6 @@ OVERSIZED: dict[str, str] = {
     "lifecycle.changes": "how each message changes a Node, side by side",
     "lifecycle.table": "the whole state machine of a Node, to be read from its top",
     "lifecycle.table.leave": "a part of the table",
-    "lifecycle.table.stay": "a part of the table",
     "nodepool.engine.step": "one input, live and on replay, in the order in which it is processed",
     "nodepool.service": "all that an author of a service uses",
     "nodepool.nats.reader": "its callbacks share the position, the buffer and the consumer",
