@@ -17,12 +17,12 @@ from nodepool.contract.pods import (
     ACCELERATOR,
     GPU,
     GPUS_MAX,
-    GRACE_MAX_S,
     TOLERATIONS_MAX,
     Pod,
     PodClass,
     Toleration,
 )
+from nodepool.contract.timetable import GRACE_MAX_S
 
 INTERRUPTABLE: Final = "qos.coreweave.cloud/interruptable"
 """The label of a Pod that may be ended at once."""

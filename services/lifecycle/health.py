@@ -112,12 +112,16 @@ class Health(NamedTuple):
 
     @property
     def lingering(self) -> frozenset[str]:
-        """The types of the problems for which the Node was rebooted and that have not ended since.
+        """The types of the problems that a reboot cures and that have not ended since the reboot.
 
         A node problem detector runs on the Node itself, so it withdraws a problem that a reboot has
         cured only some time after the reboot.
         """
-        ended = {type_: moment for type_, moment in self.cures if moment is not None}
+        ended = {
+            type_: moment
+            for type_, moment in self.cures
+            if moment is not None and BY_TYPE[type_].remedy is not Remedy.TRIAGE
+        }
         problems = (each for each in self.findings if each.type in ended)
         return frozenset(each.type for each in problems if each.since < ended[each.type])
 

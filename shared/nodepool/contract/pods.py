@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 from pydantic import Field
 
 from nodepool.contract.model import CPU_TAINT, RESERVED, Taint, Value
+from nodepool.contract.timetable import GRACE_MAX_S
 
 GPU: Final = "nvidia.com/gpu"
 """The name under which Pods ask for GPUs, and under which a Node has them."""
@@ -21,8 +22,6 @@ https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling.
 """
 PODS_MAX: Final = 110
 """The most Pods on a Node, as in https://kubernetes.io/docs/setup/best-practices/cluster-large/."""
-GRACE_MAX_S: Final = 86_400
-"""The longest grace period, in seconds."""
 TOLERATIONS_MAX: Final = 16
 """The most tolerations of a Pod; so what is observed of a Node full of Pods fits one message."""
 GPUS_MAX: Final = 1_024

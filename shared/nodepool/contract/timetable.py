@@ -1,4 +1,4 @@
-"""When a preempted Node is drained, and when it is gone; how long a Node takes to join.
+"""How long a preemption, a boot and a grace period may take.
 
 The minutes of a preemption are those of
 https://docs.coreweave.com/platform/capacity-plans/spot-node-pools.
@@ -13,3 +13,5 @@ GONE_AFTER: Final = timedelta(minutes=7)
 """How long after the warning the Node is gone, drained or not."""
 BOOT_MAX: Final = timedelta(minutes=30)
 """The longest time in which a machine boots and joins; a documented delivery takes 20 to 30 min."""
+GRACE_MAX_S: Final = 86_400
+"""The longest grace period of a Pod, in seconds."""

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from nodepool.contract.pods import GRACE_MAX_S
-from nodepool.contract.timetable import GONE_AFTER
+from nodepool.contract.timetable import GONE_AFTER, GRACE_MAX_S
 from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.sharing import rack_of
 
