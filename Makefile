@@ -78,7 +78,7 @@ run: port setup ## Start the whole control plane on this machine (Ctrl-C stops i
 	@exec $(BIN)/nodepool up --examples deploy/examples $(ARGS)
 
 run-kubernetes: setup ## Start it beside a Kubernetes of its own, with an agent (needs `make testbed`; Ctrl-C stops it)
-	@PYTHONPATH=tests exec $(BIN)/python -m kube.run $(ARGS)
+	@PYTHONPATH=deploy/build exec $(BIN)/python -m testbed.run $(ARGS)
 
 image: ## Build the image of the services, labelled with the version and the commit
 	@docker build --file deploy/Dockerfile --tag $(IMAGE) \
@@ -114,7 +114,7 @@ types: setup ## Check the types
 	@$(BIN)/mypy
 
 bench: setup ## Measure throughput and latency
-	@PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
+	@PYTHONPATH=tests:deploy/build $(BIN)/python -m bench $(ARGS)
 
 simulation: setup ## Run the simulation of faults, and check what it finds (SEEDS=1000)
 	@$(BIN)/python -m pytest -n auto --dist worksteal tests/simulation --seeds=$(SEEDS) $(ARGS)
@@ -123,32 +123,32 @@ fuzz: setup ## Read many foreign bytes of every kind (EXAMPLES=5000 for each pro
 	@$(BIN)/python -m pytest -n auto tests/fuzz --examples=$(EXAMPLES) --timeout=0 $(ARGS)
 
 faults: setup ## Stop and kill services and servers of a cluster at random, and audit it (MINUTES=5)
-	@PYTHONPATH=tests $(BIN)/python -m faults --minutes $(MINUTES) $(ARGS)
+	@PYTHONPATH=tests:deploy/build $(BIN)/python -m faults --minutes $(MINUTES) $(ARGS)
 
 # Everything there is one cluster's, so one process runs it.
 kubernetes: setup ## Apply the manifests to a real Kubernetes, which `make testbed` builds
 	@$(BIN)/python -m pytest tests/kube $(ARGS)
 
 testbed: ## Build a Kubernetes to test against, with Go, once into ~/.cache (15 CPU minutes, 5 GB)
-	@tests/kube/testbed/build.sh "$${XDG_CACHE_HOME:-$$HOME/.cache}/nodepool/kubernetes"
+	@deploy/build/testbed/build.sh "$${XDG_CACHE_HOME:-$$HOME/.cache}/nodepool/kubernetes"
 
 rules: setup ## Write the alert rules anew as an object of the Prometheus operator
-	@PYTHONPATH=tests $(BIN)/python -m kube.rules
+	@PYTHONPATH=deploy/build $(BIN)/python -m monitoring.rules
 
 commands: setup ## Write shared/COMMANDS.md anew from the classes of the commands
-	@PYTHONPATH=tests $(BIN)/python -m support.commands_page
+	@PYTHONPATH=deploy/build $(BIN)/python -m pages.commands
 
 metrics: setup ## Write deploy/METRICS.md anew from the list of metrics
-	@PYTHONPATH=tests $(BIN)/python -m support.metrics_page
+	@PYTHONPATH=deploy/build $(BIN)/python -m pages.metrics
 
 panels: setup ## Ask a real Prometheus beside all services for every panel; print how many series
 	@$(BIN)/python -m pytest -q -s tests/operations/long/test_panels.py $(ARGS)
 
-dashboards: setup ## Write deploy/grafana/dashboards anew from tests/dashboards
-	@PYTHONPATH=tests $(BIN)/python -m dashboards
+dashboards: setup ## Write deploy/grafana/dashboards anew from deploy/build/dashboards
+	@PYTHONPATH=deploy/build $(BIN)/python -m dashboards
 
 contracts: setup ## Write shared/asyncapi.yaml, shared/nodepool.schema.json and the CRD anew from the classes
-	@PYTHONPATH=tests $(BIN)/python -m support.contract_files
+	@PYTHONPATH=deploy/build $(BIN)/python -m contracts.files
 
 # A newer Python would leave out what only the oldest one needs.
 lock: setup ## Write requirements.lock anew from pyproject.toml (ARGS="--upgrade" for news)
@@ -166,7 +166,7 @@ check: lint types test long ## All that must pass before a change goes in
 clean: ## Remove the data of local runs, and caches
 	@rm -rf .nodepool build dist
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find shared services tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find shared services deploy tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv and the environments of other Pythons as well
 	@rm -rf .venv .venv-* .setup-lock

@@ -5,7 +5,7 @@ import importlib
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -67,6 +67,7 @@ OVERSIZED: dict[str, str] = {
     "lifecycle.changes": "how each message changes a Node, side by side",
     "lifecycle.table": "the whole state machine of a Node, to be read from its top",
     "lifecycle.table.leave": "a part of the table",
+    "nodepool.cli.tables": "the columns of each type, side by side",
     "nodepool.engine.step": "one input, live and on replay, in the order in which it is processed",
     "nodepool.service": "all that an author of a service uses",
     "nodepool.nats.reader": "its callbacks share the position, the buffer and the consumer",
@@ -257,6 +258,31 @@ def test_nothing_is_imported_by_the_name_of_its_source_root() -> None:
     ]
 
     assert found == []
+
+
+def test_no_product_code_imports_from_the_tests() -> None:
+    names = {path.stem for path in (ROOT / "tests").iterdir()}
+    folders = (ROOT / "shared", ROOT / "services", ROOT / "deploy")
+    files = [path for folder in folders for path in folder.rglob("*.py")]
+
+    found = [
+        (str(path.relative_to(ROOT)), module)
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for module in _imported(node)
+        if module.partition(".")[0] in names
+    ]
+
+    assert found == []
+
+
+def _imported(node: ast.AST) -> Sequence[str]:
+    match node:
+        case ast.Import(names=names):
+            return [each.name for each in names]
+        case ast.ImportFrom(module=str(module), level=0):
+            return [module]
+    return []
 
 
 def test_services_never_import_each_other() -> None:

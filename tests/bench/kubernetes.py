@@ -19,13 +19,13 @@ from lightkube.resources.core_v1 import Node, Pod
 from lightkube.types import PatchType
 
 from bench.peer import POOL, NodePools
-from kube.agent import USER, agent_at_work, declare
 from kube.audit import AuditLog
-from kube.cluster import Cluster, missing, started
-from kube.kubelets import Kubelets
-from kube.plane import CLUSTER, H100, ORG, Plane
-from kube.plane import started as control_plane
 from nodepool.contract.commands import MACHINES_MAX
+from testbed.agent import USER, agent_at_work, declare
+from testbed.cluster import Cluster, missing, started
+from testbed.kubelets import Kubelets
+from testbed.plane import CLUSTER, H100, ORG, Plane
+from testbed.plane import started as control_plane
 
 NAME = "bench"
 PROBE = "probe"

@@ -29,7 +29,7 @@ from nodepool.nats import api
 from nodepool.nats.connection import Connection, connect
 from nodepool.nats.errors import Busy, InDoubt
 from nodepool.nats.reader import Reader
-from support.processes import ControlPlane
+from testbed.processes import ControlPlane
 
 RACK, SLOT = "node.coreweave.cloud/rack", "node.coreweave.cloud/slot"
 RACKS, IN_RACK = 40, 25

@@ -16,8 +16,8 @@ from nodepool.local.server import NatsServer
 from nodepool.nats.connection import connect
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
-from support.ports import free_port
-from support.processes import ControlPlane
+from testbed.ports import free_port
+from testbed.processes import ControlPlane
 
 
 def _bare_finished(entry: Entry) -> str | None:

@@ -15,7 +15,7 @@ from nodepool.contract.model import API_VERSION
 from nodepool.contract.model import KIND as KIND_OF_POOL
 from nodepool.contract.pods import Pod, PodClass
 from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
-from support.processes import ControlPlane
+from testbed.processes import ControlPlane
 
 GRACE_S = 3_600
 """The Pods would run on for so long; they are ended at seven minutes."""

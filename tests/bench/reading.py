@@ -17,7 +17,7 @@ from nodepool.nats.connection import Connection, connect
 from nodepool.nats.consumers import consumer_config
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.streams import STREAM, provision
-from support.ports import free_port
+from testbed.ports import free_port
 
 FILTERS = allocator.decide.SERVICE.filters()
 ROUNDS = 5

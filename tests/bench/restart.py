@@ -11,7 +11,7 @@ from bench.load import Work, at_target, checked, drive, envelope, pool, prepare,
 from nodepool.nats.api import last_position
 from nodepool.nats.connection import connect
 from nodepool.nats.streams import STREAM
-from support.processes import ControlPlane
+from testbed.processes import ControlPlane
 
 NODES = 10
 """How many Nodes each NodePool has."""

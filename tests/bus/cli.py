@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from nodepool.cli.app import run
-from support.ports import free_port
+from testbed.ports import free_port
 
 ZONE, H100, A100 = "US-EAST-04A", "gd-8xh100ib-i128", "gd-8xa100-i128"
 FULL = "nodepool.compute.coreweave.com"

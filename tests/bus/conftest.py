@@ -7,7 +7,7 @@ import pytest
 
 from bus.harness import BINARY
 from nodepool.local.server import NatsServer
-from support.ports import free_port
+from testbed.ports import free_port
 
 
 @pytest.fixture

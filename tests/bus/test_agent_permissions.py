@@ -19,6 +19,7 @@ from agent.pool_view import NOT_DELETED
 from bus.harness import serving, until
 from bus.test_permissions import AGENT, MANIFEST, PERMISSIONS
 from bus.tls import HOST, encrypted, running
+from contracts.samples import sample
 from nodepool.client import Client
 from nodepool.contract.events import NodeReported
 from nodepool.host.settings import Settings
@@ -27,9 +28,8 @@ from nodepool.nats.cancelling import cancel
 from support.agent.answered import answered
 from support.certificates import certificates, needs_openssl
 from support.constants import ZONE
-from support.ports import free_port
 from support.services import services
-from unit.samples import sample
+from testbed.ports import free_port
 
 PASSWORDS = ("$SERVICES_PASSWORD", "$ACME_PASSWORD", "$AGENT_PASSWORD")
 PLACE = Place("acme", "prod", ZONE)

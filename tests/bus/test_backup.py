@@ -39,7 +39,7 @@ from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.streams import SNAPSHOTS, STREAM, provision, stream_info, streams
 from quota.decide import SERVICE as QUOTA
-from support.ports import free_port
+from testbed.ports import free_port
 
 COMMANDS = 300
 READERS = 300

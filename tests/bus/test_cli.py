@@ -26,7 +26,7 @@ from bus.cli import (
 )
 from nodepool.cli.app import run
 from nodepool.cli.names import EVENT, KINDS, POD, PREEMPTION
-from support.ports import free_port
+from testbed.ports import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
 

@@ -15,7 +15,7 @@ import pytest
 from bus.cli import FULL, H100, MANIFEST, ZONE, Nodepool, commands, environment, running
 from nodepool.cli.app import run
 from nodepool.client import Client, Object
-from support.ports import free_port
+from testbed.ports import free_port
 
 H200 = "gd-8xh200ib-i128"
 PATIENCE_S = 20.0

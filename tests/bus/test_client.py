@@ -43,7 +43,7 @@ from nodepool.nats import api
 from nodepool.nats.connection import Connection, connect
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
-from support.ports import free_port
+from testbed.ports import free_port
 from validator.decide import SERVICE as VALIDATOR
 
 ORG, CLUSTER, ZONE = "acme", "prod", "US-EAST-04A"

@@ -26,7 +26,7 @@ from nodepool.nats.streams import STREAM
 from nodepool.nats.transports import TcpTransport
 from support.certificates import Certificates, certificates, needs_openssl
 from support.loopback import listening
-from support.ports import free_port
+from testbed.ports import free_port
 
 HOST = "127.0.0.1"
 MARGIN_S = 4.0

@@ -20,7 +20,7 @@ from nodepool.nats.connection import Connection, connect
 from nodepool.nats.streams import STREAM, provision
 from support.certificates import Certificates, certificates, client_certificate, needs_openssl
 from support.nats_users import credentials, key, operator_settings, user_jwt
-from support.ports import free_port
+from testbed.ports import free_port
 
 DENIED = "the server refuses the user, password or credentials"
 

@@ -29,7 +29,7 @@ from nodepool.nats.reader import BUFFER_MAX, Reader
 from nodepool.nats.snapshots import stored_position
 from nodepool.nats.streams import STREAM, provision, stream_info, streams, verify_log
 from quota.decide import SERVICE as QUOTA
-from support.ports import free_port
+from testbed.ports import free_port
 
 EVENT = "np.evt.fleet.acme.prod.p.Noted"
 """A subject that quota does not hear."""

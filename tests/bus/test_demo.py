@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.client import Client
 from nodepool.local.demo import ZONE
-from support.processes import ControlPlane
+from testbed.processes import ControlPlane
 
 ROOT = Path(__file__).parents[2]
 

@@ -25,8 +25,8 @@ from nodepool.service import commit_subject
 from quota.decide import SERVICE as QUOTA
 from support.certificates import certificates, needs_openssl
 from support.constants import H100, ZONE
-from support.ports import free_port
 from support.services import services
+from testbed.ports import free_port
 
 BEGINNING = 4_000
 """How many bytes a server sends until it is connected, and before all is answered."""

@@ -19,7 +19,7 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.streams import STREAM
 from support.loopback import leading_to, listening, pass_on
 from support.otlp import Span, receiving
-from support.ports import free_port
+from testbed.ports import free_port
 
 Fault = Literal["none", "lost", "stored"]
 RECORD = "np.commit.quota"

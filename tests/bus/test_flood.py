@@ -31,7 +31,7 @@ from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
 from nodepool.service import I, O, S
 from quota.decide import SERVICE as QUOTA
-from support.ports import free_port
+from testbed.ports import free_port
 from validator.decide import SERVICE as VALIDATOR
 
 ZONE = "US-EAST-04A"

@@ -9,6 +9,7 @@ import pytest
 from nats.js.errors import NoStreamResponseError
 
 from bus.harness import connected, fill, outcome, outcomes, read_all, send, serving, until
+from contracts.samples import SAMPLES
 from nodepool.client import Client
 from nodepool.contract.commands import ApplyNodePool, DeleteNodePool, RegisterCluster
 from nodepool.contract.events import CWNodePoolNodesRemoved
@@ -27,7 +28,6 @@ from support.constants import H100, ZONE
 from support.sample_service import JOB, Fault, JobQueued, enqueue, page, print_now
 from support.sample_service import SERVICE as PRINTER
 from support.services import NAMES, services
-from unit.samples import SAMPLES
 
 EVIL = "np.cmd.evil.evil.x"
 FAR_BEHIND = 12_000

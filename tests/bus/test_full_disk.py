@@ -20,7 +20,7 @@ from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt, ServerRefusal
 from quota.decide import SERVICE as QUOTA
-from support.ports import free_port
+from testbed.ports import free_port
 
 MEGABYTES = 24
 SUBJECT = "np.cmd.a.b.c.D"

@@ -17,9 +17,9 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.streams import STREAM
 from support.constants import H100, ZONE
 from support.large_outputs import LARGEST, TALKATIVE, TOO_LARGE
-from support.ports import free_port
 from support.sample_service import pages_added, print_now
 from support.services import services
+from testbed.ports import free_port
 from unit.test_decode import REQUIRED
 
 MANIFEST = {

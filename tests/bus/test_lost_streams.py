@@ -30,7 +30,7 @@ from nodepool.nats.streams import IDENTITY, STREAM, provision, stream_info, stre
 from quota import Hears, Says
 from quota.decide import SERVICE as QUOTA
 from quota.state import State
-from support.ports import free_port
+from testbed.ports import free_port
 
 LOG_FOLDER = f"jetstream/$G/streams/{STREAM}"
 """Where the server keeps the log, in its folder."""

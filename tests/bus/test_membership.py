@@ -15,7 +15,7 @@ from nodepool.nats.access import NO_ACCESS, Access
 from nodepool.nats.connection import Connection, connect
 from support.certificates import Certificates, certificates, needs_openssl
 from support.loopback import leading_to, listening, pass_on
-from support.ports import free_port
+from testbed.ports import free_port
 
 PASSWORD = 'authorization { user: "services", password: "secret" }'
 ATTEMPTS = 8

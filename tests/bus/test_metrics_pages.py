@@ -21,8 +21,8 @@ from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from support.constants import H100, ZONE
 from support.metric_pages import PROMTOOL, lint, strangers
-from support.ports import free_port
 from support.services import services
+from testbed.ports import free_port
 
 INVENTED = 300
 TYPOS = 30

@@ -16,6 +16,7 @@ from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeout
 
 from bus.harness import BINARY, connected, outcome, read_all, send, serving, until
+from contracts.samples import sample
 from nodepool.cli.app import run
 from nodepool.client import Client as ControlPlane
 from nodepool.client import Refused
@@ -28,9 +29,8 @@ from nodepool.nats.api import message_at, publish_event, request
 from nodepool.nats.connection import Connection, connect
 from nodepool.nats.streams import STREAM, streams
 from support.constants import H100, ZONE
-from support.ports import free_port
 from support.services import services
-from unit.samples import sample
+from testbed.ports import free_port
 
 PERMISSIONS = Path(__file__).parents[2] / "deploy" / "permissions.conf"
 MANIFEST = {

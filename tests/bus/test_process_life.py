@@ -34,7 +34,7 @@ from nodepool.nats.errors import ServerRefusal
 from nodepool.nats.streams import STREAM, streams
 from quota.decide import SERVICE as QUOTA
 from support.loopback import listening
-from support.ports import free_port
+from testbed.ports import free_port
 
 HOST = "127.0.0.1"
 FULL = Path("/dev/full")

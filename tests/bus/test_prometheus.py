@@ -17,7 +17,7 @@ from bus.harness import connected, launched, send, until
 from nodepool.contract.commands import SetQuota
 from nodepool.local.server import NatsServer
 from support.constants import H100, ZONE
-from support.ports import free_port
+from testbed.ports import free_port
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 CONFIGURATION = """\

@@ -39,7 +39,7 @@ from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.stored_objects import VERSION
-from support.ports import free_port
+from testbed.ports import free_port
 
 ZONE = "US-EAST-04A"
 H100 = "gd-8xh100ib-i128"

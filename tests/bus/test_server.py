@@ -18,7 +18,7 @@ import pytest
 from nodepool.local.binary import find_server
 from nodepool.local.errors import ServerError
 from nodepool.local.server import NatsServer
-from support.ports import free_port
+from testbed.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ import yaml
 
 from bus.harness import BINARY, ReplicaProcess, launched, until
 from nodepool.local.server import NatsServer
-from support.ports import free_port
+from testbed.ports import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

@@ -46,7 +46,7 @@ from nodepool.nats import api
 from nodepool.nats.streams import STREAM
 from support.constants import H100, ZONE
 from support.otlp import Receiver, Span, receiving
-from support.ports import free_port
+from testbed.ports import free_port
 
 BUSY_S = 12
 """How much later a process may end on a busy machine; sending all its spans would take longer."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bus.cli import commands, running, started
-from support.ports import free_port
+from testbed.ports import free_port
 
 PATIENCE_S = 120
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"

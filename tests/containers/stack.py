@@ -18,7 +18,7 @@ import pytest
 
 from containers.engine import compose, environment
 from nodepool.contract.services import SERVICES
-from support.ports import free_port
+from testbed.ports import free_port
 
 PATIENCE_S = 120.0
 """How long anything may take on a machine that has much else to do."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from faults.processes import Process
 from nodepool.local.config import MAX_PAYLOAD
 from nodepool.local.ports import HOST
-from support.ports import free_port
+from testbed.ports import free_port
 
 SIZE = 3
 """How many servers; two of them are enough to store anything."""

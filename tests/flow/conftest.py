@@ -13,8 +13,8 @@ from nodepool.local.binary import find_server
 from nodepool.local.server import NatsServer
 from support.harness import Harness
 from support.live import LiveHarness
-from support.ports import free_port
 from support.world_harness import WorldHarness
+from testbed.ports import free_port
 
 
 @pytest.fixture

@@ -12,7 +12,9 @@ ROOT = Path(__file__).parents[2]
 
 def replay_in_process(hash_seed: str) -> bytes:
     """The log and the states of the scenario in a process with this PYTHONHASHSEED."""
-    paths = os.pathsep.join(str(ROOT / folder) for folder in ("shared", "services", "tests"))
+    paths = os.pathsep.join(
+        str(ROOT / folder) for folder in ("shared", "services", "tests", "deploy/build")
+    )
     return subprocess.run(
         [sys.executable, "-m", "support.replay"],
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": paths},

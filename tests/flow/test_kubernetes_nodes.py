@@ -1,7 +1,7 @@
 """Nodes of a cluster that an agent connects to Kubernetes: what it reports, and what follows."""
 
 from collections.abc import Mapping
-from typing import Literal, cast
+from typing import cast
 
 import pytest
 
@@ -12,6 +12,7 @@ from nodepool.contract.events import (
     NodeObserved,
     PodChanged,
 )
+from nodepool.contract.model import ConditionStatus
 from nodepool.contract.pods import Pod, Toleration
 from support.agent_reports import report
 from support.audit.auditor import violations
@@ -20,7 +21,6 @@ from support.paths import cluster_path
 from support.publishing import publish
 from support.world_harness import WorldHarness
 
-ReportedStatus = Literal["True", "False", "Unknown"]
 WORK = Pod(name="default/train-0", gpus=8)
 DAEMON = Pod(name="kube-system/cni-1", daemon_set=True)
 LOCKED_DAEMON = DAEMON.model_copy(update={"tolerations": (Toleration(operator="Exists"),)})
@@ -46,7 +46,7 @@ def report_ready(world: WorldHarness, node: str, ready: str) -> None:
 
 
 def report_condition(
-    world: WorldHarness, node: str, kind: str, state: ReportedStatus, reason: str = "Reported"
+    world: WorldHarness, node: str, kind: str, state: ConditionStatus, reason: str = "Reported"
 ) -> None:
     """The agent reports a condition of a Node."""
     publish(

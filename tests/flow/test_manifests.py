@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from contracts.crd_status import MESSAGE_MAX, PROFILE_MAX
 from nodepool.cli.documents import field
 from nodepool.contract.affinity import EXPRESSIONS_MAX, TERMS_MAX
 from support.constants import H100, ZONE
-from support.crd_status import MESSAGE_MAX, PROFILE_MAX
 from support.harness import Harness
 from support.manifests import TRAIN, manifest, rack_affinity
 from support.world_harness import WorldHarness

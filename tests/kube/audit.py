@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from kube.components import AUDIT_LOG
+from testbed.components import AUDIT_LOG
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ import threading
 from collections.abc import Callable
 from random import Random
 
-from kube.agent import Agent
-from kube.cluster import Cluster
-from kube.components import API_SERVER, ETCD
-from kube.plane import Plane
-from support.paused import paused
+from testbed.agent import Agent
+from testbed.cluster import Cluster
+from testbed.components import API_SERVER, ETCD
+from testbed.paused import paused
+from testbed.plane import Plane
 
 Fault = Callable[[], None]
 

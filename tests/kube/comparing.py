@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agent.agreement import read_spec
-from kube.cluster import Cluster
-from kube.plane import ORG, Plane
 from nodepool.contract.buckets import Bucket
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command
@@ -17,6 +15,8 @@ from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
 from support.audit.auditor import Auditor
 from support.audit.facts import Violation
+from testbed.cluster import Cluster
+from testbed.plane import ORG, Plane
 
 Json = Mapping[str, Any]
 MANAGED = "compute.coreweave.com/managed"

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from kube.agent import Agent, agent_at_work, declare
-from kube.cluster import WITHIN_S, Cluster, missing, started, wait_until
 from kube.declared import policies_work
-from kube.kubelets import Kubelets
 from kube.manifests import Manifests, rendered
-from kube.plane import A100, CLUSTER, CPU, H100, ORG, Plane
-from kube.plane import started as plane_started
 from kube.shell import Shell
 from kube.workloads import Workloads
+from testbed.agent import Agent, agent_at_work, declare
+from testbed.cluster import WITHIN_S, Cluster, missing, started, wait_until
+from testbed.kubelets import Kubelets
+from testbed.plane import A100, CLUSTER, CPU, H100, ORG, Plane
+from testbed.plane import started as plane_started
 
 FOLDER = Path(__file__).parent
 MACHINES, QUOTA = 64, 1_000

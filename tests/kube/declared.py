@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from kube.cluster import Cluster, without_skew
 from nodepool.contract import conditions as contract
+from testbed.cluster import Cluster, without_skew
 
 DRY = ("create", "--dry-run=server", "-f", "-")
 """How kubectl has something checked that is not created."""

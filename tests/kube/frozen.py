@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Literal
 
-from kube.agent import USER
-from kube.cluster import Cluster, wait_until
+from testbed.agent import USER
+from testbed.cluster import Cluster, wait_until
 
 Reason = Literal["Invalid", "Forbidden"]
 HEEDED_S: Final = 30.0

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from kube.cluster import WITHIN_S, Cluster, wait_until
-from kube.plane import Plane, node_pool
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.plane import Plane, node_pool
 
 NAME_MAX = 40
 

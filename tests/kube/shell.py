@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from kube.cluster import Cluster, wait_until, without_skew
+from testbed.cluster import Cluster, wait_until, without_skew
 
 LINE_S = 200.0
 END_S = 10.0

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from kube.cluster import Cluster
-from kube.plane import Plane, node_pool
 from nodepool.client import ClientError
 from nodepool.contract.commands import CordonNode, DrainNode, UncordonNode
+from testbed.cluster import Cluster
+from testbed.plane import Plane, node_pool
 
 POOLS_MAX, TARGET_MAX = 6, 3
 NOTE = "note"

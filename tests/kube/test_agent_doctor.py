@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kube.agent import agent_at_work
-from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.node_pools import takes_up
-from kube.plane import CLUSTER, ORG, Plane
 from nodepool.cli.app import run
+from testbed.agent import agent_at_work
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.plane import CLUSTER, ORG, Plane
 
 
 def doctor(url: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, Mapping[str, str]]:

@@ -6,13 +6,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from agent.host.pacing import REFUSED_S
-from kube.agent import USER, agent_at_work
 from kube.audit import AuditLog, Request
-from kube.cluster import WITHIN_S, Cluster, wait_until
-from kube.kubelets import Kubelets
 from kube.node_pools import joined
-from kube.plane import CLUSTER, H100, ORG, Plane
 from nodepool.contract.commands import DrainNode
+from testbed.agent import USER, agent_at_work
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.kubelets import Kubelets
+from testbed.plane import CLUSTER, H100, ORG, Plane
 
 POOL = "evictions"
 PODS = """\

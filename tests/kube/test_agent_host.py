@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from kube.agent import ACCOUNT, NAMESPACE, USER, Agent, agent_at_work, is_served
 from kube.audit import AuditLog
-from kube.cluster import WITHIN_S, Cluster, wait_until
-from kube.components import API_SERVER
 from kube.front import Front
 from kube.node_pools import a_pool, apply, is_validated, works
-from kube.plane import Plane
-from kube.plane import started as plane_started
+from testbed.agent import ACCOUNT, NAMESPACE, USER, Agent, agent_at_work, is_served
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.components import API_SERVER
+from testbed.plane import Plane
+from testbed.plane import started as plane_started
 
 GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
 CHANGED = {"kind": "Status", "code": 409, "reason": "Conflict", "message": "it has changed"}

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kube.agent import USER, Agent
 from kube.audit import AuditLog
-from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.node_pools import works
-from kube.plane import CLUSTER, ORG, ZONE, started
 from nodepool.cli.app import run
 from nodepool.contract.commands import RegisterCluster
+from testbed.agent import USER, Agent
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.plane import CLUSTER, ORG, ZONE, started
 
 ANOTHER = "5c1f7a52-7b0b-4f5e-9a52-0d6d7c1c7b11"
 

@@ -14,11 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from agent.pods import pod_object
-from kube.cluster import Cluster, without_skew
 from kube.conftest import QUOTA
 from kube.declared import AGENT
 from kube.manifests import ROOT, Document, Manifests, rendered
-from kube.plane import CLUSTER, H100, ORG, Plane
 from kube.test_manifests import (
     container,
     pod,
@@ -30,6 +28,8 @@ from kube.test_manifests import (
 from nodepool.contract.pods import PodClass, reserved_taint
 from nodepool.host import settings
 from nodepool.nats.addresses import split_addresses
+from testbed.cluster import Cluster, without_skew
+from testbed.plane import CLUSTER, H100, ORG, Plane
 
 BUS_PORT = 4222
 README = ROOT / AGENT / "README.md"

@@ -2,10 +2,10 @@
 
 import json
 
-from kube.agent import Agent
-from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.node_pools import apply
-from kube.plane import Plane
+from testbed.agent import Agent
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.plane import Plane
 
 
 def test_a_nodepool_that_is_applied_gets_its_verdicts_and_its_events(

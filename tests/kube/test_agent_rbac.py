@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from kube.cluster import Cluster, without_skew
 from kube.declared import ACCOUNT, AGENT
 from kube.manifests import rendered
-from kube.plane import node_pool
+from testbed.cluster import Cluster, without_skew
+from testbed.plane import node_pool
 
 DEFINITION = "customresourcedefinitions.apiextensions.k8s.io/nodepools.compute.coreweave.com"
 TOLERATION = "admissionregistration.k8s.io/nodepool-reserved-toleration"

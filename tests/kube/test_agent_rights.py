@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kube.agent import NAMESPACE, Agent, agent_at_work
 from kube.audit import AuditLog
-from kube.cluster import WITHIN_S, Cluster, wait_until
-from kube.kubelets import Kubelets
 from kube.node_pools import joined, takes_up, works
-from kube.plane import CLUSTER, ORG, Plane
 from nodepool.contract.commands import DrainNode
+from testbed.agent import NAMESPACE, Agent, agent_at_work
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.kubelets import Kubelets
+from testbed.plane import CLUSTER, ORG, Plane
 
 MANY = 30
 """The lines of a log that would be too many for one thing that cannot be done for a while."""

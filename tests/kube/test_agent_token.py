@@ -7,8 +7,8 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from kube.cluster import WITHIN_S, Cluster, wait_until, without_skew
 from kube.declared import Document
+from testbed.cluster import WITHIN_S, Cluster, wait_until, without_skew
 
 OURS, FOREIGN = "g0a0a02", "foreign-node"
 IDLE = {"type": "CWActive", "status": "False", "reason": "Idle", "message": "idle"}

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from kube.agent import Agent, agent_at_work
-from kube.cluster import WITHIN_S, wait_until
 from kube.node_pools import manifest, name_for
-from kube.plane import CLUSTER, ORG, Plane
 from kube.shell import Shell
 from nodepool.client import Client, Document
 from nodepool.nats import api
 from nodepool.nats.connection import connect
 from nodepool.nats.streams import STREAM
 from support.otlp import Receiver, receiving
+from testbed.agent import Agent, agent_at_work
+from testbed.cluster import WITHIN_S, wait_until
+from testbed.plane import CLUSTER, ORG, Plane
 
 
 @pytest.fixture(scope="module")

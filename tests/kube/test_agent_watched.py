@@ -11,11 +11,7 @@ import pytest
 
 from dashboards.agents import AGENTS
 from dashboards.system import SYSTEM
-from kube.agent import Agent, agent_at_work
-from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.frozen import WHY, frozen
-from kube.kubelets import Kubelets
-from kube.plane import CLUSTER, H100, ORG, Plane
 from kube.shell import Shell
 from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.metrics import ALL
@@ -24,6 +20,10 @@ from support.grafana import Asked, filled, queries_of
 from support.metric_pages import lint, strangers
 from support.prometheus import Prometheus, config, has_values, prometheus
 from support.runbooks import OF_AGENTS, commands
+from testbed.agent import Agent, agent_at_work
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.kubelets import Kubelets
+from testbed.plane import CLUSTER, H100, ORG, Plane
 
 POOL = "watched"
 CONSTANT = ("nodepool_service", "org", "nodepool_cluster")

@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 
-from kube.agent import Agent
-from kube.cluster import WITHIN_S, Document, wait_until
-from kube.plane import A100, CPU, ORG, node_pool
 from kube.workloads import Workloads
 from nodepool.client import Client
 from nodepool.contract.catalog import INSTANCE_TYPES
@@ -23,6 +20,9 @@ from nodepool.contract.pods import WaitingPods
 from nodepool.nats import api
 from nodepool.nats.connection import connect
 from nodepool.nats.streams import STREAM
+from testbed.agent import Agent
+from testbed.cluster import WITHIN_S, Document, wait_until
+from testbed.plane import A100, CPU, ORG, node_pool
 
 FROM_ZERO: Mapping[str, Any] = {"autoscaling": True, "minNodes": 0}
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from kube.audit import AuditLog
-from kube.cluster import WITHIN_S, Cluster, wait_until
-from kube.components import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from kube.proxy import Proxy
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.components import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
 
 NODE = """\
 apiVersion: v1
@@ -27,7 +27,7 @@ spec: {taints: [{key: bed, effect: NoSchedule}]}
 STARTS = """\
 import signal, sys
 from pathlib import Path
-from kube.components import API_SERVER, Process
+from testbed.components import API_SERVER, Process
 
 script = "trap '' TERM; while true; do sleep 1; done"
 process = Process(["sh", "-c", script], Path(sys.argv[1]), API_SERVER)

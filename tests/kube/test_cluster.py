@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kube.cluster import CACHE, WITHIN_S, Cluster, Document, wait_until
 from kube.manifests import MONITORING, WHOLE, secured_overlay
 from nodepool.contract.services import SERVICES
+from testbed.cluster import CACHE, WITHIN_S, Cluster, Document, wait_until
 
 NAMESPACE = "nodepool"
 ROLLOUT = "--timeout=60s"

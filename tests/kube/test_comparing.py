@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from kube.agent import agent_at_work
-from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.comparing import disagreements
-from kube.kubelets import Kubelets
 from kube.node_pools import apply
-from kube.plane import NODE_POOL, Plane
+from testbed.agent import agent_at_work
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.kubelets import Kubelets
+from testbed.plane import NODE_POOL, Plane
 
 
 def test_what_is_changed_while_no_agent_is_at_work_is_found_until_one_has_seen_to_it(

@@ -2,11 +2,11 @@
 
 import re
 
-from kube.cluster import Cluster
 from kube.declared import HEALTHY, applied, conditions, set_status
-from kube.plane import A100, H100, node_pool
 from nodepool.contract.model import FINALIZER, NodePoolSpec
 from support.described import DESCRIBED
+from testbed.cluster import Cluster
+from testbed.plane import A100, H100, node_pool
 
 
 def test_get_prints_the_documented_columns(declared: Cluster) -> None:

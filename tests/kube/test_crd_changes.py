@@ -6,9 +6,9 @@ import stat
 import subprocess
 from pathlib import Path
 
-from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.declared import HEALTHY, applied, conditions, delete, set_status
-from kube.plane import A100, H100, node_pool
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.plane import A100, H100, node_pool
 
 
 def test_the_same_manifest_applied_again_changes_nothing(declared: Cluster) -> None:

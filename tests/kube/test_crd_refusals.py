@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from flow.test_manifests import ACCEPTED, REFUSED
-from kube.cluster import Cluster, without_skew
 from kube.declared import RESERVED, Document, applied
-from kube.plane import A100, H100, node_pool
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.model import API_VERSION, ManifestMetadata, NodePoolSpec
 from nodepool.contract.well_known import GRANTS_RIGHTS, SET_BY_CONTROL_PLANE, SET_BY_KUBERNETES
+from testbed.cluster import Cluster, without_skew
+from testbed.plane import A100, H100, node_pool
 from validator.rules import malformed
 
 RACKS = next(each.id for each in INSTANCE_TYPES.values() if each.rack_size)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.node_pools import joined
-from kube.plane import Plane
 from kube.shell import Shell, rows
 from support.described import DESCRIBED
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.plane import Plane
 
 AGE = r"(\d+[smhd])+"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from kube.agent import ACCOUNT, NAMESPACE, Agent, agent_at_work
-from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.comparing import commands, log_of
-from kube.components import API_SERVER, ETCD
-from kube.kubelets import Kubelets
 from kube.node_pools import a_pool, apply, takes_up
-from kube.plane import Plane
 from kube.proxy import Proxy
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.local.ports import HOST
-from support.paused import paused
+from testbed.agent import ACCOUNT, NAMESPACE, Agent, agent_at_work
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.components import API_SERVER, ETCD
+from testbed.kubelets import Kubelets
+from testbed.paused import paused
+from testbed.plane import Plane
 
 LEASE_S = 15.0
 """After which a Lease that is not renewed is free for another one."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kube.cluster import CACHE, WITHIN_S, Cluster, Document, wait_until
 from kube.conftest import MACHINES, QUOTA
 from kube.declared import applied
 from kube.node_pools import name_for
-from kube.plane import A100, node_pool
 from kube.workloads import Workloads
 from support.kstatus import status_of
+from testbed.cluster import CACHE, WITHIN_S, Cluster, Document, wait_until
+from testbed.plane import A100, node_pool
 
 HELD = "tests.coreweave.io/held"
 

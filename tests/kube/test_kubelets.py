@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from kube.cluster import WITHIN_S, Cluster, Document, wait_until
-from kube.kubelets import STARTUP, Kubelets
-from kube.plane import CPU, H100, ORG, ZONE, Plane, started
+from testbed.cluster import WITHIN_S, Cluster, Document, wait_until
+from testbed.kubelets import STARTUP, Kubelets
+from testbed.plane import CPU, H100, ORG, ZONE, Plane, started
 
 CLUSTER = "bare"
 """A cluster without an agent, so that kubelets alone act on its Nodes."""

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from kube import rules
 from kube.declared import AGENT
 from kube.manifests import MONITORING, ROOT, WHOLE, Document, Manifests, rendered
+from monitoring import rules
 from nodepool.contract.services import SERVICES
 from nodepool.host import settings
 from nodepool.nats.addresses import split_addresses

@@ -10,11 +10,6 @@ from typing import Any
 
 import pytest
 
-from kube.agent import Agent, agent_at_work
-from kube.cluster import WITHIN_S, Cluster, wait_until
-from kube.components import API_SERVER
-from kube.plane import Plane
-from kube.plane import started as plane_started
 from kube.workloads import Workloads
 from nodepool.client import Client
 from nodepool.client.errors import Unreachable
@@ -22,7 +17,12 @@ from nodepool.contract.events import CWNodeCordoned, CWNodeDeleted, KubernetesEv
 from nodepool.contract.well_known import MANAGED
 from nodepool.nats import api
 from nodepool.nats.connection import connect
-from support.paused import paused
+from testbed.agent import Agent, agent_at_work
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.components import API_SERVER
+from testbed.paused import paused
+from testbed.plane import Plane
+from testbed.plane import started as plane_started
 
 IDLE_ONLY: Mapping[str, Any] = {"lifecycle": {"scaleDownStrategy": "IdleOnly"}}
 REPLACING: Mapping[str, Any] = {"lifecycle": {"disableUnhealthyNodeEviction": False}}

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from kube.agent import USER
 from kube.audit import AuditLog
-from kube.cluster import WITHIN_S, Cluster, Document, wait_until
-from kube.kubelets import Kubelets
 from kube.node_pools import joined, manifest, name_for
-from kube.plane import CPU, ORG, Plane
 from kube.shell import Shell
 from nodepool.contract.commands import CordonNode, UncordonNode
+from testbed.agent import USER
+from testbed.cluster import WITHIN_S, Cluster, Document, wait_until
+from testbed.kubelets import Kubelets
+from testbed.plane import CPU, ORG, Plane
 
 SILENT_S = 120.0
 """A silence is told once it has lasted half a minute, beyond what a lease is valid for."""

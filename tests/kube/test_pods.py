@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from kube.cluster import WITHIN_S, wait_until
-from kube.components import CONTROLLER_MANAGER
 from kube.workloads import (
     GRACEFUL,
     IGNORES_SIGTERM,
@@ -16,7 +14,9 @@ from kube.workloads import (
     Workloads,
 )
 from nodepool.contract.commands import DrainNode, UncordonNode
-from support.paused import paused
+from testbed.cluster import WITHIN_S, wait_until
+from testbed.components import CONTROLLER_MANAGER
+from testbed.paused import paused
 
 PREFER_IDLE: Mapping[str, Any] = {"lifecycle": {"scaleDownStrategy": "PreferIdle"}}
 LABEL = "kubernetes.io/hostname"

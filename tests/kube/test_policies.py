@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import yaml
 
-from kube.cluster import Cluster, wait_until
 from kube.declared import AGENT
 from kube.manifests import ROOT
+from testbed.cluster import Cluster, wait_until
 
 OF_THE_AGENT = "nodepool-agent"
 """The policy that confines the agent, and that nobody else meets."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kube.cluster import Cluster, Document
 from kube.declared import ACCOUNT, DRY, RESERVED, by_user, labelled, pod
+from testbed.cluster import Cluster, Document
 
 OF_USERS = (
     "qos.coreweave.cloud/interruptable",

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from kube.cluster import Cluster
 from kube.declared import AGENT, DRY, by_user, labelled
 from kube.manifests import rendered
+from testbed.cluster import Cluster
 
 CONTROL_PLANE = ("hpc-verification", "kube-system", "node-problem-detector")
 

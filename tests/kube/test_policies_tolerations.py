@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kube.cluster import Cluster, Document
 from kube.declared import DRY, by_user, pod
 from nodepool.contract.model import RESERVED
 from nodepool.contract.pods import reserved_taint
+from testbed.cluster import Cluster, Document
 
 CPU = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}
 

@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kube.cluster import WITHIN_S, wait_until
-from kube.plane import A100, NODE_POOL, ZONE
 from kube.workloads import IGNORES_SIGTERM, Workloads
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.commands_spot import AcknowledgePreemption
+from testbed.cluster import WITHIN_S, wait_until
+from testbed.plane import A100, NODE_POOL, ZONE
 
 SPOT: Mapping[str, Any] = {"computeClass": "spot"}
 PENDING = "qos.coreweave.cloud/pending-preemption"

@@ -17,7 +17,6 @@ from urllib.request import urlopen
 
 import pytest
 
-from kube.cluster import WITHIN_S, wait_until
 from kube.manifests import ROOT, Document, Manifests, rendered, secured_overlay
 from kube.test_manifests import (
     configuration,
@@ -29,7 +28,8 @@ from kube.test_manifests import (
 from nodepool.local.binary import find_server
 from nodepool.local.ports import HOST
 from support.certificates import OPENSSL, certificates
-from support.ports import free_port
+from testbed.cluster import WITHIN_S, wait_until
+from testbed.ports import free_port
 
 GRACE_S = 2
 """`lame_duck_grace_period` of the configuration."""

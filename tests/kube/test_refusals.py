@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from kube.agent import Agent
-from kube.cluster import WITHIN_S, wait_until
 from kube.frozen import WHY, Reason, frozen
 from kube.workloads import Told, Workloads
+from testbed.agent import Agent
+from testbed.cluster import WITHIN_S, wait_until
 
 RETRIES = 5
 LABELS = '{"spec": {"nodeLabels": {"team": "research"}}}'

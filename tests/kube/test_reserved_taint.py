@@ -6,13 +6,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from kube.agent import agent_at_work, declare
-from kube.cluster import WITHIN_S, Cluster, missing, started, wait_until
-from kube.kubelets import Kubelets
-from kube.plane import CLUSTER, H100, ORG, SETTINGS
-from kube.plane import started as plane_started
 from kube.workloads import Workloads
 from nodepool.contract.pods import reserved_taint
+from testbed.agent import agent_at_work, declare
+from testbed.cluster import WITHIN_S, Cluster, missing, started, wait_until
+from testbed.kubelets import Kubelets
+from testbed.plane import CLUSTER, H100, ORG, SETTINGS
+from testbed.plane import started as plane_started
 
 pytestmark = pytest.mark.timeout(600)
 TAINT = reserved_taint(ORG)

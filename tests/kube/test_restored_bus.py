@@ -4,13 +4,13 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from kube.agent import ACCOUNT, NAMESPACE, agent_at_work
-from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.node_pools import a_pool, apply, is_validated, takes_up
-from kube.plane import H100, ZONE, Plane, started
 from nodepool.cli.app import run
 from nodepool.client import Client
 from nodepool.client.errors import Unreachable
+from testbed.agent import ACCOUNT, NAMESPACE, agent_at_work
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.plane import H100, ZONE, Plane, started
 
 COMMANDS = 150
 """So many that the log which is lost is longer than what comes right after the backup."""

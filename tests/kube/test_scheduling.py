@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kube.cluster import WITHIN_S, Document, wait_until
-from kube.plane import CPU, ORG
 from kube.workloads import IGNORES_SIGTERM, Workloads
 from nodepool.client import TimedOut
 from nodepool.contract.commands import RebootNode, ReserveNode
 from nodepool.contract.model import LOCK_TAINT, RESERVED
 from nodepool.contract.pods import reserved_taint
+from testbed.cluster import WITHIN_S, Document, wait_until
+from testbed.plane import CPU, ORG
 
 SLOW_TO_BOOT = "gd-8xl40s-i128"
 """An instance type that no other test has machines of."""

@@ -1,9 +1,9 @@
 """A Node that something else in its cluster changes as often as the agent sets it back."""
 
-from kube.agent import Agent
-from kube.cluster import WITHIN_S, wait_until
 from kube.workloads import Told, Workloads
 from nodepool.contract.commands import CordonNode
+from testbed.agent import Agent
+from testbed.cluster import WITHIN_S, wait_until
 
 TRIES_MAX = 60
 AT_ONCE_S = 15.0

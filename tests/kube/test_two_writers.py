@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from kube.agent import Agent, is_served
 from kube.audit import AuditLog
-from kube.cluster import WITHIN_S, Cluster, wait_until
-from kube.kubelets import Kubelets
 from kube.node_pools import manifest
-from kube.plane import Plane
 from kube.proxy import Proxy
 from kube.shell import Shell
+from testbed.agent import Agent, is_served
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.kubelets import Kubelets
+from testbed.plane import Plane
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kube.agent import DECLARED, agent_at_work, declare
-from kube.cluster import WITHIN_S, Cluster, missing, started, wait_until
 from kube.node_pools import manifest
-from kube.plane import Plane
-from kube.plane import started as plane_started
+from testbed.agent import DECLARED, agent_at_work, declare
+from testbed.cluster import WITHIN_S, Cluster, missing, started, wait_until
+from testbed.plane import Plane
+from testbed.plane import started as plane_started
 
 pytestmark = pytest.mark.timeout(300)
 DEFINITION = "nodepools.compute.coreweave.com"

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from kube.audit import AuditLog
-from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.comparing import messages_about
 from kube.node_pools import joined, manifest, name_for, works
-from kube.plane import Plane
 from kube.shell import Shell
 from nodepool.contract.log import Entry
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.plane import Plane
 
 AGE = r"(\d+[smhd])+"
 SPEC = "kubectl get nodepool {name} -o jsonpath={{.spec.targetNodes}}"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kube.agent import USER, Agent
-from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.node_pools import manifest, name_for
-from kube.plane import A100, Plane, node_pool
 from kube.shell import Printed, Shell
-from support.paused import paused
+from testbed.agent import USER, Agent
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.paused import paused
+from testbed.plane import A100, Plane, node_pool
 
 AGREED, FINALIZER = "compute.coreweave.com/agreed", "compute.coreweave.com/node-pool"
 CONFIGURED = "nodepool.compute.coreweave.com/{} configured\n"

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from kube.cluster import WITHIN_S, Cluster, Document, wait_until
-from kube.plane import H100, NODE_POOL, Plane, node_pool
 from nodepool.client import Client
 from nodepool.contract.messages import Command
+from testbed.cluster import WITHIN_S, Cluster, Document, wait_until
+from testbed.plane import H100, NODE_POOL, Plane, node_pool
 
 INTERRUPTABLE = {"qos.coreweave.cloud/interruptable": "true"}
 GRACEFUL = {"qos.coreweave.com/graceful-interruptible": "true"}

@@ -13,8 +13,8 @@ from containers.nats_exporter import serve
 from nodepool.contract.services import SERVICES
 from nodepool.local.ports import HOST
 from nodepool.local.server import NatsServer
-from support.ports import free_port
 from support.prometheus import DEPLOY, Prometheus, config, program, prometheus
+from testbed.ports import free_port
 
 REPLICATED: Final = ("quota", "preemption", "aggregator")
 """The services with two replicas: one decides for users, two count in their states."""

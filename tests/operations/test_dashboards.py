@@ -1,4 +1,4 @@
-"""The dashboards in deploy/grafana are those of tests/dashboards, and whole."""
+"""The dashboards in deploy/grafana are those of deploy/build/dashboards, and whole."""
 
 import json
 import re

@@ -8,10 +8,10 @@ import yaml
 
 from dashboards.page import Page
 from dashboards.pages import PAGES
-from kube.rules import RULES
+from monitoring.recorded import RECORDED, recording_rules
+from monitoring.rules import RULES
 from operations.test_alerts import promtool
 from support.grafana import queries
-from support.recorded import RECORDED, recording_rules
 
 HERE = Path(__file__).parent
 RUNBOOKS = RULES.parents[1] / "runbooks"

@@ -16,7 +16,7 @@ from dashboards.pages import PAGES, text
 from nodepool.local.ports import HOST
 from nodepool.local.server import NatsServer
 from operations.test_alerts import RULES
-from support.ports import free_port
+from testbed.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "-varz -port=7777 ${BUS_MONITORS:-nats,http://nats:8222}"

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from nodepool.local.ports import HOST
-from support.ports import free_port
 from support.prometheus import DEPLOY
+from testbed.ports import free_port
 
 CONFIG = DEPLOY / "prometheus" / "alertmanager.yml"
 PATIENCE_S = 30.0

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from nodepool.local.ports import HOST
-from support.ports import free_port
+from testbed.ports import free_port
 
 BOUND_S = 10.0
 CHUNK = 64 * 1024

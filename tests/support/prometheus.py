@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import pytest
 
 from nodepool.local.ports import HOST
-from support.ports import free_port
+from testbed.ports import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PATIENCE_S = 30.0

@@ -1,7 +1,6 @@
 """The services under test."""
 
-from importlib import import_module
-
+from contracts.services import load_services
 from nodepool.contract.services import SERVICES
 from nodepool.service import AnyService
 
@@ -11,5 +10,4 @@ NAMES = tuple(sorted(SERVICES, key="aggregator".__eq__))
 
 def services(*names: str) -> tuple[AnyService, ...]:
     """The services with these names; all of them where none is given."""
-    found: list[AnyService] = [import_module(f"{name}.decide").SERVICE for name in names or NAMES]
-    return tuple(found)
+    return load_services(*(names or NAMES))

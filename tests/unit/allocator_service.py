@@ -8,6 +8,7 @@ from allocator import Hears, Says
 from allocator.decide import SERVICE
 from allocator.pool import Pool
 from allocator.state import State
+from contracts.samples import KIND, ZONE, sample
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.conditions import HEALTHY, Capacity, Quota, Validated
 from nodepool.contract.events import (
@@ -45,7 +46,6 @@ from nodepool.contract.model import (
 )
 from nodepool.contract.outcomes import CommandOutcome
 from support.single import SingleService
-from unit.samples import KIND, ZONE, sample
 
 POOL = pool_key("acme", "prod", "train")
 OF: PoolFields = pool_fields(POOL)

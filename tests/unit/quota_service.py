@@ -5,6 +5,7 @@ Every test looks at the limit of `acme` for H100 Nodes in one zone, unless it sa
 
 from collections import Counter
 
+from contracts.samples import KIND, ZONE, sample
 from nodepool.contract.commands import DeleteQuota, SetQuota
 from nodepool.contract.conditions import HEALTHY, Quota, Validated
 from nodepool.contract.events import (
@@ -31,7 +32,6 @@ from quota.decide import SERVICE
 from quota.ledger import Ledger
 from quota.state import State
 from support.single import SingleService
-from unit.samples import KIND, ZONE, sample
 
 LEDGER = ledger_key("acme", ZONE, KIND)
 Outputs = list[Says | CommandOutcome]

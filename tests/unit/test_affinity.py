@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from contracts.samples import Expression, affinity_to
 from nodepool.contract.affinity import (
     TOPOLOGY_KEYS,
     Affinity,
@@ -17,7 +18,6 @@ from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.grammar import label_value, qualified_name
 from nodepool.contract.satisfiable import satisfiable
 from nodepool.state.label_index import LabelIndex
-from unit.samples import Expression, affinity_to
 
 RACK = "node.coreweave.cloud/rack"
 ARCH = "kubernetes.io/arch"

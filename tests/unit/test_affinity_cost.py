@@ -11,6 +11,7 @@ import pytest
 
 import allocator.decide
 import capacity.decide
+from contracts.samples import KIND, ZONE, affinity_to, sample
 from nodepool.contract.affinity import EXPRESSIONS_MAX, TERMS_MAX, VALUES_MAX, Affinity
 from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import CapacityChecked, MachineAdded, NodePoolValidated, QuotaChecked
@@ -19,7 +20,6 @@ from nodepool.contract.messages import Event, pool_fields
 from nodepool.contract.model import NodePoolSpec
 from nodepool.service import AnyService, Context
 from support.work import lines_run
-from unit.samples import KIND, ZONE, affinity_to, sample
 
 RACK, SLOT = "node.coreweave.cloud/rack", "node.coreweave.cloud/slot"
 LINES_A_MACHINE = 40

@@ -10,6 +10,7 @@ from aggregator import CheckFailed, Hears
 from aggregator.decide import SERVICE
 from aggregator.projection import CAPACITY, CLUSTERS, MACHINES, NODES, POOLS, PROJECTION, QUOTAS
 from aggregator.state import State
+from contracts.samples import KIND, MACHINE, UID, ZONE, sample
 from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (
     AllocationFailed,
@@ -47,7 +48,6 @@ from nodepool.contract.node_failures import NodeFailure
 from nodepool.contract.pods import BlockingPod
 from nodepool.engine.snapshot import dump, load
 from support.single import NOON, SingleService
-from unit.samples import KIND, MACHINE, UID, ZONE, sample
 
 OVER = (
     "Quota is Over: targetNodes 12 exceeds quota 8 for gd-8xh100ib-i128 (6 used by 2 other pools)"

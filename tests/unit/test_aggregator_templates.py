@@ -3,9 +3,9 @@
 from immutables import Map
 
 from aggregator.templates import Template, Templates, counted, dropped, published
+from contracts.samples import sample
 from nodepool.contract.events import NodeTemplateChanged
 from nodepool.contract.keys import pool_key
-from unit.samples import sample
 
 KEY = pool_key("acme", "prod", "train")
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from allocator.decide import SERVICE
+from contracts.samples import KIND, ZONE, sample
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AllocationFailed,
@@ -43,7 +44,6 @@ from unit.allocator_service import (
     specified,
     with_faulty_settings,
 )
-from unit.samples import KIND, ZONE, sample
 
 GPU_TAINT = "spec.nodeTaints: nvidia.com/gpu is reserved"
 

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from allocator.decide import concerns
 from allocator.members import Member
+from contracts.samples import KIND, ZONE
 from nodepool.contract.affinity import (
     Affinity,
     NodeAffinity,
@@ -17,7 +18,6 @@ from nodepool.contract.model import RemovalReason
 from nodepool.state.inventory import Machine
 from nodepool.state.machine_line import MachineLine
 from unit.allocator_service import AllocatorService, capacity_checked, granted
-from unit.samples import KIND, ZONE
 
 HOUR = 3_600
 LEAF = "ib.coreweave.cloud/leafgroup"

@@ -12,7 +12,7 @@ import pytest
 from nodepool.host.check import obstacle
 from nodepool.host.health import HealthServer
 from nodepool.host.settings import Settings
-from support.ports import free_port
+from testbed.ports import free_port
 
 HOST = "127.0.0.1"
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 from nats.errors import NoServersError
 
+from contracts.samples import sample
 from nodepool.client import Client, Document, Refused, Unreachable
 from nodepool.client.errors import no_outcome, translated
 from nodepool.client.events import KINDS, object_events, regards
@@ -37,7 +38,6 @@ from nodepool.nats.addresses import without_password
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt, ServerRefusal
 from nodepool.nats.reader import Reader
-from unit.samples import sample
 
 POOL = {"org": "acme", "cluster": "prod", "pool": "training"}
 

@@ -37,7 +37,7 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.events import NodePoolValidated
 from nodepool.contract.model import NodePoolSpec
 from nodepool.engine.world import START
-from support.ports import free_port
+from testbed.ports import free_port
 
 VERSION = version("nodepool")
 

@@ -5,7 +5,7 @@ import pytest
 from nodepool.cli.app import cli, run
 from nodepool.cli.commands.completion import SCRIPTS
 from nodepool.cli.completion import FILES, completions
-from support.ports import free_port
+from testbed.ports import free_port
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from immutables import Map
 
 from aggregator.documents import document
 from aggregator.objects import Autoscaled, NodePoolObject
+from contracts.samples import FULL, KIND, NOON, ZONE
 from nodepool.cli.app import run
 from nodepool.cli.explained import explained
 from nodepool.cli.schema import nodepool
@@ -17,7 +18,6 @@ from nodepool.contract.keys import pool_key
 from nodepool.contract.reference import Field
 from nodepool.explanation.facts import Check, Facts, Limit, NodeFacts
 from nodepool.explanation.sentence import explain
-from unit.samples import FULL, KIND, NOON, ZONE
 
 
 def paths(field: Field) -> set[str]:

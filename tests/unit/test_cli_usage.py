@@ -7,7 +7,7 @@ import pytest
 
 from nodepool.cli.app import cli, run
 from nodepool.cli.settings import common_options
-from support.ports import free_port
+from testbed.ports import free_port
 
 COMMON = {option.name for option in common_options(hidden=True)}
 NEED_NO_WORDS = (

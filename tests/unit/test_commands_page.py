@@ -9,7 +9,7 @@ from nodepool.contract import commands
 from nodepool.contract.decode import decode
 from nodepool.contract.messages import Command, Envelope
 from nodepool.contract.reference import described
-from support.commands_page import PAGE, example, fields, identity, page
+from pages.commands import PAGE, example, fields, identity, page
 
 KINDS: list[type[Command]] = [vars(commands)[name] for name in sorted(commands.COMMANDS)]
 

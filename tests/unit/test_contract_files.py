@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 import yaml
 
+from contracts.asyncapi import document
+from contracts.crd import crd
+from contracts.files import ASYNCAPI, CRD, MANIFEST
+from contracts.manifest_schema import manifest_schema
+from contracts.samples import message_classes
 from nodepool.contract.decode import decode
 from nodepool.contract.messages import Command, Envelope, Event
 from nodepool.contract.services import EDGES, SERVICES
 from nodepool.contract.subjects import filter_of, template_of
 from nodepool.nats.access import Access
-from support.asyncapi import document
-from support.contract_files import ASYNCAPI, CRD, MANIFEST
-from support.crd import crd
-from support.manifest_schema import manifest_schema
 from support.services import services
 from support.work import ROOT
-from unit.test_golden import message_classes
 
 KINDS = message_classes()
 Document = Mapping[str, Any]

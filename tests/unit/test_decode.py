@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from contracts.samples import SAMPLES, sample
 from nodepool.contract.commands import (
     AddMachines,
     ApplyNodePool,
@@ -28,7 +29,6 @@ from nodepool.contract.opening import COMMAND_BYTES_MAX
 from nodepool.contract.subjects import Address, address_of, subject_of
 from nodepool.contract.tracing import TRACE_MAX
 from nodepool.engine.failures import refusal, unreadable
-from unit.samples import SAMPLES, sample
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 SCALE = "np.cmd.acme.prod.train.ScaleNodePool"

@@ -28,7 +28,7 @@ SERVERS = (BUS, "nats-2", "nats-3")
 DEMO = "demo"
 WATCHING = ("prometheus", "alertmanager", "grafana", "nats-exporter")
 VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
-SOURCES = ("shared", "services", "tests")
+SOURCES = ("shared", "services", "deploy", "tests")
 THE_LIST = "shared/nodepool/contract/services.py"
 
 
@@ -458,6 +458,7 @@ def made(target: str, folder: Path) -> set[str]:
         "dist",
         "shared/a/__pycache__",
         "services",
+        "deploy",
         "tests",
     )
     for name in used:
@@ -468,7 +469,7 @@ def made(target: str, folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
 
 
-SOURCE = {"Makefile", "shared", "shared/a", "shared/a/b.py", "services", "tests"}
+SOURCE = {"Makefile", "shared", "shared/a", "shared/a/b.py", "services", "deploy", "tests"}
 
 
 def test_make_clean_removes_data_and_caches_and_keeps_what_setup_made(tmp_path: Path) -> None:

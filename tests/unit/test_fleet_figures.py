@@ -9,6 +9,7 @@ import pytest
 from aggregator import Hears
 from aggregator.decide import SERVICE
 from aggregator.state import State
+from contracts.samples import KIND, MACHINE, ZONE, sample
 from nodepool.contract import metrics
 from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import (
@@ -39,7 +40,6 @@ from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason
 from nodepool.contract.node_states import MachineState
 from support.grown import from_nothing, grown
 from support.single import SingleService
-from unit.samples import KIND, MACHINE, ZONE, sample
 
 OFFERING = ZONE, KIND
 POOL = "acme", "prod", "train.v1"

@@ -2,26 +2,12 @@ import json
 from hashlib import sha256
 from pathlib import Path
 
-from nodepool.contract import commands, events, messages
+from contracts.samples import NOON, SAMPLES, message_classes
 from nodepool.contract.decode import Unreadable, decode
 from nodepool.contract.messages import Envelope, Event, Message, Outcome, envelope_of
 from nodepool.contract.subjects import address_of, filter_of, subject_of
-from unit.samples import NOON, SAMPLES
 
 GOLDEN = Path(__file__).parent / "golden.jsonl"
-
-
-def message_classes() -> dict[str, type[Message]]:
-    """Every message class of the bus, by name."""
-    return {
-        name: item
-        for module in (commands, events)
-        for name, item in vars(module).items()
-        if isinstance(item, type)
-        and issubclass(item, Message)
-        and item.__module__ != messages.__name__
-        and not item.__subclasses__()
-    }
 
 
 def recorded() -> list[dict[str, object]]:

@@ -1,8 +1,8 @@
 """The grants that an allocator may still use."""
 
 from aggregator.grants import FINAL, GRANTS_MAX, NO_GRANTS, Grants, acknowledged, granted
+from contracts.samples import sample
 from nodepool.contract.events import GrantAcknowledged, QuotaChecked
-from unit.samples import sample
 
 
 def after(*grants: tuple[int, int]) -> Grants:

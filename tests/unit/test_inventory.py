@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.samples import affinity_to, sample
 from nodepool.contract.affinity import Affinity
 from nodepool.contract.events import CWNodeDeleted, CWNodeRegistrationFailed, MachineAdded
 from nodepool.contract.keys import MachineKey, machine_key, offering_key
 from nodepool.state.inventory import TRIAGE, Inventory, Machine, labels_of
-from unit.samples import affinity_to, sample
 
 ZONE, H100, A100 = "US-EAST-02A", "gd-8xh100ib-i128", "gd-8xa100-i128"
 LEAF = "ib.coreweave.cloud/leafgroup"

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.samples import affinity_to
 from nodepool.contract.affinity import Affinity, Operator
 from nodepool.state.label_index import REMEMBERED_MAX, LabelIndex
 from support.affinity import matches
-from unit.samples import affinity_to
 
 keys = st.sampled_from(["a", "b", "c"])
 values = st.sampled_from(["", "x", "y", "1", "02", "-3", str(2**63)])

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
+from contracts.samples import OF, sample
 from nodepool.contract.decode import decode
 from nodepool.contract.events import CWNodeAssigned, CWNodeDeleted, MachineAdded, Wake
 from nodepool.contract.keys import pool_path
@@ -14,7 +15,6 @@ from nodepool.contract.messages import (
     path_fields,
     pool_fields,
 )
-from unit.samples import OF, sample
 
 
 def test_a_message_never_changes() -> None:

@@ -2,7 +2,7 @@
 
 from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.metrics import ALL
-from support.metrics_page import PAGE, PROCESS, exported_by_states, of_replicas, page
+from pages.metrics import PAGE, PROCESS, exported_by_states, of_replicas, page
 
 
 def test_the_page_is_that_of_the_list() -> None:

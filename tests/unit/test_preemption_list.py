@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from contracts.samples import sample
 from nodepool.cli.documents import text
 from nodepool.cli.preemption_table import after, lateness, preemption_document
 from nodepool.client.preemptions import PREEMPTIONS_MAX, Preemption, Preemptions
@@ -18,7 +19,6 @@ from nodepool.contract.events import (
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope, Event
 from nodepool.contract.subjects import subject_of
-from unit.samples import sample
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -2,6 +2,7 @@
 
 from immutables import Map
 
+from contracts.samples import KIND, ZONE
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.keys import PoolKey
@@ -17,7 +18,6 @@ from unit.quota_service import (
     verdict,
     warning,
 )
-from unit.samples import KIND, ZONE
 
 A100, WEST = "gd-8xa100-i128", "RNO2A"
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from contracts.samples import KIND, ZONE
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.conditions import Quota
 from nodepool.contract.events import (
@@ -24,7 +25,6 @@ from unit.quota_service import (
     unset,
     verdict,
 )
-from unit.samples import KIND, ZONE
 
 # The command that sets a limit.
 

@@ -1,5 +1,6 @@
 """What a lowered limit does to grants, and when a NodePool gives back what is reserved for it."""
 
+from contracts.samples import sample
 from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import CWNodeRegistrationFailed
 from quota.state import State
@@ -20,7 +21,6 @@ from unit.quota_service import (
     verdict,
     warning,
 )
-from unit.samples import sample
 
 
 def two_pools_that_use_the_limit_of_8() -> QuotaService:

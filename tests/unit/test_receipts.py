@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.samples import sample
 from nodepool.contract.commands import DeleteNodePool, ScaleNodePool, SetQuota
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.state.receipts import RECEIPTS_MAX, Receipts
-from unit.samples import sample
 
 SCALE = sample(ScaleNodePool, dry_run=False)
 DELETE = sample(DeleteNodePool, dry_run=False)

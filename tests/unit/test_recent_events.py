@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.samples import sample
 from nodepool.cli.description import body, described, events_part
 from nodepool.cli.event_table import COMBINED, SIMILAR_MAX, CountedEvent, combined, counted
 from nodepool.client.events import ObjectEvent, object_events
@@ -14,7 +15,6 @@ from nodepool.contract.events import CWNodeAssigned, CWNodePoolCreated, CWNodeRe
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope, Event
 from nodepool.contract.subjects import subject_of
-from unit.samples import sample
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 POOLS, NODES = ("a", "b"), ("g1", "g2", "g3")

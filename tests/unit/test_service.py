@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contracts.samples import SAMPLES
 from nodepool.contract.commands import COMMANDS, ScaleNodePool
 from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandAccepted, CommandRefused, QuotaChecked, Wake
@@ -33,7 +34,6 @@ from support.sample_service import (
     print_now,
 )
 from support.services import NAMES, services
-from unit.samples import SAMPLES
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 UNKNOWN_COMMAND = "np.cmd.acme.prod.train.MakeCoffee"

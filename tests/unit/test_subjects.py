@@ -1,12 +1,12 @@
 import pytest
 
+from contracts.samples import SAMPLES, sample
 from nodepool.contract.commands import ScaleNodePool
 from nodepool.contract.decode import decode
 from nodepool.contract.events import MachineAdded
 from nodepool.contract.keys import token
 from nodepool.contract.messages import Message, path_fields
 from nodepool.contract.subjects import Address, address_of, filter_of, subject_of
-from unit.samples import SAMPLES, sample
 
 
 def test_a_dot_in_a_name_is_a_tilde_in_its_token() -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.samples import affinity_to
 from nodepool.contract.affinity import (
     EXPRESSIONS_MAX,
     TERMS_FIELD,
@@ -22,7 +23,6 @@ from nodepool.contract.well_known import (
     SET_BY_KUBERNETES,
     TAINTS,
 )
-from unit.samples import affinity_to
 from validator.conflict import immutable
 from validator.rules import RESERVED, Refusal, malformed, sized
 from validator.verdict import VALID, Verdict, verdict

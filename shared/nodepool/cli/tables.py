@@ -1,6 +1,6 @@
 """The columns that `get` prints for each type of object."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -25,6 +25,7 @@ from nodepool.cli.names import (
 from nodepool.cli.preemption_table import after, lateness
 from nodepool.cli.terminal import RED, YELLOW, coloured, screen
 from nodepool.cli.times import age
+from nodepool.contract.columns import NODEPOOL_COLUMNS
 
 ABSENT = "-"
 TERMINATING = "Terminating"
@@ -123,23 +124,35 @@ _AGE = Column(AGE, _at("metadata", "creationTimestamp"))
 _ZONE = Column("ZONE", _at("zone"))
 _TYPE = Column("INSTANCE TYPE", _at("instanceType"))
 
+_OWN_CELLS: Mapping[str, Cell] = {
+    "Target": _target,
+    "Validated": _verdict("Validated", TERMINATING),
+    "Capacity": _verdict("Capacity", ""),
+    "Quota": _verdict("Quota", ""),
+}
+"""The cells that say more than the field of their column, by the name of the column."""
+_USUAL: Mapping[str, str] = {
+    "InProgress": "0",
+    "Validated": "Valid",
+    "Capacity": "Sufficient",
+    "Quota": "Under",
+}
+"""The texts that say nothing new, by the name of their column."""
+
+
+def _nodepool_columns() -> Iterator[Column]:
+    """Yield the columns that kubectl prints too, and the place in the queue before the age."""
+    yield _NAME
+    for each in NODEPOOL_COLUMNS:
+        if each.name == "Age":
+            yield Column("QUEUEPOSITION", _at("status", "queuePosition"), wide=True, rare=True)
+        usual = _condition(each.condition, *each.path) if each.condition else _at(*each.path)
+        cell = _OWN_CELLS.get(each.name, usual)
+        yield Column(each.name.upper(), cell, each.is_wide, _USUAL.get(each.name, ""))
+
+
 COLUMNS: dict[Kind, Sequence[Column]] = {
-    NODEPOOL: (
-        _NAME,
-        Column("INSTANCE TYPE", _at("spec", "instanceType")),
-        Column("TARGET", _target),
-        Column("INPROGRESS", _at("status", "inProgress"), usual="0"),
-        Column("CURRENT", _at("status", "currentNodes")),
-        Column("VALIDATED", _verdict("Validated", TERMINATING), usual="Valid"),
-        Column("CAPACITY", _verdict("Capacity", ""), usual="Sufficient"),
-        Column("QUOTA", _verdict("Quota", ""), usual="Under"),
-        Column("ALLOCATEDNODES", _at("status", "allocatedNodes"), wide=True),
-        Column("ALLOCATED", _condition("Allocated", "status"), wide=True),
-        Column("ALLOCATEDREASON", _condition("Allocated", "reason"), wide=True),
-        Column("ACCEPTED", _condition("Accepted", "reason"), wide=True),
-        Column("QUEUEPOSITION", _at("status", "queuePosition"), wide=True, rare=True),
-        _AGE,
-    ),
+    NODEPOOL: tuple(_nodepool_columns()),
     NODE: (
         _NAME,
         Column("STATUS", _node_status),

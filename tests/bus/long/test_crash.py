@@ -20,7 +20,7 @@ from nodepool.nats.errors import InDoubt
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM, provision
 from support.audit.auditor import violations
-from support.processes import ControlPlane
+from testbed.processes import ControlPlane
 
 ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"
 POOLS, NODES = 200, 2

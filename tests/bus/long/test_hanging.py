@@ -9,8 +9,8 @@ import pytest
 from bus.harness import connected, launched, limit, outcome, send, until
 from nodepool.cli.app import run
 from nodepool.local.server import NatsServer
-from support.paused import paused
-from support.ports import free_port
+from testbed.paused import paused
+from testbed.ports import free_port
 
 HANGS_S = 90.0
 """How long a request for messages stays open at the server, and much more."""

@@ -9,7 +9,7 @@ import pytest
 
 from bus.harness import ReplicaProcess, launched, until
 from nodepool.local.server import NatsServer
-from support.ports import free_port
+from testbed.ports import free_port
 
 MEGABYTE = 1024 * 1024
 LIMITS = range(40, 130, 6)

@@ -16,7 +16,7 @@ from nodepool.contract.model import LOCK
 from nodepool.contract.pods import Pod, PodClass
 from support.audit.auditor import violations
 from support.constants import H100, ZONE
-from support.processes import ControlPlane
+from testbed.processes import ControlPlane
 
 API = "compute.coreweave.com/v1alpha1"
 GRACE_S = 3

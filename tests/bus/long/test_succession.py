@@ -19,7 +19,7 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.consumers import REPLICA
 from nodepool.nats.streams import STREAM
 from support.constants import H100, ZONE
-from support.ports import free_port
+from testbed.ports import free_port
 
 SOON_S = 60.0
 """How long nothing leads at most once no consumer of the leader is left."""

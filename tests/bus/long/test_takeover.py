@@ -33,8 +33,8 @@ from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
 from support.audit.auditor import violations
 from support.constants import H100, ZONE
-from support.ports import free_port
-from support.processes import ControlPlane
+from testbed.ports import free_port
+from testbed.processes import ControlPlane
 
 TAKEOVER_S = 1.0
 AT_WORK_S = 1.0

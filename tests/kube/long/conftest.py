@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kube.cluster import Cluster, missing, started
-from kube.kubelets import Kubelets
-from kube.plane import CLUSTER, H100, ORG, Plane
-from kube.plane import started as plane_started
+from testbed.cluster import Cluster, missing, started
+from testbed.kubelets import Kubelets
+from testbed.plane import CLUSTER, H100, ORG, Plane
+from testbed.plane import started as plane_started
 
 MACHINES = 320
 LEASE_S = 40

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from kube.agent import USER, Agent, declare
 from kube.audit import AuditLog
 from kube.chaos import Chaos
-from kube.cluster import Cluster, wait_until
 from kube.comparing import disagreements, log_of, violations
-from kube.plane import Plane
 from kube.storm import NOTE, Deeds, Load
 from nodepool.contract.log import Entry
+from testbed.agent import USER, Agent, declare
+from testbed.cluster import Cluster, wait_until
+from testbed.plane import Plane
 
 SECONDS = 120.0
 REST_S = 120.0

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kube.cluster import wait_until
-from kube.plane import A100
 from kube.workloads import IGNORES_SIGTERM, Workloads
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
+from testbed.cluster import wait_until
+from testbed.plane import A100
 
 LATE = timedelta(seconds=20)
 """By how much a step may be late on a machine that is busy with other tests."""

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kube.agent import USER, agent_at_work, declare
 from kube.audit import AuditLog
-from kube.cluster import Cluster, wait_until
 from kube.comparing import disagreements, log_of
 from kube.node_pools import apply
-from kube.plane import Plane
+from testbed.agent import USER, agent_at_work, declare
+from testbed.cluster import Cluster, wait_until
+from testbed.plane import Plane
 
 NODES, PODS = 300, 1_000
 PAGE = 500

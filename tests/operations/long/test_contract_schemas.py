@@ -11,19 +11,19 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from contracts.files import ASYNCAPI, MANIFEST
+from contracts.samples import message_classes
 from flow.test_manifests import ACCEPTED, REFUSED
 from nodepool.client.manifests import ManifestError, parse_manifest
 from nodepool.contract.decode import decode
 from nodepool.contract.messages import Command, Envelope
 from nodepool.contract.model import API_VERSION, KIND
 from nodepool.contract.subjects import address_of
-from support.contract_files import ASYNCAPI, MANIFEST
 from support.manifests import manifest
 from support.node_tools import installed
 from support.services import services
 from support.work import ROOT
 from support.world_harness import WorldHarness
-from unit.test_golden import message_classes
 from validator.rules import malformed
 
 TYPE = {"apiVersion": API_VERSION, "kind": KIND}

@@ -12,8 +12,8 @@ import pytest
 
 from bus.harness import until
 from nodepool.contract.services import SERVICES
-from support.ports import free_port
 from support.prometheus import program, prometheus
+from testbed.ports import free_port
 
 PATIENCE_S = 120.0
 LINE = "to watch them all: prometheus "

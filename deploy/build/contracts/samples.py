@@ -6,6 +6,7 @@ A new class, or a new form of an old one, is added at the end; what is there nev
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from nodepool.contract import commands, events, messages
 from nodepool.contract.affinity import (
     Affinity,
     NodeAffinity,
@@ -886,3 +887,16 @@ def sample(kind: type[M], **fields: object) -> M:
     """The first sample of this class, with these fields instead of its own."""
     message = next(message for message in SAMPLES if isinstance(message, kind))
     return kind(**{**dict(message), **fields})
+
+
+def message_classes() -> dict[str, type[Message]]:
+    """Every message class of the bus, by name."""
+    return {
+        name: item
+        for module in (commands, events)
+        for name, item in vars(module).items()
+        if isinstance(item, type)
+        and issubclass(item, Message)
+        and item.__module__ != messages.__name__
+        and not item.__subclasses__()
+    }

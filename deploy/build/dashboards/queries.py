@@ -5,7 +5,7 @@ from typing import Final
 from nodepool.contract import metrics
 from nodepool.contract.conditions import AtTarget
 from nodepool.contract.metrics import CLUSTER_LABEL, SERVICE_LABEL, Metric
-from support.recorded import RECORDED, recorded_name
+from monitoring.recorded import RECORDED, recorded_name
 
 RATE: Final = "$__rate_interval"
 """The window of a rate in a graph: at least four scrapes, and at least one step of the graph."""

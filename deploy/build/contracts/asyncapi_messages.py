@@ -10,8 +10,8 @@ from nodepool.contract.log import CONTENT_TYPE
 from nodepool.contract.messages import ID_MAX, Command, Message, Outcome, envelope_of
 from nodepool.contract.reference import documentation
 from nodepool.contract.tracing import STATE_MAX, TRACE_MAX
-from support.schemas import REF, Json, closed, schemas_of
-from unit.samples import NOON, SAMPLES
+from contracts.schemas import REF, Json, closed, schemas_of
+from contracts.samples import NOON, SAMPLES
 
 TRACE: Final = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 _ID: Final[Json] = {"type": "string", "minLength": 1, "maxLength": ID_MAX}

@@ -17,9 +17,9 @@ from nodepool.contract.messages import (
 )
 from nodepool.contract.reference import Field, described
 from nodepool.contract.subjects import subject_of
-from unit.samples import SAMPLES
+from contracts.samples import SAMPLES
 
-PAGE = Path(__file__).parents[2] / "shared" / "COMMANDS.md"
+PAGE = Path(__file__).parents[3] / "shared" / "COMMANDS.md"
 IDENTITIES: tuple[type[Message], ...] = (OfOrg, OfCluster, OfPool, OfZone, OfMachine)
 HEAD = """\
 # Commands

@@ -1,6 +1,6 @@
-"""The status of a NodePool object, and the columns that `kubectl get nodepools` prints.
+"""The status of a NodePool object.
 
-Both are those of https://docs.coreweave.com/products/cks/reference/node-pool.
+See https://docs.coreweave.com/products/cks/reference/node-pool.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from nodepool.contract.conditions import ORDER
 from nodepool.contract.grammar import LABEL_LIMIT, TEXT_LIMIT
 from nodepool.contract.model import ReleaseTrain
 from nodepool.contract.progress import RECONCILING, STALLED
-from support.schemas import Json
+from contracts.schemas import Json
 
 MESSAGE_MAX: Final = 32768
 """As in the conditions of Kubernetes itself."""
@@ -107,29 +107,3 @@ STATUS: Final = _object(
     # A NodePool that no agent has seen is on its way: tools take one without this for current.
     default={"observedGeneration": 0},
 )
-
-
-def _column(name: str, path: str, kind: str = "string", *, is_wide: bool = False) -> Json:
-    column: Json = {"name": name, "type": kind, "jsonPath": path}
-    return {**column, "priority": 1} if is_wide else column
-
-
-def _of_condition(type: str, field: str) -> str:
-    return f'.status.conditions[?(@.type=="{type}")].{field}'
-
-
-COLUMNS: Final = [
-    _column("Instance Type", ".spec.instanceType"),
-    _column("Target", ".spec.targetNodes", "integer"),
-    _column("InProgress", ".status.inProgress", "integer"),
-    _column("Current", ".status.currentNodes", "integer"),
-    _column("Validated", _of_condition("Validated", "reason")),
-    _column("Capacity", _of_condition("Capacity", "reason")),
-    _column("Quota", _of_condition("Quota", "reason")),
-    _column("AllocatedNodes", ".status.allocatedNodes", "integer", is_wide=True),
-    _column("Allocated", _of_condition("Allocated", "status"), is_wide=True),
-    _column("AllocatedReason", _of_condition("Allocated", "reason"), is_wide=True),
-    _column("Accepted", _of_condition("Accepted", "reason"), is_wide=True),
-    _column("Age", ".metadata.creationTimestamp", "date"),
-]
-"""The columns in their order; the deprecated ones are printed with `-o wide` only."""

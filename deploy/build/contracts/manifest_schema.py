@@ -19,7 +19,7 @@ from nodepool.contract.grammar import (
     TEXT_LIMIT,
 )
 from nodepool.contract.model import MANAGED_TAINTS
-from support.schemas import Json, closed, schemas_of
+from contracts.schemas import Json, closed, schemas_of
 
 DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 """The newest one that editors know throughout."""

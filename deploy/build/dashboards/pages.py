@@ -10,7 +10,7 @@ from dashboards.page import Page, document
 from dashboards.pool import POOL
 from dashboards.system import SYSTEM
 
-FOLDER: Final = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
+FOLDER: Final = Path(__file__).parents[2] / "grafana" / "dashboards"
 PAGES: Final[tuple[Page, ...]] = (FLEET, POOL, NODES, SYSTEM)
 
 

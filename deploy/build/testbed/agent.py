@@ -14,14 +14,14 @@ from typing import Any, Self
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from kube.cluster import WITHIN_S, Cluster, wait_until
-from kube.plane import CLUSTER, ORG, ZONE
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.plane import CLUSTER, ORG, ZONE
 from nodepool.contract.model import FINALIZER
 from nodepool.local.guard import Guard
 from nodepool.local.ports import HOST
-from support.ports import free_port
+from testbed.ports import free_port
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DECLARED = ROOT / "deploy" / "kubernetes" / "agent"
 """What is declared to a cluster before an agent can work in it."""
 NAMESPACE = "kube-system"

@@ -15,10 +15,10 @@ from nodepool.contract.services import EDGES, SERVICES
 from nodepool.contract.subjects import template_of
 from nodepool.host.version import version_of
 from nodepool.service import commit_subject
-from support.asyncapi_messages import PLAIN, bare, components_of, summary
-from support.schemas import Json
-from support.services import services
-from unit.test_golden import message_classes
+from contracts.asyncapi_messages import PLAIN, bare, components_of, summary
+from contracts.schemas import Json
+from contracts.samples import message_classes
+from contracts.services import load_services
 
 ABOUT: Final = f"""\
 Every message of one cell of the control plane. All lie in one JetStream stream, `NODEPOOL`, in one
@@ -41,7 +41,7 @@ PARAMETERS: Final[dict[str, Json]] = {
         "description": "The service that carries the command out.",
         "enum": sorted(
             service.name
-            for service in services()
+            for service in load_services()
             if any(issubclass(kind, Command) for kind in service.inputs.values())
         ),
     },
@@ -161,7 +161,7 @@ def _channel(address: str, message: str, text: str, tag: str) -> Json:
 
 def _operations() -> Iterator[tuple[str, Json]]:
     """What each service receives and sends, in the order of the list of services, and each edge."""
-    for service in services(*SERVICES):
+    for service in load_services(*SERVICES):
         for name in service.inputs:
             yield f"{service.name}-receives-{name}", _operation("receive", service.name, name, name)
         for name in service.outputs:

@@ -31,7 +31,7 @@ from nodepool.contract.well_known import (
     SET_BY_KUBERNETES,
     TAINTS,
 )
-from support.schemas import Json
+from contracts.schemas import Json
 
 RESERVED: Final = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 LABEL_RULE: Final = (

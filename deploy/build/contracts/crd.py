@@ -6,12 +6,13 @@ https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resou
 
 from typing import Final
 
+from nodepool.contract.columns import NODEPOOL_COLUMNS, PrinterColumn
 from nodepool.contract.affinity import TERMS_FIELD
 from nodepool.contract.grammar import LABEL_LIMIT, TEXT_LIMIT
 from nodepool.contract.model import API_VERSION, KIND, NodePoolSpec
-from support import crd_rules
-from support.crd_status import COLUMNS, STATUS
-from support.schemas import Json, closed, schemas_of
+from contracts import crd_rules
+from contracts.crd_status import STATUS
+from contracts.schemas import Json, closed, schemas_of
 
 GROUP, _, VERSION = API_VERSION.partition("/")
 _REF: Final = "#/definitions/"
@@ -41,12 +42,17 @@ def crd() -> Json:
     }
 
 
+def _make_column(column: PrinterColumn) -> Json:
+    shown: Json = {"name": column.name, "type": column.type, "jsonPath": column.json_path}
+    return {**shown, "priority": 1} if column.is_wide else shown
+
+
 def _version() -> Json:
     return {
         "name": VERSION,
         "served": True,
         "storage": True,
-        "additionalPrinterColumns": COLUMNS,
+        "additionalPrinterColumns": [_make_column(each) for each in NODEPOOL_COLUMNS],
         "schema": {"openAPIV3Schema": _object()},
         "subresources": {
             "status": {},

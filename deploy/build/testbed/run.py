@@ -1,6 +1,6 @@
 """A Kubernetes and the control plane together on this machine, with two replicas of the agent.
 
-`python -m kube.run` runs until SIGINT or SIGTERM. All ports are free ones and the data is in a new
+`python -m testbed.run` runs until SIGINT or SIGTERM. All ports are free ones and the data is in a new
 folder, so that more than one can run at a time.
 """
 
@@ -13,17 +13,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
-from kube.agent import Agent, declare
-from kube.cluster import Cluster, KubectlError, missing
-from kube.kubelets import Kubelets
-from kube.plane import ORG, Plane
+from testbed.agent import Agent, declare
+from testbed.cluster import Cluster, KubectlError, missing
+from testbed.kubelets import Kubelets
+from testbed.plane import ORG, Plane
 from nodepool.client import ClientError
 from nodepool.local.console import report
 from nodepool.local.demo import seed_demo
 from nodepool.local.errors import ServerError
-from support.processes import ControlPlane
+from testbed.processes import ControlPlane
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "deploy" / "examples"
 CLUSTER = "demo"
 REPLICAS = 2

@@ -14,7 +14,7 @@ from typing import Self
 from nodepool.contract.services import SERVICES
 from nodepool.local.binary import find_server
 from nodepool.local.server import NatsServer
-from support.ports import free_port
+from testbed.ports import free_port
 
 NO_SETTINGS: Mapping[str, str] = {}
 

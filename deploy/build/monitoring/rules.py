@@ -1,14 +1,15 @@
 """The alert rules as an object of the Prometheus operator: the same text below `spec`.
 
-`python -m kube.rules` writes it.
+`python -m monitoring.rules` writes it.
 """
 
+from pathlib import Path
 from textwrap import indent
 
-from kube.manifests import ROOT
 
-RULES = ROOT / "deploy" / "prometheus" / "nodepool.rules.yml"
-FILE = ROOT / "deploy" / "kubernetes" / "monitoring" / "prometheus-rule.yaml"
+DEPLOY = Path(__file__).parents[2]
+RULES = DEPLOY / "prometheus" / "nodepool.rules.yml"
+FILE = DEPLOY / "kubernetes" / "monitoring" / "prometheus-rule.yaml"
 HEAD = """\
 # Made of deploy/prometheus/nodepool.rules.yml by `make rules`.
 apiVersion: monitoring.coreos.com/v1

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import yaml
 
-from support.asyncapi import document
-from support.crd import crd
-from support.manifest_schema import manifest_schema
+from contracts.asyncapi import document
+from contracts.crd import crd
+from contracts.manifest_schema import manifest_schema
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SHARED = ROOT / "shared"
 ASYNCAPI = SHARED / "asyncapi.yaml"
 MANIFEST = SHARED / "nodepool.schema.json"

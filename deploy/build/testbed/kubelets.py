@@ -18,7 +18,7 @@ from lightkube.resources.core_v1 import Node, NodeStatus
 from lightkube.types import PatchType
 
 from aggregator.resources import resources
-from kube.machines import Machine, after, filters, name_of, read
+from testbed.machines import Machine, after, filters, name_of, read
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.pods import reserved_taint
 from nodepool.nats.connection import connect

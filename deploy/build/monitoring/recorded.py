@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nodepool.contract.metrics import ALL, Metric
-from support.metrics_page import exported_by_states
+from pages.metrics import exported_by_states
 
 OF_REPLICAS: Final = (
     "instance",

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from kube.cluster import WITHIN_S
+from testbed.cluster import WITHIN_S
 from nodepool.client import Client, Document
 from nodepool.contract.commands import AddMachines
 from nodepool.contract.model import API_VERSION
-from support.processes import ControlPlane
+from testbed.processes import ControlPlane
 
 T = TypeVar("T")
 ORG, CLUSTER, ZONE = "demo", "kube", "US-EAST-04A"

@@ -19,7 +19,7 @@ ETCD, API_SERVER = "etcd", "kube-apiserver"
 CONTROLLER_MANAGER, SCHEDULER, KWOK = "kube-controller-manager", "kube-scheduler", "kwok"
 PARTS = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK)
 """In the order in which they start."""
-STAGES = Path(__file__).parent / "testbed" / "stages"
+STAGES = Path(__file__).parent / "stages"
 """What kwok does with a Pod, where that differs from what comes with it."""
 AUDIT_LOG = "audit.log"
 ETCD_DATA = "etcd-data"

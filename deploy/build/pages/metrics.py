@@ -8,9 +8,9 @@ from nodepool.contract import metrics
 from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.metrics import ALL, Metric
 from nodepool.contract.services import SERVICES
-from support.services import services
+from contracts.services import load_services
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "deploy" / "METRICS.md"
 NAMES = {value: name for name, value in vars(metrics).items() if isinstance(value, Metric)}
 """The name of the constant of each metric."""
@@ -50,7 +50,7 @@ def page() -> str:
 
 def _rows() -> Iterator[tuple[str, ...]]:
     of_states = exported_by_states()
-    writers = [service.name for service in services() if service.projection is not None]
+    writers = [service.name for service in load_services() if service.projection is not None]
     leader = ALL.index(metrics.LOG_MESSAGES), ALL.index(metrics.LOG_COPIES)
     for number, metric in enumerate(ALL):
         of_leader = leader[0] <= number <= leader[1]

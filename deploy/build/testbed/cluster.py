@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kube.components import (
+from testbed.components import (
     API_SERVER,
     CACHE,
     ETCD,
@@ -25,8 +25,8 @@ from kube.components import (
     write_files,
     write_kubeconfig,
 )
-from support.paused import paused
-from support.ports import free_port
+from testbed.paused import paused
+from testbed.ports import free_port
 
 __all__ = [
     "CACHE",
