@@ -112,6 +112,7 @@ def _facts(pool: NodePoolObject) -> Facts:
         nodes=tuple(_node(node) for node in pool.busy),
         position=pool.version,
         spot_awaited=pool.spot_awaited,
+        missing=pool.missing,
     )
 
 

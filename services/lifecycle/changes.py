@@ -120,7 +120,10 @@ def _update(node: Node, event: on.NodeUpdated, now: datetime) -> Node:
         phase=event.phase,
         boot=boot,
         exit=node.exit._replace(reason=event.removal, shown=event.removal),
-        cordon=node.cordon._replace(number=event.cordon),
+        cordon=node.cordon._replace(
+            number=event.cordon,
+            is_drained=node.cordon.is_drained and event.phase is NodePhase.CORDONED,
+        ),
         health=health,
         action=event.action,
     )

@@ -21,5 +21,9 @@ REBOOT_MAX: Final = timedelta(minutes=30)
 """How long a reboot of a Node may take."""
 VERIFY_MAX: Final = timedelta(hours=2)
 """How long the verification after a boot may take."""
+SETTLES_WITHIN: Final = timedelta(minutes=10)
+"""How long after a boot a problem that the reboot cures may last before it counts again."""
+RELAPSE: Final = timedelta(hours=1)
+"""A problem that comes back within this time after a boot needs more than a reboot."""
 UNHEALTHY_AFTER: Final = timedelta(minutes=5)
 """How long a Node is silent until it is unhealthy, unless a setting says otherwise."""

@@ -1,9 +1,10 @@
 """How healthy a Node is, what commands asked for it, and what follows from both."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, Literal, NamedTuple, assert_never
 
+from lifecycle.deadlines import RELAPSE, SETTLES_WITHIN
 from nodepool.contract import events as on
 from nodepool.contract.health import BY_TYPE, CAUSES, Remedy, cordon_cause, is_problem
 from nodepool.contract.keys import CONTROL_PLANE
@@ -11,8 +12,6 @@ from nodepool.contract.model import NodeAction
 from nodepool.contract.node_failures import RACK_UNAVAILABLE, RESERVATION_PENDING
 from nodepool.contract.observations import ConditionSeen
 
-RELAPSE: Final = timedelta(hours=1)
-"""A problem that comes back within this time after a reboot needs more than a reboot."""
 READY: Final = CAUSES["kubelet"].type
 """The condition of which a silent Node has the status Unknown."""
 Manner = Literal["", "safe", "forced"]
@@ -111,25 +110,33 @@ class Health(NamedTuple):
         return tuple(problem for problem in self.problems if problem.type != READY)
 
     @property
-    def lingering(self) -> frozenset[str]:
-        """The types of the problems that a reboot cures and that have not ended since the reboot.
+    def settles_at(self) -> datetime | None:
+        """When the problems that a reboot cures count again; None if all have ended since.
 
         A node problem detector runs on the Node itself, so it withdraws a problem that a reboot has
-        cured only some time after the reboot.
+        cured only some time after the boot.
         """
-        ended = {
-            type_: moment
-            for type_, moment in self.cures
-            if moment is not None and BY_TYPE[type_].remedy is not Remedy.TRIAGE
-        }
-        problems = (each for each in self.findings if each.type in ended)
-        return frozenset(each.type for each in problems if each.since < ended[each.type])
+        ends = (ended for _, ended in self._lingering)
+        return max((ended + SETTLES_WITHIN for ended in ends), default=None)
 
     def without_lingering(self) -> "Health":
-        """Return the health as if the reboot had ended each problem that it was for."""
-        lingering = self.lingering
-        rest = tuple(problem for problem in self.problems if problem.type not in lingering)
-        return self._replace(problems=rest) if lingering else self
+        """Return the health as if the last reboot had ended each problem that a reboot cures."""
+        types = {type_ for type_, _ in self._lingering}
+        rest = tuple(problem for problem in self.problems if problem.type not in types)
+        return self._replace(problems=rest) if types else self
+
+    @property
+    def _lingering(self) -> tuple[tuple[str, datetime], ...]:
+        """The problems that a reboot cures and that have lasted since, each with its end."""
+        began = {problem.type: problem.since for problem in self.findings}
+        return tuple(
+            (type_, ended)
+            for type_, ended in self.cures
+            if ended is not None
+            and BY_TYPE[type_].remedy is not Remedy.TRIAGE
+            and type_ in began
+            and began[type_] < ended
+        )
 
     @property
     def needs_triage(self) -> bool:

@@ -279,6 +279,7 @@ class Node:
             None if lock is None else lock.due,
             self.gone_by,
             None if silence is None else silence.ask_at,
+            self.health.settles_at if self.restarts else None,
         )
         return min((moment for moment in moments if moment is not None), default=None)
 

@@ -18,8 +18,7 @@ from nodepool.contract.node_states import may_follow
 from nodepool.contract.pods import BlockingPod
 from nodepool.contract.production import asked_taints
 
-NAMED_MAX = 5
-"""How many workloads a message names."""
+NAMED_MAX = 5  # The most workloads that a message names.
 
 
 class NodeFields(PoolFields):
@@ -99,8 +98,9 @@ def _find_action(
     """Return what a Node that stays waits for; while it restarts, the kind of its restart."""
     if removal not in (None, RemovalReason.UNHEALTHY):
         return None
-    is_kept = phase is NodePhase.REBOOTING and node.phase is phase
-    if phase is NodePhase.VERIFYING or is_kept:
+    if phase is NodePhase.VERIFYING and node.is_cordoned:
+        return NodeAction.REBOOT if node.boot.number else None
+    if phase is NodePhase.VERIFYING or phase is node.phase is NodePhase.REBOOTING:
         return node.action
     return plan_for(template, node).action
 
@@ -227,17 +227,17 @@ def deleted(
 ) -> on.CWNodeDeleted:
     """Return that the Node is gone.
 
-    triage: whether its machine goes to a technician, and not back to the free machines.
-    lost: the number of Pods that still ran there.
+    triage: whether its machine goes to a technician. lost: the number of Pods that still ran there.
     """
     removal = node.exit.reason
     assert removal is not None, f"nothing removes Node {node.name}"
+    health = node.health.without_lingering() if node.restarts else node.health
     why = ": it was preempted" if removal is RemovalReason.PREEMPTED else ""
     return on.CWNodeDeleted(
         **node_fields(template, node),
         uid=template.uid,
         registered=not node.is_booting,
-        triage=triage or node.health.needs_triage,
+        triage=triage or health.needs_triage,
         removal=removal,
         lost=lost,
         message=f"Node {node.name} is deleted{why}",

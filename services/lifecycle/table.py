@@ -198,17 +198,20 @@ def stay(case: Case) -> Steps:  # noqa: C901  # It is a part of the table.
 def _restart(case: Case) -> Steps:
     """Take a Node through its reboot and its verification.
 
-    A problem that the reboot was for counts again only after both.
+    A problem that the reboot cures counts again only some time after the boot.
     """
     template, node, boot, health = case.template, case.node, case.node.boot, case.node.health
-    settled = health.without_lingering()
+    is_settling = health.settles_at is not None and case.context.time < health.settles_at
+    settled = health.without_lingering() if is_settling else health
     plan = make_plan(settled, evicts=template.evicts_unhealthy)
+    # The Node is replaced for such a problem alone, so it waits until the problem counts.
+    waits = is_settling and case.plan.removes and not settled.findings
     match node.phase:
         case NodePhase.VERIFYING if plan.removes or (boot.passed is False and not health.findings):
             return (yield replaced(template, node))
         case NodePhase.VERIFYING if plan.reboots:
             return (yield updated(template, node, NodePhase.REBOOTING, None))
-        case NodePhase.VERIFYING if boot.passed is not None or settled.findings:
+        case NodePhase.VERIFYING if (boot.passed is not None or settled.findings) and not waits:
             return (yield from _release(case))
 
         case NodePhase.REBOOTING if boot.fault:
@@ -217,7 +220,7 @@ def _restart(case: Case) -> Steps:
             return node  # It is back in its cluster once its kubelet reports again.
         case NodePhase.REBOOTING if boot.verifies:
             return (yield updated(template, node, NodePhase.VERIFYING, None))
-        case NodePhase.REBOOTING if not health.lingering:
+        case NodePhase.REBOOTING if not waits:
             return (yield from _release(case))
     return node
 
@@ -387,7 +390,7 @@ def _give_up(case: Case) -> Steps:
     """
     template, node = case.template, case.node
     match node.phase:
-        case NodePhase.REBOOTING if node.boot.is_done and node.health.lingering:
+        case NodePhase.REBOOTING if node.boot.is_done and node.health.settles_at is not None:
             return (yield replaced(template, node))
         case NodePhase.REBOOTING:
             minutes = REBOOT_MAX // timedelta(minutes=1)

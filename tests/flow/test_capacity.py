@@ -492,3 +492,18 @@ def place(world: WorldHarness, pool: str) -> int:
     node_pool = world.node_pool(pool)
     assert node_pool is not None
     return node_pool["status"].get("queuePosition", 0)
+
+
+def test_an_old_capacity_message_is_not_repeated_for_another_number_of_nodes(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that lacks two Nodes, and a capacity service that is away
+    world.given_data_center(machines=2)
+    world.apply("train", 4, lifecycle={"disableUnhealthyNodeEviction": False})
+    with world.paused("capacity"):
+        # when it loses a Node
+        world.break_machines("n1", fault="gpu-lost")
+        world.pass_time(minutes=1)
+        message = world.condition("train", "AtTarget")
+
+    assert message == "False UnderTarget: NodePool has 1 of 4 Nodes."

@@ -859,7 +859,7 @@ def test_a_drain_that_stops_half_way_names_the_service_once_every_grace_period_i
     assert [remedy.action for remedy in late.causes[0].remedies] == [StartService("lifecycle")]
 
 
-def test_quota_that_nodepools_hold_which_are_gone_names_the_quota_service(
+def test_quota_that_nodepools_have_given_up_names_the_services_that_release_quota(
     world: WorldHarness,
 ) -> None:
     # given a NodePool over its quota, and a quota service that does not hear of a deletion
@@ -871,7 +871,27 @@ def test_quota_that_nodepools_hold_which_are_gone_names_the_quota_service(
         explanation = explained(world, "train")
 
     assert explanation.causes[0].helps[0] == (
-        "wait a moment, and start the quota service if it does not run: it still counts 4 Nodes of"
-        " NodePools that are gone"
+        "wait: NodePools have given up 4 Nodes that the quota still counts; the allocator and the"
+        " quota service release quota"
     )
     assert world.conditions("train")["AtTarget"] == "TargetMet"
+
+
+@pytest.mark.parametrize("service", ["allocator", "lifecycle"])
+def test_removals_that_do_not_begin_name_the_services_although_a_node_leaves_already(
+    world: WorldHarness, service: str
+) -> None:
+    # given a NodePool of which one busy Node drains
+    world.given_data_center(machines=4)
+    world.apply("train", 4, lifecycle={"scaleDownStrategy": "PreferIdle"})
+    for node in ("n1", "n2", "n3", "n4"):
+        world.run_pod(node)
+    world.scale("train", 3)
+    with world.paused(service):
+        # when its target falls further
+        world.scale("train", 1)
+        world.pass_time(minutes=20)
+        silent = explained(world, "train", is_now=True)
+
+    assert titles(silent)[0] == "the allocator or the lifecycle service does not answer"
+    assert silent.causes[0].message == "the removal of 2 Nodes has not begun"

@@ -6,6 +6,7 @@ from typing import cast
 import pytest
 
 from nodepool.contract.events import (
+    CWNodeDeleted,
     CWNodeRegistered,
     NodeActivityChanged,
     NodeConditionReported,
@@ -436,22 +437,27 @@ def test_a_node_is_back_from_a_reboot_once_its_kubelet_is(
     assert violations(world.entries()) == []
 
 
-@pytest.mark.parametrize("verify_s", [0, 600])
-@pytest.mark.parametrize("is_cured", [True, False], ids=["cured", "not cured"])
-def test_a_problem_that_a_reboot_cures_may_end_some_time_after_the_reboot(
-    world: WorldHarness, verify_s: int, is_cured: bool
-) -> None:
-    # given a Node that reboots for a problem which its node problem detector reports
+def given_rebooting_node(world: WorldHarness, verify_s: float) -> None:
+    """A Node that begins to reboot for a problem; the boot takes a minute."""
     world.given_machines(3, boot_s=60, verifySeconds=verify_s)
     world.given_quota(10)
     connect(world)
     world.apply("train", 1, lifecycle=EVICTING)
     world.pass_time(minutes=1)
     report(world, "n1")
-    world.pass_time(minutes=10)
+    world.pass_time(minutes=11)
     world.start_recording()
     report_condition(world, "n1", "XIDErrors", "True")
     report(world, "n1")
+
+
+@pytest.mark.parametrize("verify_s", [0, 30, 600])
+@pytest.mark.parametrize("is_cured", [True, False], ids=["cured", "not cured"])
+def test_a_problem_that_a_reboot_cures_may_end_some_time_after_the_reboot(
+    world: WorldHarness, verify_s: int, is_cured: bool
+) -> None:
+    # given a Node that reboots for a problem which its node problem detector reports
+    given_rebooting_node(world, verify_s=verify_s)
 
     # when the machine is back, and the detector withdraws the problem later, or never
     world.pass_time(minutes=2)
@@ -468,6 +474,104 @@ def test_a_problem_that_a_reboot_cures_may_end_some_time_after_the_reboot(
     else:
         assert world.event_messages("train", "CWNodeDeleted") == ["Node n1 is deleted: XIDErrors"]
     assert violations(world.entries()) == []
+
+
+@pytest.mark.parametrize("verify_s", [0, 600])
+def test_a_node_that_only_a_command_reboots_stays_although_its_problem_lasts(
+    world: WorldHarness, verify_s: float
+) -> None:
+    # given a NodePool whose unhealthy Nodes are cordoned only
+    world.given_machines(3, boot_s=60, verifySeconds=verify_s)
+    world.given_quota(10)
+    connect(world)
+    world.apply("train", 1)
+    world.pass_time(minutes=1)
+    report(world, "n1")
+    world.pass_time(minutes=11)
+    report_condition(world, "n1", "XIDErrors", "True")
+
+    # when a command reboots a Node, which does not end its problem
+    world.command_node("RebootNode", "train", "n1")
+    report(world, "n1")
+    world.pass_time(minutes=60)
+
+    assert status(world, "n1")["phase"] == "cordoned"
+    assert world.nodes("train") == ["n1"]
+
+
+@pytest.mark.parametrize("verify_s", [0, 600])
+def test_a_new_problem_counts_while_the_old_one_may_still_end(
+    world: WorldHarness, verify_s: float
+) -> None:
+    given_rebooting_node(world, verify_s)
+    world.pass_time(minutes=2)
+
+    report_condition(world, "n1", "GPUMissing", "True")
+
+    assert "CWNodeDeleted n1" in world.events("train")
+
+
+def test_a_problem_that_a_reboot_may_have_cured_sends_no_machine_to_triage(
+    world: WorldHarness,
+) -> None:
+    # given a Node that is verified after a reboot, before its detector has withdrawn the problem
+    given_rebooting_node(world, verify_s=600)
+    world.pass_time(minutes=2)
+
+    # when its NodePool no longer wants the Node
+    world.scale("train", 0)
+
+    deleted = [e.data for e in world.envelopes_of("train") if isinstance(e.data, CWNodeDeleted)]
+    assert [each.triage for each in deleted] == [False]
+
+
+def test_a_silence_long_ago_takes_no_time_from_a_later_drain(world: WorldHarness) -> None:
+    # given a drained Node that was uncordoned during a silence
+    given_node(world)
+    world.command_node("DrainNode", "train", "n1")
+    report(world, "n1", DAEMON)
+    report_ready(world, "n1", "Unknown")
+    world.command_node("UncordonNode", "train", "n1")
+    report(world, "n1", DAEMON)
+    report_ready(world, "n1", "True")
+    world.pass_time(minutes=60)
+    world.start_recording()
+
+    # when the Node is drained again, and nobody answers
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=31)
+
+    assert world.timed_events("train")[:2] == [
+        "0:00 CWNodeCordoned n1",
+        "30:01 CWNodePoolNodesRemoveError n1",
+    ]
+
+
+def test_a_node_that_is_verified_again_shows_the_state_of_a_reboot(world: WorldHarness) -> None:
+    # given a Node with a problem while it is verified after a reboot
+    world.given_machines(1, boot_s=60, verifySeconds=600)
+    world.given_quota(10)
+    connect(world)
+    world.apply("train", 1)
+    world.pass_time(minutes=1)
+    report(world, "n1")
+    world.pass_time(minutes=11)
+    world.command_node("RebootNode", "train", "n1")
+    report(world, "n1")
+    world.pass_time(minutes=2)
+    report_condition(world, "n1", "XIDErrors", "True")
+    report(world, "n1")
+
+    # when commands have cordoned and drained the Node meanwhile
+    world.command_node("CordonNode", "train", "n1")
+    report_condition(world, "n1", "XIDErrors", "False")
+    world.command_node("DrainNode", "train", "n1")
+    report(world, "n1")
+    world.command_node("UncordonNode", "train", "n1")
+
+    assert status(world, "n1")["phase"] == "verifying"
+    labels = world.node("n1")["metadata"]["labels"]
+    assert labels["node.coreweave.cloud/state"] == "production-reboot"
 
 
 def test_a_node_whose_kubelet_does_not_come_back_from_a_reboot_is_replaced(

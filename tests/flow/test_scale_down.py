@@ -476,3 +476,15 @@ def test_the_message_counts_every_node_that_leaves(world: WorldHarness) -> None:
     assert world.condition("cheap", "AtTarget") == (
         "False OverTarget: NodePool has 4 Nodes and wants 3; 3 are being removed."
     )
+
+
+def test_the_message_names_no_busy_node_while_idle_nodes_can_leave(world: WorldHarness) -> None:
+    world.given_data_center(machines=4)
+    world.apply("train", 4)
+    world.run_pod("n1")
+
+    with world.paused("allocator"):
+        world.scale("train", 1)
+        waiting = world.condition("train", "AtTarget")
+
+    assert waiting == "False OverTarget: NodePool has 4 Nodes and wants 1; 3 are being removed."

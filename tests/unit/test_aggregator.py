@@ -467,7 +467,10 @@ def leaves(node: str) -> NodeUpdated:
             "NodePool has 0 of 2 Nodes.",
         ),
         (
-            [sample(CapacityChecked, reason=Capacity.NONE_AVAILABLE), sample(QuotaChecked)],
+            [
+                sample(CapacityChecked, reason=Capacity.NONE_AVAILABLE, wanted=1),
+                sample(QuotaChecked),
+            ],
             f"NodePool has 0 of 2 Nodes; {OVER}; Capacity is NoneAvailable: 1 of 3 wanted Nodes can"
             " be had.",
         ),
@@ -475,7 +478,7 @@ def leaves(node: str) -> NodeUpdated:
             [
                 sample(QuotaChecked),
                 sample(CWNodePoolQuotaCheckFailed),
-                sample(CapacityChecked, reason=Capacity.PARTIAL),
+                sample(CapacityChecked, reason=Capacity.PARTIAL, wanted=2),
             ],
             "NodePool has 0 of 2 Nodes; Capacity is Partial: 1 of 3 wanted Nodes can be had;"
             " Quota is InternalError: internal error while checking quota: KeyError.",

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lifecycle.health import HEALTHY, RELAPSE, Asked, Health, Problem, make_plan
+from lifecycle.deadlines import RELAPSE
+from lifecycle.health import HEALTHY, Asked, Health, Problem, make_plan
 from nodepool.contract.health import BY_TYPE, CAUSES, Remedy, causes_table, cordon_cause
 from nodepool.contract.model import NodeAction, NodePhase
 from nodepool.contract.node_states import (

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from nodepool.contract.counting import counted
 from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import Facts, NodeFacts
+from nodepool.explanation.sharing import rack_of
 
 PREEMPTED = "Preempted"
 """The reason for the removal of a Node that is being preempted."""
@@ -31,8 +32,12 @@ def surplus(facts: Facts) -> str:
     waited_for = [node for node in leaving if node.active]
     count = len(waited_for)
     staying = [node for node in facts.counted_nodes if not node.removal]
-    # A Node that has not joined yet leaves before any Node at work.
+    # A Node that has not joined yet, or that is idle, leaves before any Node at work.
     left -= facts.in_progress - sum(not node.registered for node in leaving)
+    if rack_of(facts) == 1:
+        busy = sum(node.registered for node in leaving)
+        busy += sum(node.registered and node.active for node in staying)
+        left -= facts.current - busy
     if left > 0 and facts.idle_only and not kept:
         waited_for += [node for node in staying if node.active]
         count += left

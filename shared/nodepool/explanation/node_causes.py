@@ -62,9 +62,10 @@ def deletion(facts: Facts) -> Iterator[Cause]:
 def _unchosen(facts: Facts) -> Iterator[Cause]:
     """Yield the services that do not choose which surplus Nodes leave."""
     staying = [node for node in facts.counted_nodes if not node.removal]
-    # A Node that has not joined yet is chosen at once; others may be idle only in part.
-    is_due = any(not node.registered for node in staying) and rack_of(facts) == 1
-    is_due = is_due or (facts.current > facts.target and len(staying) == len(facts.counted_nodes))
+    # A rack leaves as a whole, so the Nodes that leave already may be all that can leave now.
+    is_due = rack_of(facts) == 1 or len(staying) == len(facts.counted_nodes)
+    surplus = facts.held if any(not node.registered for node in staying) else facts.current
+    is_due = is_due and surplus > facts.target
     if is_due and unchosen(facts) > 0 and is_late(facts, since := unchosen_since(facts)):
         yield blame(
             REMOVED_BY,

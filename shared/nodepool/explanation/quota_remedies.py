@@ -10,7 +10,7 @@ from nodepool.explanation.remedies import (
     ScalePeer,
     ScaleTo,
     SetLimit,
-    StartService,
+    Wait,
 )
 from nodepool.explanation.sharing import (
     down_to_racks,
@@ -44,11 +44,8 @@ def quota_remedies(facts: Facts) -> Iterator[Remedy]:
         yield Remedy("raise the quota, or lower the target", EditSpec())
         return
     if (gone := limit.used - _known(facts)) > 0:
-        yield Remedy(
-            f"wait a moment, and start the quota service if it does not run: it still counts"
-            f" {counted(gone)} of NodePools that are gone",
-            StartService("quota"),
-        )
+        text = f"wait: NodePools have given up {counted(gone)} that the quota still counts"
+        yield Remedy(f"{text}; the allocator and the quota service release quota", Wait())
     lacks, ahead = _lacks(facts), sum(peer.lacks for peer in _ahead(facts))
     yield _raise(facts, limit, limit.used + lacks + ahead, ahead)
     fitting = down_to_racks(facts, (limit.limit or 0) - _others(facts, limit))

@@ -159,7 +159,8 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
             gets_part = isinstance(action, Wait | DropAffinity) or rack_of(before) > 1
             return gets_part and after.held > before.held
         case "Removal":
-            return after.held < before.held
+            is_enough = isinstance(action, ScaleTo) and after.current <= after.target
+            return is_enough or after.held < before.held
         case "Health":
             return _unhealthy(after) < _unhealthy(before)
         case _:
