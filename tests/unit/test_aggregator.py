@@ -468,7 +468,7 @@ def leaves(node: str) -> NodeUpdated:
         ),
         (
             [
-                sample(CapacityChecked, reason=Capacity.NONE_AVAILABLE, wanted=1),
+                sample(CapacityChecked, reason=Capacity.NONE_AVAILABLE, wanted=2),
                 sample(QuotaChecked),
             ],
             f"NodePool has 0 of 2 Nodes; {OVER}; Capacity is NoneAvailable: 1 of 3 wanted Nodes can"
