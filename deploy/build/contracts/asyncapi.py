@@ -7,6 +7,10 @@ it to `shared/asyncapi.yaml`.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from contracts.asyncapi_messages import PLAIN, bare, components_of, summary
+from contracts.samples import message_classes
+from contracts.schemas import Json
+from contracts.services import load_services
 from nodepool.contract.buckets import BUCKETS, PARTS
 from nodepool.contract.log import CONTENT_TYPE
 from nodepool.contract.messages import Command, Message, Outcome
@@ -15,10 +19,6 @@ from nodepool.contract.services import EDGES, SERVICES
 from nodepool.contract.subjects import template_of
 from nodepool.host.version import version_of
 from nodepool.service import commit_subject
-from contracts.asyncapi_messages import PLAIN, bare, components_of, summary
-from contracts.schemas import Json
-from contracts.samples import message_classes
-from contracts.services import load_services
 
 ABOUT: Final = f"""\
 Every message of one cell of the control plane. All lie in one JetStream stream, `NODEPOOL`, in one

@@ -4,14 +4,14 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from contracts.samples import NOON, SAMPLES
+from contracts.schemas import REF, Json, closed, schemas_of
 from nodepool.contract.events.kubernetes import KubernetesEvent
 from nodepool.contract.keys import path_text
 from nodepool.contract.log import CONTENT_TYPE
 from nodepool.contract.messages import ID_MAX, Command, Message, Outcome, envelope_of
 from nodepool.contract.reference import documentation
 from nodepool.contract.tracing import STATE_MAX, TRACE_MAX
-from contracts.schemas import REF, Json, closed, schemas_of
-from contracts.samples import NOON, SAMPLES
 
 TRACE: Final = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 _ID: Final[Json] = {"type": "string", "minLength": 1, "maxLength": ID_MAX}

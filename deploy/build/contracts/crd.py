@@ -6,13 +6,13 @@ https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resou
 
 from typing import Final
 
-from nodepool.contract.columns import NODEPOOL_COLUMNS, PrinterColumn
-from nodepool.contract.affinity import TERMS_FIELD
-from nodepool.contract.grammar import LABEL_LIMIT, TEXT_LIMIT
-from nodepool.contract.model import API_VERSION, KIND, NodePoolSpec
 from contracts import crd_rules
 from contracts.crd_status import STATUS
 from contracts.schemas import Json, closed, schemas_of
+from nodepool.contract.affinity import TERMS_FIELD
+from nodepool.contract.columns import NODEPOOL_COLUMNS, PrinterColumn
+from nodepool.contract.grammar import LABEL_LIMIT, TEXT_LIMIT
+from nodepool.contract.model import API_VERSION, KIND, NodePoolSpec
 
 GROUP, _, VERSION = API_VERSION.partition("/")
 _REF: Final = "#/definitions/"

@@ -7,6 +7,7 @@ about a text need not repeat it: the API server prints both.
 from collections.abc import Iterable
 from typing import Final
 
+from contracts.schemas import Json
 from nodepool.contract.affinity import EXPRESSIONS_MAX, TERMS_FIELD, TERMS_MAX, VALUES_MAX
 from nodepool.contract.catalog import INSTANCE_TYPES, RACK_SIZE
 from nodepool.contract.grammar import (
@@ -31,7 +32,6 @@ from nodepool.contract.well_known import (
     SET_BY_KUBERNETES,
     TAINTS,
 )
-from contracts.schemas import Json
 
 RESERVED: Final = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 LABEL_RULE: Final = (

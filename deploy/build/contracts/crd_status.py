@@ -5,11 +5,11 @@ See https://docs.coreweave.com/products/cks/reference/node-pool.
 
 from typing import Final
 
+from contracts.schemas import Json
 from nodepool.contract.conditions import ORDER
 from nodepool.contract.grammar import LABEL_LIMIT, TEXT_LIMIT
 from nodepool.contract.model import ReleaseTrain
 from nodepool.contract.progress import RECONCILING, STALLED
-from contracts.schemas import Json
 
 MESSAGE_MAX: Final = 32768
 """As in the conditions of Kubernetes itself."""

@@ -7,6 +7,7 @@ that is repeated, annotations that are too large together.
 
 from typing import Final
 
+from contracts.schemas import Json, closed, schemas_of
 from nodepool.contract.affinity import EXPRESSIONS_MAX, TERMS_MAX, Operator
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.commands import ApplyNodePool
@@ -19,7 +20,6 @@ from nodepool.contract.grammar import (
     TEXT_LIMIT,
 )
 from nodepool.contract.model import MANAGED_TAINTS
-from contracts.schemas import Json, closed, schemas_of
 
 DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 """The newest one that editors know throughout."""

@@ -2,10 +2,10 @@
 
 from typing import Final
 
+from monitoring.recorded import RECORDED, recorded_name
 from nodepool.contract import metrics
 from nodepool.contract.conditions import AtTarget
 from nodepool.contract.metrics import CLUSTER_LABEL, SERVICE_LABEL, Metric
-from monitoring.recorded import RECORDED, recorded_name
 
 RATE: Final = "$__rate_interval"
 """The window of a rate in a graph: at least four scrapes, and at least one step of the graph."""

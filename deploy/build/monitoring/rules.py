@@ -6,7 +6,6 @@
 from pathlib import Path
 from textwrap import indent
 
-
 DEPLOY = Path(__file__).parents[2]
 RULES = DEPLOY / "prometheus" / "nodepool.rules.yml"
 FILE = DEPLOY / "kubernetes" / "monitoring" / "prometheus-rule.yaml"

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from contracts.samples import SAMPLES
 from nodepool.contract import commands
 from nodepool.contract.keys import token
 from nodepool.contract.messages import (
@@ -17,7 +18,6 @@ from nodepool.contract.messages import (
 )
 from nodepool.contract.reference import Field, described
 from nodepool.contract.subjects import subject_of
-from contracts.samples import SAMPLES
 
 PAGE = Path(__file__).parents[3] / "shared" / "COMMANDS.md"
 IDENTITIES: tuple[type[Message], ...] = (OfOrg, OfCluster, OfPool, OfZone, OfMachine)

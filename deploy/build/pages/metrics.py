@@ -4,11 +4,11 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from contracts.services import load_services
 from nodepool.contract import metrics
 from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.metrics import ALL, Metric
 from nodepool.contract.services import SERVICES
-from contracts.services import load_services
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "deploy" / "METRICS.md"

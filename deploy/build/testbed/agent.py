@@ -14,11 +14,11 @@ from typing import Any, Self
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from testbed.cluster import WITHIN_S, Cluster, wait_until
-from testbed.plane import CLUSTER, ORG, ZONE
 from nodepool.contract.model import FINALIZER
 from nodepool.local.guard import Guard
 from nodepool.local.ports import HOST
+from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.plane import CLUSTER, ORG, ZONE
 from testbed.ports import free_port
 
 ROOT = Path(__file__).parents[3]

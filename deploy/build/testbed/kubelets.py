@@ -18,12 +18,12 @@ from lightkube.resources.core_v1 import Node, NodeStatus
 from lightkube.types import PatchType
 
 from aggregator.resources import resources
-from testbed.machines import Machine, after, filters, name_of, read
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.pods import reserved_taint
 from nodepool.nats.connection import connect
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
+from testbed.machines import Machine, after, filters, name_of, read
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from testbed.cluster import WITHIN_S
 from nodepool.client import Client, Document
 from nodepool.contract.commands import AddMachines
 from nodepool.contract.model import API_VERSION
+from testbed.cluster import WITHIN_S
 from testbed.processes import ControlPlane
 
 T = TypeVar("T")

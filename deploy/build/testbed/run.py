@@ -1,7 +1,7 @@
 """A Kubernetes and the control plane together on this machine, with two replicas of the agent.
 
-`python -m testbed.run` runs until SIGINT or SIGTERM. All ports are free ones and the data is in a new
-folder, so that more than one can run at a time.
+`python -m testbed.run` runs until SIGINT or SIGTERM. All ports are free ones and the data is in a
+new folder, so that more than one can run at a time.
 """
 
 import os
@@ -13,14 +13,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
-from testbed.agent import Agent, declare
-from testbed.cluster import Cluster, KubectlError, missing
-from testbed.kubelets import Kubelets
-from testbed.plane import ORG, Plane
 from nodepool.client import ClientError
 from nodepool.local.console import report
 from nodepool.local.demo import seed_demo
 from nodepool.local.errors import ServerError
+from testbed.agent import Agent, declare
+from testbed.cluster import Cluster, KubectlError, missing
+from testbed.kubelets import Kubelets
+from testbed.plane import ORG, Plane
 from testbed.processes import ControlPlane
 
 ROOT = Path(__file__).parents[3]

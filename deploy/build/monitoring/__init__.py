@@ -1,0 +1,1 @@
+"""Rules of Prometheus that are made from the list of metrics."""
