@@ -11,6 +11,7 @@ from lifecycle.decide import SERVICE as LIFECYCLE
 from lifecycle.health import Health, Plan, make_plan
 from lifecycle.node import Node
 from lifecycle.node_events import draining
+from lifecycle.table import Case
 from lifecycle.template import NodeTemplate
 from nodepool.contract.events import CWDrainNode, CWNodeCordoned, NodeObserved
 from nodepool.contract.model import NodePhase
@@ -18,6 +19,13 @@ from support.simulation.faults import Plant, hearing, violation_of
 from support.simulation.profile import UNHEALTHY
 
 PROFILE = replace(UNHEALTHY, steps=3_000)
+VERIFIED = replace(
+    PROFILE,
+    faults=("boot",),
+    verify_s=600,
+    actions={"fail": 150, "allow": 0, "ask": 5, "repair_one": 16},
+)
+"""Nodes have problems while they are verified, and are cordoned only."""
 FORCED = replace(UNHEALTHY, steps=10_000, actions={"ask": 100, "run_pod": 100, "stop_pod": 5})
 """Commands drain Nodes at work."""
 
@@ -39,6 +47,11 @@ def always_evicting(health: Health, *, evicts: bool) -> Plan:
     return make_plan(health, evicts=True)
 
 
+def unverified(case: Case) -> NodePhase:
+    """The phase of a Node that stays, whatever its last verification was."""
+    return NodePhase.PRODUCTION if case.plan.is_nothing else NodePhase.CORDONED
+
+
 def without_force(template: NodeTemplate, node: Node) -> CWDrainNode:
     """Drains that wait for each Pod that blocks, whatever a command asks for."""
     return draining(template, node).model_copy(update={"force": False})
@@ -57,6 +70,11 @@ PLANTS = {
         "is replaced and has no problem",
         PROFILE,
         functions={"lifecycle.table._RESTART_MAX": {NodePhase.VERIFYING: timedelta(seconds=10)}},
+    ),
+    "Nodes that are in production unverified": Plant(
+        "before it is verified",
+        VERIFIED,
+        functions={"lifecycle.table._resting_phase": unverified},
     ),
     "forced drains that Pods block": Plant(
         "a command forces its drain",

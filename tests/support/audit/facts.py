@@ -276,6 +276,7 @@ class Stay:
     asked_for: what commands asked for it last.
     is_drain_forced: whether a command asked for a drain that no Pod may block, and no reboot
         followed.
+    is_unverified: whether its last boot is still to be verified.
     failed_again: whether a reboot or a verification of it failed.
     was_forced: whether it was rebooted by command, whatever ran there.
     restarting_since: when its last reboot or verification began.
@@ -315,6 +316,7 @@ class Stay:
     was_asked: bool = False
     asked_for: NodeActionRequested | None = None
     is_drain_forced: bool = False
+    is_unverified: bool = False
     failed_again: bool = False
     was_forced: bool = False
     restarting_since: datetime | None = None

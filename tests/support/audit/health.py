@@ -4,6 +4,7 @@
 * One that stays is cordoned for a problem that was reported, or because a command asked for it.
 * It is rebooted once nothing runs there, unless a command forces it.
 * A drain that a command forces waits for no Pod.
+* Its last boot is verified before it is in production, if its machine says that this is due.
 * It is replaced for a problem where its NodePool or a command allows that, or because a reboot or a
   verification failed or took too long, or it did not answer for as long as any machine may take.
 """
@@ -12,6 +13,7 @@ from datetime import timedelta
 
 from nodepool.contract.events import (
     CWNodeDeleted,
+    MachineBooted,
     MachineFailed,
     NodeActionRequested,
     NodeConditionChanged,
@@ -46,8 +48,12 @@ def note(facts: Facts, message: Message, origin: Origin) -> None:
             stay.is_drain_forced = drain == "forced"
         case MachineFailed(boot=boot) if boot:
             facts.reported_stay(message, message.assignment).failed_again = True
-        case NodeVerified(passed=False):
-            facts.reported_stay(message, message.assignment).failed_again = True
+        case MachineBooted(verifying=verifies):
+            facts.reported_stay(message, message.assignment).is_unverified = verifies
+        case NodeVerified(passed=passed):
+            stay = facts.reported_stay(message, message.assignment)
+            stay.failed_again = stay.failed_again or not passed
+            stay.is_unverified = stay.is_unverified and not passed
         case _:
             pass
 
@@ -57,6 +63,8 @@ def check_update(facts: Facts, stay: Stay, event: NodeUpdated, origin: Origin) -
     phase = event.phase
     if not may_follow(stay.phase, phase):
         raise Violation(f"{stay.machine} goes from {stay.phase} to {phase}")
+    if phase is NodePhase.PRODUCTION and stay.phase is not phase and stay.is_unverified:
+        raise Violation(f"{stay.machine} is in production before it is verified")
     is_leaving = stay.is_leaving(origin.cause)
     # Whether the others of its rack are a cause is checked once all is quiet.
     of_rack = any("RackUnavailable" in text for text in event.annotations.values())
