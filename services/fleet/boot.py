@@ -135,16 +135,19 @@ def restarted(machine: Machine, boot: int, now: datetime) -> Machine:
 
 
 def rebooted(key: MachineKey, machine: Machine) -> Iterator[NodeReport]:
-    """What a machine reports when a reboot of its Node is over; one that failed says only so."""
+    """Yield what a machine reports when a reboot of its Node is over; only that, if it failed.
+
+    What a reboot cures ends after the boot, as a node problem detector on the Node reports it.
+    """
     outcome = report(key, machine)
     if isinstance(outcome, on.MachineFailed):
         yield outcome
         return
-    if machine.failing != "hang":
-        yield from problems_ended(key, machine, *gone_after_reboot(machine))
     if machine.failing != "hang" and not machine.has_agent:
         yield observed(key, machine, machine.pods)
     yield outcome
+    if machine.failing != "hang":
+        yield from problems_ended(key, machine, *gone_after_reboot(machine))
     if machine.failing == "hang":
         yield from heartbeats_stopped(key, machine)
     node_fault = as_node_fault(machine.failing)

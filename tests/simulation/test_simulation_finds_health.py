@@ -47,6 +47,10 @@ def always_evicting(health: Health, *, evicts: bool) -> Plan:
     return make_plan(health, evicts=True)
 
 
+def never(_health: Health) -> None:
+    """No moment."""
+
+
 def unverified(case: Case) -> NodePhase:
     """The phase of a Node that stays, whatever its last verification was."""
     return NodePhase.PRODUCTION if case.plan.is_nothing else NodePhase.CORDONED
@@ -75,6 +79,11 @@ PLANTS = {
         "before it is verified",
         VERIFIED,
         functions={"lifecycle.table._resting_phase": unverified},
+    ),
+    "problems that count before their reboot can show that it helped": Plant(
+        "its reboot may have cured",
+        PROFILE,
+        functions={"lifecycle.health.Health.settles_at": property(never)},
     ),
     "forced drains that Pods block": Plant(
         "a command forces its drain",

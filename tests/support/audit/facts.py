@@ -277,6 +277,7 @@ class Stay:
     is_drain_forced: whether a command asked for a drain that no Pod may block, and no reboot
         followed.
     is_unverified: whether its last boot is still to be verified.
+    began: when each problem began last. rebooted: when its last reboot ended; None without one.
     failed_again: whether a reboot or a verification of it failed.
     was_forced: whether it was rebooted by command, whatever ran there.
     restarting_since: when its last reboot or verification began.
@@ -317,6 +318,8 @@ class Stay:
     asked_for: NodeActionRequested | None = None
     is_drain_forced: bool = False
     is_unverified: bool = False
+    began: dict[str, datetime] = field(default_factory=dict)
+    rebooted: datetime | None = None
     failed_again: bool = False
     was_forced: bool = False
     restarting_since: datetime | None = None

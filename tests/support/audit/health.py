@@ -5,11 +5,13 @@
 * It is rebooted once nothing runs there, unless a command forces it.
 * A drain that a command forces waits for no Pod.
 * Its last boot is verified before it is in production, if its machine says that this is due.
+* A problem that a reboot cures may end up to ten minutes after the boot; no Node that reboots or is
+  verified is replaced for such a problem before.
 * It is replaced for a problem where its NodePool or a command allows that, or because a reboot or a
   verification failed or took too long, or it did not answer for as long as any machine may take.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from nodepool.contract.events import (
     CWNodeDeleted,
@@ -21,7 +23,7 @@ from nodepool.contract.events import (
     NodeUpdated,
     NodeVerified,
 )
-from nodepool.contract.health import is_problem
+from nodepool.contract.health import BY_TYPE, Remedy, is_problem
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase
 from nodepool.contract.node_states import may_follow
@@ -29,6 +31,8 @@ from support.audit.facts import Facts, Origin, Stay, Violation
 
 ANSWER_MAX = timedelta(minutes=30)
 """How long a machine may take to answer a cordon or a drain, or to reboot."""
+SETTLES_WITHIN = timedelta(minutes=10)
+"""How long after a boot a problem that the reboot cures may last."""
 RESTARTING = (NodePhase.REBOOTING, NodePhase.VERIFYING)
 """The phases in which a Node runs no work."""
 
@@ -39,7 +43,10 @@ def note(facts: Facts, message: Message, origin: Origin) -> None:
         case NodeConditionChanged() | NodeConditionReported():
             stay = facts.reported_stay(message, message.assignment)
             problems = dict(stay.problems.as_of(origin.position) or {})
-            problems[message.type] = is_problem(message.type, message.status)
+            begins = is_problem(message.type, message.status)
+            if begins and not problems.get(message.type):
+                stay.began[message.type] = facts.times[origin.position]
+            problems[message.type] = begins
             stay.problems.add(origin.position, problems)
             stay.was_unhealthy = stay.was_unhealthy or problems[message.type]
         case NodeActionRequested(drain=drain):
@@ -48,8 +55,10 @@ def note(facts: Facts, message: Message, origin: Origin) -> None:
             stay.is_drain_forced = drain == "forced"
         case MachineFailed(boot=boot) if boot:
             facts.reported_stay(message, message.assignment).failed_again = True
-        case MachineBooted(verifying=verifies):
-            facts.reported_stay(message, message.assignment).is_unverified = verifies
+        case MachineBooted(verifying=verifies, boot=boot):
+            stay = facts.reported_stay(message, message.assignment)
+            stay.is_unverified = verifies
+            stay.rebooted = facts.times[origin.position] if boot else None
         case NodeVerified(passed=passed):
             stay = facts.reported_stay(message, message.assignment)
             stay.failed_again = stay.failed_again or not passed
@@ -107,3 +116,18 @@ def check_replaced(facts: Facts, stay: Stay, event: CWNodeDeleted, origin: Origi
         raise Violation(f"{stay.machine} is replaced, which its NodePool does not allow")
     if stay.working:
         raise Violation(f"{stay.machine} is replaced while Pods run on it")
+    if _may_be_cured(stay, origin, now):
+        raise Violation(f"{stay.machine} is replaced for a problem that its reboot may have cured")
+
+
+def _may_be_cured(stay: Stay, origin: Origin, now: datetime) -> bool:
+    """Whether each problem of a Node that has just rebooted is one that the reboot may cure."""
+    rebooted = stay.rebooted
+    if rebooted is None or stay.phase not in RESTARTING or now - rebooted >= SETTLES_WITHIN:
+        return False
+    problems = stay.problems.as_of(origin.cause) or {}
+    left = [type_ for type_, lasts in problems.items() if lasts]
+    return all(
+        BY_TYPE[type_].remedy is not Remedy.TRIAGE and stay.began[type_] < rebooted
+        for type_ in left
+    )
