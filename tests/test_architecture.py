@@ -676,7 +676,13 @@ def test_the_oldest_python_is_the_same_everywhere() -> None:
 # Pages.
 
 
-READMES = (README, ROOT / "services" / "README.md", ROOT / "shared" / "README.md")
+READMES = (
+    README,
+    *(ROOT / folder / "README.md" for folder in ("services", "shared", "tests", "tests/bench")),
+    *(ROOT / "deploy" / folder / "README.md" for folder in ("build", "examples")),
+    ROOT / "shared" / "PROMISES.md",
+    ROOT / "shared" / "VERBS.md",
+)
 NAMED_FILE = re.compile(r"[\w.<>-]+(?:/[\w.<>-]+)*(?:/|\.(?:conf|jsonl|lock|md|py|toml|ya?ml))")
 """A folder or a file, as a README writes it between backticks; `<name>` stands for any name."""
 UNDER_A_ROOT = re.compile(r"(?<![\w./-])(?:deploy|services|shared|tests)/[\w./<>-]*")
