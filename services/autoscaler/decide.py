@@ -55,7 +55,7 @@ def _target(state: State, key: PoolKey, context: Context) -> Iterator[NodePoolAu
 
 
 def on_failure(state: State, failure: Failure) -> Iterator[Says]:
-    """A NodePool for which another target is right, and could not be said; it is tried again.
+    """Yield that the target of a NodePool could not be decided, and is tried again.
 
     For a limit it is the first NodePool that needs more Nodes.
     """

@@ -53,7 +53,7 @@ def nodes_needed(waiting: Mapping[Shape, int], gpus: int, most: int) -> int:
 
 
 def _placed(nodes: list[_Nodes], shape: Shape, pods: int) -> tuple[list[_Nodes], int]:
-    """The Nodes with these Pods, each on the first that has room, and how many Pods are left."""
+    """Return the Nodes with these Pods, each on the first with room, and the count of Pods left."""
     placed: list[_Nodes] = []
     for each in nodes:
         room = each.room(shape)

@@ -70,20 +70,20 @@ class Nodes:
         return self.held + self.coming
 
     def get(self, name: str, assignment: int) -> Node | None:
-        """The Node of this name, if it is in this stay."""
+        """Return the Node of this name, if it is in this stay."""
         node = self.nodes.get(name)
         return node if node is not None and node.assignment == assignment else None
 
     def put(self, name: str, node: Node) -> "Nodes":
-        """The Nodes with this one, instead of what was known of it."""
+        """Return the Nodes with this Node, in place of what was known of the Node."""
         return self._counted(name, node, self.nodes.set(name, node))
 
     def drop(self, name: str) -> "Nodes":
-        """The Nodes without this one."""
+        """Return the Nodes without this Node."""
         return self._counted(name, None, self.nodes.delete(name))
 
     def removed(self, name: str, node: Node) -> "Nodes":
-        """The Nodes with this idle one leaving, because the NodePool has too many.
+        """Return the Nodes with this idle Node leaving, because the NodePool has too many.
 
         Which of them leaves is not decided by how long each has been idle, but how many may leave
         is: the one that was idle longest has been idle as long as this one from now on.

@@ -51,7 +51,7 @@ class Waiting:
     count: int = 0
 
     def put(self, pod: WaitingPod) -> "Waiting":
-        """The Pods with this one, instead of another of its name."""
+        """Return the Pods with this Pod, in place of another Pod of its name."""
         left, name, shape = self._without(pod.pod.name), pod.pod.name, pod.shape
         pods = left.pods.set(name, pod)
         if not pod.fits:
@@ -60,12 +60,12 @@ class Waiting:
         return Waiting(pods, shapes, left.count + 1)
 
     def drop(self, name: str, number: int) -> "Waiting":
-        """The Pods without this one, if it is the one with this number."""
+        """Return the Pods without the Pod of this name and number."""
         pod = self.pods.get(name)
         return self._without(name) if pod is not None and pod.number == number else self
 
     def refitted(self, fits: Callable[[Pod], bool]) -> "Waiting":
-        """The Pods with each simulated one checked again; an agent reports its own anew."""
+        """Return the Pods with each simulated Pod checked again; an agent repeats its report."""
         waiting = Waiting() if self.pods else self
         for each in self.pods.values():
             waiting = waiting.put(replace(each, fits=fits(each.pod)))
@@ -151,7 +151,7 @@ class Pool:
         return pod.repelled(taints, "NoSchedule", "NoExecute") is None
 
     def reported(self, waiting: Iterable[WaitingPods]) -> "Pool":
-        """The NodePool with the Pods that wait as the agent of its cluster has counted them."""
+        """Return the NodePool with the waiting Pods that the agent of its cluster has counted."""
         gpus, shapes = self.instance.gpus if self.instance else 0, dict[Shape, int]()
         for each in waiting:
             shape = Shape(each.gpus, each.accelerators, each.slots)
@@ -160,7 +160,7 @@ class Pool:
         return replace(self, waiting=Waiting(shapes=Map(shapes), count=sum(shapes.values())))
 
     def refitted(self) -> "Pool":
-        """The NodePool with each Pod that waits checked again, after its taints have changed."""
+        """Return the NodePool with each waiting Pod checked again, after its taints changed."""
         return replace(self, waiting=self.waiting.refitted(self.fits))
 
     @property
@@ -190,7 +190,7 @@ class Pool:
         return min(most, busy + nodes_needed(self.waiting.shapes, gpus, max(0, most - busy)))
 
     def observed(self, now: datetime) -> "Pool":
-        """The NodePool with the moments since when it is short, or full, in step with the rest."""
+        """Return the NodePool with the moments from which it lacks Nodes, or room, up to date."""
         is_short = self.nodes.kept < self.spec.target
         short = (self.short_since or now) if is_short else None
         full = (self.full_since or now) if self.is_full else None

@@ -52,7 +52,7 @@ class State(WithWork[LedgerKey | PoolKey]):
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
-    """The state after a message; one about a NodePool or a Node that is gone changes nothing."""
+    """Return the state after a message; ignore a message about a NodePool or Node that is gone."""
     match message:
         case on.NodePoolValidated():
             return _stored(state, _specified(state, message, context), context)
@@ -89,7 +89,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
 
 
 def _specified(state: State, event: on.NodePoolValidated, context: Context) -> Pool:
-    """The NodePool as it is stored now, with who changed its target, and when."""
+    """Return the NodePool as it is stored now, with who changed its target, and when."""
     valid = event.reason is Validated.VALID
     known = state.pools.get(event.key)
     if known is None or known.uid != event.uid:
@@ -148,13 +148,13 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
 
 
 def _new(assignment: int, phase: NodePhase, context: Context) -> Node:
-    """A Node that begins its stay, or has just joined its cluster."""
+    """Return a Node that begins its stay, or has just joined its cluster."""
     is_coming = phase in COMING
     return Node(assignment, context.time, held=not is_coming, coming=is_coming)
 
 
 def _updated(node: Node, event: on.NodeUpdated, context: Context) -> Node:
-    """The Node as it should look in its cluster; one that is back is idle from then on."""
+    """Return the Node as it looks in its cluster; a Node that is back is idle from then on."""
     stays, is_coming = event.removal is None, event.phase in COMING
     held = stays and not is_coming
     since = node.since if held <= node.held else context.time
@@ -191,7 +191,7 @@ def _pods_reported(state: State, event: on.PodsWaitingReported, context: Context
 
 
 def _failed(state: State, key: PoolKey, context: Context) -> State:
-    """The state with a NodePool due to be reconciled again, no sooner than it is to change."""
+    """Return the state with a NodePool due again, not before its next change."""
     pool = state.pools.get(key)
     due = next_change(pool) if pool is not None else None
     if due is None:
@@ -203,7 +203,7 @@ def _failed(state: State, key: PoolKey, context: Context) -> State:
 
 
 def _stored(state: State, pool: Pool, context: Context) -> State:
-    """The state with this NodePool, due when another target will be right for it.
+    """Return the state with this NodePool, due when another target becomes right.
 
     A NodePool that quota allows no Node more is due when there is more room under its limit.
     """
@@ -217,7 +217,7 @@ def _stored(state: State, pool: Pool, context: Context) -> State:
 
 
 def _ledger_of(state: State, pool: Pool, before: Pool | None) -> State:
-    """The state with the limit of a NodePool in step with what it needs and has asked for."""
+    """Return the state with the limit of a NodePool in step with what the NodePool needs."""
     if before is not None and before.uid != pool.uid:
         state, before = _ledger_of(state, replace(before, asked=0, full_since=None), before), None
     ledger = state.ledger(pool.ledger)
@@ -228,7 +228,7 @@ def _ledger_of(state: State, pool: Pool, before: Pool | None) -> State:
 
 
 def _with_ledger(state: State, key: LedgerKey, ledger: Ledger) -> State:
-    """The state with this limit, which is work if there is more room for NodePools that need it."""
+    """Return the state with this limit, due if it has more room for NodePools that need room."""
     before = state.ledger(key)
     if ledger == before:
         return state
@@ -241,7 +241,7 @@ def _with_ledger(state: State, key: LedgerKey, ledger: Ledger) -> State:
 
 
 def _limit_changed(state: State, event: LimitChanged, context: Context) -> State:
-    """The state after a limit, what counts against it, or a grant under it has changed."""
+    """Return the state after a change of a limit, of its use, or of a grant under it."""
     key = ledger_key(event.org, event.zone, event.instance_type)
     ledger = state.ledger(key)
     match event:
@@ -259,7 +259,7 @@ def _limit_changed(state: State, event: LimitChanged, context: Context) -> State
 
 
 def _judged(state: State, event: on.QuotaChecked, context: Context) -> State:
-    """The state after quota has judged a NodePool."""
+    """Return the state after quota has judged a NodePool."""
     pool = state.pools.get(event.key)
     if pool is None or pool.uid != event.uid:
         return state

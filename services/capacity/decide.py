@@ -23,7 +23,7 @@ from nodepool.service import Context, Failure, Reconciler, Service, decide_on
 def decide(
     state: State, message: Decides, _context: Context
 ) -> Generator[Says | CommandOutcome, State, None]:
-    """The answer to a query, and the verdict on what a NodePool was granted.
+    """Yield the answer to a query, or the verdict on what a NodePool was granted.
 
     Verdicts on other NodePools follow in `reconcile`.
     """
@@ -39,7 +39,7 @@ def decide(
 def reconcile(
     state: State, key: OfferingKey | PoolKey, _context: Context
 ) -> Generator[Says, State, None]:
-    """New verdicts on the NodePools of an offering; on the one whose check failed before first.
+    """Yield new verdicts on the NodePools of an offering; first on a NodePool whose check failed.
 
     That may have kept all others of its offering from theirs.
     """
@@ -58,13 +58,13 @@ def reconcile(
 
 
 def _checked(state: State, pool: Pool | None) -> Iterator[Says]:
-    """The verdict on one NodePool; none before its quota was checked for what it wants now."""
+    """Yield the verdict on a NodePool once its quota was checked for its current target."""
     if pool is not None and pool.may_grow:
         yield from _said(pool, share_of(state, pool))
 
 
 def _said(pool: Pool, share: Share) -> Iterator[Says]:
-    """A verdict whose numbers differ from those of the last one, and a warning that is new.
+    """Yield a verdict with other numbers than the last verdict, and a new warning.
 
     A warning is new where its reason is, or the number of Nodes that the NodePool wants in all.
     """
@@ -88,7 +88,7 @@ def _said(pool: Pool, share: Share) -> Iterator[Says]:
 
 
 def on_failure(state: State, failure: Failure) -> Iterable[Says]:
-    """A NodePool whose capacity could not be checked shows it; of an offering, the first there.
+    """Yield the failed check of a NodePool; for an offering, of the first NodePool there.
 
     One that is unknown is gone, or was never valid, and has no part in this.
     """

@@ -31,7 +31,7 @@ Order = tuple[list[int], bool, str]
 
 
 def answer(state: State, query: FindCapacity) -> Iterator[CapacityFound | CommandOutcome]:
-    """What was found and the outcome, in this order; the outcome alone where it is refused."""
+    """Yield what was found, and then the outcome; only the outcome if the query is refused."""
     refusal = _malformed(query)
     if refusal is not None:
         yield refusal
@@ -52,7 +52,7 @@ def found_zones(
 
 
 def order(zone: ZoneAvailability) -> Order:
-    """The place of a zone among others; the smallest is the best, and no two are equal."""
+    """Return the rank of a zone; the smallest rank is the best, and no two are equal."""
     return sorted((tag.rank for tag in zone.tags), reverse=True), not zone.has_cluster, zone.zone
 
 

@@ -64,14 +64,14 @@ class Said:
         available: int,
         text: str = "",
     ) -> "Said":
-        """What a verdict of these numbers says."""
+        """Return what a verdict of these numbers says."""
         if reason is Capacity.SUFFICIENT:
             return cls(generation, granted, reason)
         return cls(generation, granted, reason, wanted, available, text)
 
     @classmethod
     def by(cls, verdict: CapacityChecked, pool: "Pool") -> "Said":
-        """What this verdict on a NodePool says."""
+        """Return what this verdict on a NodePool says."""
         said = cls.of(
             verdict.generation,
             verdict.granted,
@@ -227,7 +227,7 @@ class Offering:
 def with_offering(
     offerings: Map[OfferingKey, Offering], key: OfferingKey, offering: Offering
 ) -> Map[OfferingKey, Offering]:
-    """The offerings with this one; nothing is kept of a quiet one."""
+    """Return the offerings with this offering, or without it if nothing is known of it."""
     if not offering.is_quiet:
         return offerings.set(key, offering)
     return offerings.delete(key) if key in offerings else offerings

@@ -53,12 +53,12 @@ class State(WithWork[OfferingKey | PoolKey]):
     zones: Map[str, tuple[str, ...]] = Map()
 
     def pool(self, key: PoolKey, uid: str) -> Pool | None:
-        """The NodePool of this key, if it is the one with this uid."""
+        """Return the NodePool of this key, if it has this uid."""
         pool = self.pools.get(key)
         return pool if pool is not None and pool.uid == uid else None
 
     def offering(self, key: OfferingKey) -> Offering:
-        """The demand for this offering; none before a NodePool wants it."""
+        """Return the demand for this offering, which is empty before a NodePool wants it."""
         return self.offerings.get(key, Offering())
 
     def outstanding(self, key: OfferingKey) -> int:
@@ -71,7 +71,7 @@ class State(WithWork[OfferingKey | PoolKey]):
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
-    """The state after a message; a message about an unknown NodePool changes no NodePool."""
+    """Return the state after a message; a message about an unknown NodePool changes no NodePool."""
     match message:
         case on.ClusterRegistered(org=org, zone=zone):
             zones = {*state.zones.get(org, ()), zone}
@@ -153,7 +153,7 @@ def _quota_failed(state: State, pool: Pool | None) -> State:
 
 
 def _forgotten(state: State, pool: Pool | None) -> State:
-    """The state without a NodePool that goes: it wants nothing, and no verdict can revive it."""
+    """Return the state without a NodePool that is being deleted; no verdict can revive it."""
     if pool is None:
         return state
     state = stored(state, replace(pool, valid=False))
@@ -185,7 +185,7 @@ def _reclaimed(state: State, event: Reclaimed) -> State:
 
 
 def _requested(state: State, event: on.NodePreemptionRequested) -> State:
-    """The state with a Node that gives way; one that is gone already does not any more."""
+    """Return the state with a Node that gives way, unless the Node is gone already."""
     machine = state.inventory.machines.get(event.machine_key)
     if machine is None or machine.holder != event.key or machine.assignment != event.assignment:
         return state
@@ -212,7 +212,7 @@ def _published(
 
 
 def _failed(state: State, pool: Pool | None, context: Context) -> State:
-    """The state in which a check is made again, and its verdict said whatever it is."""
+    """Return the state in which a check is made again, and its verdict always published."""
     if pool is None:
         return state
     state = stored(state, replace(pool, said=None))

@@ -41,7 +41,7 @@ class Share(NamedTuple):
 
 
 def share_of(state: State, pool: Pool) -> Share:
-    """What one NodePool could have, after those that are served before it."""
+    """Return what a NodePool can have, after the NodePools that are served before it."""
     offering, free = state.offering(pool.offering), state.free(pool.offering)
     if not pool.shortfall:
         return Share(pool.key, Capacity.SUFFICIENT, free)
@@ -278,7 +278,7 @@ class _Part:
 
 
 def reason_of(pool: Pool, available: int, most: int) -> Capacity:
-    """The reason of the verdict, where so many can be had, and at most so many without affinity."""
+    """Return the reason of a verdict from how many Nodes can be had, with and without affinity."""
     if available >= pool.shortfall:
         return Capacity.SUFFICIENT
     # The affinity is the reason where there would be more without it.

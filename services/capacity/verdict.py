@@ -33,12 +33,12 @@ def verdict(pool: Pool, share: Share) -> CapacityChecked:
 
 
 def warning(pool: Pool, share: Share) -> CWInsufficientCapacity:
-    """The Kubernetes Event beside a verdict that there are not enough machines."""
+    """Return the Kubernetes Event for a verdict that there are not enough machines."""
     return CWInsufficientCapacity(**pool_fields(pool.key), message=text(pool, share))
 
 
 def text(pool: Pool, share: Share) -> str:
-    """The message of the verdict."""
+    """Return the message of the verdict."""
     if share.reason is Capacity.SUFFICIENT:
         return HEALTHY[share.reason]
     zone, instance_type = offering_parts(pool.offering)
@@ -60,7 +60,7 @@ def _preempted(count: int) -> str:
 
 
 def _racks(pool: Pool, share: Share) -> str:
-    """That the type comes in racks, and why those that are there are not enough, in numbers."""
+    """Return why the racks that are there are not enough, in numbers."""
     size = pool.rack_size
     parts = [part for part in lacking(size, pool.domains) if part.domain]
     causes = [_lack(part, share.free.get(part.domain, 0)) for part in parts[:DOMAINS_MAX]]

@@ -38,7 +38,7 @@ DEFAULT = Options()
 def decide(
     state: State, message: Decides, context: Context, *, options: Options = DEFAULT
 ) -> Generator[Says | CommandOutcome, State, None]:
-    """The next step of the Node that a message is about; a message on an earlier stay has none."""
+    """Yield the outcome of a command, or the missing steps of the Node that a message is about."""
     match message:
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
             yield from _follow_command(state, message, context, options)
@@ -171,7 +171,7 @@ def reconcile(
     *,
     options: Options = DEFAULT,
 ) -> Generator[Says, State, None]:
-    """What is missing for a NodePool that changed or failed, or for a Node whose time is up."""
+    """Yield what is missing for a NodePool that changed or failed, or for a Node that is due."""
     pool, machine = PoolKey(key), MachineKey(key)
     if pool in state.templates:
         state = yield from _update_nodes(state, pool, options)
@@ -187,7 +187,7 @@ def reconcile(
 
 
 def concerns(_state: State, message: Hears) -> PoolKey | None:
-    """A NodePool whose desired state changed is reconciled at once."""
+    """Return the NodePool to reconcile at once, because its desired state changed."""
     match message:
         case on.NodePoolValidated(key=key):
             return key
@@ -196,7 +196,7 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
 
 
 def _update_nodes(state: State, key: PoolKey, options: Options) -> Generator[Says, State, State]:
-    """An update of each Node that looks like an older template; then the announcement, once."""
+    """Update each Node that looks like an older template, and announce the template once."""
     template = state.templates[key]
     if state.announced[key] == template.version:
         return state
@@ -214,14 +214,14 @@ def _update_nodes(state: State, key: PoolKey, options: Options) -> Generator[Say
 def _try_again(
     state: State, key: PoolKey, context: Context, options: Options
 ) -> Generator[Says, State, None]:
-    """The steps that its Nodes did not take because of a failure; then that it is over."""
+    """Yield the steps that a failure has kept from the Nodes, and then the end of the failure."""
     for machine in sorted(state.members.get(key, ())):
         state = yield from _take_steps(state, machine, context, options, is_due=True)
     yield on.NodeRemovalRecovered(**pool_fields(key), uid=state.templates[key].uid)
 
 
 def service(options: Options) -> Service[State, Hears, Says]:
-    """The lifecycle service with these options."""
+    """Return the lifecycle service with these options."""
     return Service(
         name="lifecycle",
         hears=Hears,

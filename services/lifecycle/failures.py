@@ -28,7 +28,7 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
 
 
 def _concerned(state: State, failure: Failure) -> PoolKey | None:
-    """The NodePool that a failure is about; None where there is none."""
+    """Return the NodePool that a failure is about; None if the failure is about no NodePool."""
     node = _failed_node(state, failure)
     key = node.pool if node is not None else failure.pool or PoolKey(failure.key)
     return key if key in state.templates else None
@@ -46,7 +46,7 @@ def _is_removal(state: State, failure: Failure) -> bool:
 
 
 def _failed_node(state: State, failure: Failure) -> Node | None:
-    """The Node that a failure is about; None where it is about a whole NodePool."""
+    """Return the Node that a failure is about; None if the failure is about a whole NodePool."""
     fleet, zone, machine = failure.address.path
     reported = machine_key(zone, machine) if fleet == FLEET else MachineKey("")
     return state.nodes.get(MachineKey(failure.key) or reported)

@@ -37,7 +37,7 @@ class Options:
 
 
 def with_options(event: E, options: Options) -> Iterator[E | on.CWRegistrationFailedEvent]:
-    """An event as it is said with these options, and what is said beside it."""
+    """Yield an event as these options change it, and the event that they add."""
     taints: tuple[Taint, ...] | None = None
     if options.reserved_taint and isinstance(event, on.NodeUpdated | on.CWNodeRegistered):
         taints = _tainted(event)
@@ -49,7 +49,7 @@ def with_options(event: E, options: Options) -> Iterator[E | on.CWRegistrationFa
 
 
 def _tainted(event: on.NodeUpdated | on.CWNodeRegistered) -> tuple[Taint, ...]:
-    """The taints of a Node in production with that of its reservation."""
+    """Return the taints of a Node in production with the taint of its reservation."""
     if event.labels["node.coreweave.cloud/state"] != PRODUCTION:
         return event.taints
     kind, *rest = event.taints

@@ -28,7 +28,7 @@ V = TypeVar("V")
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
-    """The state after a message; one about an earlier stay of a machine changes nothing."""
+    """Return the state after a message; a message about an earlier stay of a machine is ignored."""
     after = _evolved(state, message, context)
     if after.nodes is state.nodes or not isinstance(message, OfNode | OfMachine):
         return after
@@ -99,7 +99,7 @@ def _evolved(state: State, message: Hears | Says, context: Context) -> State:
 
 
 def _registered(state: State, event: on.ClusterRegistered) -> State:
-    """The state in which the NodePools of a cluster know whether that has an agent."""
+    """Return the state in which the NodePools of a cluster know that the cluster has an agent."""
     key = cluster_key(event.org, event.cluster)
     if not event.kubernetes or key in state.agents:
         return state
@@ -146,7 +146,7 @@ def _pool_deleted(state: State, event: on.CWNodePoolDeleted) -> State:
 
 
 def _failed(state: State, event: on.NodeUpdateFailed, context: Context) -> State:
-    """The state with a NodePool that is reconciled again after a while, until that succeeds."""
+    """Return the state with a NodePool that is reconciled again later, until that succeeds."""
     if event.key not in state.templates:
         return state
     return replace(
@@ -177,7 +177,7 @@ def _changed(state: State, message: NodeChange, context: Context) -> State:
 
 
 def _reported(state: State, report: BootReport, context: Context) -> State:
-    """The state after a report; one that does not fit what its Node does is counted."""
+    """Return the state after a report; count a report that does not fit what its Node does."""
     node = state.node(report)
     if node is None or is_expected(node, report):
         return _changed(state, report, context)
@@ -185,7 +185,7 @@ def _reported(state: State, report: BootReport, context: Context) -> State:
 
 
 def _commanded(state: State, command: PhaseCommand) -> State:
-    """The state in which a command that its Node cannot follow is counted; the others do nothing.
+    """Return the state with a count of commands that a Node could not follow.
 
     What they ask for is published and folded then.
     """
@@ -204,7 +204,7 @@ def _refused(state: State, node: Node, message: str) -> State:
 def _looks_current(
     state: State, event: on.CWNodeRegistered | on.NodeUpdated, context: Context
 ) -> State:
-    """The state with a Node, booted and in its cluster, that looks like its template."""
+    """Return the state with a Node, booted and in its cluster, that looks like its template."""
     node = state.node(event)
     if node is None:
         return state
@@ -218,7 +218,7 @@ def _left(state: State, event: on.CWNodeDeleted | on.CWNodeRegistrationFailed) -
 
 
 def _with_racks(before: State, state: State, message: OfNode | OfMachine) -> State:
-    """The state in which the other Nodes of a rack are in step with one that changed."""
+    """Return the state with the other Nodes of a rack in step with a Node that changed."""
     key = message.machine_key
     node = state.nodes.get(key)
     seen = node or before.nodes[key]

@@ -28,7 +28,7 @@ MINUTES = int(GONE_AFTER.total_seconds() // 60)
 def decide(
     state: State, message: Decides, _context: Context
 ) -> Generator[Says | CommandOutcome, State, None]:
-    """The outcome of a command, and the end of a preemption."""
+    """Yield the outcome of a command, or the end of a preemption."""
     match message:
         case PreemptNode():
             yield _outcome_of_preempt(state, message)
@@ -42,7 +42,7 @@ def decide(
 
 
 def reconcile(state: State, key: NodeKey, context: Context) -> Generator[Says, State, None]:
-    """The next stage of a preemption, if that is due; before that, what an earlier try did not say.
+    """Yield the next stage of a preemption if it is due, after what an earlier try did not say.
 
     The lifecycle service ends its stay at seven minutes, by the moment in its warning.
     """
@@ -76,7 +76,7 @@ def _outcome_of_acknowledge(state: State, command: AcknowledgePreemption) -> Com
 
 
 def _begun(node: Node, context: Context) -> Says:
-    """The beginning of a preemption, with a timetable where the Node is not going anyway."""
+    """Yield the beginning of a preemption, with a timetable unless the Node leaves anyway."""
     return _immediate(node) if node.is_going else _pending(node, context)
 
 
@@ -117,7 +117,7 @@ def _deleted(node: Node) -> on.DeletedForPreemption:
 
 
 def on_failure(state: State, failure: Failure) -> Iterator[Says]:
-    """A Node of which the next stage could not be published; that is tried again later."""
+    """Yield that the next stage of a Node could not be published, and is tried again later."""
     node = _failed(state, failure)
     if node is not None:
         yield on.PreemptionFailed(
@@ -130,7 +130,7 @@ def on_failure(state: State, failure: Failure) -> Iterator[Says]:
 
 
 def _failed(state: State, failure: Failure) -> Node | None:
-    """The Node that a failure is about; None where nothing is to be said of any."""
+    """Return the Node that a failure is about; None if the failure is about no Node."""
     if failure.key:
         key = NodeKey(failure.key)
         return next(state.ended(key), None) or state.nodes.get(key)
@@ -144,7 +144,7 @@ def _failed(state: State, failure: Failure) -> Node | None:
 
 
 def gauges(state: State) -> Iterator[Sample]:
-    """What was counted of all preemptions."""
+    """Yield what was counted of all preemptions."""
     yield from samples(state.figures)
 
 

@@ -50,23 +50,23 @@ class Figures:
     violations: Violations = Violations()
 
     def began(self, cause: Cause) -> "Figures":
-        """The figures with one preemption more."""
+        """Return the figures with one more preemption."""
         return replace(self, begun=self.begun.add(cause))
 
     def drained(self, since: datetime, now: datetime) -> "Figures":
-        """The figures with a drain that began at `now`, of a preemption that began at `since`."""
+        """Return the figures with a drain that began at `now`, of a preemption from `since`."""
         # A drain that was asked for comes before its moment, and is not late.
         return self._counted("drain", max(timedelta(), now - since - DRAIN_AFTER))
 
     def ended(self, since: datetime, now: datetime, lost: int) -> "Figures":
-        """The figures with the end of such a preemption; one before its time counts for nothing."""
+        """Return the figures with the end of such a preemption; an early end does not count."""
         delay = now - since - GONE_AFTER
         if delay < timedelta():
             return self
         return replace(self._counted("end", delay), lost=self.lost + lost)
 
     def early(self, position: int) -> "Figures":
-        """The figures with a stage more that the message at this position began too soon."""
+        """Return the figures with one more stage that began too soon, at this position."""
         return replace(self, violations=self.violations.add(STAGE_EARLY, position))
 
     def _counted(self, stage: str, delay: timedelta) -> "Figures":
@@ -79,7 +79,7 @@ class Figures:
 
 
 def samples(figures: Figures) -> Iterator[Sample]:
-    """The counters and histograms, of every cause and stage from 0 on."""
+    """Yield the counters and histograms of every cause and stage, from 0 on."""
     stages = tuple((stage,) for stage in STAGES)
     yield from figures.begun.samples(PREEMPTIONS, ((cause,) for cause in CAUSES))
     yield from figures.stages.samples(PREEMPTION_STAGES, stages)

@@ -35,12 +35,12 @@ class State(WithWork[NodeKey]):
     figures: Figures = Figures()
 
     def node(self, message: OfNode) -> Node | None:
-        """The spot Node that a message is about; None where it is about another stay."""
+        """Return the spot Node that a message is about; None if it is about another stay."""
         node = self.nodes.get(message.node_key)
         return node if node is not None and node.assignment == message.assignment else None
 
     def ended(self, key: NodeKey) -> Iterator[Node]:
-        """The stays of this Node of which the end is still to be published, the first one first."""
+        """Return the stays of this Node whose end is not published yet, in their order."""
         for assignment in sorted(self.departed):
             if self.departed[assignment].key == key:
                 yield self.departed[assignment]
@@ -59,7 +59,7 @@ Stages = on.NodePreempted | on.PreemptionPending | on.PreemptionInProgress
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
-    """The state after a message."""
+    """Return the state after a message."""
     match message:
         case on.CWNodeAssigned(node_key=key):
             if message.compute_class is not ComputeClass.SPOT:
@@ -116,7 +116,7 @@ def _seen(state: State, event: Seen) -> State:
 
 
 def _reached(state: State, event: Stages, context: Context) -> State:
-    """The state with a Node that has come to this stage of its preemption."""
+    """Return the state with a Node that has come to this stage of its preemption."""
     node = state.nodes[event.node_key]
     figures = _counted(state.figures, node, event, context)
     state = replace(state, work=state.work.succeeded(event.node_key), figures=figures)
@@ -134,7 +134,7 @@ def _reached(state: State, event: Stages, context: Context) -> State:
 
 
 def _commanded(state: State, command: PreemptNode) -> State:
-    """The state in which the preemption of this Node is to begin."""
+    """Return the state in which the preemption of this Node is due to begin."""
     key = node_key(command.org, command.cluster, command.node)
     node = state.nodes.get(key)
     if node is None or node.pool != command.key or node.requested or node.pending_since:
@@ -143,7 +143,7 @@ def _commanded(state: State, command: PreemptNode) -> State:
 
 
 def _acknowledged(state: State, command: AcknowledgePreemption) -> State:
-    """The state in which the drain of this Node may begin before its time."""
+    """Return the state in which the drain of this Node may begin before its time."""
     key = node_key(command.org, command.cluster, command.node)
     node = state.nodes.get(key)
     if node is None or node.pool != command.key:
@@ -154,7 +154,7 @@ def _acknowledged(state: State, command: AcknowledgePreemption) -> State:
 
 
 def _counted(figures: Figures, node: Node, event: Stages, context: Context) -> Figures:
-    """The figures after this Node came to a stage; it may begin a second time, with a timetable."""
+    """Return the figures after a Node came to a stage, which may begin again with a timetable."""
     if isinstance(event, on.PreemptionInProgress):
         is_early = node.due is not None and context.time < node.due and not node.acknowledged
         return figures.early(context.position) if is_early else figures
@@ -162,7 +162,7 @@ def _counted(figures: Figures, node: Node, event: Stages, context: Context) -> F
 
 
 def _drained(state: State, event: on.CWDrainNode, context: Context) -> State:
-    """The state after the beginning of a drain; that of a preemption counts, and counts once."""
+    """Return the state after the beginning of a drain; the drain of a preemption counts once."""
     node = state.node(event)
     if node is None or node.pending_since is None or not node.has_timetable:
         return state
@@ -185,7 +185,7 @@ def is_announced(node: Node, event: on.CWNodeDeleted) -> bool:
 def _left(
     state: State, event: on.CWNodeDeleted | on.CWNodeRegistrationFailed, context: Context
 ) -> State:
-    """A preempted Node is known until `DeletedForPreemption`, which is said in the same step."""
+    """Return the state after a Node left; a preempted Node is kept until `DeletedForPreemption`."""
     node = state.node(event)
     if node is None:
         return state
@@ -201,7 +201,7 @@ def _left(
 
 
 def _ended(state: State, key: NodeKey) -> State:
-    """The state in which the end of the first of these stays is published."""
+    """Return the state in which the end of the first of these stays is published."""
     node = next(state.ended(key))
     return _in_step(replace(state, departed=state.departed.delete(node.assignment)), key)
 
@@ -211,7 +211,7 @@ def _stored(state: State, key: NodeKey, node: Node) -> State:
 
 
 def _in_step(state: State, key: NodeKey) -> State:
-    """The state with the deadline of a Node in step with it; what is tried again stays so."""
+    """Return the state with the deadline of a Node up to date; a retry stays a retry."""
     node = state.nodes.get(key)
     if any(state.ended(key)) or (node is not None and state.work.is_retried(key)):
         return state

@@ -91,7 +91,7 @@ def delete_conflict(command: DeleteNodePool, pool: Pool, position: int) -> Refus
 
 
 def immutable(before: NodePoolSpec, after: NodePoolSpec) -> Refusal | None:
-    """The first change of what may never change once a NodePool exists."""
+    """Return the first change of a field that may never change once a NodePool exists."""
     if before.instance_type != after.instance_type:
         return Refusal("spec.instanceType", "InstanceType cannot be changed")
     if before.compute_class is not after.compute_class:
@@ -100,7 +100,7 @@ def immutable(before: NodePoolSpec, after: NodePoolSpec) -> Refusal | None:
 
 
 def _not_found(metadata: ManifestMetadata, pool: str) -> Refusal | None:
-    """A manifest made from a NodePool that does not exist any more does not create a new one."""
+    """Return why a manifest of a NodePool that no longer exists creates no new NodePool."""
     for field, value in (("resourceVersion", metadata.resource_version), ("uid", metadata.uid)):
         if value is not None:
             message = f"NodePool {pool} does not exist; leave {field} out to create it"

@@ -39,7 +39,7 @@ from validator.state import Cluster, Pool, State, evolve
 def decide(
     state: State, message: Hears, context: Context
 ) -> Generator[Says | CommandOutcome, State, None]:
-    """The outcome of a command, the object it leads to, and the end of a deleted NodePool."""
+    """Yield the outcome of a command, the object it leads to, and the end of a deleted NodePool."""
     match message:
         case RegisterCluster():
             yield from _register(state, message)
@@ -60,7 +60,7 @@ def decide(
 
 
 def _register(state: State, command: RegisterCluster) -> Iterator[Says | CommandOutcome]:
-    """The outcome, and the cluster; one that an agent has connected stays so."""
+    """Yield the outcome, and the cluster; a cluster that an agent has connected stays connected."""
     before = state.clusters.get(cluster_key(command.org, command.cluster))
     refusal = malformed_cluster(command) or cluster_conflict(command, before)
     if refusal is not None:
@@ -75,7 +75,7 @@ def _register(state: State, command: RegisterCluster) -> Iterator[Says | Command
 
 
 def _registered(command: RegisterCluster, before: Cluster | None) -> Cluster:
-    """A cluster after a registration of it."""
+    """Return a cluster after a registration."""
     uid, is_connected = command.kubernetes_uid, command.kubernetes
     if before is not None:
         uid, is_connected = uid or before.kubernetes_uid, is_connected or before.kubernetes
@@ -171,14 +171,14 @@ def _delete(
 
 
 def _deleted(pool: Pool | None) -> Iterator[Says]:
-    """A NodePool that is being deleted goes when its last Nodes have gone."""
+    """Yield the end of a NodePool that is being deleted, once its last Node is gone."""
     if pool is not None and pool.emptied:
         message = f"NodePool {pool.stored.pool} is deleted"
         yield on.CWNodePoolDeleted(**path_fields(pool.stored), uid=pool.stored.uid, message=message)
 
 
 def _autoscaled(pool: Pool, context: Context) -> Iterator[Says]:
-    """A NodePool with the target that the autoscaler has for it, where that is not stored yet."""
+    """Yield the NodePool with the target of the autoscaler, if the target is not stored yet."""
     if pool.autoscaled is not None:
         after = autoscaled(pool.stored, pool.autoscaled, context)
         yield after
@@ -187,7 +187,7 @@ def _autoscaled(pool: Pool, context: Context) -> Iterator[Says]:
 
 
 def reconcile(state: State, key: PoolKey, context: Context) -> Generator[Says, State, None]:
-    """The end of a deletion, a target that is not stored yet, or a verdict that is missing."""
+    """Yield the end of a deletion, a target that is not stored yet, or a missing verdict."""
     pool = state.pools.get(key)
     yield from _deleted(pool)
     if pool is None:
@@ -201,7 +201,7 @@ def reconcile(state: State, key: PoolKey, context: Context) -> Generator[Says, S
 
 
 def on_failure(state: State, failure: Failure) -> Iterator[Says]:
-    """A NodePool that waits for nothing but the step that failed, which is tried again later."""
+    """Yield that a step of a NodePool failed, and is tried again later."""
     key = PoolKey(failure.key) if failure.key else failure.pool
     pool = state.pools.get(key) if key is not None else None
     if pool is not None and (pool.emptied or pool.is_unchecked or pool.autoscaled):

@@ -18,7 +18,7 @@ UIDS = UUID("6f9c8f2e-5d0b-4b53-9a53-2f0e6a3f7a11")
 
 
 def created(command: ApplyNodePool, zone: str, context: Context) -> NodePoolValidated:
-    """The NodePool that a manifest creates in a cluster of this zone."""
+    """Return the NodePool that a manifest creates in a cluster of this zone."""
     spec = _with_target(command.spec, None)
     checked = _checked(spec, zone)
     return NodePoolValidated(
@@ -44,7 +44,7 @@ def changed(
     annotations: Mapping[str, str],
     context: Context,
 ) -> NodePoolValidated:
-    """The stored NodePool with this spec and metadata; only a new spec is a new generation."""
+    """Return the stored NodePool with this spec and metadata; a new spec is a new generation."""
     spec = _with_target(spec, stored.spec)
     checked = _checked(spec, stored.zone)
     is_kept = spec.autoscaling and spec.target == stored.spec.target
@@ -80,14 +80,14 @@ def _with_target(spec: NodePoolSpec, before: NodePoolSpec | None) -> NodePoolSpe
 def autoscaled(
     stored: NodePoolValidated, event: NodePoolAutoscaled, context: Context
 ) -> NodePoolValidated:
-    """The stored NodePool with the target that the autoscaler has for it."""
+    """Return the stored NodePool with the target that the autoscaler has set."""
     spec = scaled(stored.spec, event.target)
     after = changed(stored, spec, stored.labels, stored.annotations, context)
     return after.model_copy(update={"autoscaled": event.message})
 
 
 def checked_again(stored: NodePoolValidated) -> NodePoolValidated:
-    """The stored NodePool, which no command has changed, with a new verdict on it."""
+    """Return the stored NodePool, which no command has changed, with a new verdict."""
     checked = _checked(stored.spec, stored.zone)
     return stored.model_copy(
         update={"reason": checked.reason, "fault": checked.fault, "message": checked.message}

@@ -41,7 +41,7 @@ class Refusal:
 
 
 def malformed_cluster(command: RegisterCluster) -> Refusal | None:
-    """The first fault in the registration of a cluster; None where it has none."""
+    """Return the first fault in the registration of a cluster; None if it has no fault."""
     if reason := zone_fault(command.zone):
         return Refusal("zone", reason)
     if reason := grammar.organisation(command.org):
@@ -64,7 +64,7 @@ def _malformed_kubernetes(command: RegisterCluster) -> Refusal | None:
 
 
 def malformed(manifest: ApplyNodePool) -> Refusal | None:
-    """The first fault in a manifest; None where it has none."""
+    """Return the first fault in a manifest; None if it has no fault."""
     return next(_malformed(manifest), None)
 
 
@@ -149,7 +149,7 @@ def _texts(spec: NodePoolSpec) -> Iterator[Refusal]:
 
 
 def _racks(spec: NodePoolSpec) -> Iterator[Refusal]:
-    """The fault in a target in racks; of an unknown type nothing is known about racks."""
+    """Return the fault in a target in racks; an unknown type has no such fault."""
     is_known = spec.instance_type in INSTANCE_TYPES
     if spec.target_racks is not None and is_known and not spec.rack_size:
         message = f"give targetNodes instead: {spec.instance_type} does not come in racks"
@@ -157,7 +157,7 @@ def _racks(spec: NodePoolSpec) -> Iterator[Refusal]:
 
 
 def sized(spec: NodePoolSpec) -> Iterator[Refusal]:
-    """The faults in target, bounds and autoscaling; without autoscaling the bounds are ignored."""
+    """Yield the faults in target, bounds and autoscaling; bounds count with autoscaling only."""
     if not spec.autoscaling:
         return
     least, most = spec.min_nodes, spec.max_nodes
@@ -173,7 +173,7 @@ def sized(spec: NodePoolSpec) -> Iterator[Refusal]:
 
 
 def scaled(spec: NodePoolSpec, target: int) -> NodePoolSpec:
-    """The spec with another number of Nodes, in racks where that is what it counts."""
+    """Return the spec with another number of Nodes, in racks if the spec counts racks."""
     if spec.target_racks is None:
         return spec.model_copy(update={"target_nodes": target})
     return spec.model_copy(update={"target_racks": target // (spec.rack_size or RACK_SIZE)})

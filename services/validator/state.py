@@ -66,7 +66,7 @@ class State(WithWork[PoolKey]):
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
-    """The state after a message; commands change nothing before their events do."""
+    """Return the state after a message; a command changes nothing before its events do."""
     match message:
         case on.ClusterRegistered(org=org, cluster=cluster):
             item = Cluster(message.zone, message.kubernetes, message.kubernetes_uid)
@@ -100,7 +100,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
 
 
 def _validated(state: State, event: on.NodePoolValidated, context: Context) -> State:
-    """The state with a NodePool as it is stored now; one that is being deleted takes no change."""
+    """Return the state with a NodePool as it is stored now, unless it is being deleted."""
     key, before = event.key, state.pools.get(event.key)
     pool, work = Pool(event), state.work
     work = work.failed(key, context.time) if pool.is_unchecked else work.succeeded(key)
@@ -121,7 +121,7 @@ def _emptied(state: State, event: on.CWNodePoolNodesRemoved) -> State:
 
 
 def _autoscaled(state: State, event: on.NodePoolAutoscaled) -> State:
-    """The state with a target that fits the NodePool as it is stored; any other is too late."""
+    """Return the state with a target for the NodePool as it is stored; ignore a late target."""
     pool = state.pools.get(event.key)
     if pool is None or pool.deleting is not None:
         return state

@@ -207,7 +207,7 @@ class Service(Generic[S, I, O]):
         return cast("Mapping[str, type[O | CommandOutcome]]", said)
 
     def read(self, entry: Entry) -> Envelope[I | Wake] | Unreadable | None:
-        """The input at an entry of the log; None where the service does not hear it."""
+        """Return the input at an entry of the log; None if the service does not hear it."""
         position, _, subject, content, headers = entry
         kind = self._heard_at(subject)
         if kind is not None:
@@ -217,7 +217,7 @@ class Service(Generic[S, I, O]):
         return None
 
     def _heard_at(self, subject: str) -> type[I | Wake] | None:
-        """The class of the input on this subject; None where the service hears nothing there.
+        """Return the class of the input on this subject; None if the service hears nothing there.
 
         A subject is the only authority: a command is one on the subject of commands only, an event
         on that of its speaker, and a `Wake` on that of this service.
@@ -242,7 +242,7 @@ class Service(Generic[S, I, O]):
         return shapes
 
     def filters(self) -> tuple[str, ...]:
-        """The subjects of all that a replica reads: its inputs, its own outputs and commits."""
+        """Return the subjects that a replica reads: its inputs, its own outputs and commits."""
         heard = {self._filter(kind) for kind in self.inputs.values()}
         events = {subject for subject in heard if subject.startswith("np.evt.")}
         commands = {COMMANDS} if self.commands else heard - events
@@ -306,5 +306,5 @@ AnyService = Service[Any, Any, Any]
 
 
 def commit_subject(service: str) -> str:
-    """The literal subject of a service's commit records: its fencing token and durable cursor."""
+    """Return the subject of a service's commit records: its fencing token and durable cursor."""
     return f"np.commit.{service}"

@@ -84,7 +84,7 @@ def blame(
 
 
 def proofs(pairs: Iterable[tuple[int, str]]) -> tuple[Proof, ...]:
-    """The proofs with a position that is known, each position once."""
+    """Return the proofs with a known position, each position once."""
     known: dict[int, str] = {}
     for position, about in pairs:
         if position > 0:

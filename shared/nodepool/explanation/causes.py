@@ -31,7 +31,7 @@ CHECKS = ("Validated", "Quota", "Capacity")
 
 
 def blocking(facts: Facts) -> list[Cause]:
-    """The checks that keep the NodePool from growing, ranked."""
+    """Return the checks that keep the NodePool from growing, ranked."""
     failing = [check for kind in CHECKS if (check := facts.checks.get(kind)) is not None]
     failing = [check for check in failing if check.status != "True"]
     failing = [check for check in failing if not is_outdated(facts, check)]

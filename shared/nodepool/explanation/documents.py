@@ -36,7 +36,7 @@ def facts(
     machines: Iterable[object] = (),
     peers: Iterable[tuple[str, object]] = (),
 ) -> Facts:
-    """The facts of a NodePool.
+    """Return the facts of a NodePool.
 
     pool: its document.
     zone: the zone of its cluster.
@@ -73,7 +73,7 @@ def target_of(pool: object) -> int:
 
 
 def _own(pool: object) -> Facts:
-    """What the document of the NodePool says itself."""
+    """Return the facts that the document of the NodePool shows."""
     is_autoscaled = _at(pool, "spec", "autoscaling") is True
     return Facts(
         name=_text(pool, "metadata", "name"),
@@ -115,7 +115,7 @@ def _reason(facts: Facts, kind: str) -> str:
 
 
 def _checks(pool: object) -> Iterator[Check]:
-    """The conditions on the newest generation; an older one may not hold any more."""
+    """Return the conditions on the newest generation; an older condition may no longer hold."""
     generation = _at(pool, "metadata", "generation")
     for each in _items(pool, "status", "conditions"):
         if _at(each, "observedGeneration") == generation and _text(each, "type"):

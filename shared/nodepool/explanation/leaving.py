@@ -63,7 +63,7 @@ def still_there(facts: Facts) -> str:
 
 
 def _waits(nodes: Sequence[NodeFacts], count: int) -> str:
-    """The Nodes of which `count` are waited for, with what runs there and since when."""
+    """Return the Nodes of which `count` are waited for, with what runs there and since when."""
     # Only a Pod that blocks a drain has no deadline, so its Node is named first.
     first = sorted(nodes, key=lambda n: (not n.blocking, _since(n) or _UNKNOWN, n.name))
     named = [f"{node.name}, {work(node)}" for node in first[:NAMED_MAX]]
@@ -74,7 +74,7 @@ def _waits(nodes: Sequence[NodeFacts], count: int) -> str:
 
 
 def work(node: NodeFacts) -> str:
-    """What runs on an active Node, and since when."""
+    """Return what runs on an active Node, and since when."""
     if not node.blocking:
         return f"active{since(_since(node))} ({node.work})"
     pods = [f"{name}{since(moment)}" for name, moment in node.blocking]
@@ -84,7 +84,7 @@ def work(node: NodeFacts) -> str:
 
 
 def since(moment: datetime | None) -> str:
-    """The words ` since <moment>`; empty where it is not known."""
+    """Return the words ` since <moment>`; empty if the moment is not known."""
     return "" if moment is None else f" since {rfc3339(moment)}"
 
 

@@ -149,7 +149,7 @@ def _preemption(facts: Facts) -> Iterator[Cause]:
 
 
 def _health(facts: Facts) -> Iterator[Cause]:
-    """The Nodes that stay and have a problem."""
+    """Yield the cause for the Nodes that stay and have a problem."""
     nodes = [node for node in facts.nodes if node.problems and not node.removal]
     if not nodes:
         return
@@ -186,7 +186,7 @@ def _node_proofs(nodes: Iterable[NodeFacts]) -> tuple[Proof, ...]:
 
 
 def _oldest(nodes: list[NodeFacts]) -> list[NodeFacts]:
-    """The Nodes by when they began to leave, or to boot; those of which it is not known last."""
+    """Return the Nodes in the order in which they began to leave or to boot; unknown times last."""
     moments = [(each.preempted_since or each.removal_since or each.created, each) for each in nodes]
     known = [(moment, node) for moment, node in moments if moment is not None]
     first = [node for _, node in sorted(known, key=lambda pair: (pair[0], pair[1].name))]

@@ -23,7 +23,7 @@ class Explanation:
     causes: tuple[Cause, ...]
 
     def document(self) -> dict[str, object]:
-        """The explanation as a JSON object; a moment that is not known is null."""
+        """Return the explanation as a JSON object; an unknown moment is null."""
         facts = self.facts
         autoscaled = {"message": facts.autoscaled, "logPosition": facts.autoscaled_position}
         return {
