@@ -38,7 +38,7 @@ class Checkpoint:
         return step
 
     def save(self, step: int) -> None:
-        """Replaces the file at once, so that a crash leaves the old one or the new one."""
+        """Replace the file at once, so that a crash leaves the old one or the new one."""
         new = self.path.with_name(f"{self.path.name}.new")
         with new.open("w", encoding="utf-8") as file:
             json.dump({"step": step}, file)
@@ -51,13 +51,13 @@ class Checkpoint:
 
 
 def say(text: str) -> None:
-    """Prints a line at once, also into a pipe."""
+    """Print a line at once, also into a pipe."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def positive(text: str) -> int:
-    """A number of steps."""
+    """Return a number of steps."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
@@ -65,7 +65,7 @@ def positive(text: str) -> int:
 
 
 def main() -> int:
-    """Does the steps that are left; the exit code."""
+    """Do the steps that are left; the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=positive, default=600, help="how many steps in all")
     parser.add_argument("--every", type=positive, default=50, help="steps between checkpoints")

@@ -16,7 +16,7 @@ BUILD = "build"
 
 
 def requirements(project: dict[str, dict[str, object]], extras: Collection[str]) -> set[str]:
-    """The names of what the project requires directly, with these extras, or to be built."""
+    """Return the names of what the project requires directly, with these extras, or to be built."""
     if BUILD in extras:
         return _names(project["build-system"]["requires"])
     table = project["project"]
@@ -31,12 +31,12 @@ def _names(lines: object) -> set[str]:
 
 
 def _normal(name: str) -> str:
-    """The one spelling of a name, see https://peps.python.org/pep-0503/#normalized-names."""
+    """Return the one spelling of a name, see https://peps.python.org/pep-0503/#normalized-names."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def select(lock: str, wanted: Collection[str]) -> str:
-    """The part of a lock with these packages and whatever they require; the rest is left out.
+    """Return the part of a lock with these packages and whatever they require; the rest is left out.
 
     Raises KeyError for a package that the lock does not have.
     """
@@ -60,13 +60,13 @@ def _blocks(lock: str) -> Iterator[tuple[str, str]]:
 
 
 def _required_by(block: str) -> set[str]:
-    """The packages that require a package: the lines of its comment `# via`."""
+    """Return the packages that require a package: the lines of its comment `# via`."""
     _, _, via = block.partition("# via")
     return {_normal(line.strip("# ")) for line in via.splitlines() if line.strip("# ")}
 
 
 def main() -> None:
-    """Prints the selected part of the lock that is named first; the extras follow."""
+    """Print the selected part of the lock that is named first; the extras follow."""
     lock, *extras = sys.argv[1:]
     project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
     text = Path(lock).read_text(encoding="utf-8")

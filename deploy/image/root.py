@@ -38,7 +38,7 @@ USER = "nodepool:x:10001:10001:nodepool:/nonexistent:/usr/sbin/nologin\n"
 
 
 def make(root: Path) -> None:
-    """Fills an empty folder with the file system of the image."""
+    """Fill an empty folder with the file system of the image."""
     for folder in ("usr/lib", "usr/lib64", "usr/local/bin", "etc", "proc", "sys", "dev"):
         root.joinpath(folder).mkdir(parents=True)
     root.joinpath("tmp").mkdir()
@@ -90,7 +90,7 @@ def _libraries(root: Path) -> Iterator[Path]:
 
 
 def _copy(path: Path, root: Path) -> None:
-    """Copies a file of the base, with the content of what it may link to."""
+    """Copy a file of the base, with the content of what it may link to."""
     place = root / (path.parent.resolve() / path.name).relative_to("/")
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def _copy(path: Path, root: Path) -> None:
 
 
 def _describe(root: Path, libraries: set[Path]) -> None:
-    """Writes down which of the system's packages the libraries are from, as scanners read it."""
+    """Write down which of the system's packages the libraries are from, as scanners read it."""
     folder = root / "var/lib/dpkg/status.d"
     folder.mkdir(parents=True)
     for package in {"ca-certificates", *map(_package, libraries)} - {""}:
@@ -108,7 +108,7 @@ def _describe(root: Path, libraries: set[Path]) -> None:
 
 
 def _package(library: Path) -> str:
-    """The system's package that a file is from; empty for one that is from none."""
+    """Return the system's package that a file is from; empty for one that is from none."""
     for path in (library, library.resolve(), Path(str(library.resolve()).removeprefix("/usr"))):
         found = subprocess.run(
             ["dpkg-query", "-S", path], capture_output=True, text=True, check=False

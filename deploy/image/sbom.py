@@ -21,7 +21,7 @@ NAME = "nodepool"
 
 
 def sbom(root: Path, app: Path, reports: Sequence[Path]) -> str:
-    """The whole document for the file systems `root` and `app`; the same for the same content."""
+    """Return the whole document for the file systems `root` and `app`; the same for the same content."""
     hashes = dict(item for report in reports for item in _hashes(report))
     packages = root.glob("usr/local/lib/python3*/*-packages")
     found = distributions(path=[str(app), *map(str, packages)])
@@ -46,7 +46,7 @@ def _reference(component: Component) -> str:
 
 
 def _hashes(report: Path) -> Iterator[tuple[str, str]]:
-    """The SHA-256 of each archive that pip installed, by the name of the package."""
+    """Return the SHA-256 of each archive that pip installed, by the name of the package."""
     for item in json.loads(report.read_text(encoding="utf-8"))["install"]:
         hashes = item["download_info"].get("archive_info", {}).get("hashes", {})
         if "sha256" in hashes:
