@@ -36,7 +36,7 @@ def _normal(name: str) -> str:
 
 
 def select(lock: str, wanted: Collection[str]) -> str:
-    """Return the part of a lock with these packages and whatever they require; the rest is left out.
+    """Return the part of a lock with these packages and whatever they require.
 
     Raises KeyError for a package that the lock does not have.
     """

@@ -21,7 +21,7 @@ NAME = "nodepool"
 
 
 def sbom(root: Path, app: Path, reports: Sequence[Path]) -> str:
-    """Return the whole document for the file systems `root` and `app`; the same for the same content."""
+    """Return the document for the file systems `root` and `app`; the same for the same content."""
     hashes = dict(item for report in reports for item in _hashes(report))
     packages = root.glob("usr/local/lib/python3*/*-packages")
     found = distributions(path=[str(app), *map(str, packages)])
