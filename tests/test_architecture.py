@@ -680,6 +680,7 @@ READMES = (
     README,
     *(ROOT / folder / "README.md" for folder in ("services", "shared", "tests", "tests/bench")),
     *(ROOT / "deploy" / folder / "README.md" for folder in ("build", "examples")),
+    ROOT / "services" / "WHERE.md",
     ROOT / "shared" / "PROMISES.md",
     ROOT / "shared" / "VERBS.md",
 )

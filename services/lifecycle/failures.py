@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from lifecycle import Says
+from lifecycle.known import State
 from lifecycle.node import Node
-from lifecycle.state import State
 from nodepool.contract.events import (
     CWNodeDeletionRequestSuccess,
     CWNodePoolNodesRemoveError,
