@@ -46,7 +46,7 @@ class Agreement:
     fields: Fields
 
     def text(self) -> str:
-        """The agreement as its annotation has it."""
+        """Return the agreement as JSON text for its annotation."""
         return json.dumps(
             {
                 "log": self.log,
@@ -79,9 +79,9 @@ class Differences:
 
 
 def agreement_of(found: PoolObject) -> Agreement | None:
-    """The agreement that an object carries; None where it has none that is its own.
+    """Return the agreement that an object carries; None if the object has no agreement of its own.
 
-    One that was copied from another object with the rest of its manifest is not its own.
+    An agreement that was copied from another object with its manifest is not its own.
     """
     try:
         value = json.loads(found.annotations.get(AGREED, found.agreed))
@@ -117,7 +117,7 @@ def _read(value: object) -> Agreement | None:
 
 
 def agreed(wanted: WantedPool, found: PoolObject | None, log: Log) -> Agreement:
-    """The agreement on what the bus says; without an object, for the one that is created."""
+    """Return the agreement on what the bus says; without an object, for the object to create."""
     return Agreement(
         log=log.id,
         object=found.uid if found is not None else "",
@@ -130,12 +130,12 @@ def agreed(wanted: WantedPool, found: PoolObject | None, log: Log) -> Agreement:
 
 
 def version_number(version: str) -> int:
-    """A `resourceVersion` of the bus, which is a position in the log; 0 for any other text."""
+    """Return a `resourceVersion` of the bus, a position in the log; 0 for any other text."""
     return int(version) if version.isascii() and version.isdecimal() and len(version) <= 20 else 0
 
 
 def read_spec(document: Document) -> NodePoolSpec | SpecFault:
-    """The spec of an object, or why it is none; never raises."""
+    """Return the spec of an object, or the fault that makes it invalid; raise nothing."""
     try:
         read = value_in(NodePoolSpec, json.dumps(document))
     except (TypeError, ValueError, RecursionError):
@@ -147,23 +147,23 @@ def read_spec(document: Document) -> NodePoolSpec | SpecFault:
 
 
 def fields_of(spec: Document, labels: Mapping[str, str]) -> dict[str, object]:
-    """All that is compared of a NodePool, by name."""
+    """Return all compared fields of a NodePool, by name."""
     return {**spec, LABELS: dict(labels)} if labels else dict(spec)
 
 
 def digests(fields: Mapping[str, object]) -> dict[str, str]:
-    """The digest of each field."""
+    """Return the digest of each field."""
     return {name: digest(value) for name, value in fields.items()}
 
 
 def digest(value: object) -> str:
-    """The first digits of the SHA-256 of a value, in hex: the same for every order of keys."""
+    """Return the first hex digits of the SHA-256 of a value; the order of keys changes nothing."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
 
 def differences(base: Fields | None, wanted: Fields, found: Fields) -> Differences:
-    """What differs, and who has changed it since `base`; without one, both have."""
+    """Return the fields that differ, by who changed them since `base`; both sides if it is None."""
     bus, cluster, both = set(), set(), set()
     for name in wanted.keys() | found.keys():
         value, other = wanted.get(name), found.get(name)
@@ -179,7 +179,7 @@ def differences(base: Fields | None, wanted: Fields, found: Fields) -> Differenc
 
 
 def merge_patch(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, object]:
-    """The JSON merge patch (RFC 7386) that makes `after` of `before`."""
+    """Return the JSON merge patch (RFC 7386) that turns `before` into `after`."""
     patch: dict[str, object] = {name: None for name in before if name not in after}
     for name, value in after.items():
         old = before.get(name)
@@ -194,7 +194,7 @@ def merge_patch(before: Mapping[str, object], after: Mapping[str, object]) -> di
 def taken(
     raw: Mapping[str, object], other: Mapping[str, object], names: Iterable[str]
 ) -> dict[str, object]:
-    """The fields of `raw`, but those named as `other` has them."""
+    """Return the fields of `raw`, with the named fields taken from `other`."""
     result = dict(raw)
     for name in names:
         result.pop(name, None)

@@ -43,7 +43,7 @@ class _View(NamedTuple):
     now: datetime
 
     def attempt_of(self, *, cordons: bool) -> Attempt | None:
-        """The last command, where it is a cordon or an uncordon of this stay."""
+        """Return the last command if it is a cordon, or an uncordon, by hand in this stay."""
         attempt = self.attempt
         is_own = attempt is not None and attempt.id.startswith(self.prefix(cordons=cordons))
         return attempt if is_own else None
@@ -54,7 +54,7 @@ class _View(NamedTuple):
         return f"{self.prefix(cordons=self.found.unschedulable)}{self.wanted.version}"
 
     def prefix(self, *, cordons: bool) -> str:
-        """What the ids of the cordons or uncordons by hand in this stay begin with."""
+        """Return the prefix of the ids of the cordons, or uncordons, by hand in this stay."""
         return f"{self.found.uid}.{self.wanted.assignment}.{_verb(cordons=cordons)}."
 
 
@@ -66,11 +66,11 @@ def cordon_of(
     place: Place,
     now: datetime,
 ) -> Cordon:
-    """As the bus says; what a person does by hand is asked of the bus first.
+    """Return the cordon as the bus wants it; ask the bus first for a change by hand.
 
-    It was by hand where the object differs from what the control plane has set, and the bus does
-    not. A refused command becomes an Event, and the object set back. What is asked is remembered
-    before it is sent: a person may take it back before the bus has answered, and that counts.
+    A change is by hand if the object differs from what the control plane has set, and the bus does
+    not. A refused command becomes an Event, and the object is set back. A request is remembered
+    before it is sent: a person may take it back before the bus answers, and that counts.
     """
     as_wanted = Cordon(wanted.unschedulable, wanted.unschedulable, wanted.cordon)
     if before is None or before.unschedulable is None:
@@ -103,10 +103,10 @@ def _by_hand(view: _View) -> Cordon:
 
 
 def _taken_back(view: _View, *, asked: bool) -> Cordon:
-    """A person has asked for one thing, and has set the opposite before it was answered.
+    """Return the cordon after a person set the opposite of a request before the bus answered.
 
-    Where the bus shows what was asked, the opposite is by hand; else the bus is asked for it all
-    the same, since it may have what was asked still before it.
+    If the bus shows the request, the opposite is a change by hand. Otherwise the bus is asked for
+    the opposite as well, since the bus may still have the request before it.
     """
     wanted, found = view.wanted, view.found
     if wanted.unschedulable is asked:

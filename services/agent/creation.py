@@ -28,10 +28,10 @@ INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 
 
 def created(wanted: WantedNode, pool_uid: str, log: LogId, last_seen: NodeObject | None) -> Create:
-    """A Node with all that the bus says of it, and what others had given it as it was seen last.
+    """Return the creation of a Node as the bus has it, with what others gave the last object.
 
-    A kubelet registers its labels once, when it starts: one that runs on gives none back. Pods
-    have to wait for it to be ready.
+    A kubelet registers its labels once, when it starts: a kubelet that keeps running does not
+    restore them. Pods have to wait until the Node is ready.
     """
     state, taints = claim(wanted, log), [STARTUP_TAINT]
     labels = _labels(wanted)
@@ -58,7 +58,7 @@ def created(wanted: WantedNode, pool_uid: str, log: LogId, last_seen: NodeObject
 
 
 def _labels(wanted: WantedNode) -> dict[str, str]:
-    """What each kubelet registers."""
+    """Return the labels that each kubelet registers."""
     labels = {"kubernetes.io/hostname": wanted.name, **KUBELET_LABELS}
     instance_type = INSTANCE_TYPES.get(wanted.labels.get(INSTANCE_TYPE_LABEL, ""))
     if instance_type is not None:
@@ -71,7 +71,7 @@ def _foreign(found: Mapping[str, str], own: Collection[str]) -> Mapping[str, str
 
 
 def _given(last_seen: NodeObject | None) -> Document:
-    """What others have given the spec of a Node."""
+    """Return the fields that others have set in the spec of a Node."""
     spec: dict[str, object] = {}
     if last_seen is not None and last_seen.provider_id:
         spec["providerID"] = last_seen.provider_id

@@ -17,7 +17,7 @@ SYSTEM: Final = "kube-system"
 def drained(
     wanted: WantedNode, found: NodeObject, pods: Sequence[PodObject], now: datetime
 ) -> Iterator[Action]:
-    """What ends the Pods of a Node that is drained; Pods of DaemonSets stay, as with kubectl.
+    """Yield the actions that drain a Node; Pods of DaemonSets stay, as with `kubectl drain`.
 
     Safely, Pods are evicted that may be interrupted, which budgets can refuse; Events say so. By
     force, each Pod is deleted, and no budget blocks. Either way it has its own grace period. A Pod
@@ -36,7 +36,7 @@ def drained(
 
 
 def ended(pods: Sequence[PodObject]) -> Iterator[Action]:
-    """What ends the Pods of a Node that is gone, at once: nothing runs them any more."""
+    """Yield the immediate deletion of the Pods of a Node that is gone: nothing runs these Pods."""
     for each in sorted(pods, key=lambda pod: pod.pod.name):
         yield Delete("Pod", _name(each), each.uid, each.namespace, grace_s=0)
 
@@ -48,7 +48,7 @@ def _name(pod: PodObject) -> str:
 def _blocked(
     wanted: WantedNode, found: NodeObject, pod: PodObject, now: datetime
 ) -> Iterator[RecordEvent]:
-    """That a budget blocks the drain: of the Node and of the Pod, once in each drain."""
+    """Yield that a budget blocks the drain, about the Node and about the Pod, once per drain."""
     key = f"{found.uid}.{wanted.assignment}.drain.{wanted.cordon}.{pod.uid}"
     message = f"Node {found.name} cannot evict Pod {pod.pod.name}: {pod.blocked_by}"
     yield RecordEvent(

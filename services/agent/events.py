@@ -22,7 +22,7 @@ _VERSIONS: Final = {"NodePool": API_VERSION, "Node": "v1", "Pod": "v1"}
 
 
 def log_key(position: int, moment: datetime, kind: str) -> str:
-    """The key of an event of the log: its position and moment, and which object it regards.
+    """Return the key of an event of the log: its position, its moment and the kind of its object.
 
     A log that was restored from a backup has other events at the positions that it has lost.
     """
@@ -30,12 +30,12 @@ def log_key(position: int, moment: datetime, kind: str) -> str:
 
 
 def microseconds(moment: datetime) -> int:
-    """A moment as microseconds since 1970."""
+    """Return a moment in microseconds since 1970."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def event_name(event: RecordEvent) -> str:
-    """The name of the Event: the same whenever the same is recorded again.
+    """Return the name of the Event; an Event that is recorded again has the same name.
 
     It is a DNS subdomain (RFC 1123) of at most 253 characters: what is longer ends with a digest.
     """
@@ -55,7 +55,7 @@ def _is_subdomain(text: str) -> bool:
 
 
 def event_document(event: RecordEvent, now: datetime) -> Document:
-    """The Event (core/v1) of it; `now` is when it happened where `event` has no time."""
+    """Return the Event (core/v1) to record; `now` is its time if `event` has no time."""
     time = rfc3339(event.time or now)
     namespace = event.namespace or NAMESPACE
     regarding = {"apiVersion": _VERSIONS[event.kind], "kind": event.kind, "name": event.name}

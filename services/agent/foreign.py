@@ -12,7 +12,7 @@ from nodepool.contract.grammar import reserved_namespace
 def without_foreign(
     after: Managed, before: Managed, found: NodeObject, wanted: WantedNode
 ) -> Managed:
-    """What is to be remembered as the control plane's, without what the Node had just so before.
+    """Return the record without the keys that the Node already had with the wanted value.
 
     before: what is remembered. The keys of the platform are always the control plane's.
     """
@@ -34,6 +34,6 @@ def without_foreign(
 def _same(
     found: Mapping[str, str], wanted: Mapping[str, str], before: Iterable[str]
 ) -> frozenset[str]:
-    """The keys with the value that is asked for, which the control plane has not set."""
+    """Return the keys that already have the wanted value and that the control plane has not set."""
     same = (key for key, value in wanted.items() if found.get(key) == value)
     return frozenset(key for key in same if not reserved_namespace(key)) - {*before}

@@ -53,7 +53,7 @@ class Managed:
     conditions: Mapping[str, str] = field(default_factory=dict)
 
     def text(self) -> str:
-        """As the annotation has it: compact JSON without what is empty."""
+        """Return the annotation text: compact JSON without empty values."""
         names = self.__dataclass_fields__
         found = {name: getattr(self, name) for name in names}
         kept = {name: value for name, value in found.items() if value or value is False}
@@ -61,9 +61,9 @@ class Managed:
 
 
 def managed(found: NodeObject) -> Managed | None:
-    """What the control plane has made of a Node; None for one that it has nothing to do with.
+    """Return what the control plane has made of a Node; None if it does not manage the Node.
 
-    What cannot be read of it, because somebody has changed it, is as if it had not been there.
+    A part that cannot be read, because somebody has changed it, counts as missing.
     """
     written = found.annotations.get(MANAGED)
     if written is None:
@@ -111,7 +111,7 @@ def _names(document: Mapping[str, object], name: str) -> tuple[str, ...]:
 
 
 def lock_of(found: NodeObject, state: Managed) -> int:
-    """The number of the lock whose taint a Node has; 0 for none."""
+    """Return the number of the lock whose taint a Node has; 0 without the taint."""
     has_taint = any((each.key, each.effect) == _LOCK for each in found.taints)
     return state.lock if has_taint else 0
 
@@ -120,17 +120,17 @@ _LOCK: Final = (LOCK_TAINT.key, LOCK_TAINT.effect)
 
 
 def labels_of(wanted: WantedNode, pool_uid: str) -> Mapping[str, str]:
-    """The labels that a Node is to have; the uid is that of the NodePool in its cluster, if any."""
+    """Return the labels that a Node needs, with the uid of its NodePool in the cluster, if any."""
     return {**wanted.labels, POOL_UID: pool_uid} if pool_uid else wanted.labels
 
 
 def annotations_of(wanted: WantedNode) -> Mapping[str, str]:
-    """The annotations that a Node is to have beside the one that remembers them."""
+    """Return the annotations that a Node needs, without the annotation that remembers them."""
     return {key: value for key, value in wanted.annotations.items() if key != MANAGED}
 
 
 def taints_of(wanted: WantedNode) -> Sequence[Taint]:
-    """The taints that a Node is to have; that of a cordon is given by Kubernetes itself."""
+    """Return the taints that a Node needs; Kubernetes itself sets the taint of a cordon."""
     return [taint for taint in wanted.taints if taint.key != CORDON.key]
 
 
@@ -140,7 +140,7 @@ def claim(
     before: Managed | None = None,
     conditions: Mapping[str, str] | None = None,
 ) -> Managed:
-    """A Node of a stay of which nothing else is made yet than what it has of conditions.
+    """Return the record of a Node in its stay, with its conditions and nothing else made yet.
 
     before: what is remembered of the same stay.
     """
@@ -165,9 +165,9 @@ def is_of_earlier_stay(state: Managed, wanted: WantedNode, log: LogId) -> bool:
 
 
 def adopted(state: Managed | None, wanted: WantedNode, log: LogId) -> Managed:
-    """What is remembered of a Node, as far as it counts for this stay.
+    """Return the record of a Node, as far as the record counts for this stay.
 
-    Of another log only the keys count: its numbers are not those of this one.
+    Of a record of another log only the keys count: its numbers mean nothing in this log.
     """
     if state is None:
         return claim(wanted, log)
@@ -184,7 +184,7 @@ def adopted(state: Managed | None, wanted: WantedNode, log: LogId) -> Managed:
 def made(
     wanted: WantedNode, pool_uid: str, claimed: Managed, unschedulable: bool | None, cordon: int
 ) -> Managed:
-    """What is remembered of a Node once it has all that it is to have."""
+    """Return the record of a Node that has everything that the bus wants for it."""
     return replace(
         claimed,
         labels=tuple(sorted(labels_of(wanted, pool_uid))),
@@ -197,7 +197,7 @@ def made(
 
 
 def spec_marks(found: NodeObject, before: Managed, after: Managed) -> dict[str, object]:
-    """What is remembered with taints and cordon, as the metadata of the merge patch of these."""
+    """Return the record to write with taints and cordon, as metadata of the same merge patch."""
     text = replace(after, labels=before.labels, annotations=before.annotations).text()
     return {} if found.annotations.get(MANAGED) == text else {"annotations": {MANAGED: text}}
 
@@ -205,7 +205,7 @@ def spec_marks(found: NodeObject, before: Managed, after: Managed) -> dict[str, 
 def metadata_patch(
     found: NodeObject, before: Managed | None, wanted: WantedNode, pool_uid: str, after: Managed
 ) -> dict[str, object]:
-    """What a Node lacks of its labels and annotations, as the metadata of a merge patch."""
+    """Return the labels and annotations that a Node lacks, as the metadata of a merge patch."""
     old = before or Managed(LogId(""))
     annotations = {**annotations_of(wanted), MANAGED: after.text()}
     changes = {
@@ -240,7 +240,7 @@ def loses_reservation(found: NodeObject, wanted: WantedNode) -> bool:
 
 
 def foreign_taints(found: NodeObject, state: Managed) -> Sequence[Taint]:
-    """The taints of a Node that are neither the control plane's nor those of Kubernetes itself."""
+    """Return the taints of a Node that neither the control plane nor Kubernetes itself has set."""
     return [
         taint
         for taint in found.taints
@@ -253,7 +253,7 @@ def foreign_taints(found: NodeObject, state: Managed) -> Sequence[Taint]:
 def missing_taints(
     found: NodeObject, before: Managed | None, wanted: WantedNode
 ) -> list[Document] | None:
-    """All taints that a Node is to have, foreign ones in their order; None where it has them."""
+    """Return all taints that a Node needs, foreign taints in their order; None if it has them."""
     own = {taint_key(taint): taint for taint in taints_of(wanted)}
     if STARTUP_TAINT in found.taints and not is_ready(found):
         own.setdefault(taint_key(STARTUP_TAINT), STARTUP_TAINT)
@@ -270,7 +270,7 @@ def missing_taints(
 
 
 def taint_documents(taints: Iterable[Taint], added: Mapping[str, str]) -> list[Document]:
-    """Taints as the spec of a Node has them, each with the moment from which it counts."""
+    """Return taints as in the spec of a Node, each with the moment from which the taint counts."""
     return [
         {
             "key": taint.key,
@@ -283,5 +283,5 @@ def taint_documents(taints: Iterable[Taint], added: Mapping[str, str]) -> list[D
 
 
 def taint_key(taint: Taint) -> str:
-    """A taint as `key:effect`, of which a Node has one."""
+    """Return a taint as `key:effect`, which is unique on a Node."""
     return f"{taint.key}:{taint.effect}"

@@ -33,7 +33,7 @@ class Compared(NamedTuple):
 
 
 def status_of(condition: Document | None) -> str:
-    """The status of a condition; empty for none."""
+    """Return the status of a condition; empty without a condition."""
     if condition is None:
         return ""
     status = condition.get("status")
@@ -41,7 +41,7 @@ def status_of(condition: Document | None) -> str:
 
 
 def by_type(conditions: Sequence[Document]) -> Mapping[str, Document]:
-    """Conditions by their type."""
+    """Return conditions by their type."""
     return {type_: each for each in conditions if isinstance(type_ := each.get("type"), str)}
 
 
@@ -51,10 +51,10 @@ def is_ready(found: NodeObject) -> bool:
 
 
 def compared(wanted: WantedNode, found: NodeObject, before: Mapping[str, str]) -> Compared:
-    """What is missing on either side, where `before` is what both agreed on last.
+    """Return what each side lacks; `before` is what both sides agreed on last.
 
-    A problem is compared three ways: the side that has changed it since says how it is. Where that
-    is not known, or both have, a problem counts.
+    A problem is compared three ways: the side that has changed it since then decides. If that side
+    is unknown, or both sides have changed it, the problem counts as present.
     """
     here, there = by_type(found.conditions), by_type(wanted.conditions)
     reported, written, agreed = [], [*_own(here, there)], {}
@@ -75,7 +75,7 @@ def compared(wanted: WantedNode, found: NodeObject, before: Mapping[str, str]) -
 
 
 def _side(type_: str, here: Document | None, there: Document | None, last: str | None) -> str:
-    """Which side is right about a problem: `here`, `there`, `both`; empty where neither has it."""
+    """Return the right side about a problem: `here`, `there`, `both`; empty without the problem."""
     if here is None:
         return "there" if there is not None else ""
     found = status_of(here)
@@ -95,7 +95,7 @@ def _healthy(type_: str) -> str:
 
 
 def _own(here: Mapping[str, Document], there: Mapping[str, Document]) -> Iterator[Document]:
-    """The conditions that are the control plane's alone, where the object has them otherwise."""
+    """Yield the conditions that only the control plane sets, if the object has them otherwise."""
     for type_, condition in there.items():
         if (
             type_ not in PROBLEMS

@@ -14,7 +14,7 @@ ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 
 def wanted_node(document: Document, name: str) -> WantedNode:
-    """A Node of the read model by this name; UnreadableDocument for what is none."""
+    """Return a Node of the read model by this name; raise UnreadableDocument if it is invalid."""
     metadata, spec, status = (part(document, field) for field in ("metadata", "spec", "status"))
     labels = texts(metadata, "labels")
     conditions = tuple(parts(status, "conditions"))
@@ -42,7 +42,7 @@ def wanted_node(document: Document, name: str) -> WantedNode:
 
 
 def node_object(document: Document) -> NodeObject:
-    """A Node of a cluster of Kubernetes; UnreadableDocument for what is none."""
+    """Return a Node of a Kubernetes cluster; raise UnreadableDocument if it is invalid."""
     metadata, spec, status = (part(document, field) for field in ("metadata", "spec", "status"))
     added = {
         f"{each.get('key')}:{each.get('effect')}": text(each, "timeAdded")

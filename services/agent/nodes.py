@@ -82,7 +82,7 @@ class _Both(NamedTuple):
 
 
 def missing_for_node(view: NodeView, place: Place, log: LogId, now: datetime) -> Sequence[Action]:
-    """The actions that are missing, in their order; a crash between any two does no harm.
+    """Return the missing actions in their order; a crash between any two does no harm.
 
     log: the log of the read model; a Node that was made for another one is not deleted.
     now: the time of the Events.
@@ -109,7 +109,7 @@ def missing_for_node(view: NodeView, place: Place, log: LogId, now: datetime) ->
 def _unwanted(
     view: NodeView, found: NodeObject, state: Managed | None, log: LogId
 ) -> Iterator[Action]:
-    """What ends a Node that has left, and one of ours that never came to belong to anything."""
+    """Yield the removal of a Node that has left; of an unclaimed Node, the removal or an Event."""
     if state is None:
         if view.unwanted_s < ABANDONED_S or not has_startup_taint(found):
             return
@@ -142,11 +142,11 @@ def _removed(found: NodeObject, pods: Sequence[PodObject]) -> Iterator[Action]:
 
 
 def _joining(view: NodeView, both: _Both, place: Place, log: LogId) -> Iterator[Action]:
-    """A Node that joins is claimed, so that it goes even if it is never ready; then reported.
+    """Yield the claim of a joining Node, so that it goes even if never ready; then its report.
 
-    Pods that are older than the object are left of an earlier stay of the machine. The Pods of
-    DaemonSets begin as soon as a Node is there: those are of this stay that only the clock of
-    another API server makes older.
+    Pods that are older than the object remain from an earlier stay of the machine. Pods of
+    DaemonSets start as soon as the Node exists: such a Pod is of this stay if only the clock of
+    another API server makes it look older.
     """
     wanted, found, state = both
     if found.deleting:
@@ -179,7 +179,7 @@ def _is_older(pod: PodObject, node_created: datetime) -> bool:
 def _joined(
     view: NodeView, both: _Both, place: Place, log: LogId, now: datetime
 ) -> Iterator[Action]:
-    """What is observed comes first, then what is made; Pods end only where no other can begin.
+    """Yield what was observed, then what is to be made; end Pods only if no new Pod can begin.
 
     By force they end at once: a Node whose cordon is refused is as much at its end.
     """
@@ -206,7 +206,7 @@ def _joined(
 
 
 def _observed(view: NodeView, both: _Both, before: Managed, place: Place) -> Iterator[Action]:
-    """The report of a Node; that a cordon or a lock has come only with the Pods that prove it.
+    """Yield the report of a Node; report a new cordon or lock only with the Pods that prove it.
 
     A Node that is not ready does not answer: what its cluster knows is not what runs there.
     """
@@ -227,11 +227,11 @@ def _observed(view: NodeView, both: _Both, before: Managed, place: Place) -> Ite
 def _change(
     both: _Both, before: Managed, after: Managed, pool_uid: str, cordon: Cordon
 ) -> Document:
-    """What the object lacks first, as one merge patch, if nobody has changed it since.
+    """Return what the object lacks first, as one merge patch that fails if the object has changed.
 
-    Its taints and what concerns its cordon come before its labels and annotations, of which the
-    API server may refuse any: that is to keep no drain from a Node. One that is reserved until it
-    has joined gets all at once, so that no Pod is placed there before it has its labels.
+    Its taints and its cordon come before its labels and annotations: the API server may refuse a
+    label or an annotation, and that must not stop a drain. A Node that is reserved until it has
+    joined gets everything at once, so that no Pod is placed there before it has its labels.
     """
     wanted, found, _ = both
     spec: dict[str, object] = {}

@@ -65,7 +65,7 @@ class Opening:
         return Shape(requests.gpus, requests.accelerators).room(kind.gpus, kind.gpus, min(rooms))
 
     def shape(self, requests: Requests) -> Shape:
-        """The shape of a Pod that asks for so much, of which an empty Node takes at least one.
+        """Return the shape of a Pod with these requests, of which an empty Node takes at least one.
 
         Its slots are rounded down, so that a NodePool rather grows twice than too far.
         """
@@ -76,7 +76,7 @@ class Opening:
 def opening(
     wanted: WantedPool, object_uid: str, nodes: Iterable[WantedNode], place: Place
 ) -> Opening | None:
-    """A NodePool with its Nodes, as the bus has them; None for one that is not to grow by itself.
+    """Return a NodePool with its Nodes, as the bus has them; None if it does not grow by itself.
 
     object_uid: the uid of its object in the cluster, which its Nodes are labelled with; empty
       where it has none.
@@ -115,9 +115,9 @@ def _is_invalid(wanted: WantedPool) -> bool:
 
 
 def _free(wanted: WantedPool, spec: NodePoolSpec, nodes: Iterable[WantedNode]) -> int:
-    """What a NodePool may still ask for, and its Nodes that are empty or on their way.
+    """Return the count of Nodes that a NodePool may still ask for, or has empty or on their way.
 
-    One that was asked for and is no machine's yet counts only where machines are to be had.
+    A Node that was asked for and has no machine yet counts only if machines are available.
     """
     most = spec.target if spec.max_nodes is None else spec.max_nodes
     states = [node.phase in _COMING or _is_empty(node) for node in nodes]
@@ -195,7 +195,7 @@ def missing_reports(
     reported: Mapping[str, PodsWaitingReported],
     place: Place,
 ) -> Iterator[ReportWaiting]:
-    """What is to be said of each NodePool that is autoscaled, where it was not said yet.
+    """Yield the report on each autoscaled NodePool that differs from the last report.
 
     reported: what was said of each last, by its name.
     """

@@ -44,12 +44,12 @@ _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def pod_object(document: Document) -> PodObject | None:
-    """A Pod; None for one that is bound to no Node, or has ended.
+    """Return a Pod; None if the Pod is bound to no Node, or has ended.
 
-    One that is being deleted without any grace left has ended too, as its kubelet has confirmed or
-    nobody will any more: only a finalizer keeps the object.
+    A Pod that is being deleted with no grace period left has ended too: its kubelet has confirmed
+    the end, or nothing will confirm it, and only a finalizer keeps the object.
 
-    UnreadableDocument for what is no Pod.
+    Raise UnreadableDocument if the document is no Pod.
     """
     spec = part(document, "spec")
     node = text(spec, "nodeName")
@@ -100,10 +100,10 @@ def _interruption(labels: Document) -> PodClass:
 
 
 def lasting_tolerations(spec: Document) -> tuple[Toleration, ...]:
-    """The tolerations that can keep a Pod on a Node that the control plane taints.
+    """Return the tolerations that can keep a Pod on a Node that the control plane taints.
 
-    Those that end by themselves (`tolerationSeconds`) are none. Those of the keys that the control
-    plane manages come alone.
+    Leave out tolerations that expire (`tolerationSeconds`), and tolerations of keys that the
+    control plane does not manage.
     """
     found = dict.fromkeys(
         toleration
@@ -116,13 +116,13 @@ def lasting_tolerations(spec: Document) -> tuple[Toleration, ...]:
 
 
 def tolerations(spec: Document) -> tuple[Toleration, ...]:
-    """The tolerations with which a Pod is scheduled, each once, in a fixed order."""
+    """Return the tolerations with which a Pod is scheduled, each once, in a fixed order."""
     found = {toleration for _, toleration in _tolerations(spec)}
     return tuple(sorted(found, key=lambda each: (each.key, each.operator, each.value, each.effect)))
 
 
 def _tolerations(spec: Document) -> Iterator[tuple[Document, Toleration]]:
-    """The tolerations beside their documents; an operator or effect not known tolerates nothing."""
+    """Yield each toleration with its document; skip an unknown operator or effect."""
     for each in parts(spec, "tolerations"):
         key, operator = text(each, "key"), text(each, "operator") or "Equal"
         effect = text(each, "effect")

@@ -40,7 +40,7 @@ SHOWN_MAX: Final = 200
 
 
 def create(wanted: WantedPool, log: Log) -> Create:
-    """The object for a NodePool that has none."""
+    """Return the creation of the object of a NodePool that has no object."""
     metadata: dict[str, object] = {
         "name": wanted.name,
         "finalizers": [FINALIZER],
@@ -53,20 +53,20 @@ def create(wanted: WantedPool, log: Log) -> Create:
 
 
 def guard(found: PoolObject) -> Patch:
-    """Gives an object the finalizer, so that it outlives what is sent of it."""
+    """Return the patch that adds the finalizer, so that the object outlives its commands."""
     return _patch(found, {"finalizers": [*found.finalizers, FINALIZER]})
 
 
 def release(found: PoolObject) -> Patch:
-    """Takes the finalizer from an object; one that is being deleted goes with it."""
+    """Return the patch that removes the finalizer; an object that is being deleted is then gone."""
     others = [name for name in found.finalizers if name != FINALIZER]
     return _patch(found, {"finalizers": others or None})
 
 
 def remove(found: PoolObject) -> Action:
-    """One step of deleting an object and nothing else: the bus hears nothing of it.
+    """Return one step of deleting only the object: the bus hears nothing of the deletion.
 
-    First it loses its finalizer, and is deleted then if nobody has changed it in between.
+    The first step removes the finalizer. The second deletes the object if it is unchanged.
     """
     if FINALIZER in found.finalizers:
         return release(found)
@@ -74,14 +74,14 @@ def remove(found: PoolObject) -> Action:
 
 
 def delete(found: PoolObject) -> Delete:
-    """Deletes an object; while it has the finalizer, that only begins."""
+    """Return the deletion of an object; while the object has the finalizer, that only begins."""
     return Delete("NodePool", found.name, found.uid)
 
 
 def agree(wanted: WantedPool, found: PoolObject, log: Log, names: Iterable[str] = ()) -> Patch:
-    """Sets fields of an object to what the bus says, and records that both agree on that.
+    """Return the patch that sets fields to what the bus says, and records the agreement.
 
-    names: the fields; none where the object only remembers what the bus says.
+    names: the fields; empty if the object only records what the bus says.
     """
     metadata: dict[str, object] = {
         "annotations": {
@@ -99,14 +99,14 @@ def agree(wanted: WantedPool, found: PoolObject, log: Log, names: Iterable[str] 
 
 
 def record_refusal(found: PoolObject, attempt: Attempt) -> Patch:
-    """Remembers that the bus did not take an object as it is, and why."""
+    """Return the patch that records that the bus refused an object, and why."""
     why = {"id": attempt.id, "reason": attempt.reason, "field": attempt.field}
     text = json.dumps({**why, "message": attempt.message}, separators=(",", ":"))
     return _patch(found, {"annotations": {REFUSED: text}})
 
 
 def recorded_refusal(found: PoolObject) -> Attempt | None:
-    """What `record_refusal` has recorded; None where there is nothing of that kind."""
+    """Return the refusal that `record_refusal` has recorded; None without a recorded refusal."""
     try:
         value = json.loads(found.annotations.get(REFUSED, ""))
     except (ValueError, RecursionError):
@@ -120,7 +120,7 @@ def recorded_refusal(found: PoolObject) -> Attempt | None:
 
 
 def _patch(found: PoolObject, metadata: Document, spec: Document | None = None) -> Patch:
-    """A patch of an object that is refused where it was changed since it was read."""
+    """Return a patch of an object; the API server refuses it if the object has changed."""
     patch: dict[str, object] = {"metadata": {"resourceVersion": found.version, **metadata}}
     if spec:
         patch["spec"] = spec
@@ -130,7 +130,7 @@ def _patch(found: PoolObject, metadata: Document, spec: Document | None = None) 
 def apply_command(
     found: PoolObject, spec: NodePoolSpec, wanted: WantedPool | None, place: Place
 ) -> ApplyNodePool:
-    """The command that gives the bus what the cluster says, if that is still as it was read.
+    """Return the command that gives the bus the state of the cluster, if the bus is unchanged.
 
     Annotations are not shared: the bus keeps its own.
     """
@@ -155,7 +155,7 @@ def apply_command(
 
 
 def apply_id(found: PoolObject, spec: NodePoolSpec, wanted: WantedPool | None, log: Log) -> str:
-    """The id of that command: the same for the same change of the same agreed state.
+    """Return the id of that command: the same for the same change of the same agreed state.
 
     The generation does not change with labels, and comes again where a backup of the cluster is
     restored, so the content counts as well.
@@ -168,7 +168,7 @@ def apply_id(found: PoolObject, spec: NodePoolSpec, wanted: WantedPool | None, l
 
 
 def content_digest(spec: Document, labels: Mapping[str, str], log: Log) -> str:
-    """What stands in that id for a spec and labels."""
+    """Return the digest that stands in that id for a spec and labels."""
     return digest([log.id, fields_of(spec, labels)])
 
 
@@ -187,7 +187,7 @@ class Sent(NamedTuple):
 
 
 def sent_as(id: str) -> Sent | None:
-    """What an id says, where `apply_id` has made it; others may give commands any id."""
+    """Return the parts of an id that `apply_id` made; others may give commands any id."""
     words = id.split(".")
     if len(words) < 4 or not (words[1].isascii() and words[1].isdecimal() and len(words[1]) < 20):
         return None
@@ -208,21 +208,21 @@ def is_of_same_base(attempt: str, id: str) -> bool:
 
 
 def next_id(sent: str, id: str) -> str:
-    """The id after one that begins with `id`: a number is counted up behind it."""
+    """Return the id after `sent`, which begins with `id`: `id` with the next number appended."""
     number = sent.removeprefix(id).removeprefix(".")
     return f"{id}.{int(number) + 1 if number.isdecimal() else 2}"
 
 
 def deletion_id(found: PoolObject, uid: str | None) -> str:
-    """The id of the command that deletes the NodePool because its object is.
+    """Return the id of the command that deletes a NodePool because its object is deleted.
 
-    uid: of the NodePool that both sides agreed on; None where they have not.
+    uid: of the NodePool that both sides agreed on; None without an agreement.
     """
     return f"{found.uid}.delete.{uid or 'any'}"
 
 
 def send_deletion(found: PoolObject, uid: str | None, place: Place, id: str) -> Send:
-    """Deletes the NodePool of this uid on the bus; the one of this name where None is known."""
+    """Return the command that deletes the NodePool of this uid; None deletes it by its name."""
     command = DeleteNodePool(org=place.org, cluster=place.cluster, pool=found.name, uid=uid)
     return Send(id, command)
 
@@ -230,7 +230,7 @@ def send_deletion(found: PoolObject, uid: str | None, place: Place, id: str) -> 
 def lost_events(
     found: PoolObject, lost: Document, holds: Document, names: Iterable[str], why: str
 ) -> Iterator[RecordEvent]:
-    """Tells of each field the value that is not taken, and the one that holds.
+    """Yield an Event per field, with the value that is not taken and the value that holds.
 
     why: the end of the sentence.
     """
@@ -242,7 +242,7 @@ def lost_events(
 
 
 def deletion_event(found: PoolObject, names: Sequence[str]) -> RecordEvent:
-    """Tells that the NodePool was deleted on the bus, and which changes are lost with it."""
+    """Return the Event that the NodePool was deleted on the bus, with the changes that are lost."""
     message = f"NodePool {found.name} was deleted on the bus"
     if not names:
         return _event(found, "Normal", CWNodePoolDeleted.reason, message)
@@ -252,7 +252,7 @@ def deletion_event(found: PoolObject, names: Sequence[str]) -> RecordEvent:
 
 
 def failure_event(found: PoolObject, message: str) -> RecordEvent:
-    """Tells why the bus does not carry out what the cluster says."""
+    """Return the Event that says why the bus does not carry out what the cluster says."""
     return _event(found, "Warning", CWNodePoolNodesRequestFailed.reason, message)
 
 
@@ -263,7 +263,7 @@ def _event(found: PoolObject, severity: Severity, reason: str, message: str) -> 
 
 
 def _different(one: object, other: object) -> tuple[object, object]:
-    """Two values, of two objects only what differs: all of them would hide it in a message."""
+    """Return two values, of objects only the differing keys, so that a message stays readable."""
     if not isinstance(one, Mapping) or not isinstance(other, Mapping):
         return one, other
     return (

@@ -24,7 +24,7 @@ GONE: Final = ("NotFound", "Conflict")
 
 
 def deletion(view: PoolView) -> Sequence[Action]:
-    """The actions that end the NodePool on the bus first, and then let the object go.
+    """Return the actions that first delete the NodePool on the bus, and then release the object.
 
     The command that was sent last has an outcome, and the read model shows it.
     """
@@ -53,7 +53,7 @@ def deletion(view: PoolView) -> Sequence[Action]:
 
 
 def _refused(found: PoolObject, attempt: Attempt) -> Sequence[Action]:
-    """Tells why the bus does not delete it, once."""
+    """Return an Event that says why the bus does not delete the NodePool, once per refusal."""
     recorded = recorded_refusal(found)
     if recorded is not None and recorded.id == attempt.id:
         return ()
@@ -64,7 +64,7 @@ def _refused(found: PoolObject, attempt: Attempt) -> Sequence[Action]:
 def removal(
     wanted: WantedPool, removed: PoolObject, attempt: Attempt | None, log: Log, place: Place
 ) -> Send | None:
-    """Deletes what the bus still has after its object was deleted past the agent; None where not.
+    """Return the command to delete a NodePool whose object was deleted without the agent; or None.
 
     A NodePool of another uid has never had this object, and gets one of its own.
     """

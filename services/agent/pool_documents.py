@@ -8,7 +8,7 @@ from nodepool.contract.model import spec_document
 
 
 def wanted_pool(document: Document, name: str) -> WantedPool:
-    """A NodePool of the read model by this name; UnreadableDocument for what is none."""
+    """Return a NodePool of the read model by this name; raise UnreadableDocument if invalid."""
     document = as_document(document, "the object")
     metadata, spec, status = (part(document, field) for field in ("metadata", "spec", "status"))
     read = read_spec(spec)
@@ -28,7 +28,7 @@ def wanted_pool(document: Document, name: str) -> WantedPool:
 
 
 def pool_object(document: Document) -> PoolObject:
-    """A NodePool of a cluster of Kubernetes; UnreadableDocument for what is none.
+    """Return a NodePool of a Kubernetes cluster; raise UnreadableDocument if it is invalid.
 
     Its spec may be of any content: people write it, and the comparison says what is wrong with it.
     """

@@ -100,7 +100,7 @@ class PoolView:
         return is_it or deleted.position > agreement.version
 
     def base(self, wanted: WantedPool, spec: NodePoolSpec) -> Agreement | None:
-        """The agreement, if it is on this NodePool of the bus and of this history of the log."""
+        """Return the agreement, if it is on this NodePool and of this history of the log."""
         agreement = self.agreement
         if agreement is None or agreement.uid != wanted.uid or self.is_restored(agreement):
             return None
@@ -159,7 +159,7 @@ class PoolView:
         return sent.base == "new" or is_later or bool(self.edited(spec))
 
     def edited(self, spec: NodePoolSpec | SpecFault) -> frozenset[str]:
-        """The fields that were changed in the cluster since the agreement."""
+        """Return the fields that were changed in the cluster since the agreement."""
         agreement = self.agreement
         if agreement is None or isinstance(spec, SpecFault):
             return frozenset()
@@ -168,5 +168,5 @@ class PoolView:
         return frozenset(name for name in names if found.get(name) != agreement.fields.get(name))
 
     def fields(self, spec: NodePoolSpec) -> dict[str, object]:
-        """All that is compared of the object, by name."""
+        """Return all compared fields of the object, by name."""
         return fields_of(spec_document(spec), self.found.labels)

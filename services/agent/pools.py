@@ -52,11 +52,11 @@ def missing_for_pool(
     place: Place,
     facts: Facts = NO_FACTS,
 ) -> Sequence[Action]:
-    """The actions that bring both sides of a NodePool together, in their order; few at a time.
+    """Return the next few actions that bring both sides of a NodePool together, in their order.
 
-    They are to be carried out one after the other up to the first that fails, and the comparison
-    repeated when anything has changed. An empty result means that nothing is missing, or that it
-    is waited for a change.
+    The caller carries them out one after the other up to the first that fails, and compares again
+    when anything has changed. An empty result means that nothing is missing, or that a change is
+    awaited.
 
     attempt: the command that was sent last for this NodePool.
     """
@@ -78,7 +78,7 @@ class _Comparison(PoolView):
     """What is missing where there is an object."""
 
     def missing(self) -> Iterator[Action]:
-        """The missing actions."""
+        """Yield the missing actions."""
         wanted, found = self.wanted, self.found
         if self.attempt is not None and _is_pending(self.attempt):
             yield from self._status()
@@ -185,7 +185,7 @@ class _Comparison(PoolView):
     def _base_fields(
         self, wanted: WantedPool, agreement: Agreement | None, spec: NodePoolSpec
     ) -> dict[str, str] | None:
-        """What both sides had last: as agreed, or as a command sent since then was accepted."""
+        """Return the last common fields: as agreed, or as in a command that was accepted since."""
         own = self.own_state(wanted, spec)
         if own is not None:
             return digests(fields_of(own.spec, own.labels))
@@ -201,7 +201,7 @@ class _Comparison(PoolView):
     def _follow(
         self, wanted: WantedPool, spec: NodePoolSpec, diff: Differences
     ) -> Iterator[Action]:
-        """The object follows the bus; an Event names what is lost."""
+        """Yield the actions that make the object follow the bus; an Event names what is lost."""
         names, lost = diff.bus | diff.both, diff.both
         if not _is_whole(taken(spec_document(spec), wanted.spec, names)):
             names, lost = names | diff.cluster, lost | diff.cluster
@@ -227,7 +227,7 @@ class _Comparison(PoolView):
         return value != wanted.spec.get(name)
 
     def _lead(self, wanted: WantedPool, spec: NodePoolSpec, diff: Differences) -> Iterator[Action]:
-        """The change of the cluster becomes a command, and where that is refused is undone."""
+        """Yield the command for the change in the cluster; undo the change if the bus refuses."""
         agreement = self.base(wanted, spec)
         theirs = fields_of(wanted.spec, wanted.labels)
         if agreement is None or agreement.fields != digests(theirs):

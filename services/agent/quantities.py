@@ -54,7 +54,10 @@ def _of(container: Document, resource: str) -> Decimal:
 
 
 def _quantity(text: str) -> Decimal:
-    """A quantity, see https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/."""
+    """Return the value of a quantity.
+
+    See https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/.
+    """
     match = _QUANTITY.fullmatch(text)
     if match is None:
         return UNKNOWN

@@ -17,7 +17,7 @@ class UnreadableDocument(ValueError):
 
 
 def as_document(value: object, field: str) -> Document:
-    """An object; an empty one for null."""
+    """Return a value as an object; null is an empty object."""
     if value is None:
         return _EMPTY
     if not isinstance(value, Mapping):
@@ -26,12 +26,12 @@ def as_document(value: object, field: str) -> Document:
 
 
 def part(document: Document, field: str) -> Document:
-    """The object at a field; an empty one where there is none."""
+    """Return the object at a field; an empty object if the field is missing."""
     return as_document(document.get(field), field)
 
 
 def parts(document: Document, field: str) -> Iterator[Document]:
-    """The objects in the list at a field; none where there is no list."""
+    """Yield the objects in the list at a field; nothing if the field is missing."""
     value = document.get(field)
     if value is None:
         return
@@ -44,7 +44,7 @@ def parts(document: Document, field: str) -> Iterator[Document]:
 
 
 def text(document: Document, field: str, otherwise: str | None = "") -> str:
-    """The text at a field; `otherwise` where there is none, which None makes an error."""
+    """Return the text at a field; `otherwise` if it is missing, an error if `otherwise` is None."""
     value = document.get(field)
     if value is None and otherwise is not None:
         return otherwise
@@ -54,7 +54,7 @@ def text(document: Document, field: str, otherwise: str | None = "") -> str:
 
 
 def texts(document: Document, field: str) -> dict[str, str]:
-    """The texts by key at a field; none where there is nothing."""
+    """Return the texts by key at a field; an empty dict if the field is missing."""
     found = part(document, field)
     checked = {}
     for key, value in found.items():
@@ -65,7 +65,7 @@ def texts(document: Document, field: str) -> dict[str, str]:
 
 
 def number(document: Document, field: str, otherwise: int = 0) -> int:
-    """The whole number at a field; `otherwise` where there is none."""
+    """Return the whole number at a field; `otherwise` if the field is missing."""
     value = document.get(field)
     if value is None:
         return otherwise
@@ -85,7 +85,7 @@ def flag(document: Document, field: str) -> bool:
 
 
 def moment(document: Document, field: str) -> datetime | None:
-    """The moment at a field (RFC 3339), in UTC; None where there is none."""
+    """Return the moment at a field (RFC 3339), in UTC; None if the field is missing."""
     value = document.get(field)
     if value is None:
         return None

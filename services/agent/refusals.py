@@ -21,7 +21,7 @@ _VERBS: Final[Mapping[type[Refusable], tuple[str, str]]] = {
 def refusal_event(
     regarding: tuple[Kind, str, str], action: Refusable, fields: Sequence[str], why: str
 ) -> RecordEvent:
-    """The Event that names the object, the fields and why; the same for the same refusal.
+    """Return the Event with the object, the fields and the reason; equal for equal refusals.
 
     regarding: kind, name and uid of the object that it is recorded about.
     fields: those that `why` names; where it names none, those that a patch sets are added.
@@ -50,7 +50,7 @@ def _object(action: Refusable) -> str:
 
 
 def _fields(action: Refusable) -> Sequence[str]:
-    """The fields that a patch sets, two levels deep; its preconditions are none."""
+    """Return the fields that a patch sets, two levels deep, without its preconditions."""
     if not isinstance(action, Patch):
         return ()
     return sorted(

@@ -59,7 +59,7 @@ def is_minor(report: NodeReported, reported: Reported) -> bool:
 
 
 def without_more(report: NodeReported, reported: Reported) -> NodeReported | None:
-    """A report with the numbers of the last one, which prove nothing more; None without one."""
+    """Return a report with the numbers of the last report, which prove nothing new; else None."""
     last = reported.node
     if last is None or last.assignment != report.assignment:
         return None
@@ -84,7 +84,7 @@ def proves_more(report: NodeReported, reported: Reported) -> bool:
 def condition_reports(
     wanted: WantedNode, conditions: Sequence[Document], reported: Reported, place: Place
 ) -> Iterator[Report]:
-    """The reports of these conditions, without those that were made already."""
+    """Yield the reports of these conditions, except reports that were made already."""
     for each in conditions:
         type_ = str(each.get("type"))
         event = NodeConditionReported(
@@ -100,10 +100,10 @@ def condition_reports(
 
 
 def _pods(pods: Sequence[PodObject], wanted: WantedNode) -> tuple[Pod, ...]:
-    """The Pods that matter to a Node; where there are too many, those that it waits for.
+    """Return the Pods that matter to a Node; if there are too many, the Pods that it waits for.
 
-    A drain does not wait for the grace period of a Pod that may be interrupted; a lock does. What
-    has ended a drain is no work of the Node while it is cordoned, or the drain would begin anew.
+    A drain does not wait for the grace period of a Pod that may be interrupted; a lock does. While
+    the Node is cordoned, such a Pod stays left out after the drain, or the drain would begin again.
     """
     leaves_out = (bool(wanted.drain) or wanted.unschedulable) and not wanted.lock
     shown = [
@@ -120,7 +120,7 @@ def _is_interrupted(pod: Pod) -> bool:
 
 
 def _as_blocking(pod: PodObject) -> Pod:
-    """A Pod as one that blocks a drain, because a budget refuses its eviction."""
+    """Return a Pod as a Pod that blocks a drain, because a budget refuses its eviction."""
     if pod.pod.terminating:
         return pod.pod
     return pod.pod.model_copy(update={"interruption": PodClass.BLOCKING})

@@ -37,13 +37,13 @@ class SetBacks:
         self._kept: dict[str, _Kept] = {}
 
     def held_until(self, wanted: WantedNode, now: float) -> float:
-        """Until when a Node is not patched for its state; 0 where it may be."""
+        """Return until when a Node is not patched for its state; 0 if it may be patched."""
         kept = self._kept.get(wanted.name)
         is_held = kept is not None and kept.state == _state(wanted) and now < kept.until
         return kept.until if kept is not None and is_held else 0.0
 
     def patched(self, wanted: WantedNode, now: float) -> bool:
-        """Notes that a Node was patched for its state; whether a pause begins with that."""
+        """Note that a Node was patched for its state; return whether a pause begins with that."""
         kept = self._kept.get(wanted.name)
         if kept is None or kept.state != _state(wanted):
             kept = self._kept[wanted.name] = _Kept(_state(wanted))
@@ -54,7 +54,7 @@ class SetBacks:
         return True
 
     def forget(self, name: str) -> None:
-        """There is no such Node any more."""
+        """Forget a Node that is gone."""
         self._kept.pop(name, None)
 
 
@@ -64,7 +64,7 @@ def _state(wanted: WantedNode) -> tuple[object, ...]:
 
 
 def set_back_fields(action: Action, found: NodeObject | None) -> Sequence[str]:
-    """What a patch changes of the spec and the marks of a Node; empty for any other action."""
+    """Return the fields of a Node that a patch changes in its spec and marks; else no field."""
     if found is None or not isinstance(action, Patch) or action.kind != "Node":
         return ()
     if action.subresource:
@@ -88,7 +88,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _other_taints(patched: object, found: NodeObject) -> set[str]:
-    """The taints, as `key:effect`, that one side lacks or has with another value."""
+    """Return the taints, as `key:effect`, that one side lacks or has with another value."""
     after = {
         (each.get("key"), each.get("effect"), each.get("value") or "")
         for each in (patched if isinstance(patched, list) else ())
@@ -101,7 +101,7 @@ def _other_taints(patched: object, found: NodeObject) -> set[str]:
 def set_back_event(
     regarding: tuple[Kind, str, str], node: str, fields: Sequence[str]
 ) -> RecordEvent:
-    """The Event that names the fields, and a Node; one for all Nodes of a NodePool.
+    """Return the Event with the fields and a Node; the Nodes of a NodePool share the Event.
 
     regarding: kind, name and uid of the object that it is recorded about.
     """

@@ -34,7 +34,7 @@ OPTIONAL: Final = (
 def shown_status(
     wanted: WantedPool, found: PoolObject, agreed_generation: int, *, is_same_spec: bool
 ) -> Document:
-    """The status of the read model as the object shows it.
+    """Return the status of the read model as the object shows it.
 
     A condition claims the object's generation only where it was judged for the spec that the object
     has: what waits for a condition ignores those of an older generation. The deletion of an object
@@ -80,7 +80,7 @@ def _sections(status: Document) -> Document:
 
 
 def invalid_status(found: PoolObject, message: str) -> Document:
-    """The status of an object that the bus does not take: Validated is False."""
+    """Return the status of an object that the bus does not take: Validated is False."""
     validated = {
         "lastTransitionTime": _since(found),
         "message": message,
@@ -97,7 +97,7 @@ def invalid_status(found: PoolObject, message: str) -> Document:
 
 
 def status_patches(found: PoolObject, status: Document) -> Sequence[Patch]:
-    """The patch that gives an object a status; none where it has it."""
+    """Return the patch that gives an object a status; nothing if the object has the status."""
     patch = merge_patch(found.status, status)
     if not patch:
         return ()
@@ -105,7 +105,7 @@ def status_patches(found: PoolObject, status: Document) -> Sequence[Patch]:
 
 
 def _since(found: PoolObject) -> str:
-    """Since when Validated is False: kept where it is, else since the object was created."""
+    """Return since when Validated is False: the recorded time, or the creation of the object."""
     for condition in _conditions(found.status):
         if condition.get("type") == Validated.__name__ and condition.get("status") == "False":
             return str(condition.get("lastTransitionTime", found.created))

@@ -63,10 +63,10 @@ def _holds(term: Term, labels: Mapping[str, str]) -> bool:
 
 
 def demand_of(document: Document) -> Demand | None:
-    """What a Pod asks of its Node, if it waits for one and the scheduler has found none for it.
+    """Return what a Pod asks of its Node, if the Pod waits and the scheduler has found no Node.
 
-    None for any other, and for a Pod of a DaemonSet, which is for a Node that is there already.
-    None also for one for which the scheduler makes room on a Node. UnreadableDocument for what is
+    Return None for any other Pod, for a Pod of a DaemonSet, which is for an existing Node, and for
+    a Pod for which the scheduler makes room on a Node. Raise UnreadableDocument if the document is
     no Pod. See https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions.
     """
     metadata, spec, status = (part(document, field) for field in ("metadata", "spec", "status"))
@@ -98,9 +98,9 @@ def _is_unschedulable(status: Document) -> bool:
 
 
 def _terms(spec: Document) -> tuple[Term, ...] | None:
-    """The terms of the required node affinity.
+    """Return the terms of the required node affinity.
 
-    One that names fields holds of no Node to come: the only field there is, is its name.
+    A term that names fields matches no future Node: the only such field is the name of a Node.
     """
     affinity = part(part(spec, "affinity"), "nodeAffinity")
     if affinity.get(_REQUIRED) is None:

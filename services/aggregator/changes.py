@@ -52,7 +52,7 @@ def pool_changed(
     change: Callable[[NodePoolObject, E, Context], NodePoolObject],
     context: Context,
 ) -> State:
-    """The state after a NodePool has changed; one that is unknown does not."""
+    """Return the state after a change of a NodePool; an unknown NodePool does not change."""
     pools_, figures = _changed_pools(state.pools, state.pool_figures, event, change, context)
     return state if pools_ is state.pools else replace(state, pools=pools_, pool_figures=figures)
 
@@ -64,7 +64,7 @@ def _changed_pools(
     change: Callable[[NodePoolObject, E, Context], NodePoolObject],
     context: Context,
 ) -> tuple[Pools, PoolFigures]:
-    """The NodePools after this change of one, and the figures then; the same where it is none."""
+    """Return the NodePools and figures after an event; the same objects if nothing changed."""
     before = known.get(event.key)
     if before is None:
         return known, figures
@@ -75,7 +75,7 @@ def _changed_pools(
 
 
 def pool_specified(state: State, event: on.NodePoolValidated, context: Context) -> State:
-    """The state after a new verdict on the spec of a NodePool."""
+    """Return the state after a new verdict on the spec of a NodePool."""
     before = state.pools.get(event.key)
     after = pools.specified(before, event, context)
     return replace(
@@ -86,7 +86,7 @@ def pool_specified(state: State, event: on.NodePoolValidated, context: Context) 
 
 
 def pool_deleted(state: State, event: on.CWNodePoolDeleted) -> State:
-    """The state without a NodePool."""
+    """Return the state without this NodePool."""
     pool = state.pools.get(event.key)
     if pool is None or pool.uid != event.uid:
         return state
@@ -99,7 +99,7 @@ def pool_deleted(state: State, event: on.CWNodePoolDeleted) -> State:
 
 
 def removal_failed(state: State, event: on.CWNodePoolNodesRemoveError, context: Context) -> State:
-    """The state after a Node could not be removed, or its machine is given up for silent."""
+    """Return the state after the removal of a Node failed, or its silent machine was given up."""
     node = state.nodes.get(node_key(event.org, event.cluster, event.node))
     if node is not None and failure_of(event.message) == NodeFailure.UNANSWERED:
         figures = state.node_figures.failed(node, NodeFailure.UNANSWERED.value)
@@ -108,7 +108,7 @@ def removal_failed(state: State, event: on.CWNodePoolNodesRemoveError, context: 
 
 
 def node_assigned(state: State, event: on.CWNodeAssigned, context: Context) -> State:
-    """The state with a new Node."""
+    """Return the state with a new Node."""
     inventory = state.inventory.assign(event.machine_key, event.key, event.assignment)
     machine = moved(state, event, inventory, context)
     change = pools.node_assigned
@@ -128,7 +128,7 @@ def node_assigned(state: State, event: on.CWNodeAssigned, context: Context) -> S
 
 
 def node_joined(state: State, event: on.CWNodeRegistered, context: Context) -> State:
-    """The state after a Node has joined its cluster."""
+    """Return the state after a Node joined its cluster."""
     key = event.node_key
     before = state.nodes[key]
     node = nodes.changed(before, event, context)
@@ -157,7 +157,7 @@ def cordon_changed(state: State, event: CordonChanged, context: Context) -> Stat
 
 
 def node_changed(state: State, event: NodeChanged, context: Context) -> State:
-    """The state after a Node has changed."""
+    """Return the state after a Node changed."""
     key = event.node_key
     before = state.nodes.get(key)
     if before is None:
@@ -188,7 +188,7 @@ def node_changed(state: State, event: NodeChanged, context: Context) -> State:
 
 
 def node_reported(state: State, event: Reported, context: Context) -> State:
-    """The state after a condition of a Node was reported."""
+    """Return the state after a condition of a Node was reported."""
     key = state.reported_node(event)
     if key is None:
         return state
@@ -201,7 +201,7 @@ def node_reported(state: State, event: Reported, context: Context) -> State:
 
 
 def _with_busy(busy: Busy, pool: PoolKey, node: NodeKey, *, is_busy: bool) -> Busy:
-    """The same with this Node among the busy ones of its NodePool, or not."""
+    """Return the busy Nodes of all NodePools, with or without this Node."""
     before = busy.get(pool, Map())
     if is_busy is (node in before):
         return busy
@@ -210,7 +210,7 @@ def _with_busy(busy: Busy, pool: PoolKey, node: NodeKey, *, is_busy: bool) -> Bu
 
 
 def node_left(state: State, event: NodeLeft, context: Context) -> State:
-    """The state without a Node; its machine is free, or out of service."""
+    """Return the state without a Node; its machine is free or out of service."""
     key = event.node_key
     node = state.nodes[key]
     cause = triage_cause(event, node)
@@ -235,7 +235,7 @@ def node_left(state: State, event: NodeLeft, context: Context) -> State:
 
 
 def grant_acknowledged(state: State, event: on.GrantAcknowledged, context: Context) -> State:
-    """The state after the allocator has given up what a smaller grant does not allow."""
+    """Return the state after the allocator has given up the Nodes beyond a smaller grant."""
     pool, figures = state.pools.get(event.key), state.pool_figures
     if pool is None or pool.uid != event.uid:
         return state
@@ -244,7 +244,7 @@ def grant_acknowledged(state: State, event: on.GrantAcknowledged, context: Conte
 
 
 def cluster_registered(state: State, event: on.ClusterRegistered, context: Context) -> State:
-    """The state with a cluster more, or with one that has an agent from now on."""
+    """Return the state with a new cluster, or with a cluster that has an agent from now on."""
     key = cluster_key(event.org, event.cluster)
     before = state.clusters.get(key)
     item = ClusterObject(
@@ -260,7 +260,7 @@ def cluster_registered(state: State, event: on.ClusterRegistered, context: Conte
 
 
 def quota_counted(state: State, event: QuotaCounted, context: Context) -> State:
-    """The state after a limit, or what counts against it, has changed."""
+    """Return the state after a change of a limit, or of the Nodes that count against it."""
     if isinstance(event, on.QuotaChecked):
         state = _granted(state, event, context)
     key = ledger_key(event.org, event.zone, event.instance_type)
@@ -273,7 +273,7 @@ def quota_counted(state: State, event: QuotaCounted, context: Context) -> State:
 
 
 def _granted(state: State, event: on.QuotaChecked, context: Context) -> State:
-    """The state after a verdict of a quota, whose grant counts for whichever generation it is."""
+    """Return the state after a verdict on quota; its grant counts for any generation."""
     pool, figures = state.pools.get(event.key), state.pool_figures
     if pool is None or pool.uid != event.uid:
         return state

@@ -1,7 +1,7 @@
 """The labels of all that the aggregator may ever count, which metrics show from 0 on.
 
-There are so many series of transitions as conditions have reasons, 21; of durations 15, of ages 5;
-and of each offering those of `of_offering`.
+There are 21 series of transitions, as many as conditions have reasons; 15 series of durations;
+5 series of ages; and for each offering the series of `of_offering`.
 """
 
 from typing import Final
@@ -54,5 +54,5 @@ _OF_OFFERING: Final = {
 
 
 def of_offering(metric: Metric, zone: str, instance_type: str) -> tuple[Labels, ...]:
-    """The labels of a metric of an offering that exists."""
+    """Return the labels of a metric for an offering that exists."""
     return tuple((zone, instance_type, *rest) for rest in _OF_OFFERING[metric])

@@ -18,20 +18,20 @@ _AT_THE_END: Final = (
 
 
 def problems_of(node: NodeObject) -> frozenset[str]:
-    """The types of the conditions that report a problem of a Node now."""
+    """Return the types of the conditions that report a problem of a Node now."""
     reported = node.reported
     return frozenset(each.type for each in reported if is_problem(each.type, each.status))
 
 
 def triage_cause(event: NodeLeft, node: NodeObject | None) -> str:
-    """Why the machine of a Node that left goes to triage; empty where it does not."""
+    """Return why the machine of a Node that left goes to triage; empty if it does not."""
     if isinstance(event, CWNodeDeleted) and not event.triage:
         return ""
     return failure_of(event.message) or _problem(node) or _unnamed(event)
 
 
 def failure_at_the_end(event: NodeLeft, cause: str) -> str:
-    """What has failed with the end of a Node and was not counted before; empty for nothing.
+    """Return the failure that ended a Node and was not counted before; empty for no failure.
 
     A problem is counted when it is reported, and a silent machine when it is given up.
     """
@@ -41,12 +41,12 @@ def failure_at_the_end(event: NodeLeft, cause: str) -> str:
 
 
 def _problem(node: NodeObject | None) -> str:
-    """The first problem that is reported of a Node now."""
+    """Return the first problem that is reported of a Node now; empty for no problem."""
     problems = problems_of(node) if node is not None else ()
     return cordon_cause(min(problems)) if problems else ""
 
 
 def _unnamed(event: NodeLeft) -> str:
-    """Why, where nothing says so: without a message, what does not answer is given up."""
+    """Return the cause if no message names it: a deleted Node did not answer and was given up."""
     is_silent = isinstance(event, CWNodeDeleted)
     return (NodeFailure.UNANSWERED if is_silent else NodeFailure.OTHER).value

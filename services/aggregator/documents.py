@@ -35,7 +35,7 @@ Document = Mapping[str, object]
 
 
 def document(item: AnyObject, *, show_deprecated: bool = False) -> Document:
-    """An object as readers see it, with or without the deprecated conditions of a NodePool."""
+    """Return an object as readers see it, with or without deprecated NodePool conditions."""
     match item:
         case NodePoolObject():
             return _pool(item, show_deprecated=show_deprecated)
@@ -137,7 +137,7 @@ def _node(node: NodeObject) -> Document:
 
 
 def _drain(node: NodeObject) -> Document:
-    """How a Node is drained, while it is."""
+    """Return how a Node is drained; nothing if the Node is not being drained."""
     if node.phase is not NodePhase.DRAINING:
         return {}
     return {"drain": "forced" if node.forced else "safe"}
@@ -153,7 +153,7 @@ def _unusable(node: NodeObject) -> Document:
 
 
 def _resources(node: NodeObject) -> Document:
-    """What a Node that has joined its cluster has; all of it is for Pods."""
+    """Return the resources of a Node that has joined its cluster; Pods may use all of them."""
     if node.registered is None:
         return {}
     found = resources(node.instance_type)
@@ -161,7 +161,7 @@ def _resources(node: NodeObject) -> Document:
 
 
 def _blocking(node: NodeObject) -> Document:
-    """The Pods that a drain waits for, where there are any."""
+    """Return the Pods that a drain waits for, if there are any."""
     if not node.blocking:
         return {}
     pods = [{"name": pod.name, "since": rfc3339(pod.since)} for pod in node.blocking]
@@ -201,7 +201,7 @@ def _node_conditions(node: NodeObject) -> Iterator[Document]:
 
 
 def _health_conditions(node: NodeObject) -> Iterator[Document]:
-    """What is done to a Node that stays, and what was reported of it."""
+    """Yield the action on a Node that stays, and the conditions that were reported of it."""
     if node.action is not None:
         waits = node.action_condition == "PendingPhaseState"
         yield _condition(

@@ -30,7 +30,7 @@ FINAL: Final = Grants(is_final=True)
 
 
 def granted(known: Grants, event: QuotaChecked) -> Grants:
-    """The grants with one more; the same where it is the newest of them."""
+    """Return the grants with a new grant; the same object if it is the newest grant already."""
     grant = event.number, event.granted
     if known.is_final or known.grants[-1:] == (grant,):
         return known

@@ -65,7 +65,7 @@ OfStay = (
 
 
 def broken(state: State, message: Hears) -> Rule | Literal[""]:
-    """The rule about one Node or one NodePool that an event breaks; empty for none.
+    """Return the rule about a Node or a NodePool that an event breaks; empty for no rule.
 
     state: before the event.
     """
@@ -105,13 +105,15 @@ _CHECKED: Final = frozenset(
 
 
 def limit_passed(state: State, after: Mapping[LedgerKey, int], event: on.QuotaChecked) -> bool:
-    """Whether a grant has made what is reserved grow beyond the limit; a lower limit is none.
+    """Return whether a grant has made the reserved Nodes grow beyond the limit.
 
-    A grant covers the Nodes that its NodePool had as far as the quota service had read, and some of
-    them may have left since; the quota service then published no less before. A Node that the
-    control plane gave back counts from when the quota service has read so, also beyond the limit: a
-    grant of a NodePool that ever lent a Node is not checked, and what such NodePools have above
-    their grants does not count against others.
+    A limit that falls below the reserved Nodes breaks no rule.
+
+    A grant covers the Nodes that its NodePool had as far as the quota service had read. Some of
+    these Nodes may have left since; then the count that was published before was no lower. A Node
+    that the control plane gave back counts once the quota service has read so, also beyond the
+    limit. So a grant of a NodePool that ever lent a Node is not checked, and the Nodes that such
+    NodePools have above their grants do not count against other NodePools.
 
     state: before the event.
     after: how many Nodes the NodePools under each limit may come to hold after the event.

@@ -64,7 +64,7 @@ class State:
     violations: Violations = Violations()
 
     def node_on(self, key: MachineKey) -> NodeKey | None:
-        """The Node that a machine is, or is to be; None for a machine that is none."""
+        """Return the Node that a machine is, or is about to be; None for any other machine."""
         machine = self.inventory.machines.get(key)
         holder = as_pool_key(machine.holder) if machine is not None else None
         if machine is None or holder is None:
@@ -73,9 +73,10 @@ class State:
         return node_key(org, cluster, machine.name)
 
     def reported_node(self, event: Reported) -> NodeKey | None:
-        """The Node whose condition was reported; None where that is not to be believed.
+        """Return the Node whose condition was reported; None if the report is not trusted.
 
-        An agent is believed of the Nodes of a cluster that has one, where it names all of the Node.
+        A report of an agent is trusted if the cluster has an agent, and if the report names the
+        NodePool and the zone of the Node.
         """
         if isinstance(event, NodeConditionChanged):
             key = self.node_on(event.machine_key)

@@ -16,7 +16,7 @@ from nodepool.state.tallies import Levels
 
 
 def machine_reported(state: State, event: MachineReported, context: Context) -> State:
-    """The state after a machine that is no Node, or may be none, has changed."""
+    """Return the state after a change of a machine that is no Node, or may be no Node."""
     if isinstance(event, MachineBroken):
         return _machine_broken(state, event, context)
     if isinstance(event, MachineStateChanged):
@@ -54,9 +54,10 @@ def moved(
     context: Context,
     failure: str = "",
 ) -> Moved:
-    """What follows from this inventory, in which at most the machine of the event differs.
+    """Return the parts of the state that follow from this inventory.
 
-    failure: why it goes to triage, if it does.
+    inventory: at most the machine of the event differs from the inventory of the state.
+    failure: why the machine goes to triage, if it does.
     """
     if inventory is state.inventory:
         return Moved(inventory, state.capacity, state.machines, state.out_of_service)
@@ -75,14 +76,14 @@ def moved(
 def _with_machine(
     state: State, key: MachineKey, machine: Machine | None, status: MachineStatus | None
 ) -> Levels:
-    """How many are out of service after this machine is as given, and was as the state has it."""
+    """Return how many machines are out of service after this machine changed as given."""
     before = machines.out_of_service(state.inventory.machines.get(key), state.machines.get(key))
     after = machines.out_of_service(machine, status)
     return state.out_of_service.moved(before, after)
 
 
 def capacity_reclaimed(state: State, event: CapacityReclaimed, context: Context) -> State:
-    """The state in which an operator wants so many machines of an offering."""
+    """Return the state in which an operator wants another number of machines of an offering."""
     key = offering_key(event.zone, event.instance_type)
     item = machines.reclaimed(state.capacity.get(key), event, context)
     return replace(state, capacity=state.capacity.set(key, item))

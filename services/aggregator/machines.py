@@ -36,7 +36,7 @@ def recounted(
     after: Machine,
     context: Context,
 ) -> CapacityObject:
-    """The counts of the machine's offering; `before` is None for a machine that is new."""
+    """Return the counts of the machine's offering; `before` is None for a new machine."""
     item = objects.get(after.offering)
     if item is None:
         item = CapacityObject(after.zone, after.instance_type, context.position)
@@ -62,7 +62,7 @@ def recounted(
 def reclaimed(
     before: CapacityObject | None, event: on.CapacityReclaimed, context: Context
 ) -> CapacityObject:
-    """The counts of an offering of which so many machines are to be held back."""
+    """Return the counts of an offering with another number of machines to hold back."""
     if before is None:
         before = CapacityObject(event.zone, event.instance_type, context.position)
     return replace(before, version=context.position, to_reclaim=event.count)
@@ -75,9 +75,9 @@ def changed_hands(
     context: Context,
     failure: str = "",
 ) -> MachineStatus:
-    """The status of a machine that was added, assigned, given back, repaired, or reclaimed.
+    """Return the status of a machine that was added, assigned, given back, repaired or reclaimed.
 
-    failure: why it goes to triage, if it does, in one word.
+    failure: why the machine goes to triage, if it does, in one word.
     """
     if before is None:
         return MachineStatus(version=context.position, added=context.time)
@@ -100,7 +100,7 @@ def changed_hands(
 def broken(
     before: MachineStatus, event: on.MachineBroken, *, joined: bool, context: Context
 ) -> MachineStatus:
-    """The status of a machine that is to fail; one that is a Node (`joined`) may do so at once."""
+    """Return the status of a machine that will fail; a Node (`joined`) may fail at once."""
     failing = before.faults.failing if before.faults is not None else ""
     faults: Faults | None = Faults(event.fault, event.times, failing)
     if not event.times:
@@ -114,7 +114,7 @@ def broken(
 def moved(
     known: Map[MachineKey, MachineStatus], event: on.MachineStateChanged, context: Context
 ) -> Map[MachineKey, MachineStatus]:
-    """The machines with this one in another state outside of any NodePool."""
+    """Return the machines with this machine in another state outside of any NodePool."""
     key, status = event.machine_key, known.get(event.machine_key)
     if status is None:
         return known
@@ -130,14 +130,14 @@ def _after_stay(faults: Faults) -> Faults | None:
 
 
 def out_of_service(machine: Machine | None, status: MachineStatus | None) -> Labels | None:
-    """The labels under which a machine is counted that is out of service; None for any other."""
+    """Return the labels that count a machine out of service; None for any other machine."""
     if machine is None or status is None or machine.holder != TRIAGE:
         return None
     return machine.zone, machine.instance_type, status.state.value, status.failure
 
 
 def state_of(machine: Machine) -> MachineState:
-    """What a machine is doing."""
+    """Return the state of a machine."""
     if not machine.holder:
         return "free"
     if machine.holder == RECLAIMED:

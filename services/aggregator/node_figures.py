@@ -45,9 +45,9 @@ class NodeFigures:
     def changed(
         self, key: NodeKey, node: NodeObject, now: datetime, cordon: str | None = None
     ) -> "NodeFigures":
-        """The figures after a Node changed.
+        """Return the figures after a Node changed.
 
-        cordon: the cause of its own that it is cordoned for from now on; None for what it was.
+        cordon: the cause for which the Node itself is cordoned from now on; None if unchanged.
         """
         before = self.unusable.get(key)
         held = before.cordon if before is not None else ""
@@ -55,13 +55,13 @@ class NodeFigures:
         return self if after == before else self._moved(key, node, before, after, now)
 
     def failed(self, node: NodeObject, cause: str) -> "NodeFigures":
-        """The figures with a failure of a Node more."""
+        """Return the figures with one more failure of a Node."""
         return replace(self, failures=self.failures.add(node.zone, node.instance_type, cause))
 
     def left(
         self, key: NodeKey, node: NodeObject, event: NodeLeft, failure: str, now: datetime
     ) -> "NodeFigures":
-        """The figures without a Node, which left for this failure; empty for none."""
+        """Return the figures without a Node, which left for this failure; empty for no failure."""
         before = self.unusable.get(key)
         figures = self if before is None else self._moved(key, node, before, None, now)
         figures = figures.with_activity(node, None)

@@ -12,7 +12,7 @@ from nodepool.service import Context
 
 
 def assigned(event: on.CWNodeAssigned, context: Context, profile: str) -> NodeObject:
-    """A new Node with this profile, which has not joined its cluster yet."""
+    """Return a new Node with this profile; the Node has not joined its cluster yet."""
     return NodeObject(
         name=event.node,
         zone=event.zone,
@@ -26,7 +26,7 @@ def assigned(event: on.CWNodeAssigned, context: Context, profile: str) -> NodeOb
 
 
 def changed(node: NodeObject, event: NodeChanged, context: Context) -> NodeObject:
-    """The Node after an event; an event about another assignment changes nothing."""
+    """Return the Node after an event; an event about another assignment changes nothing."""
     if event.assignment != node.assignment:
         return node
     match event:
@@ -66,7 +66,7 @@ REPORTED_MAX = 32
 
 
 def reported(node: NodeObject, event: Reported, context: Context) -> NodeObject:
-    """The Node with a condition as it was reported; one of another assignment changes nothing."""
+    """Return the Node with a reported condition; a report on another assignment is ignored."""
     if event.assignment != node.assignment:
         return node
     before = next((each for each in node.reported if each.type == event.type), None)
@@ -83,7 +83,7 @@ def reported(node: NodeObject, event: Reported, context: Context) -> NodeObject:
 
 @lru_cache(maxsize=1024)
 def _shared(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
-    """The same taints as one object: most Nodes have the same, and each is half a kilobyte."""
+    """Return equal taints as the same object: most Nodes share taints of half a kilobyte."""
     return taints
 
 

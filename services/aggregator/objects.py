@@ -296,7 +296,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class MachineStatus:
-    """What is kept of a machine beside what the inventory has.
+    """The status of a machine apart from its record in the inventory.
 
     version: the position of its last change.
     added: when it was added.

@@ -42,7 +42,7 @@ class PoolFigures:
     reserved: Map[LedgerKey, int] = Map()
 
     def usable(self, key: PoolKey) -> int:
-        """How many Nodes a NodePool may have by grants that the allocator may still use."""
+        """Return how many Nodes a NodePool may have by grants that the allocator may still use."""
         return self.grants.get(key, NO_GRANTS).most
 
     def changed(
@@ -52,10 +52,10 @@ class PoolFigures:
         context: Context,
         grants: Grants | None = None,
     ) -> "PoolFigures":
-        """The figures after a NodePool changed.
+        """Return the figures after a NodePool changed.
 
-        before: None for one that is new.
-        grants: those that may be used from now on; None where they stay as they were.
+        before: None for a new NodePool.
+        grants: the grants that may be used from now on; None if they stay the same.
         """
         key = after.key
         known = self.grants.get(key, NO_GRANTS)
@@ -105,7 +105,7 @@ class PoolFigures:
         return _Counted(transitions, durations, waits)
 
     def deleted(self, pool: NodePoolObject) -> "PoolFigures":
-        """The figures without a NodePool."""
+        """Return the figures without this NodePool."""
         key = pool.key
         known = self.grants.get(key, NO_GRANTS)
         return replace(
@@ -132,7 +132,7 @@ def _reserving(grants: Grants, pool: NodePoolObject | None) -> int:
 def _reserved(
     reserved: Map[LedgerKey, int], pool: NodePoolObject, change: int
 ) -> Map[LedgerKey, int]:
-    """The same after the NodePool may come to hold so many Nodes more."""
+    """Return the reserved Nodes per limit after a NodePool may hold `change` more Nodes."""
     if not change:
         return reserved
     total = reserved.get(pool.ledger, 0) + change

@@ -23,7 +23,7 @@ from nodepool.state.racks import counted, domain_of
 def specified(
     before: NodePoolObject | None, event: on.NodePoolValidated, context: Context
 ) -> NodePoolObject:
-    """The NodePool with a new desired state or verdict; a new one where the uid is new."""
+    """Return the NodePool with a new desired state or verdict; a new NodePool for a new uid."""
     if before is None or before.uid != event.uid:
         before = NodePoolObject(
             key=event.key,
@@ -58,7 +58,7 @@ def specified(
 def _autoscaled(
     before: NodePoolObject, event: on.NodePoolValidated, context: Context
 ) -> Autoscaled | None:
-    """Why the autoscaler has set the target, since when it has."""
+    """Return why the autoscaler has set the target, and since when; None if it has not."""
     known = before.autoscaled
     if not event.autoscaled:
         return None
@@ -68,7 +68,7 @@ def _autoscaled(
 
 
 def deleting(pool: NodePoolObject, event: on.NodePoolDeleting, context: Context) -> NodePoolObject:
-    """The NodePool on its way out."""
+    """Return the NodePool at the start of its deletion."""
     # If the allocator cannot decide on the deletion, it reports that error again.
     pool = replace(pool, deleting=event.since, granted=0, allocation_error="")
     return with_counts(_without_queue(pool), context)
@@ -77,7 +77,7 @@ def deleting(pool: NodePoolObject, event: on.NodePoolDeleting, context: Context)
 def checked(
     pool: NodePoolObject, event: on.QuotaChecked | on.CapacityChecked, context: Context
 ) -> NodePoolObject:
-    """The NodePool after a verdict.
+    """Return the NodePool after a verdict.
 
     A verdict on another generation changes nothing but the grant, and a verdict that comes too late
     for a NodePool that is being deleted changes nothing: the NodePool is not checked any more.
@@ -128,10 +128,11 @@ def _without_queue(pool: NodePoolObject) -> NodePoolObject:
 
 
 def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> NodePoolObject:
-    """The NodePool with a condition that could not be determined.
+    """Return the NodePool with a condition that could not be determined.
 
-    While it is being deleted that is the removal of its Nodes; nothing else is determined then. A
-    Node whose machine does not answer is no such error: the Node is deleted all the same.
+    During a deletion this is the condition on the removal of the Nodes; no other condition is
+    determined then. A Node whose machine does not answer is no such error: the Node is deleted all
+    the same.
 
     Quota and capacity of an invalid NodePool are not checked. An error that is reported then is
     about an earlier generation, and no later check would clear its condition.
@@ -177,7 +178,7 @@ def _with_removal_error(pool: NodePoolObject, error: str, context: Context) -> N
 def nodes_removed(
     pool: NodePoolObject, event: on.CWNodePoolNodesRemoved, context: Context
 ) -> NodePoolObject:
-    """The NodePool without Nodes, if they were removed because it is being deleted."""
+    """Return the NodePool without Nodes, if its deletion removed them."""
     if event.removal is not RemovalReason.POOL_DELETED:
         return pool
     return with_condition(pool, NodesRemoved.COMPLETE, "All Nodes are removed.", context)
@@ -186,7 +187,7 @@ def nodes_removed(
 def node_assigned(
     pool: NodePoolObject, event: on.CWNodeAssigned, context: Context
 ) -> NodePoolObject:
-    """The NodePool with one Node more in progress."""
+    """Return the NodePool with one more Node in progress."""
     if event.uid != pool.uid:
         return pool
     profiles = counted_profiles(pool.profiles, profile_of(pool.spec), 1)
@@ -196,7 +197,7 @@ def node_assigned(
 def node_registered(
     pool: NodePoolObject, event: on.CWNodeRegistered, context: Context
 ) -> NodePoolObject:
-    """The NodePool with one Node current that was in progress."""
+    """Return the NodePool after one Node in progress has become current."""
     pool = _in_domain(pool, domain_of(event.labels), 1)
     return with_counts(pool, context, in_progress=-1, current=1)
 
@@ -210,7 +211,7 @@ def node_left(
     profile: str = "",
     usable: bool = True,
 ) -> NodePoolObject:
-    """The NodePool with one Node less, current or in progress, of this NVLink domain."""
+    """Return the NodePool with one Node fewer, current or in progress, in this NVLink domain."""
     if event.uid != pool.uid:
         return pool
     pool = replace(pool, profiles=counted_profiles(pool.profiles, profile, -1))
@@ -231,12 +232,12 @@ def node_reserved(
 
 
 def changed_while_shrinking(pool: NodePoolObject, context: Context) -> NodePoolObject:
-    """The NodePool after a change of a Node that it may wait for."""
+    """Return the NodePool after a change of a Node that the NodePool may wait for."""
     return replace(pool, version=context.position)
 
 
 def _in_domain(pool: NodePoolObject, domain: str, change: int) -> NodePoolObject:
-    """The NodePool with so many current Nodes more of a domain, if its type comes in racks."""
+    """Return the NodePool with `change` more current Nodes in a domain, if its type has racks."""
     if not pool.spec.rack_size:
         return pool
     return replace(pool, domains=counted(pool.domains, domain, change))

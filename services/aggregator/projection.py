@@ -41,7 +41,7 @@ _BOOTED_AGAIN: Final = (NodePhase.REBOOTING, NodePhase.VERIFYING)
 def touched(  # noqa: C901, PLR0912  # It lists the messages.
     state: State, message: Hears
 ) -> Iterator[tuple[str, str]]:
-    """The objects, as bucket and key, that an event may have changed."""
+    """Yield the bucket and the key of each object that an event may have changed."""
     match message:
         case on.NodeUpdated() | on.NodeActivityChanged():
             yield from _node(state, message)
@@ -81,7 +81,7 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
 
 
 def _node(state: State, event: OfNode) -> Iterator[tuple[str, str]]:
-    """A Node, and the NodePool whose status may name it."""
+    """Yield a Node, and the NodePool if its status may name the Node."""
     yield NODES, event.node_key
     pool = state.pools.get(event.key)
     has_booted = isinstance(event, on.NodeUpdated) and event.phase in _BOOTED_AGAIN
@@ -103,7 +103,7 @@ def _machine(state: State, key: MachineKey) -> Iterator[tuple[str, str]]:
 
 
 def get(state: State, bucket: str, key: str) -> AnyObject | None:
-    """An object of the state; None where there is none."""
+    """Return an object of the state; None if the object does not exist."""
     match bucket:
         case "nodepools":
             return _pool(state, state.pools.get(PoolKey(key)))
@@ -122,7 +122,7 @@ def get(state: State, bucket: str, key: str) -> AnyObject | None:
 
 
 def _pool(state: State, pool: NodePoolObject | None) -> NodePoolObject | None:
-    """The NodePool with the Nodes that its status names while it shrinks."""
+    """Return the NodePool with the Nodes that its status names while it shrinks."""
     if pool is None or not pool.is_shrinking:
         return pool
     return replace(pool, busy=tuple(state.nodes[key] for key in state.busy.get(pool.key, ())))
@@ -134,7 +134,7 @@ def _machine_object(state: State, key: MachineKey) -> MachineObject | None:
 
 
 def keys(state: State, bucket: str) -> Iterable[str]:
-    """The keys of all objects of a bucket."""
+    """Return the keys of all objects in a bucket."""
     match bucket:
         case "nodepools":
             return state.pools
@@ -152,13 +152,13 @@ def keys(state: State, bucket: str) -> Iterable[str]:
 
 
 def render(item: Object) -> Document:
-    """An object as the read model holds it."""
+    """Return an object as the read model holds it."""
     assert isinstance(item, AnyObject), f"{type(item).__name__} is no object of the aggregator"
     return document(item)
 
 
 def render_deprecated(item: Object) -> Document:
-    """The same with the deprecated conditions of a NodePool, for those who still read them."""
+    """Return an object with the deprecated NodePool conditions, for readers that still use them."""
     assert isinstance(item, AnyObject), f"{type(item).__name__} is no object of the aggregator"
     return document(item, show_deprecated=True)
 

@@ -11,9 +11,9 @@ from nodepool.service import Context
 def counted(
     before: QuotaObject | None, event: QuotaCounted, context: Context
 ) -> QuotaObject | None:
-    """The limit and what counts against it; `before` itself where neither changes.
+    """Return the limit and the Nodes that count against it; `before` if neither changes.
 
-    None where there is no limit and nothing to count: what is like that is not shown.
+    Return None if there is no limit and no Node counts: such a limit is not shown.
     """
     limit: int | None
     match event:

@@ -7,7 +7,7 @@ from nodepool.contract.pods import ACCELERATOR, GPU, PODS_MAX
 
 
 def resources(instance_type: str) -> Mapping[str, str]:
-    """The resources of a Node of this type; its GPUs stand there under each of their two names.
+    """Return the resources of a Node of this type; GPUs are listed under both of their names.
 
     See https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling.
     """

@@ -52,7 +52,7 @@ UNKNOWN: Final = "unknown"
 
 
 def samples(state: State) -> Iterator[Sample]:
-    """Every series."""
+    """Yield every series."""
     for pool in state.pools.values():
         yield from _pool(pool, state.node_figures.active)
     for quota in state.quotas.values():
@@ -94,7 +94,7 @@ def _quota(item: QuotaObject) -> Iterator[Sample]:
 
 
 def _offering(item: CapacityObject) -> Iterator[Sample]:
-    """Those in service; the others are counted by why they are not."""
+    """Yield the machines in service; `_figures` counts the other machines by cause."""
     counts = {"free": item.free, "assigned": item.assigned, "reclaimed": item.reclaimed}
     for machine_state, count in counts.items():
         if count or machine_state != "reclaimed":
@@ -102,13 +102,13 @@ def _offering(item: CapacityObject) -> Iterator[Sample]:
 
 
 def _exists(item: CapacityObject) -> bool:
-    """Whether there are machines of an offering, and it is not one that somebody made up."""
+    """Return whether an offering has machines, and has an instance type that exists."""
     counts = (item.free, item.assigned, item.reclaimed, item.triage)
     return item.instance_type in INSTANCE_TYPES and any(counts)
 
 
 def _figures(state: State, offerings: Sequence[CapacityObject]) -> Iterator[Sample]:
-    """What is counted since the log began; what may be counted once is there from 0 on."""
+    """Yield the counts since the log began; each count that may ever occur starts at 0."""
 
     def known(metric: Metric) -> Iterator[Labels]:
         return chain(*(of_offering(metric, each.zone, each.instance_type) for each in offerings))

@@ -32,7 +32,7 @@ __all__ = ["State", "evolve"]
 
 
 def evolve(state: State, message: Hears, context: Context) -> State:
-    """The state after an event; what cannot have happened changes nothing but figures."""
+    """Return the state after an event; an impossible event changes only figures."""
     rule = broken(state, message)
     if rule:
         state = replace(state, violations=state.violations.add(rule, context.position))
@@ -41,7 +41,7 @@ def evolve(state: State, message: Hears, context: Context) -> State:
 
 
 def _evolved(state: State, message: Hears, context: Context) -> State:
-    """The state after an event; frequent ones come first, since each case costs time."""
+    """Return the state after an event; frequent events come first, since each case takes time."""
     match message:
         case (
             on.NodeUpdated()

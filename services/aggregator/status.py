@@ -24,7 +24,7 @@ _TYPES = tuple(kind.__name__ for kind in ORDER)
 
 
 def conditions(pool: NodePoolObject, *, show_deprecated: bool) -> Iterator[Condition]:
-    """The conditions of a NodePool in their order, with or without the deprecated ones."""
+    """Yield the conditions of a NodePool in order, with or without the deprecated conditions."""
     current = {
         kind: _with_numbers(pool, pool.conditions[kind])
         for kind in _TYPES
@@ -54,7 +54,7 @@ def autoscaled(pool: NodePoolObject) -> dict[str, object]:
 
 
 def _with_numbers(pool: NodePoolObject, condition: Condition) -> Condition:
-    """The condition with the message that follows from the counts, where it has none of its own."""
+    """Return the condition; if it has no message, add the message that follows from the counts."""
     if condition.message:
         return condition
     if condition.type == AtTarget.__name__:
@@ -82,14 +82,14 @@ def _at_target(pool: NodePoolObject, reason: AtTarget) -> str:
 
 
 def _missing(pool: NodePoolObject) -> Iterator[str]:
-    """What keeps a NodePool from its target, in the words of the conditions that say so."""
+    """Yield the causes that keep a NodePool from its target, in the words of its conditions."""
     if pool.in_progress:
         yield f"{pool.in_progress} {'is' if pool.in_progress == 1 else 'are'} in progress"
     yield from (cause.clause for cause in blocking(_facts(pool)))
 
 
 def _facts(pool: NodePoolObject) -> Facts:
-    """What the object itself has of the facts; that is all that its own messages depend on."""
+    """Return the facts that the object holds; its own messages depend on no other facts."""
     strategy = pool.spec.lifecycle.scale_down_strategy
     return Facts(
         name=pool.key,

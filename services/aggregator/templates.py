@@ -13,9 +13,9 @@ from nodepool.contract.model import Taint
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What the Nodes of a NodePool have beside their own.
+    """The labels, annotations and taints that Nodes of a NodePool have in common.
 
-    nodes: how many have this one.
+    nodes: how many Nodes have this template.
     """
 
     labels: Mapping[str, str]
@@ -29,7 +29,7 @@ Templates = Map[PoolKey, Map[int, Template]]
 
 
 def published(templates: Templates, event: NodeTemplateChanged) -> Templates:
-    """The templates with a new one; older ones that no Node has are dropped."""
+    """Return the templates with a new template; drop older templates that no Node has."""
     known = templates.get(event.key, Map())
     kept = {revision: template for revision, template in known.items() if template.nodes}
     template = Template(event.labels, event.annotations, event.taints)
@@ -37,7 +37,7 @@ def published(templates: Templates, event: NodeTemplateChanged) -> Templates:
 
 
 def counted(templates: Templates, key: PoolKey, before: int, after: int) -> Templates:
-    """The templates after a Node had the first and now has the second; 0 stands for none."""
+    """Return the templates after a Node moved from `before` to `after`; 0 is no template."""
     if before == after:
         return templates
     known = templates.get(key, Map())
@@ -52,12 +52,15 @@ def counted(templates: Templates, key: PoolKey, before: int, after: int) -> Temp
 
 
 def dropped(templates: Templates, key: PoolKey) -> Templates:
-    """The templates without those of a NodePool that is gone."""
+    """Return the templates without the templates of a NodePool that is gone."""
     return templates.delete(key) if key in templates else templates
 
 
 def whole(templates: Templates, node: NodeObject) -> NodeObject:
-    """A Node with all its labels, annotations and taints; its own win over its template's."""
+    """Return a Node with the labels, annotations and taints of its template added.
+
+    A label or an annotation of the Node itself overrides that of the template.
+    """
     template = templates.get(node.pool, Map()).get(node.template)
     if template is None:
         return node

@@ -34,7 +34,10 @@ class Unusable(NamedTuple):
 def unusable(
     known: Unusable | None, node: NodeObject, cordon: str, now: datetime
 ) -> Unusable | None:
-    """What is known of a Node that is now cordoned for this cause; None where it can be used."""
+    """Return since when and why a Node cannot be used; None if the Node can be used.
+
+    cordon: the cause for which the Node is cordoned now; empty if it is not cordoned.
+    """
     if node.registered is None:
         return None
     stage = _stage(node)
@@ -46,12 +49,12 @@ def unusable(
 
 
 def unhealthy_of(item: Unusable | None, path: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The labels under which a Node of this NodePool is counted as unhealthy; None where not."""
+    """Return the labels that count a Node of this NodePool as unhealthy; None if it is not."""
     return (*path, item.cordon) if item is not None and item.cordon else None
 
 
 def preempting_of(item: Unusable | None, path: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The labels under which it is counted as being preempted; None where it is not."""
+    """Return the labels that count a Node as being preempted; None if it is not preempted."""
     return (*path, item.stage) if item is not None and item.stage else None
 
 

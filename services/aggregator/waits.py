@@ -31,7 +31,7 @@ class Wait(NamedTuple):
 
 
 def wait_after(known: Wait | None, after: NodePoolObject, context: Context) -> Wait | None:
-    """The wait of a NodePool that has changed; None where it waits for nothing that counts."""
+    """Return the wait of a changed NodePool; None if the NodePool waits for nothing that counts."""
     direction = _direction(after)
     if direction == "":
         return None
@@ -42,14 +42,14 @@ def wait_after(known: Wait | None, after: NodePoolObject, context: Context) -> W
 def delivered(
     before: NodePoolObject | None, after: NodePoolObject, wait: Wait | None
 ) -> Wait | None:
-    """The wait, if it has ended with what was waited for; else None."""
+    """Return the wait if the awaited Nodes have come or left; None otherwise."""
     if before is None or wait is None or after.at_target is not AtTarget.TARGET_MET:
         return None
     return wait if before.spec.target == after.spec.target else None
 
 
 def _direction(pool: NodePoolObject) -> str:
-    """Whether a NodePool waits for Nodes to come, `up`, or to leave, `down`; empty for neither."""
+    """Return `up` if a NodePool waits for Nodes to come, `down` to leave; empty for neither."""
     validated, quota = pool.conditions.get("Validated"), pool.conditions.get("Quota")
     if validated is None or validated.reason != Validated.VALID:
         return ""

@@ -43,7 +43,7 @@ Left = on.CWNodeDeleted | on.CWNodeRegistrationFailed
 
 
 def specified(known: Pool | None, event: on.NodePoolValidated) -> Pool:
-    """The NodePool with this desired state; a new one where it is not known."""
+    """Return the NodePool with this desired state; a new NodePool if `known` is None."""
     valid = event.reason is Validated.VALID
     fault = event.message if event.fault == "Settings" else ""
     if known is None:
@@ -77,9 +77,10 @@ def specified(known: Pool | None, event: on.NodePoolValidated) -> Pool:
 
 
 def granted(pool: Pool, verdict: on.QuotaChecked) -> Pool:
-    """The NodePool with a grant; one for an older generation is not used, but is given back.
+    """Return the NodePool with a grant.
 
-    So is any grant of an invalid NodePool, which has given back a grant of the same number already.
+    A grant for an older generation is not used, but is given back. So is any grant of an invalid
+    NodePool. If such a grant has the number of the last grant, it is given back already.
     """
     pool = replace(pool, quota_failed=False)
     known = pool.grant
@@ -91,7 +92,7 @@ def granted(pool: Pool, verdict: on.QuotaChecked) -> Pool:
 
 
 def announced(pool: Pool, event: Announced) -> Pool:
-    """The NodePool after the allocator has said something about it."""
+    """Return the NodePool after the allocator announced something about it."""
     match event:
         case on.GrantAcknowledged(granted=nodes):
             return replace(pool, outstanding=nodes if pool.stage is Stage.ACTIVE else None)
@@ -178,7 +179,10 @@ def left(pool: Pool, member: Member, event: Left) -> Pool:
 
 
 def _reported(pool: Pool, node: str) -> Pool:
-    """The NodePool after it was said what could not be delivered: a Node, or any for its fault."""
+    """Return the NodePool after the report that `node` could not be delivered.
+
+    node: empty if the settings of the NodePool are wrong, so that no Node can be delivered.
+    """
     if not node:
         return replace(pool, reported=pool.fault)
     rest = list(pool.undelivered)

@@ -30,7 +30,10 @@ from nodepool.state.ranking import Ranking
 def decide(
     state: State, message: Decides, context: Context
 ) -> Generator[Says | CommandOutcome, State, None]:
-    """The outcome of a command, and what precedes an assignment; `reconcile` makes all else."""
+    """Yield the outcome of a command, or the announcement before an assignment.
+
+    `reconcile` yields all other events.
+    """
     match message:
         case ReclaimCapacity() | ReturnCapacity():
             yield from outcome(state, message, context.time)
@@ -43,7 +46,7 @@ def decide(
 
 
 def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
-    """The offering to serve after a new capacity check, else a NodePool that may have to shrink."""
+    """Return the offering to serve after a command or a check, else a NodePool that may shrink."""
     match message:
         case on.CapacityChecked(key=key):
             pool = state.pools.get(key)
@@ -76,9 +79,11 @@ def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
 def reconcile(
     state: State, key: OfferingKey | PoolKey, context: Context
 ) -> Generator[Says, State, None]:
-    """The machines that NodePools of an offering wait for, or all that is missing for a NodePool.
+    """Yield the events that are due for an offering or for a NodePool.
 
-    A NodePool that failed may have failed in any of this, so all of it is tried again.
+    The events of an offering supply the NodePools that wait for its machines. The events of a
+    NodePool report undelivered Nodes, acknowledge its grant and remove its surplus Nodes. If a
+    NodePool failed, its offering is supplied too, since any of these steps may have failed.
     """
     pool = state.pools.get(PoolKey(key))
     if pool is None:
@@ -101,9 +106,10 @@ def reconcile(
 def _shared_out(
     state: State, offering: OfferingKey, now: datetime, retried: PoolKey | None = None
 ) -> Iterator[Says]:
-    """What becomes of the machines of an offering: an operator comes first, and spot last.
+    """Share out the machines of an offering: an operator comes first, and spot comes last.
 
-    A NodePool that fails is passed over. This is reported at first, and at each retry of `retried`.
+    A NodePool that fails is passed over. The failure is reported the first time, and at each retry
+    of `retried`.
     """
     free = state.inventory.shelf(offering)
     failed: dict[PoolKey, str] = {}
@@ -138,10 +144,11 @@ def _acknowledged(pool: Pool) -> Iterator[Says]:
 
 
 def on_failure(state: State, failure: Failure) -> Iterable[Says]:
-    """A NodePool whose Nodes could not be decided on shows it; users are told once for a cause.
+    """Report a NodePool whose Nodes could not be decided on; tell users once per cause.
 
-    One that is unknown is gone, or is still to come; nothing would ever be tried again for it. An
-    offering in which none waits is tried again for the operator who reclaims machines.
+    An unknown NodePool is not reported: it is gone or still to come, and would never be tried
+    again. An offering without a waiting NodePool is tried again for the operator who reclaims
+    machines.
     """
     key = _concerned(state, failure)
     pool = state.pools.get(key) if key is not None else None
@@ -165,7 +172,7 @@ def _reported(
 
 
 def _concerned(state: State, failure: Failure) -> PoolKey | None:
-    """The NodePool that a failure is about; of those that wait for an offering, the first."""
+    """Return the NodePool that failed; for an offering, the first NodePool that waits for it."""
     if not failure.key:
         return failure.pool
     waiting = state.waiting.get(OfferingKey(failure.key), Ranking())

@@ -55,7 +55,7 @@ def offered(state: "State", offering: OfferingKey) -> "State":
 
 
 def _is_unsupplied(state: "State", offering: OfferingKey) -> bool:
-    """Whether other machines are to be held back, or spot Nodes may have to give way."""
+    """Return whether the number of held-back machines must change, or spot Nodes may give way."""
     supply = state.supply(offering)
     if supply.to_reclaim != state.inventory.reclaimed_count(offering):
         return True

@@ -1,12 +1,13 @@
 """Which spot Nodes give way: to a `default` NodePool that is short, or to an operator.
 
-A NodePool of class `spot` may lose its Nodes where the capacity is needed elsewhere; see
-https://docs.coreweave.com/platform/capacity-plans/spot-node-pools. Just as many go as are needed
-beside the machines that are free, and those that come back anyway, as soon as theirs would.
+A NodePool of class `spot` may lose its Nodes if the capacity is needed elsewhere; see
+https://docs.coreweave.com/platform/capacity-plans/spot-node-pools. Spot Nodes give way only for
+machines that are needed beyond the free machines, and beyond the machines that come back anyway and
+no later than the machines of preempted Nodes would.
 
-NodePools with a node affinity are counted first to be given what comes back: it may fit others,
-too, and those have the choice. Where it comes in another order, another Node gives way then. So it
-does where a Node that is to leave does not answer, or breaks while it leaves.
+Machines that come back are counted for NodePools with a node affinity first, since NodePools
+without an affinity can use any machine. If machines come back in another order, another Node gives
+way then. The same happens if a leaving Node does not answer, or breaks while it leaves.
 """
 
 from collections import Counter, defaultdict
@@ -61,16 +62,16 @@ class Need(NamedTuple):
     affinity: Affinity | None = None
 
     def without(self, machines: int) -> "Need":
-        """What is needed beside so many of them."""
+        """Return the need for `machines` fewer machines."""
         return self._replace(machines=self.machines - machines)
 
 
 def preempted(
     state: State, offering: OfferingKey, failed: dict[PoolKey, str], now: datetime
 ) -> Iterator[NodePreemptionRequested]:
-    """The spot Nodes that an operator needs, then those that NodePools need that are short.
+    """Yield the preemptions of spot Nodes for an operator, then for NodePools that are short.
 
-    A NodePool that fails, or has failed before, is passed over, and `failed` has the cause.
+    A NodePool that fails, or has failed before, is passed over; `failed` then holds the cause.
     """
     if not is_short(state, offering):
         return
@@ -87,7 +88,7 @@ def preempted(
 
 
 def is_short(state: State, offering: OfferingKey) -> bool:
-    """Whether spot Nodes there may have to give way: some have machines, and others need them."""
+    """Return whether spot Nodes may have to give way: they hold machines that others need."""
     if not len(state.supply(offering).spot):
         return False
     waits = state.waiting.get(offering, Ranking()).has_default
@@ -97,10 +98,10 @@ def is_short(state: State, offering: OfferingKey) -> bool:
 def lacking(
     state: State, offering: OfferingKey, failed: dict[PoolKey, str], now: datetime
 ) -> list[Need]:
-    """What is needed beside the machines that come anyway, in the order in which it is served.
+    """Return the needs beyond the machines that come anyway, in the order of service.
 
-    For a NodePool that is being checked nothing is needed yet; what comes is kept for it. Nothing
-    is needed for a NodePool that fails.
+    A NodePool that is being checked needs nothing yet, but the machines that come are kept for it.
+    A NodePool that fails needs nothing.
     """
     needs = [each for each in _needs(state, offering) if each.beneficiary not in failed]
     if all(need.affinity is None for need in needs):
@@ -138,10 +139,10 @@ def _is_checked(state: State, need: Need) -> bool:
 
 
 def coming(state: State, offering: OfferingKey, now: datetime) -> Iterator[MachineKey]:
-    """The machines that are free, or given back by an operator, then those that come for certain.
+    """Yield the machines that are free, given back by an operator, or certain to come.
 
-    The latter machines are of Nodes that leave no later than a preemption would end, and of Nodes
-    that are still to be asked to leave.
+    The machines that are certain to come are last. They belong to Nodes that leave no later than a
+    preemption would end, and to Nodes that are still to be asked to leave.
     """
     yield from state.inventory.free.get(offering, ())
     yield from islice(state.inventory.reclaimed.get(offering, ()), state.returned(offering))
@@ -152,7 +153,7 @@ def coming(state: State, offering: OfferingKey, now: datetime) -> Iterator[Machi
 
 
 def coming_count(state: State, offering: OfferingKey, now: datetime) -> int:
-    """How many machines come anyway; the number of `coming`, counted without naming them."""
+    """Return the number of machines that `coming` yields, without a list of these machines."""
     supply = state.supply(offering)
     back = len(supply.returning) + len(supply.returning_soon(now))
     back += len(_leaving_next(state, offering))
@@ -160,7 +161,7 @@ def coming_count(state: State, offering: OfferingKey, now: datetime) -> int:
 
 
 def victims(state: State, offering: OfferingKey, now: datetime) -> Iterator[Victim]:
-    """The spot Nodes of an offering that may have to go, in any order."""
+    """Yield the spot Nodes of an offering that may have to give way, in any order."""
     supply = state.supply(offering)
     leave = _leaving_next(state, offering).union(supply.returning_soon(now))
     for key in supply.spot:
@@ -173,7 +174,7 @@ def victims(state: State, offering: OfferingKey, now: datetime) -> Iterator[Vict
 
 
 def _leaving_next(state: State, offering: OfferingKey) -> frozenset[MachineKey]:
-    """The machines of Nodes that are still to be asked to leave, and that come back then."""
+    """Return the returning machines of Nodes that are still to be asked to leave."""
     supply = state.supply(offering)
     keys: set[MachineKey] = set()
     for pool in (state.pools[key] for key in supply.shrinking):

@@ -18,9 +18,10 @@ from nodepool.state.ranking import Ranking
 
 
 def requested(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued]:
-    """What is announced once a NodePool may have more Nodes than it asked for before.
+    """Yield the announcements due when a NodePool may have more Nodes than it asked for before.
 
-    Nodes that it lost are replaced without a word; those that it removed itself are asked for anew.
+    Lost Nodes are replaced without an announcement. Nodes that the NodePool removed itself are
+    requested again.
     """
     goal, before = pool.goal, pool.scaled
     if goal is None:
@@ -37,11 +38,11 @@ def requested(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued]:
 def served(
     state: State, offering: OfferingKey, free: FreeMachines, failed: dict[PoolKey, str]
 ) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued | CWNodeAssigned]:
-    """Those of the free machines of an offering for the NodePools that wait, in their order.
+    """Yield the assignments of free machines to the NodePools that wait, in their order.
 
-    A request that was not announced, because its announcement failed, is announced before. What is
-    for one that is being checked stays free until that is done. A NodePool that fails is passed
-    over, and `failed` then has the cause.
+    If the announcement of a request failed, the request is announced before its assignments. A
+    machine for a NodePool that is being checked stays free until the check is done. A NodePool that
+    fails is passed over, and `failed` then holds the cause.
     """
     assignment = state.assignments
     for share in _shared(state, offering, free, failed):

@@ -109,7 +109,7 @@ class Member:
         return self.removal is None and not self.triage
 
     def is_new_supply(self, before: "Member") -> bool:
-        """Whether it, or another Node instead, may have to give way that did not have to before."""
+        """Return whether this Node, or another Node in its place, may newly have to give way."""
         was_coming = before.returns or before.returns_by not in (None, self.returns_by)
         is_missing = was_coming and not self.returns
         return is_missing or (self.may_give_way and not before.may_give_way)
@@ -147,11 +147,11 @@ class Racks:
     split: int = 0
 
     def having(self, member: Member) -> "Racks":
-        """The racks with this Node."""
+        """Return the racks with this Node."""
         return self._changed(member, 1)
 
     def without(self, member: Member) -> "Racks":
-        """The racks without this Node."""
+        """Return the racks without this Node."""
         return self._changed(member, -1)
 
     def _changed(self, member: Member, change: int) -> "Racks":
@@ -239,19 +239,19 @@ class Members:
         return self.cancelled > 0 or any(each.is_cancelled for each in self.reserved.values())
 
     def get(self, node: str, assignment: int) -> Member | None:
-        """The Node of this name, if it is in this stay."""
+        """Return the Node of this name and assignment; None if there is no such Node."""
         member = self.nodes.get(node) or self.reserved.get(node)
         return member if member is not None and member.assignment == assignment else None
 
     def put(self, node: str, member: Member) -> "Members":
-        """The members with this Node, instead of what was known of it."""
+        """Return the members with this Node, which replaces any known Node of the same name."""
         rest = self.drop(node) if member.is_reserved or node in self.reserved else self
         if member.is_reserved:
             return replace(rest, reserved=rest.reserved.set(node, member))
         return rest._counted(rest.nodes.get(node), member, rest.nodes.set(node, member))
 
     def drop(self, node: str) -> "Members":
-        """The members without this Node."""
+        """Return the members without this Node."""
         if node in self.reserved:
             return replace(self, reserved=self.reserved.delete(node))
         return self._counted(self.nodes[node], None, self.nodes.delete(node))

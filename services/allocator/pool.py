@@ -39,9 +39,9 @@ class Check(NamedTuple):
 
     @classmethod
     def of(cls, event: CapacityChecked, last: "Check | None") -> "Check":
-        """The check that this event is about; renewed where it has only other numbers than `last`.
+        """Return the check of this event; it is renewed if its grant and wait are as in `last`.
 
-        Which NodePools are served, and in which order, then stays the same.
+        A renewed check changes neither which NodePools are served nor their order.
         """
         check = cls(event.generation, event.granted, event.since)
         return check._replace(is_renewed=last is not None and last[:3] == check[:3])

@@ -23,11 +23,11 @@ class Surplus(NamedTuple):
 def surplus_racks(
     members: Iterable[tuple[str, Member]], size: int, wanted: int, strategy: ScaleDownStrategy
 ) -> Surplus:
-    """The racks to remove until so many as are wanted stay, the least useful first.
+    """Return the racks to remove until `wanted` racks stay, the least useful first.
 
-    First those with the fewest Nodes, then those of which the least is lost, then the newest, then
-    by name. A rack leaves as a whole: with IdleOnly once all its Nodes are idle, and never in the
-    place of a smaller one that still has to wait for that.
+    Racks with the fewest Nodes come first, then racks with the least to lose, then the newest
+    racks, then racks by name. A rack leaves as a whole. With IdleOnly, a rack leaves once all its
+    Nodes are idle; no larger rack leaves in the place of a smaller rack that still waits for that.
     """
     staying = ((node, member) for node, member in members if member.removal is None)
     racks = [rack for nodes in _domains(staying) for rack in _least_useful_first(nodes, size)]
@@ -47,12 +47,12 @@ def surplus_racks(
 def reprieved_racks(
     members: Iterable[tuple[str, Member]], size: int, wanted: int, leaving: frozenset[str]
 ) -> Iterator[str]:
-    """The Nodes that are leaving for a scale-down and may stay.
+    """Yield the Nodes that are leaving for a scale-down and may stay.
 
     leaving: the Nodes that are to leave from now on.
 
-    First those whose rack stays in part; then racks, as many as are wanted and do not stay, those
-    with the most Nodes first, then the most useful, then the oldest.
+    Nodes whose rack stays in part come first. Then come as many racks as are wanted and do not stay
+    yet: racks with the most Nodes first, then the most useful racks, then the oldest.
     """
     racks: list[Nodes] = []
     missing = wanted
@@ -108,7 +108,7 @@ def _spareable(nodes: Nodes) -> Nodes:
 
 
 def _is_whole(rack: Nodes, size: int, *, is_busy: bool) -> bool:
-    """Whether a rack lacks no Node, and workloads run there or not."""
+    """Return whether a rack lacks no Node, and runs workloads if and only if `is_busy`."""
     return len(rack) == size and any(member.active for _, member in rack) is is_busy
 
 
@@ -117,7 +117,7 @@ def _names(racks: list[Nodes]) -> tuple[str, ...]:
 
 
 def _domains(members: Iterable[tuple[str, Member]]) -> Iterator[Nodes]:
-    """The Nodes of each NVLink domain, by the names of the domains."""
+    """Yield the Nodes of each NVLink domain, in the order of the domain names."""
     domains: defaultdict[str, Nodes] = defaultdict(list)
     for node, member in members:
         domains[member.domain].append((node, member))
@@ -126,7 +126,7 @@ def _domains(members: Iterable[tuple[str, Member]]) -> Iterator[Nodes]:
 
 
 def _least_useful_first(nodes: Nodes, size: int) -> Iterator[Nodes]:
-    """The racks that these Nodes form, of which the first may lack some."""
+    """Yield the racks that these Nodes form; the first rack may lack Nodes."""
     part = len(nodes) % size
     if part:
         yield nodes[:part]
@@ -143,7 +143,7 @@ def _worth(each: tuple[str, Member]) -> Place:
 
 
 def _usefulness(rack: Nodes) -> tuple[int, list[int], int, str]:
-    """The place of a rack among those that may leave, the least useful first."""
+    """Return the place of a rack among the racks that may leave, the least useful first."""
     costs = sorted((cost(member) for _, member in rack), reverse=True)
     newest = max(member.batch for _, member in rack)
     return len(rack), costs, -newest, rack[0][1].domain

@@ -21,7 +21,7 @@ Reclaim = ReclaimCapacity | ReturnCapacity
 def outcome(
     state: State, command: Reclaim, now: datetime
 ) -> Iterator[CapacityReclaimed | CommandOutcome]:
-    """The outcome of a command and, if it is accepted, how many are to be held back now."""
+    """Yield the outcome of a command and, if accepted, how many machines to hold back now."""
     fault = _malformed(command) or _excess(state, command, now)
     if fault is not None:
         yield refused(command, *fault)
@@ -34,7 +34,7 @@ def outcome(
 
 
 def _malformed(command: Reclaim) -> tuple[str, str] | None:
-    """The field that is wrong whatever there is, and why; None where none is."""
+    """Return the field that is wrong at any capacity, and why; None if no field is wrong."""
     zone, kind = command.zone, command.instance_type
     if reason := zone_fault(zone):
         return "zone", reason
@@ -52,7 +52,7 @@ def _malformed(command: Reclaim) -> tuple[str, str] | None:
 
 
 def _excess(state: State, command: Reclaim, now: datetime) -> tuple[str, str] | None:
-    """Why there are not so many to reclaim, or to return; None where there are."""
+    """Return the field and the reason if a command asks for too many machines; None otherwise."""
     offering = offering_key(command.zone, command.instance_type)
     where = f"of {command.instance_type} in {command.zone}"
     if isinstance(command, ReturnCapacity):
@@ -78,10 +78,10 @@ def _excess(state: State, command: Reclaim, now: datetime) -> tuple[str, str] | 
 
 
 def _not_free(state: State, offering: OfferingKey, now: datetime) -> tuple[int, int]:
-    """How many spot Nodes could be reclaimed, and how many Nodes of other NodePools leave anyway.
+    """Return how many spot Nodes could be reclaimed, and how many other Nodes leave anyway.
 
-    One whose machine goes to triage could not, nor could one that may take longer to leave than a
-    preemption and cannot be preempted.
+    A Node whose machine goes to triage does not count. Neither does a Node that may take longer to
+    leave than a preemption and cannot be preempted.
     """
     spot = state.supply(offering).spot
     machines = state.inventory.machines
@@ -94,7 +94,7 @@ def _not_free(state: State, offering: OfferingKey, now: datetime) -> tuple[int, 
 def held_back(
     state: State, offering: OfferingKey, free: FreeMachines
 ) -> Iterator[MachineReclaimed | MachineReturned]:
-    """The free machines that are still to be held back, or those that are held back too many."""
+    """Yield the returns of held-back machines that are too many, or the machines to hold back."""
     zone, kind = offering_parts(offering)
     for key in islice(state.inventory.reclaimed.get(offering, ()), state.returned(offering)):
         yield MachineReturned(zone=zone, machine=machine_parts(key)[1], instance_type=kind)

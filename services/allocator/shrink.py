@@ -23,7 +23,10 @@ Shrinking = (
 
 
 def leaving_next(pool: Pool) -> tuple[str, ...]:
-    """The Nodes that are to be asked to leave, of a type that does not come in racks."""
+    """Return the Nodes to ask to leave.
+
+    An active NodePool must have an instance type that does not come in racks.
+    """
     if pool.stage is not Stage.ACTIVE:
         deleted = RemovalReason.POOL_DELETED
         every = pool.members.every.items()
@@ -32,7 +35,7 @@ def leaving_next(pool: Pool) -> tuple[str, ...]:
 
 
 def shrunk(pool: Pool) -> Iterator[Shrinking]:
-    """What is missing until a NodePool has no more Nodes than it wants."""
+    """Yield the events that are missing until a NodePool has no more Nodes than it wants."""
     match pool.stage:
         case Stage.DELETING:
             yield from _emptied(pool)
@@ -66,7 +69,7 @@ def _fitted(pool: Pool) -> Iterator[Shrinking]:
 
 
 def _fitted_racks(pool: Pool, racks: Racks) -> Iterator[Shrinking]:
-    """Whole racks leave, and what has to stay of a rack keeps the others of it."""
+    """Yield the removals of whole racks, and keep the other Nodes of a rack that stays in part."""
     if not pool.valid:
         return
     wanted, strategy = pool.target // racks.size, pool.spec.lifecycle.scale_down_strategy
@@ -120,7 +123,7 @@ def _exchanged(
 
 
 def _ended(pool: Pool) -> Iterator[Shrinking]:
-    """The end of a removal: no Node is too many, and no cancelled removal may still succeed."""
+    """Yield the end of a removal, if no Node is too many and no cancelled removal may succeed."""
     if pool.has_too_many or pool.members.is_unanswered:
         return
     remaining = len(pool.members)
@@ -144,7 +147,7 @@ def _ended(pool: Pool) -> Iterator[Shrinking]:
 
 
 def _emptied(pool: Pool) -> Iterator[Shrinking]:
-    """A deleted NodePool gives up every Node, and is emptied once the last one is gone."""
+    """Yield the removals of all Nodes of a deleted NodePool; once they are gone, yield the end."""
     if pool.members.is_empty:
         _, _, name = pool_path(pool.key)
         yield on.CWNodePoolNodesRemoved(

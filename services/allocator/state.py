@@ -38,7 +38,7 @@ class State(WithWork[OfferingKey | PoolKey]):
     """NodePools, machines, and the NodePools that wait for machines of each offering.
 
     assignments: how often a machine was assigned to a NodePool.
-    supplies: what there is of each offering beside free machines.
+    supplies: the supply of each offering apart from its free machines.
     work: offerings in which a machine may change hands, NodePools of which one decision could not
         hold all that was missing, and those that failed, when they are retried.
     """
@@ -50,25 +50,28 @@ class State(WithWork[OfferingKey | PoolKey]):
     supplies: Supplies = Map()
 
     def pool(self, key: PoolKey, uid: str) -> Pool | None:
-        """The NodePool of this key, if it is the one with this uid."""
+        """Return the NodePool of this key if it has this uid; None otherwise."""
         pool = self.pools.get(key)
         return pool if pool is not None and pool.uid == uid else None
 
     def supply(self, offering: OfferingKey) -> Supply:
-        """What there is of an offering beside free machines."""
+        """Return the supply of an offering apart from its free machines."""
         return self.supplies.get(offering, NONE)
 
     def outstanding(self, offering: OfferingKey) -> int:
-        """How many machines are to be held back beside those that are."""
+        """Return how many more machines to hold back."""
         return outstanding(self.inventory, offering, self.supply(offering).to_reclaim)
 
     def returned(self, offering: OfferingKey) -> int:
-        """How many machines are still held back that are to be free again."""
+        """Return how many held-back machines to set free again."""
         return max(0, self.inventory.reclaimed_count(offering) - self.supply(offering).to_reclaim)
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
-    """The state after a message; one about a NodePool or a Node that is gone changes neither."""
+    """Return the state after a message.
+
+    A message about a NodePool or a Node that is gone changes no NodePool and no Node.
+    """
     match message:
         case on.NodePoolValidated():
             return _specified(state, message)
@@ -133,7 +136,7 @@ def _specified(state: State, event: on.NodePoolValidated) -> State:
 
 
 def _deleted(state: State, event: on.NodePoolDeleting | on.CWNodePoolDeleted) -> State:
-    """The state without a NodePool that is gone; one that is to go may have nothing more."""
+    """Return the state without a NodePool that is gone; a deleted NodePool may get no Node."""
     pool = state.pool(event.key, event.uid)
     if pool is None:
         return state
@@ -147,7 +150,7 @@ def _deleted(state: State, event: on.NodePoolDeleting | on.CWNodePoolDeleted) ->
 
 
 def _granted(state: State, pool: Pool | None, verdict: on.QuotaChecked, context: Context) -> State:
-    """The state with a grant; a deleted NodePool has given back what it was granted."""
+    """Return the state with a grant, unless a deleted NodePool has given the grant back."""
     if pool is None or pool.outstanding is None or pool.stage is not Stage.ACTIVE:
         return state
     after = granted(pool, verdict)
@@ -159,7 +162,7 @@ def _granted(state: State, pool: Pool | None, verdict: on.QuotaChecked, context:
 
 
 def _checked(state: State, pool: Pool | None, event: on.CapacityChecked | None) -> State:
-    """The state with a check of capacity, or with none where that failed."""
+    """Return the state with a capacity check, or without a check if the check failed."""
     if pool is None or pool.stage is not Stage.ACTIVE:
         return state
     check = Check.of(event, pool.check) if event is not None else None
@@ -167,7 +170,7 @@ def _checked(state: State, pool: Pool | None, event: on.CapacityChecked | None) 
 
 
 def _machine_changed(state: State, event: MachineChanged) -> State:
-    """The state after a machine changed hands; one that is unknown is not repaired."""
+    """Return the state after a machine changed hands; an unknown machine is not repaired."""
     inventory = state.inventory.changed(event)
     machine = inventory.machines.get(event.machine_key)
     state = replace(state, inventory=inventory)
@@ -201,7 +204,7 @@ def _exchanged(state: State, pool: Pool, owner: Pool, since: datetime) -> tuple[
 def _reclaim_changed(
     state: State, event: on.CapacityReclaimed | on.CapacityReclaimFailed, context: Context
 ) -> State:
-    """The state with another number of machines to hold back, or due to try that again."""
+    """Return the state with a new number of machines to hold back, or due to retry."""
     offering = offering_key(event.zone, event.instance_type)
     if isinstance(event, on.CapacityReclaimFailed):
         return replace(state, work=state.work.failed(offering, context.time))
@@ -265,7 +268,7 @@ def _announced(state: State, event: Announced) -> State:
 def _retried(
     state: State, event: on.AllocationFailed | on.AllocationRecovered, context: Context
 ) -> State:
-    """The state with a NodePool that failed due to be reconciled again, until that succeeds."""
+    """Return the state in which a failed NodePool is reconciled again until that succeeds."""
     if event.key not in state.pools:
         return state
     state = _announced(state, event)

@@ -1,4 +1,4 @@
-"""Where the machines of an offering come from beside those that are free: spot, and who leaves."""
+"""Where the machines of an offering come from, apart from free machines: spot and leaving Nodes."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,7 +11,7 @@ from nodepool.contract.timetable import GONE_AFTER
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What is known of an offering beside its free machines.
+    """The supply of an offering apart from its free machines.
 
     to_reclaim: how many of its machines are to be held back.
     spot: the spot NodePools that are there.
@@ -27,15 +27,18 @@ class Supply:
     lingering: Map[MachineKey, datetime] = Map()
 
     def with_pool(self, key: PoolKey) -> "Supply":
-        """The supply with a spot NodePool."""
+        """Return the supply with this spot NodePool."""
         return self if key in self.spot else replace(self, spot=self.spot.set(key, True))
 
     def without_pool(self, key: PoolKey) -> "Supply":
-        """The supply without a spot NodePool, if there was one of this key."""
+        """Return the supply without this spot NodePool."""
         return replace(self, spot=self.spot.delete(key)) if key in self.spot else self
 
     def with_shrinking(self, key: PoolKey, *, shrinks: bool) -> "Supply":
-        """The supply in which more Nodes of this NodePool are to be asked to leave, or none."""
+        """Return the supply with this NodePool among the shrinking NodePools, or not.
+
+        shrinks: whether the NodePool has Nodes that are still to be asked to leave.
+        """
         if shrinks is (key in self.shrinking):
             return self
         shrinking = self.shrinking
@@ -69,7 +72,7 @@ NONE = Supply()
 
 
 def put(supplies: Supplies, offering: OfferingKey, supply: Supply) -> Supplies:
-    """The supplies with this one; nothing is kept of an offering without any."""
+    """Return the supplies with this supply; drop an offering whose supply is empty."""
     if supply is supplies.get(offering, NONE):
         return supplies
     if supply != NONE:

@@ -34,7 +34,7 @@ NodeReport = (
 
 
 def broken(machine: Machine, event: on.MachineBroken) -> Machine:
-    """The machine with a fault; one that is a Node hangs at once, or answers again."""
+    """Return the machine after a fault began or ended; a Node hangs, or answers again, at once."""
     times, failing = event.times, machine.failing
     node_fault = as_node_fault(event.fault)
     if node_fault is not None:
@@ -58,20 +58,20 @@ def broken(machine: Machine, event: on.MachineBroken) -> Machine:
 
 
 def is_node(machine: Machine) -> bool:
-    """Whether it is a Node that runs, so that faults of Nodes show at once."""
+    """Return whether the machine is a Node that runs, so that faults of Nodes show at once."""
     return machine.joined and not machine.restarting
 
 
 def shows(machine: Machine, fault: NodeFault) -> bool:
-    """Whether this fault shows at once: not before its next boot on a machine that hangs.
+    """Return whether this fault shows at once; a machine that hangs shows it after its next boot.
 
-    Of that, only its kubelet is seen to be silent.
+    Of a machine that hangs, only the silence of its kubelet shows at once.
     """
     return is_node(machine) and (machine.failing != "hang" or fault == "kubelet")
 
 
 def powered_on(machine: Machine, assignment: int, now: datetime) -> Machine:
-    """The machine at the beginning of a stay; a silent one never ends its boot."""
+    """Return the machine at the start of a stay; the boot of a silent machine never ends."""
     failing = machine.fault if machine.fault_times else ""
     done = None if failing == "silence" else now + timedelta(seconds=machine.boot_s)
     return replace(
@@ -86,7 +86,7 @@ def powered_on(machine: Machine, assignment: int, now: datetime) -> Machine:
 
 
 def powered_off(machine: Machine) -> Machine:
-    """The machine after a stay: no boot under way, in no cluster, without Pods."""
+    """Return the machine after a stay, with no boot under way, no cluster and no Pods."""
     return replace(
         machine,
         boots_at=None,
@@ -113,7 +113,7 @@ def powered_off(machine: Machine) -> Machine:
 
 
 def restarted(machine: Machine, boot: int, now: datetime) -> Machine:
-    """The machine at the beginning of a reboot in its stay: only Pods of DaemonSets come back."""
+    """Return the machine at the start of a reboot in its stay; only DaemonSet Pods come back."""
     failing = machine.fault if machine.fault_times else ""
     done = None if failing == "silence" else now + timedelta(seconds=machine.boot_s)
     daemons = {name: pod for name, pod in machine.pods.items() if pod.daemon_set}
@@ -159,7 +159,7 @@ def rebooted(key: MachineKey, machine: Machine) -> Iterator[NodeReport]:
 
 
 def booted(key: MachineKey, machine: Machine, now: datetime) -> Machine:
-    """The machine after its boot; as a Node it may fail again from now on."""
+    """Return the machine after its boot; from now on a Node without problems may fail by itself."""
     machine = replace(machine, boots_at=None, restarting=False)
     if not machine.joined or machine.conditions:
         return machine
@@ -167,7 +167,7 @@ def booted(key: MachineKey, machine: Machine, now: datetime) -> Machine:
 
 
 def in_phase(machine: Machine, phase: NodePhase, now: datetime) -> Machine:
-    """The machine of a Node in this phase; a verification begins with it and ends with it."""
+    """Return the machine with its Node in this phase, which may begin or end a verification."""
     is_verifying = phase is NodePhase.VERIFYING
     if is_verifying is machine.verifying:
         return machine
@@ -176,7 +176,7 @@ def in_phase(machine: Machine, phase: NodePhase, now: datetime) -> Machine:
 
 
 def verification(key: MachineKey, machine: Machine) -> on.NodeVerified:
-    """What a verification finds: it is not passed with a problem, or where it is to fail."""
+    """Return the result of a verification, which fails for a problem or a `verification` fault."""
     zone, name = machine_parts(key)
     problems = ", ".join(sorted(machine.conditions))
     fault = machine.fault_cause or "it failed" if machine.failing == "verification" else ""
@@ -191,7 +191,7 @@ def verification(key: MachineKey, machine: Machine) -> on.NodeVerified:
 
 
 def report(key: MachineKey, machine: Machine) -> on.MachineBooted | on.MachineFailed:
-    """What a machine reports when its boot is over."""
+    """Return the report of a machine at the end of its boot: that it booted, or why it failed."""
     zone, name = machine_parts(key)
     if machine.failing not in ("boot", "registration"):
         return on.MachineBooted(

@@ -21,14 +21,14 @@ otherwise. Kubernetes calls this time `--node-monitor-grace-period`."""
 
 
 def as_node_fault(fault: str) -> NodeFault | None:
-    """The fault, if it is one that comes while a machine is a Node."""
+    """Return the fault if it can begin while a machine is a Node; None for any other fault."""
     return next((each for each in FAULTS if each == fault), None)
 
 
 def problem_begun(
     key: MachineKey, machine: Machine, fault: NodeFault
 ) -> Iterator[NodeConditionChanged | HeartbeatsStopped]:
-    """The Node has this fault; nothing where it has it already, or its cluster reports it."""
+    """Yield that this fault began on the Node, unless that is known or the cluster reports it."""
     cause = CAUSES[fault]
     if cause.type == READY:
         yield from heartbeats_stopped(key, machine)
@@ -37,7 +37,7 @@ def problem_begun(
 
 
 def heartbeats_stopped(key: MachineKey, machine: Machine) -> Iterator[HeartbeatsStopped]:
-    """Yield that a machine falls silent; nothing where that is known, or its cluster reports it."""
+    """Yield that a machine falls silent, unless that is known or its cluster reports it."""
     if machine.has_agent or machine.unknown_at is not None or READY in machine.conditions:
         return
     zone, name = machine_parts(key)
@@ -49,7 +49,7 @@ def heartbeats_stopped(key: MachineKey, machine: Machine) -> Iterator[Heartbeats
 def ready_changed(
     key: MachineKey, machine: Machine, *, is_ready: bool, request: int = 0
 ) -> NodeConditionChanged:
-    """Return the condition Ready of the Node; `request` is the number of what it answers."""
+    """Return the condition Ready of the Node; `request` numbers the request that it answers."""
     if not is_ready:
         return _changed(key, machine, "kubelet", request)
     zone, name = machine_parts(key)
@@ -86,7 +86,7 @@ def _changed(
 def problems_ended(
     key: MachineKey, machine: Machine, *types: str
 ) -> Iterator[NodeConditionChanged]:
-    """The Node has none of these problems any more."""
+    """Yield the end of each problem of these types that the Node has."""
     zone, name = machine_parts(key)
     for type_ in sorted(machine.conditions):
         if type_ not in types:
@@ -107,12 +107,12 @@ def problems_ended(
 
 
 def gone_after_reboot(machine: Machine) -> tuple[str, ...]:
-    """The conditions that a reboot ends."""
+    """Return the types of the conditions that a reboot of the Node ends."""
     return tuple(type_ for type_ in machine.conditions if BY_TYPE[type_].ends_at_reboot)
 
 
 def fails_at(key: MachineKey, machine: Machine, since: datetime) -> datetime | None:
-    """When a machine that works since then fails by itself; None for never.
+    """Return when a machine that works from `since` on fails by itself; None for never.
 
     The times between failures are those of a Poisson process, drawn from the name of the machine
     and the number of its boot, so that each run has the same ones.
@@ -124,12 +124,12 @@ def fails_at(key: MachineKey, machine: Machine, since: datetime) -> datetime | N
 
 
 def next_fault(key: MachineKey, machine: Machine) -> NodeFault:
-    """How a machine fails by itself after its last boot; a kubelet of Kubernetes does not."""
+    """Return the fault that a machine gets by itself; with an agent, never a kubelet fault."""
     faults = [fault for fault in FAULTS if not machine.has_agent or CAUSES[fault].type != READY]
     return faults[_draw(key, machine, "how") % len(faults)]
 
 
 def _draw(key: MachineKey, machine: Machine, what: str) -> int:
-    """A number below 2**32 that looks random."""
+    """Return a pseudorandom number below 2**32 for this purpose, the same in each run."""
     text = f"{machine.seed} {key} {machine.assignment} {machine.boot} {what}"
     return int.from_bytes(sha256(text.encode()).digest()[:4], "big")

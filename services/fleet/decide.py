@@ -45,7 +45,7 @@ from nodepool.state.racks import NVLINK_DOMAIN
 def decide(
     state: State, message: Decides, context: Context, *, silent_after_s: float = SILENT_AFTER_S
 ) -> Generator[Says | CommandOutcome, State, None]:
-    """The outcome of a command with what it leads to, and what a Node does as instructed."""
+    """Yield the outcome of a command and its events, or the events that follow from an event."""
     yield from timed(_decided(state, message, context), silent_after_s)
 
 
@@ -77,7 +77,7 @@ def _decided(state: State, message: Decides, context: Context) -> Iterator[Says 
 def reconcile(
     state: State, key: MachineKey | PoolKey, context: Context, *, silent_after_s: float
 ) -> Generator[Says, State, None]:
-    """What is to be said of a NodePool's Pods, or of a machine."""
+    """Yield the events that are missing for the Pods of a NodePool, or for a machine."""
     yield from timed(_missing(state, key, context), silent_after_s)
 
 
@@ -90,7 +90,7 @@ def _missing(state: State, key: MachineKey | PoolKey, context: Context) -> Itera
 
 
 def _due(key: MachineKey, machine: Machine, context: Context) -> Iterator[Says]:
-    """A boot that is over, and the Node without the Pods whose grace period is over."""
+    """Yield the events that are due for a machine: triage, boot, verification, faults and Pods."""
     now = context.time
     if machine.moves_at is not None and machine.moves_at <= now:
         yield from move(key, machine)
@@ -113,7 +113,7 @@ def _due(key: MachineKey, machine: Machine, context: Context) -> Iterator[Says]:
 
 
 def concerns(_state: State, message: Hears) -> MachineKey | None:
-    """A machine that is assigned reports in the same step where its boot takes no time."""
+    """Return an assigned machine, so that it reports a boot without duration in the same step."""
     match message:
         case on.CWNodeAssigned(machine_key=key):
             return key
@@ -143,7 +143,11 @@ def _add(state: State, command: AddMachines) -> Iterator[Says | CommandOutcome]:
 
 
 def _labels(command: AddMachines, number: int, first: int) -> Mapping[str, str]:
-    """The labels of the machine of this number among those added, which begin with the `first`."""
+    """Return the labels of an added machine.
+
+    number: the index of the machine among those added, from 0.
+    first: the number of the first machine added.
+    """
     if not command.in_racks:
         return command.labels
     size = rack_size(command.instance_type)
@@ -178,7 +182,7 @@ def _command(
 def _break(
     key: MachineKey, machine: Machine, command: BreakMachine
 ) -> Iterator[Says | CommandOutcome]:
-    """A fault; a machine that answers again reports what it did not report before."""
+    """Yield the outcome, the fault and its effects; a Node that answers again is observed."""
     if refusal := unbreakable(machine, command):
         yield _refused(command, refusal)
         return
@@ -204,7 +208,7 @@ def _break(
 
 
 def _joined(state: State, message: on.CWNodeRegistered) -> Iterator[Says]:
-    """The problem that a Node has from the beginning."""
+    """Yield the problem that a Node has from the start."""
     machine = state.machine_of(message)
     fault = as_node_fault(machine.failing) if machine is not None else None
     if machine is not None and machine.failing == "hang":
@@ -240,14 +244,14 @@ def _stop(
 def _ended(
     state: State, message: on.NodeUpdated | on.CWDrainNode | on.CWNodeDeleted
 ) -> Iterator[Says]:
-    """The Pods of a NodePool that end with what is said of their Node."""
+    """Yield the Pods of the NodePool that end because of this message about their Node."""
     pool = state.pools.get(message.key)
     if pool is not None:
         yield from ended(message.key, pool, state.machines, message.machine_key)
 
 
 def _observe(state: State, message: on.NodeUpdated | on.CWDrainNode) -> Iterator[Says]:
-    """The Node as it is now: after every drain, and where its marks were not observed yet."""
+    """Yield the Node as it is now, after a drain or if its marks were not observed yet."""
     machine = state.machine_of(message)
     if machine is not None and machine.joined and machine.answers and not machine.is_observed:
         yield observed(message.machine_key, machine, machine.pods)
@@ -258,7 +262,7 @@ def _refused(command: Command, refusal: Refusal) -> on.CommandRefused:
 
 
 def service(silent_after_s: float) -> Service[State, Hears, Says]:
-    """Return the fleet whose Nodes get Ready=Unknown after a silence of so many seconds."""
+    """Return the fleet service, whose Nodes get Ready=Unknown after a silence of this duration."""
     return Service(
         name="fleet",
         hears=Hears,

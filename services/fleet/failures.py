@@ -11,7 +11,7 @@ from nodepool.service import Failure
 
 
 def on_failure(state: State, failure: Failure) -> Iterable[Says]:
-    """The machine, or the Pods of the NodePool, are looked at again later."""
+    """Yield that a machine, or the Pods of a NodePool, could not be updated and are tried again."""
     pool = PoolKey(failure.key)
     text = f"internal error in the data centre: {failure.cause}"
     if pool in state.pools:
@@ -24,7 +24,10 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
 
 
 def _unobserved(state: State, failure: Failure) -> MachineKey:
-    """The Node of the NodePool of an input that owes a report after it; empty for none."""
+    """Return the first Node of the input's NodePool that owes a report and has not failed.
+
+    Return an empty key if no Node does.
+    """
     pool = state.pools.get(failure.pool) if failure.pool is not None else None
     nodes = ((key, state.machines[key]) for key in sorted(pool.nodes)) if pool is not None else ()
     waiting = (

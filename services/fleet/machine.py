@@ -106,13 +106,13 @@ class Machine:
 
     @property
     def is_observed(self) -> bool:
-        """Whether its cordon, its lock and its taints were observed, or are not to be from here."""
+        """Whether its cordon, its lock and its taints were observed, or an agent observes them."""
         is_marked = self.unschedulable == self.reported and self.lock == self.reported_lock
         return self.has_agent or (is_marked and not self.evicting)
 
     @property
     def due(self) -> datetime | None:
-        """The next moment at which it has something to report; None where there is none."""
+        """The next moment at which it has something to report; None if there is none."""
         moments = [*self.kills.values()] if self.answers else []
         if self.boots_at is not None:
             moments.append(self.boots_at)
@@ -129,5 +129,5 @@ class Machine:
 
 
 def name_of(number: int) -> str:
-    """The name of the machine that was added as this number, counted from 1."""
+    """Return the name of the machine with this number, counted from 1."""
     return f"g{number * SCATTER & 0xFFFFFF:06x}"

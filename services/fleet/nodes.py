@@ -16,7 +16,7 @@ from nodepool.contract.model import NodePhase
 
 
 def added(event: on.MachineAdded) -> Machine:
-    """A new machine."""
+    """Return a new machine."""
     return Machine(
         event.boot_seconds,
         gpus=gpus_of(event.instance_type),
@@ -28,7 +28,7 @@ def added(event: on.MachineAdded) -> Machine:
 
 
 def handed_over(machine: Machine) -> Machine:
-    """The machine of a Node whose cluster has an agent from now on."""
+    """Return the machine of a Node whose cluster has an agent from now on."""
     conditions = machine.conditions
     rest = conditions.delete(READY) if READY in conditions else conditions
     return replace(
@@ -44,13 +44,13 @@ def handed_over(machine: Machine) -> Machine:
 
 
 def joined(machine: Machine, event: on.CWNodeRegistered, now: datetime) -> Machine:
-    """The machine as a Node of its cluster."""
+    """Return the machine as a Node of its cluster."""
     machine = in_phase(replace(machine, joined=True), event.phase, now)
     return replace(machine, fails_at=fails_at(event.machine_key, machine, now))
 
 
 def instructed(machine: Machine, event: on.NodeUpdated, now: datetime) -> Machine:
-    """The machine of a Node that is to be like this."""
+    """Return the machine with the cordon, the lock and the phase that its Node should have."""
     machine = replace(
         machine, unschedulable=event.unschedulable, cordon=event.cordon, lock=event.lock
     )
@@ -60,7 +60,7 @@ def instructed(machine: Machine, event: on.NodeUpdated, now: datetime) -> Machin
 
 
 def condition_changed(machine: Machine, event: on.NodeConditionChanged) -> Machine:
-    """The machine with a problem more or less; one with a problem does not fail by itself."""
+    """Return the machine with a condition changed; with a problem it does not fail by itself."""
     conditions = machine.conditions
     if event.request == machine.asked:
         machine = replace(machine, asked=0)

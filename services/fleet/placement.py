@@ -26,12 +26,12 @@ class Free(NamedTuple):
     accelerators: int
 
     def without(self, pod: Pod) -> "Free":
-        """What is left beside this Pod too."""
+        """Return the room that is left with this Pod on the Node too."""
         return Free(self.pods - 1, self.gpus - pod.gpus, self.accelerators - pod.accelerators)
 
 
 def free(machine: Machine) -> Free:
-    """What its Pods leave; those in their grace period still count."""
+    """Return the room that its Pods leave on a machine; Pods in their grace period still count."""
     left = Free(PODS_MAX, machine.gpus, machine.gpus)
     for pod in machine.pods.values():
         left = left.without(pod)
@@ -39,7 +39,7 @@ def free(machine: Machine) -> Free:
 
 
 def is_open(machine: Machine, pod: Pod) -> bool:
-    """Whether this Node takes Pods, and has no taint that keeps this one away."""
+    """Return whether this Node takes Pods, and has no taint that keeps this Pod away."""
     is_closed = machine.unschedulable or machine.verifying
     if not machine.joined or not machine.answers or is_closed:
         return False
@@ -49,9 +49,9 @@ def is_open(machine: Machine, pod: Pod) -> bool:
 def placed(
     nodes: Sequence[tuple[MachineKey, Machine]], pods: Iterable[Pod]
 ) -> Iterator[tuple[Pod, MachineKey, Machine]]:
-    """The Pods, in their order, that a Node takes now: each with the first Node that does.
+    """Yield the Pods that a Node takes now, in their order, each with the first Node that does.
 
-    With each comes its machine as it is with the Pod.
+    Each machine already holds the Pod that it is yielded with.
     """
     machines = [machine for _, machine in nodes]
     rooms = [free(machine) for machine in machines]
@@ -71,7 +71,7 @@ def placed(
 
 
 def _first(machines: Sequence[Machine], rooms: Sequence[Free], pod: Pod, begin: int) -> int:
-    """The place of the first Node from `begin` on that is open and has room; else their number."""
+    """Return the index of the first open Node with room, from `begin` on, or the count of Nodes."""
     for place in range(begin, len(machines)):
         if min(rooms[place].without(pod)) >= 0 and is_open(machines[place], pod):
             return place

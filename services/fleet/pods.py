@@ -13,10 +13,10 @@ from nodepool.contract.pods import Pod, PodClass
 
 
 def drained(machine: Machine, now: datetime, *, force: bool) -> Machine:
-    """The machine with a drain begun, which is to be observed.
+    """Return the machine with a drain begun, which still has to be observed.
 
-    Interruptable Pods end immediately. Graceful ones end after their grace period, and so do all
-    others where the drain is forced. Pods of DaemonSets stay, as with `kubectl drain`; see
+    Interruptable Pods end immediately. Graceful Pods end after their grace period, and so do all
+    others if the drain is forced. Pods of DaemonSets stay, as with `kubectl drain`; see
     https://kubernetes.io/docs/tasks/administer-cluster/safely-drain-node/.
     """
     pods, kills = machine.pods, machine.kills
@@ -32,9 +32,9 @@ def drained(machine: Machine, now: datetime, *, force: bool) -> Machine:
 
 
 def evicted(machine: Machine, now: datetime) -> Machine:
-    """The machine with the Pods ending that do not tolerate its taints of effect NoExecute.
+    """Return the machine with the Pods evicted that do not tolerate its NoExecute taints.
 
-    Interruptable ones end immediately, all others after their grace period; those of DaemonSets are
+    Interruptable Pods end immediately, all others after their grace period. Pods of DaemonSets are
     no exception.
     """
     after = machine
@@ -49,12 +49,12 @@ def evicted(machine: Machine, now: datetime) -> Machine:
 
 
 def with_pod(machine: Machine, pod: Pod) -> Machine:
-    """The machine with this Pod on it as well."""
+    """Return the machine with this Pod added."""
     return replace(machine, pods=machine.pods.set(pod.name, pod))
 
 
 def ending(machine: Machine, name: str, due: datetime) -> Machine:
-    """The machine with this Pod in its grace period, which ends by then."""
+    """Return the machine with this Pod in its grace period, which ends at `due` at the latest."""
     pod = machine.pods.get(name)
     if pod is None:
         return machine
@@ -66,12 +66,12 @@ def ending(machine: Machine, name: str, due: datetime) -> Machine:
 
 
 def without_pod(machine: Machine, name: str) -> Machine:
-    """The machine without this Pod."""
+    """Return the machine without this Pod."""
     return with_pods(machine, (pod for pod in machine.pods.values() if pod.name != name))
 
 
 def surviving(machine: Machine, now: datetime) -> Map[str, Pod]:
-    """The Pods without those whose grace period is over."""
+    """Return the Pods of the machine except those whose grace period is over."""
     pods = machine.pods
     for name, due in machine.kills.items():
         if due <= now:
@@ -80,14 +80,14 @@ def surviving(machine: Machine, now: datetime) -> Map[str, Pod]:
 
 
 def with_pods(machine: Machine, pods: Iterable[Pod]) -> Machine:
-    """The machine with these Pods and no others."""
+    """Return the machine with these Pods and no others."""
     left = Map({pod.name: pod for pod in pods})
     kills = Map({name: due for name, due in machine.kills.items() if name in left})
     return replace(machine, pods=left, kills=kills)
 
 
 def observed(key: MachineKey, machine: Machine, pods: Map[str, Pod]) -> NodeObserved:
-    """A machine as its cluster sees it, with these Pods in the order of their names."""
+    """Return the observation of a Node with these Pods, sorted by name."""
     zone, name = machine_parts(key)
     return NodeObserved(
         zone=zone,

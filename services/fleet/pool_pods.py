@@ -20,7 +20,7 @@ from nodepool.service import Context
 def create(
     state: State, command: CreatePod, context: Context
 ) -> Iterator[PodChanged | CommandOutcome]:
-    """The outcome, and the Pod that waits."""
+    """Yield the outcome and, if the command is accepted, the Pod that waits for a Node."""
     pool = creating(command, state.pools.get(command.key))
     if isinstance(pool, Refusal):
         yield refused(command, pool.field, pool.message, pool.reason)
@@ -31,7 +31,7 @@ def create(
 
 
 def delete(state: State, command: DeletePod, context: Context) -> Iterator[Says | CommandOutcome]:
-    """The outcome; and the Pod in its grace period, or gone where it has none or never ran."""
+    """Yield the outcome, then the Pod: terminating, or gone if it has no grace period or Node."""
     pod = deleting(command, state.pools.get(command.key))
     if isinstance(pod, Refusal):
         yield refused(command, pod.field, pod.message, pod.reason)
@@ -58,7 +58,7 @@ def delete(state: State, command: DeletePod, context: Context) -> Iterator[Says 
 
 
 def completed(state: State, key: MachineKey, machine: Machine, name: str) -> Iterator[PodChanged]:
-    """A Pod of a NodePool, if it is one, is gone from its Node because its work is done."""
+    """Yield that a Pod is gone because its work is done, if the Pod belongs to the NodePool."""
     pool = state.pool_of(machine)
     pod = pool.pod_on(key, name) if pool is not None else None
     if machine.pool is not None and pod is not None:

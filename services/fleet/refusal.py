@@ -26,7 +26,7 @@ class Refusal:
 
 
 def unfit(command: AddMachines) -> Refusal | None:
-    """Why these machines cannot be added; None where they can."""
+    """Return why these machines cannot be added; None if they can."""
     if reason := type_fault(command.instance_type):
         return Refusal("instanceType", reason)
     if reason := zone_fault(command.zone):
@@ -42,7 +42,7 @@ def unfit(command: AddMachines) -> Refusal | None:
 
 
 def _unracked(command: AddMachines) -> Refusal | None:
-    """Why these machines are no whole racks with an NVLink domain each; None where they are."""
+    """Return why these machines are no whole racks with an NVLink domain each; None if they are."""
     size = rack_size(command.instance_type)
     if not size:
         return Refusal("inRacks", f"must be false: {command.instance_type} comes one by one")
@@ -56,7 +56,7 @@ def _unracked(command: AddMachines) -> Refusal | None:
 
 
 def unschedulable(key: MachineKey, machine: Machine, pool: Pool | None, pod: Pod) -> Refusal | None:
-    """Why this Pod cannot run on this machine of a NodePool; None where it can."""
+    """Return why this Pod cannot run on this machine of a NodePool; None if it can."""
     if refusal := malformed(pod) or foreign(machine):
         return refusal
     if not machine.joined:
@@ -80,14 +80,14 @@ def unschedulable(key: MachineKey, machine: Machine, pool: Pool | None, pod: Pod
 
 
 def foreign(machine: Machine) -> Refusal | None:
-    """Why no Pod of this machine can be started or stopped here; None where one can."""
+    """Return why no Pod of this machine can be started or stopped here; None if a Pod can."""
     if machine.pool is None or not machine.has_agent:
         return None
     return Refusal("machine", _own_pods(pool_path(machine.pool)[1]))
 
 
 def unbreakable(machine: Machine, command: BreakMachine) -> Refusal | None:
-    """Why a machine cannot fail in this way; None where it can."""
+    """Return why a machine cannot fail in this way; None if it can."""
     if machine.pool is None or not machine.has_agent or command.fault != "kubelet":
         return None
     cluster = pool_path(machine.pool)[1]
@@ -99,7 +99,7 @@ def _own_pods(cluster: str) -> str:
 
 
 def malformed(pod: Pod) -> Refusal | None:
-    """Why no Pod can be like this; None where one can."""
+    """Return why no Pod can have this spec; None if a Pod can."""
     if reason := grammar.dns1123_subdomain(pod.name):
         return Refusal("pod.name", reason)
     for number, toleration in enumerate(pod.tolerations):
@@ -126,13 +126,13 @@ def _too_few_gpus(machine: Machine, pod: Pod) -> Refusal | None:
 
 
 def shown(taint: Taint) -> str:
-    """A taint as kubectl writes it."""
+    """Return a taint as kubectl writes it."""
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}"
 
 
 def creating(command: CreatePod, pool: Pool | None) -> Pool | Refusal:
-    """The NodePool that this Pod can be created in, or why it cannot be."""
+    """Return the NodePool in which this Pod can be created, or why it cannot be created."""
     pod = command.pod
     if refusal := malformed(pod):
         return refusal
@@ -158,7 +158,7 @@ def creating(command: CreatePod, pool: Pool | None) -> Pool | Refusal:
 
 
 def deleting(command: DeletePod, pool: Pool | None) -> PoolPod | Refusal:
-    """The Pod that can be deleted, or why none can be."""
+    """Return the Pod to delete, or why it cannot be deleted."""
     if pool is None or not pool.exists:
         return _unknown_pool(command.pool)
     if pool.has_agent:
@@ -174,7 +174,7 @@ def _unknown_pool(name: str) -> Refusal:
 
 
 def not_running(machine: Machine, command: StopPod) -> Refusal | None:
-    """Why this Pod cannot be stopped; None where it runs."""
+    """Return why this Pod cannot be stopped; None if it runs."""
     if refusal := foreign(machine):
         return refusal
     if not machine.answers:

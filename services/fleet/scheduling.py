@@ -17,7 +17,7 @@ Machines = Map[MachineKey, Machine]
 
 
 def missing(key: PoolKey, pool: Pool, machines: Machines) -> Iterator[PodChanged | NodeObserved]:
-    """What is to be said of a NodePool's Pods now: of those that end, then of those that begin.
+    """Yield the events that are missing for the Pods of a NodePool: Pods that end come first.
 
     A Node is observed after the last Pod that is placed on it.
     """
@@ -40,7 +40,7 @@ def missing(key: PoolKey, pool: Pool, machines: Machines) -> Iterator[PodChanged
 def ended(
     key: PoolKey, pool: Pool, machines: Machines, machine: MachineKey
 ) -> Iterator[PodChanged]:
-    """What was not said yet of the Pods that were placed on this machine and end."""
+    """Yield each Pod placed on this machine that ends, if that was not published yet."""
     for name in sorted(pool.placed.get(machine, ())):
         pod = pool.pods[name]
         change = _change(pod, machines[machine])
@@ -63,7 +63,7 @@ def _placements(
 
 
 def _change(pod: PoolPod, machine: Machine) -> tuple[PodPhase, PodReason] | None:
-    """The phase that a Pod on a machine is in, and why, where that was not said of it yet."""
+    """Return the next phase of a Pod on a machine, and the reason; None if no change is seen."""
     if not machine.joined or machine.assignment != pod.assignment:
         return "Gone", pod.reason or "NodeDeleted"
     if not (machine.answers or machine.restarting):
@@ -84,10 +84,10 @@ def changed(
     grace_s: int | None = None,
     message: str = "",
 ) -> PodChanged:
-    """A Pod that ends is in this phase from now on.
+    """Return the event that moves a Pod that ends to this phase.
 
-    grace_s: the grace period it has left; None for its own.
-    message: why, in words; empty for those of the reason.
+    grace_s: the grace period that is left, in seconds; None for the grace period of the Pod.
+    message: the cause in words; empty for the message of the reason.
     """
     zone, node = ("", "") if pod.machine is None else machine_parts(pod.machine)
     return PodChanged(

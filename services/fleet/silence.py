@@ -26,7 +26,7 @@ SILENCES: Final = ("hang", "kubelet")
 
 
 def timed(events: Iterable[E], silent_after_s: float) -> Iterator[E | HeartbeatsStopped]:
-    """Yield the events, with the time after which a silence shows in each that a silence begins."""
+    """Yield the events; each start of a silence gets the time after which the silence shows."""
     for event in events:
         if isinstance(event, HeartbeatsStopped):
             yield event.model_copy(update={"seconds": silent_after_s})
@@ -35,7 +35,10 @@ def timed(events: Iterable[E], silent_after_s: float) -> Iterator[E | Heartbeats
 
 
 def with_silence(machine: Machine, fault: MachineFault, *, is_broken: bool) -> Machine:
-    """Return the machine of a Node after a fault began or ended; no heartbeat is awaited then."""
+    """Return the machine of a Node after a fault began or ended.
+
+    A machine that sends heartbeats has no moment at which its Node gets Ready=Unknown.
+    """
     if fault == "kubelet":
         machine = replace(machine, mute=is_broken)
     return machine if machine.is_silent else replace(machine, unknown_at=None)
@@ -74,7 +77,7 @@ def answer(key: MachineKey, machine: Machine) -> Iterator[NodeConditionChanged]:
 
 
 def types_ended(after: Machine, fault: MachineFault) -> tuple[str, ...]:
-    """Return the conditions that end with a fault of the machine, which is `after` it now."""
+    """Return the types of the conditions that end with a fault; `after` is the machine then."""
     if fault in SILENCES:
         return () if after.is_silent else (READY,)
     return tuple(cause.type for name, cause in CAUSES.items() if name == fault)

@@ -54,23 +54,23 @@ class State(WithWork[MachineKey | PoolKey]):
     pools: Map[PoolKey, Pool] = Map()
 
     def pool_of(self, machine: Machine) -> Pool | None:
-        """The NodePool that a machine is in."""
+        """Return the NodePool that a machine is in, if any."""
         return None if machine.pool is None else self.pools.get(machine.pool)
 
     def node_of(self, pod: PoolPod) -> Machine | None:
-        """The machine that a Pod is on; None where it has none, or that has left its NodePool."""
+        """Return the machine of a Pod; None if the Pod waits, or the machine left the NodePool."""
         machine = None if pod.machine is None else self.machines.get(pod.machine)
         is_there = machine is not None and machine.joined and machine.assignment == pod.assignment
         return machine if is_there else None
 
     def machine_of(self, node: OfNode) -> Machine | None:
-        """The machine of a Node, if it is still in the stay that the message is about."""
+        """Return the machine of a Node if it is still in the stay that the message is about."""
         machine = self.machines.get(node.machine_key)
         return machine if machine is not None and machine.assignment == node.assignment else None
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
-    """The state after a message."""
+    """Return the state after a message."""
     match message:
         case on.MachineAdded(machine_key=key):
             return _stored(state, key, added(message))
@@ -127,7 +127,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
 
 
 def _registered(state: State, event: on.ClusterRegistered) -> State:
-    """The state in which a cluster that has an agent now runs no simulated Pod any more."""
+    """Return the state after a cluster got an agent: its machines run no simulated Pod any more."""
     cluster = cluster_key(event.org, event.cluster)
     if not event.kubernetes or cluster in state.agents:
         return state
@@ -142,7 +142,7 @@ def _registered(state: State, event: on.ClusterRegistered) -> State:
 
 
 def _updated(state: State, message: on.CWNodeRegistered | on.NodeUpdated, now: datetime) -> State:
-    """The state with a Node as it should be from now on."""
+    """Return the state with a Node as the message says that it should be."""
     state = _tainted(state, message)
     match message:
         case on.CWNodeRegistered():
@@ -154,7 +154,7 @@ def _updated(state: State, message: on.CWNodeRegistered | on.NodeUpdated, now: d
 
 
 def _in_stay(state: State, message: OfNode, change: Callable[[Machine], Machine]) -> State:
-    """The state with the machine of a Node changed; a message about an earlier stay is ignored."""
+    """Return the state with a Node's machine changed; ignore a message about an earlier stay."""
     machine = state.machine_of(message)
     return state if machine is None else _stored(state, message.machine_key, change(machine))
 
@@ -162,7 +162,7 @@ def _in_stay(state: State, message: OfNode, change: Callable[[Machine], Machine]
 def _stored(
     state: State, key: MachineKey, machine: Machine, *, is_placement: bool = False
 ) -> State:
-    """The state with this machine, and its deadline and its NodePool in step with it.
+    """Return the state with this machine, and with its deadline and its NodePool up to date.
 
     is_placement: whether no other Pod can be placed, or ends, because of the change.
     """
@@ -182,7 +182,7 @@ def _stored(
 
 
 def _observed(state: State, report: on.NodeObserved) -> State:
-    """The state once a Node was observed with its marks and its Pods."""
+    """Return the state after a Node was observed with its marks and its Pods."""
     key = report.machine_key
     machine = replace(
         state.machines[key],
@@ -198,9 +198,9 @@ def _observed(state: State, report: on.NodeObserved) -> State:
 
 
 def _tainted(state: State, event: on.CWNodeRegistered | on.NodeUpdated) -> State:
-    """The state with the taints of a Node that keep Pods of its organisation away.
+    """Return the state with the taints of a Node that keep Pods of its organisation away.
 
-    Those of one Node are mostly those of the others in its NodePool, and then are kept once.
+    Most Nodes of a NodePool have the same taints; such taints are kept once.
     """
     machine = state.machine_of(event)
     pool = state.pools.get(event.key)
@@ -238,7 +238,7 @@ def _pool_changed(
 
 
 def _with_pool(state: State, key: PoolKey, pool: Pool) -> State:
-    """The state with this NodePool, whose Pods are to be looked at; without it where it is over."""
+    """Return the state with this NodePool and its Pods queued; drop a NodePool that is over."""
     if pool.is_over:
         pools = state.pools.delete(key) if key in state.pools else state.pools
         return replace(state, pools=pools, work=state.work.drop(key))
@@ -247,7 +247,7 @@ def _with_pool(state: State, key: PoolKey, pool: Pool) -> State:
 
 
 def _pod_changed(state: State, event: on.PodChanged, context: Context) -> State:
-    """The state with a Pod in its phase, in its NodePool and on the Node that it is bound to."""
+    """Return the state with a Pod in its phase, in its NodePool and on its Node."""
     pool = state.pools[event.key]
     state = replace(state, work=state.work.succeeded(event.key))
     if event.phase == "Pending":

@@ -17,7 +17,7 @@ VISITS_MAX = 3
 def left(
     machine: Machine, event: on.CWNodeDeleted | on.CWNodeRegistrationFailed, now: datetime
 ) -> Machine:
-    """The machine after a stay: free, or in triage, where its investigation may begin."""
+    """Return the machine after a stay: free, or in triage, where its investigation may begin."""
     machine = powered_off(machine)
     if isinstance(event, on.CWNodeDeleted) and not event.triage:
         return machine
@@ -27,14 +27,14 @@ def left(
 
 
 def moved(machine: Machine, state: MachineState, now: datetime) -> Machine:
-    """The machine in another state; one that is debugged is repaired after the rest of the time."""
+    """Return the machine in another state; debugging takes the second half of the repair time."""
     is_debugged = state is MachineState.DEBUG
     moment = now + timedelta(seconds=machine.repair_s / 2) if is_debugged else None
     return replace(machine, state=state, moves_at=moment)
 
 
 def repaired(machine: Machine) -> Machine:
-    """The machine, free again; one that was returned to its vendor begins anew."""
+    """Return the machine, free again; a machine back from its vendor has no visits to triage."""
     visits = 0 if machine.state is MachineState.RMA else machine.visits
     return replace(machine, state=MachineState.PRODUCTION, visits=visits, moves_at=None)
 
@@ -42,7 +42,7 @@ def repaired(machine: Machine) -> Machine:
 def move(
     key: MachineKey, machine: Machine
 ) -> Iterator[on.MachineStateChanged | on.MachineRepaired]:
-    """What follows in triage, once its time has come."""
+    """Yield the next step of a machine in triage: debugged, repaired or returned to its vendor."""
     zone, name = machine_parts(key)
     if machine.state is MachineState.DEBUG:
         yield on.MachineRepaired(zone=zone, machine=name)

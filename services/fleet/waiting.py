@@ -80,24 +80,24 @@ class Pool:
     unobserved: Map[MachineKey, bool] = Map()
 
     def pod_on(self, machine: MachineKey, name: str) -> PoolPod | None:
-        """Its Pod of this name if that was placed on this machine."""
+        """Return the Pod of this name, if it was placed on this machine."""
         pod = self.pods.get(name)
         return pod if pod is not None and pod.machine == machine else None
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left of it."""
+        """Whether the NodePool is deleted and none of its Pods is left."""
         return not self.exists and not self.pods
 
 
 def gpus_of(instance_type: str) -> int:
-    """How many GPUs a machine of this type has; none where the type is unknown."""
+    """Return the number of GPUs of a machine of this type; 0 if the type is unknown."""
     entry = INSTANCE_TYPES.get(instance_type)
     return entry.gpus if entry is not None else 0
 
 
 def specified(pool: Pool | None, event: NodePoolValidated, *, has_agent: bool) -> Pool:
-    """The NodePool after it was created or changed; Pods of an earlier one of its name remain."""
+    """Return the NodePool after its validation; Pods of an earlier NodePool of this name remain."""
     if pool is None:
         return Pool(event.uid, event.spec.instance_type, has_agent)
     if pool.uid == event.uid:
@@ -108,7 +108,7 @@ def specified(pool: Pool | None, event: NodePoolValidated, *, has_agent: bool) -
 
 
 def with_pod(pool: Pool, event: PodChanged) -> Pool:
-    """The NodePool after its Pod changed."""
+    """Return the NodePool after a change of its Pod."""
     name = event.name
     if event.phase == "Gone":
         return _without(pool, name)
@@ -146,7 +146,7 @@ def _without(pool: Pool, name: str) -> Pool:
 
 
 def created(key: PoolKey, pool: Pool, pod: Pod, number: int) -> PodChanged:
-    """A new Pod waits for a Node."""
+    """Return the event of a new Pod that waits for a Node."""
     return PodChanged(
         **pool_fields(key),
         name=pod.name,
@@ -161,7 +161,7 @@ def created(key: PoolKey, pool: Pool, pod: Pod, number: int) -> PodChanged:
 
 
 def with_node(pool: Pool, key: MachineKey, before: Machine | None, after: Machine) -> Pool:
-    """The NodePool after a machine of its changed, which is a Node of its while it is joined."""
+    """Return the NodePool after its machine changed; a joined machine is a Node of the NodePool."""
     if after.joined == (before is not None and before.joined):
         return pool
     if after.joined:
@@ -170,14 +170,14 @@ def with_node(pool: Pool, key: MachineKey, before: Machine | None, after: Machin
 
 
 def observed(pool: Pool, key: MachineKey) -> Pool:
-    """The NodePool once this Node of its, with the Pods that were placed on it, was observed."""
+    """Return the NodePool after this Node was observed with the Pods that were placed on it."""
     if key not in pool.unobserved:
         return pool
     return replace(pool, unobserved=pool.unobserved.delete(key))
 
 
 def concerns_pods(before: Machine | None, after: Machine) -> bool:
-    """Whether a Pod may end or be placed because a machine changed so."""
+    """Return whether a Pod may end or be placed because of this change of a machine."""
     return before is None or _seen(before) != _seen(after)
 
 

@@ -1,4 +1,4 @@
-"""May the organisation have so many Nodes?"""
+"""May the organisation have this many Nodes?"""
 
 from nodepool.contract import events as on
 from nodepool.contract.commands import DeleteQuota, SetQuota

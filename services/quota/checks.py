@@ -15,7 +15,10 @@ Check = on.QuotaChecked | on.QuotaCheckFailed | on.CWOverQuota | on.CWNodePoolQu
 
 
 def checked(state: State, key: PoolKey) -> Iterator[Check]:
-    """The verdict on a NodePool; a bug that its data brings up is raised."""
+    """Yield the verdict on a NodePool, and a warning if the verdict calls for a new warning.
+
+    An error that the data of the NodePool causes is raised.
+    """
     pool = state.pools[key]
     new = verdict(pool, state.ledger(pool.ledger))
     yield new
@@ -24,7 +27,10 @@ def checked(state: State, key: PoolKey) -> Iterator[Check]:
 
 
 def checked_safely(state: State, key: PoolKey) -> tuple[Check, ...]:
-    """The same, or the report of a bug, so that one NodePool does not keep others waiting."""
+    """Return the verdict on a NodePool; if the check fails, return a report of the failure.
+
+    So a NodePool whose check fails does not delay other NodePools.
+    """
     try:
         return tuple(checked(state, key))
     except NO_FAILURE:
@@ -34,7 +40,7 @@ def checked_safely(state: State, key: PoolKey) -> tuple[Check, ...]:
 
 
 def renewed(state: State, key: PoolKey) -> tuple[Check, ...]:
-    """The same where it says something else than what was published last, else nothing."""
+    """Return the events of a new check, without a verdict or failure that is already published."""
     pool = state.pools[key]
     events = checked_safely(state, key)
     match events[0]:
@@ -49,7 +55,7 @@ def renewed(state: State, key: PoolKey) -> tuple[Check, ...]:
 
 
 def reported(pool: Pool, cause: str) -> Iterator[Check]:
-    """A check that failed; users are told of a new reason, where they may be granted anything."""
+    """Yield the failure of a check; tell users about a new cause if the NodePool may get Nodes."""
     text = f"internal error while checking quota: {cause}"
     yield on.QuotaCheckFailed(**pool_fields(pool.key), message=text)
     if text != pool.fault and pool.eligible:

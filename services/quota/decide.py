@@ -20,7 +20,7 @@ from quota.state import State, evolve
 def decide(
     state: State, message: Decides, _context: Context
 ) -> Generator[Says | CommandOutcome, State, None]:
-    """The outcome of a command; what else follows is made by `reconcile`."""
+    """Yield the outcome of a command and the change of the limit; `reconcile` yields the rest."""
     match message:
         case SetQuota():
             yield from _set(state, message)
@@ -31,10 +31,10 @@ def decide(
 
 
 def concerns(state: State, message: Hears) -> LedgerKey | PoolKey | None:
-    """The ledger of a command, and the NodePool that is to be checked or gives something back.
+    """Return the ledger of a command, or the NodePool that is due for a check or a release.
 
-    A limit is applied before the next input is processed, so that what came before it and what
-    comes after it does not depend on how inputs are batched.
+    A limit is applied before the service processes the next input. So the batching of inputs does
+    not decide which inputs the limit applies to.
     """
     match message:
         case SetQuota() | DeleteQuota():
@@ -59,11 +59,11 @@ def concerns(state: State, message: Hears) -> LedgerKey | PoolKey | None:
 def reconcile(
     state: State, key: LedgerKey | PoolKey, _context: Context
 ) -> Generator[Says, State, None]:
-    """What is released, and the verdicts that are due in a ledger, in the order of waiting.
+    """Yield the release of a NodePool, then the verdicts due in a ledger, in the order of waiting.
 
-    For the key of a ledger also those that name other numbers than those of now; for that of a
-    NodePool whose check failed also the one that could not be made. What the check of that NodePool
-    raises is a failure of its own, and that of another one is reported among the verdicts.
+    The key of a ledger also renews each verdict that names outdated numbers. The key of a NodePool
+    whose check failed does the same after it retries that check. An error of the retry is a failure
+    of that NodePool; an error in the check of another NodePool is reported among the verdicts.
     """
     pool = state.pools.get(PoolKey(key))
     ledger = LedgerKey(key) if pool is None else pool.ledger
@@ -87,7 +87,7 @@ def reconcile(
 def _checked(state: State, key: PoolKey, own: PoolKey | None) -> Generator[Says, State, State]:
     """Yield the verdict on a NodePool; return the state then.
 
-    What the check raises is reported, but for the NodePool at hand.
+    An error of the check is reported, except for the NodePool `own`: its error is raised.
     """
     for event in tuple(checked(state, key) if key == own else checked_safely(state, key)):
         state = yield event
@@ -115,7 +115,7 @@ def _set(state: State, command: SetQuota) -> Iterator[Says | CommandOutcome]:
 
 
 def _malformed(command: SetQuota) -> CommandOutcome | None:
-    """Why a limit cannot be set: nothing could ever count against it."""
+    """Return a refusal if a limit cannot be set because no Node could ever count against it."""
     if reason := grammar.organisation(command.org):
         return refused(command, "org", reason)
     if reason := zone_fault(command.zone):
@@ -142,9 +142,10 @@ def _unset(state: State, command: DeleteQuota) -> Iterator[Says | CommandOutcome
 
 
 def released(state: State, pool: Pool) -> on.QuotaReleased:
-    """What a NodePool gives back: all that it has reserved and does not need any more.
+    """Return the release of the Nodes that a NodePool has reserved and no longer needs.
 
-    Where an earlier one of its name counted against another limit, that is said first.
+    If an earlier NodePool of the same name counted against another limit, the release for that
+    limit comes first.
     """
     if pool.former is not None:
         _, zone, instance_type = ledger_parts(pool.former)
@@ -166,10 +167,10 @@ def released(state: State, pool: Pool) -> on.QuotaReleased:
 
 
 def on_failure(state: State, failure: Failure) -> Iterable[Says]:
-    """A NodePool whose part of a limit could not be brought up to date, and is tried again later.
+    """Report a NodePool whose part of a limit could not be updated, and is retried later.
 
-    One that may be granted Nodes shows it. Where a ledger as a whole could not be checked, it is
-    the first that is to be checked, or that waits.
+    A NodePool that may be granted Nodes shows the failure. If a ledger as a whole could not be
+    checked, the first NodePool to check shows the failure, or else the first NodePool that waits.
     """
     key = failure.pool
     if failure.key:

@@ -59,9 +59,10 @@ class Ledger:
         return len(self.waiting) // RENEWALS_PER_SECOND
 
     def next(self) -> PoolKey | None:
-        """The NodePool to check next; None where all have the verdict that they should have.
+        """Return the NodePool to check next; None if every NodePool has its due verdict.
 
-        It is the first in line that fits, so that nobody is served before one that waits longer.
+        The first NodePool in line that fits is served first, so no NodePool is served before a
+        NodePool that fits and waits longer.
         """
         fits = None if self.limit is None else self._first(self.limit - self.used)
         return fits or self.exceeding.head or self.unchecked.head
@@ -88,11 +89,12 @@ class Ledger:
         return self.settled.first(room)
 
     def limited(self, limit: int | None, by_creation: Callable[[], Queue[PoolKey]]) -> "Ledger":
-        """The ledger with this limit; if it was lowered below what is reserved, grants shrink.
+        """Return the ledger with this limit; grants shrink if it fell below the reserved Nodes.
 
-        No limit reserves as little as one of 0, and is another reason, also where nobody waits.
+        A missing limit allows as little as a limit of 0, but gives verdicts another reason. So all
+        NodePools are checked again, even if no NodePool waits.
 
-        by_creation: returns all its NodePools in the order in which they are then checked.
+        by_creation: returns all NodePools of the ledger in the order in which they are checked.
         """
         most = limit or 0
         is_lowered = most < (self.limit or 0)
@@ -103,7 +105,7 @@ class Ledger:
         return replace(self, limit=limit, exceeding=exceeding, unchecked=unchecked)
 
     def with_pool(self, before: int, pool: Pool) -> "Ledger":
-        """The ledger with another state of a NodePool that had so many Nodes reserved before."""
+        """Return the ledger with a changed NodePool that had `before` Nodes reserved until now."""
         key = pool.key
         ledger = replace(
             self._with_returning(key, pool.returning),
@@ -124,7 +126,10 @@ class Ledger:
         return replace(self, returning=returning, returned=self.returned + count - before)
 
     def joined(self, pool: Pool, *, keeps_place: bool) -> "Ledger":
-        """The ledger with a new version of a NodePool to be checked, at the end of the line."""
+        """Return the ledger with a new version of a NodePool in line and due to be checked.
+
+        keeps_place: whether a NodePool in line keeps its place; if not, it moves to the end.
+        """
         ledger = self if keeps_place else self._not_in_line(pool.key)
         return replace(ledger._in_line(pool), unchecked=self.unchecked.put(pool.key))
 
@@ -136,11 +141,14 @@ class Ledger:
         return queue
 
     def done(self, key: PoolKey) -> "Ledger":
-        """The ledger without the duty to check this NodePool."""
+        """Return the ledger without the duty to check this NodePool."""
         return replace(self, unchecked=self.unchecked.drop(key), exceeding=self.exceeding.drop(key))
 
     def waits(self, pool: Pool, *, waits: bool) -> "Ledger":
-        """The ledger with a NodePool in line, at its place or at the end, or not in line."""
+        """Return the ledger with a NodePool in line or not in line, and not due for a check.
+
+        A NodePool that is in line already keeps its place; any other NodePool joins at the end.
+        """
         ledger = self.done(pool.key)
         return ledger._in_line(pool) if waits else ledger._not_in_line(pool.key)
 

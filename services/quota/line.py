@@ -42,7 +42,10 @@ class Line:
         return (self.keys[place] for place in sorted(self.keys))
 
     def put(self, key: PoolKey, lacks: int | None) -> "Line":
-        """The line with what `key` lacks, at its place or else at the end; None passes it over."""
+        """Return the line with the Nodes that `key` lacks, at its place or at the end.
+
+        lacks: how many Nodes `key` lacks; None to pass over `key`.
+        """
         place = self.places.get(key)
         if place is not None:
             return Line(self.places, self.keys, self._with(place, lacks, self.tail), self.tail)
@@ -51,7 +54,7 @@ class Line:
         return Line(self.places.set(key, place), self.keys.set(place, key), least, tail)
 
     def drop(self, key: PoolKey) -> "Line":
-        """The line without `key`; the same line where it was not in it."""
+        """Return the line without `key`; the same line if `key` is not in it."""
         place = self.places.get(key)
         if place is None:
             return self
@@ -65,7 +68,7 @@ class Line:
         return self.least[_node(0, self.places[key])]
 
     def first(self, room: int) -> PoolKey | None:
-        """The first NodePool that lacks at most `room` Nodes; None where there is none."""
+        """Return the first NodePool that lacks at most `room` Nodes; None if no NodePool does."""
         level, index = _levels(self.tail), 0
         if not self._fits(level, index, room):
             return None
@@ -79,7 +82,7 @@ class Line:
         return least is not None and least <= room
 
     def _with(self, place: int, lacks: int | None, tail: int) -> Map[int, int]:
-        """The tree with another number at a place, given the place for the next NodePool."""
+        """Return the tree with another number at a place; `tail` is the next free place."""
         least, index = _set(self.least, _node(0, place), lacks), place
         for level in range(1, _levels(tail) + 1):
             index >>= 1
@@ -90,7 +93,7 @@ class Line:
 
 
 def _levels(tail: int) -> int:
-    """How many levels the tree has above its leaves, given the place for the next NodePool."""
+    """Return how many levels the tree has above its leaves; `tail` is the next free place."""
     return max(0, tail - 1).bit_length()
 
 

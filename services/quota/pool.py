@@ -37,7 +37,7 @@ class Warned(NamedTuple):
 class Pool:
     """A NodePool and its part in a ledger.
 
-    wants: `target` Nodes, in this `generation`; where its spec says so in racks, so many `racks`.
+    wants: `target` Nodes, in this `generation`; and `racks`, if its spec says the target in racks.
     eligible: whether it is valid and stays, so that it may be granted Nodes.
     deleting: whether it is on its way out.
     grants: the one that the allocator works to, as far as it is known, then those that were
@@ -166,7 +166,7 @@ class Pool:
         return self.target - self.reserved if self.is_settled else None
 
     def checked(self, verdict: QuotaChecked) -> "Pool":
-        """The NodePool with a verdict on it."""
+        """Return the NodePool with this verdict."""
         grant = Grant(verdict.number, verdict.granted)
         grants = self.grants if self.grants[-1:] == (grant,) else _usable((*self.grants, grant))
         pool = replace(
@@ -182,10 +182,12 @@ class Pool:
         return replace(pool, reserved=max(pool.reserved, pool.needed))
 
     def acknowledged(self, number: int, nodes: int, *, final: bool) -> "Pool":
-        """The NodePool once the allocator works to the grant of this number, or to none any more.
+        """Return the NodePool once the allocator works to the grant `number`, or to no grant.
 
-        It has used all that it will ever use of the grants before that one, and assigns no Node
-        beyond `nodes` by that one: an invalid NodePool may get nothing.
+        The allocator uses no earlier grant any more, and assigns no Node beyond `nodes` by this
+        grant: an invalid NodePool may get no Node.
+
+        final: whether the allocator uses no grant any more.
         """
         grants = tuple(
             Grant(each.number, min(each.nodes, nodes)) if each.number == number else each
@@ -196,7 +198,7 @@ class Pool:
 
 
 def _usable(grants: tuple[Grant, ...]) -> tuple[Grant, ...]:
-    """The same grants; the first one says nothing more where the next is at least as large."""
+    """Return the grants; drop the first grant while the next grant allows at least as much."""
     while len(grants) > 1 and grants[1].nodes >= grants[0].nodes:
         grants = grants[1:]
     return grants

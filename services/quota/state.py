@@ -36,17 +36,17 @@ class State(WithWork[LedgerKey | PoolKey]):
     numbers: Map[PoolKey, int] = Map()
 
     def pool(self, key: PoolKey, uid: str) -> Pool | None:
-        """The NodePool of this key, if it is the one with this uid."""
+        """Return the NodePool of this key if it has this uid; None otherwise."""
         pool = self.pools.get(key)
         return pool if pool is not None and pool.uid == uid else None
 
     def ledger(self, key: LedgerKey) -> Ledger:
-        """The ledger of this key; an unused one where there is none."""
+        """Return the ledger of this key; an unused ledger if the key has no ledger."""
         return self.ledgers.get(key, Ledger())
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
-    """The state after a message; one about a NodePool that is gone changes nothing."""
+    """Return the state after a message; a message about a NodePool that is gone changes nothing."""
     match message:
         case on.NodePoolValidated():
             return _specified(state, message, context)
@@ -118,9 +118,9 @@ def _specified(state: State, event: on.NodePoolValidated, context: Context) -> S
 def _without_former(
     state: State, key: PoolKey, ledger: LedgerKey, context: Context
 ) -> tuple[State, LedgerKey | None]:
-    """The state in which no earlier NodePool of this name counts against another limit.
+    """Return the state in which no earlier NodePool of this name counts against another limit.
 
-    Its release failed so far; the limit is returned, for that is still to be published.
+    Also return that other limit if its release has failed so far and is still to be published.
     """
     pool = state.pools.get(key)
     if pool is None or pool.ledger == ledger:
@@ -155,7 +155,7 @@ def _counted(state: State, pool: Pool | None, event: NodeCounted, context: Conte
 
 
 def _covered(state: State, pool: Pool, context: Context) -> State:
-    """The state with a NodePool due to be checked if its grant does not cover what it has."""
+    """Return the state with a NodePool due for a check if its grant does not cover its Nodes."""
     state = _stored(state, pool, context)
     if not pool.is_uncovered:
         return state
@@ -215,9 +215,10 @@ def _warned(state: State, pool: Pool | None) -> State:
 
 
 def _failed(state: State, pool: Pool | None, text: str, context: Context) -> State:
-    """A NodePool whose check failed keeps its place in line, and is passed over until a retry.
+    """Return the state in which a NodePool whose check failed is passed over until a retry.
 
-    One that may be granted nothing is tried again where it has something to release.
+    The NodePool keeps its place in line. A NodePool that may not be granted Nodes is tried again
+    only if it has something to release.
     """
     if pool is None or not (pool.eligible or pool.is_releasable):
         return state
@@ -234,9 +235,9 @@ def _failed(state: State, pool: Pool | None, text: str, context: Context) -> Sta
 
 
 def _stored(state: State, pool: Pool, context: Context, *, waits: bool | None = None) -> State:
-    """The state with this NodePool, and its ledger in step.
+    """Return the state with this NodePool, and with the ledger of the NodePool updated.
 
-    waits: whether it is in line from now on; None where that does not change.
+    waits: whether the NodePool is in line from now on; None if that does not change.
     """
     known = state.pools.get(pool.key)
     work = (
@@ -257,12 +258,12 @@ def _stored(state: State, pool: Pool, context: Context, *, waits: bool | None = 
 
 
 def _part(pool: Pool) -> tuple[bool, int, int, int | None]:
-    """What a ledger depends on in a NodePool."""
+    """Return the parts of a NodePool that a ledger depends on."""
     return pool.eligible, pool.reserved, pool.returning, pool.lacks
 
 
 def _with_ledger(state: State, key: LedgerKey, ledger: Ledger, context: Context) -> State:
-    """The state with this ledger; verdicts that name its numbers are renewed if these changed."""
+    """Return the state with this ledger; schedule new verdicts if the numbers in them changed."""
     if ledger.is_unused:
         if key not in state.ledgers:
             return state
@@ -277,7 +278,7 @@ def _with_ledger(state: State, key: LedgerKey, ledger: Ledger, context: Context)
 
 
 def _served(state: State, key: LedgerKey) -> State:
-    """A ledger in which a NodePool is to be checked is work."""
+    """Return the state in which the ledger is work if it has a NodePool to check."""
     ledger = state.ledgers.get(key)
     if ledger is None or ledger.next() is None:
         return state

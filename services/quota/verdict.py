@@ -10,10 +10,10 @@ from quota.pool import Pool
 
 
 def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
-    """Return the whole target if it fits beside what others have reserved, else what it keeps.
+    """Return the verdict that grants the whole target if it fits, or else the kept Nodes.
 
-    If the limit was lowered below what is reserved, that is no more than the NodePool holds. A
-    target that is not above the Nodes that it holds fits any limit.
+    If the limit was lowered below the reserved Nodes, the grant is no more than the NodePool holds.
+    A target that is not above the Nodes that the NodePool holds fits any limit.
     """
     others = ledger.used - pool.reserved
     fits = ledger.limit is not None and (pool.target <= pool.held or ledger.fits(pool))
@@ -49,7 +49,7 @@ def _over(pool: Pool, ledger: Ledger, others: int) -> str:
 
 
 def _target(pool: Pool) -> tuple[str, str]:
-    """The field of its spec that says how many Nodes the NodePool wants, and what it says."""
+    """Return the spec field with the wanted number of Nodes, and the value of that field."""
     if pool.racks is None:
         return "targetNodes", str(pool.target)
     return "targetRacks", f"{pool.racks} ({counted(pool.target)})"

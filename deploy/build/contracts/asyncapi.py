@@ -57,7 +57,7 @@ _TAGS: Final = {
 
 
 def document() -> Json:
-    """The whole document."""
+    """Return the whole AsyncAPI document."""
     kinds = sorted(message_classes().values(), key=_place)
     return {
         "asyncapi": "3.0.0",
@@ -160,7 +160,7 @@ def _channel(address: str, message: str, text: str, tag: str) -> Json:
 
 
 def _operations() -> Iterator[tuple[str, Json]]:
-    """What each service receives and sends, in the order of the list of services, and each edge."""
+    """Yield the operations of the listed services in order, then of the edges and buckets."""
     for service in load_services(*SERVICES):
         for name in service.inputs:
             yield f"{service.name}-receives-{name}", _operation("receive", service.name, name, name)

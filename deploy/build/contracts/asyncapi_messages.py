@@ -122,17 +122,17 @@ _OBJECT: Final[Json] = {
 
 
 def summary(kind: type[Message]) -> str:
-    """What a message says, in its first paragraph."""
+    """Return the first paragraph of the documentation of a message."""
     return documentation(kind.__doc__ or "")[0]
 
 
 def bare(name: str) -> str:
-    """What a message says that is no CloudEvent."""
+    """Return the description of a message that is no CloudEvent."""
     return str(PLAIN[name]["description"])
 
 
 def example(message: Message) -> Json:
-    """A sample as it is published, or stored."""
+    """Return a sample message as it is published or stored."""
     name, is_command = type(message).__name__, isinstance(message, Command)
     speaker = "validator" if isinstance(message, Outcome) else getattr(message, "speaker", "")
     envelope = envelope_of(type(message)).model_construct(
@@ -152,7 +152,7 @@ def example(message: Message) -> Json:
 
 
 def components_of(kinds: Iterable[type[Message]]) -> Json:
-    """The messages and schemas of the document."""
+    """Return the messages and schemas of the document."""
     kinds = list(kinds)
     definitions = schemas_of(kinds)
     commands = {kind.__name__ for kind in kinds if issubclass(kind, Command)}
@@ -221,7 +221,7 @@ _ENVELOPES: Final[Json] = {
 
 
 def message_of(kind: type[Message]) -> Json:
-    """A message of the document."""
+    """Return the entry of a message class in the document."""
     name = kind.__name__
     own: Json = {"type": {"const": name}, "data": {"$ref": f"{REF}{name}"}}
     is_command = issubclass(kind, Command)

@@ -20,7 +20,7 @@ _NOT_STRUCTURAL: Final = ("additionalProperties", "const", "examples")
 
 
 def crd() -> Json:
-    """The whole definition."""
+    """Return the whole CustomResourceDefinition."""
     plural = f"{KIND.lower()}s"
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -93,7 +93,7 @@ def _object() -> Json:
 
 
 def _structural(schema: object) -> Json:
-    """The schema without alternatives: null is as good as absent, and undeclared fields go."""
+    """Return the schema without alternatives: null is absent, and undeclared fields are pruned."""
     assert isinstance(schema, dict)
     alternatives = schema.get("anyOf")
     if isinstance(alternatives, list):
@@ -126,7 +126,7 @@ def _object_properties(schema: object) -> list[Json]:
 
 
 def _bound(schema: Json) -> None:
-    """Bounds each text that has no bound yet."""
+    """Bound each text that has no bound yet."""
     if schema.get("type") == "string" and "enum" not in schema:
         schema.setdefault("maxLength", TEXT_LIMIT)
     for inner in (schema.get("items"), schema.get("additionalProperties")):
@@ -137,7 +137,7 @@ def _bound(schema: Json) -> None:
 
 
 def _at(schema: Json, place: str) -> Json:
-    """The schema of a field of an object, as `nodeTaints[].key`; `{}` is a value of a map."""
+    """Return the schema of a field, such as `nodeTaints[].key`; `{}` is a value of a map."""
     found: object = schema
     names = place.replace("[]", ".[]").replace("{}", ".{}").strip(".")
     for name in names.split(".") if names else ():

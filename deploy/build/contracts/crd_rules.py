@@ -52,13 +52,13 @@ _KEY: Final = f"({DNS_SUBDOMAIN.pattern}/)?{_NAME}"
 
 
 def text(value: str) -> str:
-    """A text as CEL writes it."""
+    """Return a text as a CEL string literal."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def rule(condition: str, message: str, field: str = "", reason: str = "") -> Json:
-    """A rule; a message that begins with `=` is an expression."""
+    """Return a validation rule; a message that begins with `=` is an expression."""
     kind = "messageExpression" if message.startswith("=") else "message"
     result: Json = {"rule": condition, kind: message.removeprefix("=")}
     if field:
@@ -87,7 +87,7 @@ def _types(*, in_racks: bool) -> str:
 
 
 def _keys(flags: str = "") -> Json:
-    """A rule that each key of a map is one; the limit of a name is in the pattern already."""
+    """Return a rule that each key of a map is valid; the pattern limits the length of a name."""
     is_key = f"(k.indexOf('/') <= {SUBDOMAIN_LIMIT} && k.matches({text(f'{flags}^{_KEY}$')}))"
     message = f"='key ' + self.filter(k, !{is_key})[0] + {text(' ' + KEY_RULE)}"
     return rule(f"self.all(k, {is_key})", message)

@@ -34,7 +34,7 @@ _Dumper.add_representer(str, _text)
 
 
 def texts() -> dict[Path, str]:
-    """What each file has to hold."""
+    """Return the content that each file must have, by path."""
     manifest = json.dumps(manifest_schema(), indent=2, ensure_ascii=False)
     return {ASYNCAPI: _yaml(document()), MANIFEST: f"{manifest}\n", CRD: _yaml(crd())}
 

@@ -101,7 +101,7 @@ _TARGETS: Final[Json] = {
 
 
 def manifest_schema() -> Json:
-    """The schema of one manifest."""
+    """Return the JSON schema of a manifest."""
     definitions = schemas_of([ApplyNodePool], _REF)
     whole = closed(definitions["ApplyNodePool"], definitions, _REF)
     assert isinstance(whole, dict)
@@ -135,7 +135,7 @@ def _limit_affinity(affinity: Json) -> None:
 
 
 def _at(schema: Json, place: str) -> Json:
-    """The schema of a field of an object, as `spec.nodeTaints[].key`."""
+    """Return the schema of a field of an object, such as `spec.nodeTaints[].key`."""
     found: object = schema
     for name in place.replace("[]", ".[]").strip(".").split("."):
         found = _object(found)
@@ -144,7 +144,7 @@ def _at(schema: Json, place: str) -> Json:
 
 
 def _object(schema: object) -> Json:
-    """The schema itself, or the alternative of it that is not null."""
+    """Return the schema itself, or its alternative that is not null."""
     assert isinstance(schema, dict)
     alternatives = schema.get("anyOf")
     if not isinstance(alternatives, list) or "type" in schema:

@@ -150,7 +150,7 @@ Expression = tuple[str, str, tuple[str, ...]]
 
 
 def affinity_to(*terms: list[Expression]) -> Affinity:
-    """A node affinity of these terms, one of which must hold."""
+    """Return a node affinity that holds if at least one of these terms holds."""
     selector_terms = (
         NodeSelectorTerm(
             match_expressions=tuple(
@@ -884,7 +884,7 @@ SAMPLES: tuple[Message, ...] = (
 
 
 def sample(kind: type[M], **fields: object) -> M:
-    """The first sample of this class, with these fields instead of its own."""
+    """Return the first sample of this class, with the values of these fields replaced."""
     message = next(message for message in SAMPLES if isinstance(message, kind))
     return kind(**{**dict(message), **fields})
 

@@ -21,14 +21,14 @@ _AS_THEY_ARE: Final = frozenset(("enum", "default", "const", "required", "exampl
 
 
 def schemas_of(models: Iterable[type[BaseModel]], ref: str = REF) -> dict[str, Json]:
-    """The schema of each model, and of all that they hold, by name; references begin with `ref`."""
+    """Return the schemas of models and all nested models, by name; references begin with `ref`."""
     asked = [(model, "validation") for model in models]
     _, whole = models_json_schema(asked, ref_template=f"{ref}{{model}}")  # type: ignore[arg-type]
     return {name: tidied(schema) for name, schema in sorted(whole["$defs"].items())}
 
 
 def tidied(schema: Mapping[str, object]) -> Json:
-    """The same schema without titles, with its documentation where it belongs."""
+    """Return the schema without titles, with the documentation of each field at that field."""
     about, texts = documentation(str(schema.get("description", "")))
     result: Json = {}
     for keyword, value in schema.items():
@@ -64,7 +64,7 @@ def _documented(schema: Json, text: str) -> Json:
 
 
 def _nullable(schema: Json) -> Json:
-    """A value that may be null as one schema, where it is no reference."""
+    """Return a nullable schema as one schema, unless the value is a reference or an enum."""
     alternatives = schema.get("anyOf")
     if not isinstance(alternatives, list) or len(alternatives) != 2:
         return schema
@@ -83,7 +83,7 @@ def _without_null_default(schema: Json) -> Json:
 
 
 def closed(schema: object, definitions: Mapping[str, Json], ref: str) -> object:
-    """A schema with its references written out, that refuses fields which it does not know."""
+    """Return a schema with its references inlined, which refuses unknown fields."""
     if isinstance(schema, list):
         return [closed(each, definitions, ref) for each in schema]
     if not isinstance(schema, dict):

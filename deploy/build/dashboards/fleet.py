@@ -76,7 +76,7 @@ def _of_off_target(metric: Metric) -> str:
 
 
 def _reason(condition: str) -> str:
-    """The reason of a condition as a label of that name, of each NodePool off its target."""
+    """Return the reason of a condition as a label of that name, per NodePool off its target."""
     labels = f"{POOL}, reason"
     now = of_pools(metrics.STATUS_CONDITION, f'type="{condition}"', labels)
     named = f'label_replace({now}, "{condition.lower()}", "$1", "reason", "(.*)")'

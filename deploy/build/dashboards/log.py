@@ -12,7 +12,7 @@ from nodepool.contract.metrics import SERVICE_LABEL, Metric
 
 
 def of_log(metric: Metric) -> str:
-    """A gauge of the log, which several services may show."""
+    """Return a query for a gauge of the log, which several services may export."""
     return f"max({metric.name})"
 
 

@@ -62,7 +62,7 @@ class Page:
 
 
 def document(page: Page) -> JSON:
-    """The JSON of a dashboard."""
+    """Return the JSON of a dashboard."""
     return {
         "uid": page.uid,
         "title": page.title,
@@ -84,7 +84,7 @@ def document(page: Page) -> JSON:
 
 
 def _all_dashboards() -> JSON:
-    """The links to the other dashboards, which keep the time and the variables."""
+    """Return the links to the other dashboards, which keep the time and the variables."""
     return {
         "type": "dashboards",
         "title": "Node pools",

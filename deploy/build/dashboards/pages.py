@@ -15,5 +15,5 @@ PAGES: Final[tuple[Page, ...]] = (FLEET, POOL, NODES, SYSTEM)
 
 
 def text(page: Page) -> str:
-    """The content of a dashboard's file."""
+    """Return the content of a dashboard's file."""
     return json.dumps(document(page), indent=2, ensure_ascii=False) + "\n"

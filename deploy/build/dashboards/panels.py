@@ -35,7 +35,7 @@ class Query:
     exemplars: bool = False
 
     def document(self, ref: str, form: str) -> JSON:
-        """The JSON of the query; form: "time_series", "table" or "heatmap"."""
+        """Return the JSON of the query; `form` is "time_series", "table" or "heatmap"."""
         return {
             "refId": ref,
             "datasource": DATASOURCE,
@@ -77,7 +77,7 @@ class Panel:
     transformations: Sequence[JSON] = ()
 
     def document(self) -> JSON:
-        """The JSON of the panel, without its id and place."""
+        """Return the JSON of the panel, without its id and place."""
         refs = (chr(ord("A") + index) for index in range(len(self.queries)))
         queries = zip(self.queries, refs, strict=True)
         return {
@@ -108,7 +108,7 @@ def thresholds(steps: Steps) -> Sequence[JSON]:
 
 
 def override(column: str, **properties: object) -> JSON:
-    """What differs for one field of a panel; `__` in a property's name stands for a dot."""
+    """Return the properties of a field that differ; `__` in a property's name stands for a dot."""
     return {
         "matcher": {"id": "byName", "options": column},
         "properties": [
@@ -118,7 +118,7 @@ def override(column: str, **properties: object) -> JSON:
 
 
 def texts(values: Mapping[str, tuple[str, str]]) -> Sequence[JSON]:
-    """What is shown, and in which color, instead of single values."""
+    """Return the mapping of single values to the text and color that a panel shows instead."""
     shown = {
         value: {"text": text, "color": color, "index": index}
         for index, (value, (text, color)) in enumerate(values.items())
@@ -127,7 +127,7 @@ def texts(values: Mapping[str, tuple[str, str]]) -> Sequence[JSON]:
 
 
 def link(title: str, uid: str, **variables: str) -> JSON:
-    """A link from a value to another dashboard, at the same time and with these variables."""
+    """Return a link from a value to another dashboard, with the same time and these variables."""
     query = "".join(f"&var-{name}={value}" for name, value in variables.items())
     address = f"/d/{uid}?${{__url_time_range}}&var-datasource=${{datasource}}{query}"
     return {"title": title, "url": address, "targetBlank": False}

@@ -40,7 +40,7 @@ _POOL_VARIABLES: Final = (
 
 
 def _of(metric: Metric, by: str = "", where: str = "") -> str:
-    """A gauge of the NodePool that is chosen, by further labels."""
+    """Return a query for a gauge of the chosen NodePool, grouped by the labels `by`."""
     matchers = f"{_CHOSEN},{where}" if where else _CHOSEN
     return (
         f"max by ({by}) ({metric.name}{{{matchers}}})"
@@ -59,7 +59,7 @@ def _same_offering(expr: str) -> str:
 
 
 def _numbered() -> str:
-    """The reason of each condition as its number, one series for each condition."""
+    """Return a query for the reason of each condition as a number, one series per condition."""
     name = metrics.STATUS_CONDITION.name
     reasons = (
         f'{name}{{{_CHOSEN},reason="{reason}"}} * {number}'

@@ -30,10 +30,10 @@ _MATCHERS: Final = {
 
 
 def series(metric: Metric, *labels: str, where: str = "", suffix: str = "") -> str:
-    """The series of a metric that the variables of the named labels choose.
+    """Return the series of a metric that the variables of the named labels choose.
 
-    where: further matchers. suffix: `_bucket`, `_sum` or `_count` of a histogram. What states count
-    is read as it is recorded, once for all replicas.
+    where: further matchers. suffix: `_bucket`, `_sum` or `_count` of a histogram. A counter or a
+    histogram of a state is read from its recorded series, once for all replicas.
     """
     unknown = {*labels} - {*metric.labels} - _TARGET
     assert not unknown, f"{metric.name} has no label {unknown}"
@@ -79,7 +79,7 @@ def count(metric: Metric, *labels: str, by: str = "", where: str = "", window: s
 
 
 def buckets(metric: Metric, *labels: str, where: str = "", window: str = RATE) -> str:
-    """The buckets of a histogram, for a heatmap."""
+    """Return a query for the buckets of a histogram, for a heatmap."""
     chosen = series(metric, *labels, where=where, suffix="_bucket")
     return f"sum by (le) (increase({chosen}[{window}]))"
 
@@ -87,7 +87,7 @@ def buckets(metric: Metric, *labels: str, where: str = "", window: str = RATE) -
 def quantile(
     share: float, metric: Metric, *labels: str, by: str = "", where: str = "", window: str = RATE
 ) -> str:
-    """A quantile of a histogram, by labels."""
+    """Return a query for a quantile of a histogram, grouped by the labels `by`."""
     chosen = series(metric, *labels, where=where, suffix="_bucket")
     groups = f"le, {by}" if by else "le"
     return f"histogram_quantile({share}, sum by ({groups}) (rate({chosen}[{window}])))"

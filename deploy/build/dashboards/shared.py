@@ -79,7 +79,7 @@ FROM_SERIES: Final[JSON] = link(
 
 
 def published(name: str, color: str, *messages: str) -> Annotation:
-    """Marks where any of these events was stored."""
+    """Return an annotation that marks the times at which any of these events was stored."""
     chosen = "|".join(messages)
     events = f'{metrics.MESSAGES_PUBLISHED.name}{{message=~"{chosen}"}}'
     expr = f"sum by (message) (increase({events}[{RATE}])) > 0"

@@ -107,7 +107,7 @@ def table(
     height: int = 9,
     empty: str = NO_DATA,
 ) -> Panel:
-    """A line for each set of labels that the queries share.
+    """Return a table with one row per set of labels that the queries share.
 
     queries: an expression for each column of values. names: the heading of each label, in order;
     the values follow. unshown: further queries, of which only the labels are shown.

@@ -29,17 +29,17 @@ RECORDED: Final = tuple(it for it in ALL if it.kind != "gauge" and it in _OF_STA
 
 
 def suffixes(metric: Metric) -> tuple[str, ...]:
-    """What follows on the name of a metric in the names of its series."""
+    """Return the suffixes that the names of a metric's series add to the name of the metric."""
     return ("_bucket", "_count", "_sum") if metric.kind == "histogram" else ("",)
 
 
 def recorded_name(metric: Metric, suffix: str = "") -> str:
-    """The name of the recorded series of a metric. suffix: one of `suffixes`."""
+    """Return the name of the recorded series of a metric; `suffix` is one of `suffixes`."""
     return f"nodepool:{metric.name}{suffix}:max"
 
 
 def recording_rules() -> list[Mapping[str, str]]:
-    """The rules that record them."""
+    """Return the Prometheus rules that record the metrics in `RECORDED`."""
     labels = ", ".join(OF_REPLICAS)
     return [
         {

@@ -20,7 +20,7 @@ spec:
 
 
 def text() -> str:
-    """The manifest."""
+    """Return the manifest of the PrometheusRule."""
     return HEAD + indent(RULES.read_text(encoding="utf-8"), "  ")
 
 

@@ -36,7 +36,7 @@ The outcome of a command that breaks a rule names the field and the rule.
 
 
 def page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     kinds = [kind for kind in vars(commands).values() if _is_command(kind)]
     return "\n".join((HEAD, *("\n".join(_section(kind)) for kind in kinds)))
 
@@ -46,19 +46,19 @@ def _is_command(kind: object) -> bool:
 
 
 def identity(kind: type[Command]) -> set[str]:
-    """The fields of a command that its subject names, as the class calls them."""
+    """Return the fields of a command that its subject names, as the class calls them."""
     bases = (base for base in IDENTITIES if issubclass(kind, base))
     return {name for base in bases for name in base.model_fields}
 
 
 def subject(kind: type[Command]) -> str:
-    """The subject of a command, with what it is about in angle brackets."""
+    """Return the subject of a command, with the names of its identity fields in angle brackets."""
     message = kind.model_construct(None, **{name: f"<{name}>" for name in identity(kind)})
     return ".".join(("np", "cmd", *map(token, message.path), kind.__name__))
 
 
 def example(kind: type[Command]) -> tuple[str, dict[str, object]]:
-    """The subject and the data of the first sample of a command."""
+    """Return the subject and the data of the first sample of a command."""
     sample = next(each for each in SAMPLES if type(each) is kind)
     assert isinstance(sample, Command)
     data = sample.model_dump(mode="json", exclude_unset=True, exclude=identity(kind))

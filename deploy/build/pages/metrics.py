@@ -44,7 +44,7 @@ PROCESS = (
 
 
 def page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in (*_rows(), *_process_rows()))
 
 
@@ -74,17 +74,17 @@ def _process_rows() -> Iterator[tuple[str, ...]]:
 
 
 def exported_by_states() -> dict[Metric, list[str]]:
-    """The services whose state shows a metric, by that metric."""
+    """Return, per metric, the services whose state exports the metric."""
     return _users({name: ROOT / "services" / name for name in SERVICES})
 
 
 def of_replicas() -> set[Metric]:
-    """The metrics that each replica shows, whatever its state."""
+    """Return the metrics that each replica exports, whatever its state."""
     return set(_users({"host": ROOT / "shared" / "nodepool" / "host"}))
 
 
 def of_the_agent() -> set[Metric]:
-    """The metrics of each replica that the agent shows as well."""
+    """Return the metrics of each replica that the agent exports as well."""
     return set(_users({"agent": ROOT / "services" / "agent" / "host"}))
 
 
@@ -99,7 +99,7 @@ def _users(folders: dict[str, Path]) -> dict[Metric, list[str]]:
 
 
 def _names(file: Path) -> Iterator[str]:
-    """The constants of the list that a module uses."""
+    """Yield the names of the metric constants that a module uses."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == metrics.__name__:

@@ -96,7 +96,7 @@ class Agent:
         return self._process.pid
 
     def start(self) -> None:
-        """Starts it; it is not ready yet."""
+        """Start the agent, and return before it is ready."""
         with self._errors.open("ab") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "agent"],
@@ -109,11 +109,11 @@ class Agent:
         self._guard = Guard(self._process.pid)
 
     def stop(self) -> int:
-        """Ends it with SIGTERM; its exit code."""
+        """End the agent with SIGTERM, and return its exit code."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends it with SIGKILL."""
+        """End the agent with SIGKILL."""
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> int:
@@ -136,7 +136,7 @@ class Agent:
         return self._process is not None and self._process.poll() is None
 
     def errors(self) -> str:
-        """What it wrote to standard error, which is nothing unless it has crashed."""
+        """Return the standard error of the agent, which is empty unless the agent has crashed."""
         return self._errors.read_text() if self._errors.exists() else ""
 
     def obstacle(self) -> str:
@@ -150,20 +150,20 @@ class Agent:
             return f"no page: {error}"
 
     def wait_until_ready(self) -> None:
-        """Returns once it is ready; raises TimeoutError, which says why it is not."""
+        """Wait until the agent is ready; raise TimeoutError with the reason if it is not."""
         try:
             wait_until("the agent is ready", lambda: not self.obstacle(), WITHIN_S)
         except TimeoutError as error:
             raise TimeoutError(f"{error}: {self.obstacle()}\n{self.errors()}") from None
 
     def page(self) -> str:
-        """What it shows to Prometheus."""
+        """Return the page of metrics that the agent shows to Prometheus."""
         with urlopen(f"http://{HOST}:{self.port}/metrics", timeout=PAGE_S) as page:
             text: str = page.read().decode()
         return text
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of the series of a metric that have these labels; 0 where there are none."""
+        """Return the sum of the series of a metric with these labels; 0 if there are no series."""
         lines = self.page().splitlines()
         values = [
             float(line.rpartition(" ")[2])
@@ -184,14 +184,14 @@ class Agent:
         return False
 
     def lines(self, event: str = "") -> Sequence[Mapping[str, Any]]:
-        """The lines of its log, or those of one event."""
+        """Return the lines of the agent's log, or only the lines of one event."""
         text = self.log.read_text() if self.log.exists() else ""
         lines = (json.loads(line) for line in text.splitlines() if line.endswith("}"))
         return [line for line in lines if event in ("", line["event"])]
 
 
 def declare(cluster: Cluster) -> Path:
-    """Declares to a cluster what an agent needs; the path of the kubeconfig of its account."""
+    """Apply the objects that an agent needs to a cluster; return the path of its kubeconfig."""
     whole = (DECLARED / "kustomization.yaml").exists()
     if whole:
         cluster.kubectl("apply", "--server-side", "-k", str(DECLARED))
@@ -216,7 +216,7 @@ def is_served(cluster: Cluster) -> bool:
 
 
 def bind(cluster: Cluster) -> None:
-    """Lets the agent do everything in a cluster whose roles are not declared yet."""
+    """Let the agent do everything in a cluster whose roles are not declared yet."""
     account = f"--serviceaccount={NAMESPACE}:{ACCOUNT}"
     cluster.run("create", "clusterrolebinding", BINDING, "--clusterrole=cluster-admin", account)
 
@@ -231,7 +231,7 @@ def agent_at_work(
     name: str = "agent",
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Agent]:
-    """An agent that is ready, until the context ends; it ends in peace."""
+    """Yield an agent that is ready and leads; end it with the context, and assert no errors."""
     with Agent(folder, kubeconfig, url, lease=lease, name=name, settings=settings) as agent:
         agent.wait_until_ready()
         wait_until("the agent leads", agent.is_leading, WITHIN_S)

@@ -100,9 +100,9 @@ class Cluster:
         self.stop(*PARTS)
 
     def start(self, *parts: str) -> None:
-        """Starts these parts, in the order in which they need each other.
+        """Start these parts in the order of their dependencies.
 
-        Returns once the API server is ready, where it is one of them.
+        If the API server is one of the parts, wait until it is ready before the next part starts.
         """
         for part in PARTS:
             if part in parts:
@@ -111,26 +111,26 @@ class Cluster:
                     wait_until("the API server is ready", self.is_ready, WITHIN_S)
 
     def stop(self, *parts: str) -> None:
-        """Ends these parts with SIGTERM, the clients of the API server before it, etcd last."""
+        """End these parts with SIGTERM: the API server after its clients, and etcd last."""
         for part in reversed(PARTS):
             if part in parts:
                 self.parts[part].stop()
 
     def kill(self, *parts: str) -> None:
-        """Ends these parts with SIGKILL."""
+        """End these parts with SIGKILL."""
         for part in reversed(PARTS):
             if part in parts:
                 self.parts[part].kill()
 
     def restart(self, *parts: str) -> None:
-        """Stops these parts and starts them again."""
+        """Stop these parts and start them again."""
         self.stop(*parts)
         self.start(*parts)
 
     def snapshot(self, name: str = "snapshot") -> Path:
-        """A copy of etcd's data as it is at one moment; etcd stands still meanwhile.
+        """Copy etcd's data while etcd is paused, and return the path of the copy.
 
-        It is what a disk has after a loss of power, from which etcd recovers.
+        The copy is what a disk holds after a loss of power; etcd recovers from such a copy.
         """
         to = self.folder / name
         with paused(self.parts[ETCD].pid):
@@ -138,7 +138,7 @@ class Cluster:
         return to
 
     def restore(self, snapshot: Path) -> None:
-        """Goes back to a snapshot; everything is restarted, as etcd's manual asks for.
+        """Go back to a snapshot, and restart every part, as etcd's manual requires.
 
         See https://kubernetes.io/docs/tasks/administer-cluster/configure-upgrade-etcd/.
         """
@@ -148,16 +148,16 @@ class Cluster:
         self.start(*PARTS)
 
     def connect(self, user: str, token: str, port: int | None = None) -> Path:
-        """The path of a new kubeconfig with this token.
+        """Write a kubeconfig with this token, and return its path.
 
-        port: where the API server is reached; None for its own port.
+        port: the port at which the user reaches the API server; None for the server's own port.
         """
         path = self.folder / f"{user}.kubeconfig"
         write_kubeconfig(path, user, token, port or self.port)
         return path
 
     def kubectl(self, *arguments: str, given: str | None = None) -> str:
-        """What kubectl prints for these arguments; raises KubectlError where it fails."""
+        """Return the output of kubectl for these arguments; raise KubectlError if kubectl fails."""
         done = self.run(*arguments, given=given)
         if done.returncode:
             raise KubectlError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
@@ -183,7 +183,7 @@ class Cluster:
 
     @contextmanager
     def watching(self, *arguments: str) -> Iterator[list[str]]:
-        """Watches an object meanwhile; the list gets a line for each state of it as it comes."""
+        """Watch an object until the context ends; each new state adds a line to the list."""
         command = ["kubectl", "--kubeconfig", str(self.kubeconfig), "get", *arguments, "--watch"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
@@ -204,7 +204,7 @@ class Cluster:
                 reader.join()
 
     def objects(self, kind: str, namespace: str = "", selector: str = "") -> Sequence[Document]:
-        """The objects of a kind in a namespace."""
+        """Return the objects of a kind in a namespace."""
         arguments = ["get", kind, "-o", "json"]
         if namespace:
             arguments += ["-n", namespace]
@@ -222,7 +222,7 @@ class Cluster:
 
 
 def wait_until(what: str, holds: Callable[[], bool], within_s: float) -> None:
-    """Returns once `holds`; raises TimeoutError, which names `what`, where that takes too long."""
+    """Wait until `holds()` is true; raise TimeoutError, which names `what`, after `within_s`."""
     end, pause, is_over = time.monotonic() + within_s, threading.Event(), False
     while not holds():
         if is_over:
@@ -232,14 +232,14 @@ def wait_until(what: str, holds: Callable[[], bool], within_s: float) -> None:
 
 
 def without_skew(text: str) -> str:
-    """The lines of kubectl without its warning that it is older than the cluster."""
+    """Return kubectl's output without the warning that kubectl is older than the cluster."""
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if "WARNING: version difference" not in line)
 
 
 @contextmanager
 def started(lease_s: int = LEASE_S) -> Iterator[Cluster]:
-    """A cluster in a folder of its own, which goes with it."""
+    """Yield a cluster in a temporary folder, and remove the folder at the end."""
     with (
         tempfile.TemporaryDirectory(prefix="nodepool-kubernetes-") as folder,
         Cluster(Path(folder), lease_s) as cluster,

@@ -95,7 +95,7 @@ class Process:
         return self._process.pid
 
     def start(self) -> None:
-        """Starts it; nothing happens where it runs."""
+        """Start the part, unless the part is running."""
         if self.is_running:
             return
         with self.log.open("ab") as log:
@@ -114,7 +114,7 @@ class Process:
         self._guard = Guard(self._process.pid, group_grace_s=round(self._end_s))
 
     def stop(self) -> None:
-        """Ends it with SIGTERM, and returns once it has ended: its port is free then."""
+        """End the part with SIGTERM, and return once the part has ended and its port is free."""
         if self._process is None:
             return
         self._process.terminate()
@@ -125,7 +125,7 @@ class Process:
         self._dismiss()
 
     def kill(self) -> None:
-        """Ends it with SIGKILL, and returns once it has ended."""
+        """End the part with SIGKILL, and return once the part has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -138,11 +138,11 @@ class Process:
 
 
 def flags(part: str, ports: Mapping[str, int], lease_s: int) -> Sequence[str]:
-    """The flags of a part.
+    """Return the flags of a part.
 
-    ports: those of etcd, its peers, the API server and kwok.
-    lease_s: how long a Node's lease is valid, in seconds; a kubelet that is silent for one and a
-      half of them is no longer Ready.
+    ports: the ports of etcd, its peers, the API server and kwok.
+    lease_s: how long a Node's lease is valid, in seconds; if the kubelet is silent for 1.5 times
+      as long, the Node is no longer Ready.
     """
     if part == ETCD:
         return _etcd(f"http://{HOST}:{ports[ETCD]}", f"http://{HOST}:{ports['peer']}")
@@ -220,7 +220,7 @@ def _kwok(port: int, lease_s: int) -> Sequence[str]:
 
 
 def write_files(folder: Path, port: int) -> None:
-    """The keys of service accounts, the users, how each connects, and what is audited."""
+    """Write the key of service accounts, the users, a kubeconfig per user, and the audit policy."""
     folder.mkdir(parents=True, exist_ok=True)
     key = ["openssl", "genrsa", "-out", "accounts.key", "2048"]
     subprocess.run(key, cwd=folder, check=True, capture_output=True)
@@ -232,7 +232,7 @@ def write_files(folder: Path, port: int) -> None:
 
 
 def write_kubeconfig(path: Path, user: str, token: str, port: int) -> None:
-    """Writes how a user connects to the API server at this port of the loopback."""
+    """Write the kubeconfig of a user for the API server at this port of the loopback address."""
     server = f"https://{HOST}:{port}"
     path.write_text(KUBECONFIG.format(server=server, user=user, token=token))
     path.chmod(0o600)

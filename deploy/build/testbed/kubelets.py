@@ -91,11 +91,11 @@ class Kubelets:
             self._loop.close()
 
     def silence(self, name: str) -> None:
-        """From now on the kubelet of this machine says nothing: its Node's lease ages."""
+        """Silence the kubelet of this machine, so that its Node's lease ages."""
         self._loop.call_soon_threadsafe(self._mute, name, True)
 
     def speak(self, name: str) -> None:
-        """The kubelet of this machine is heard again."""
+        """End the silence of the kubelet of this machine."""
         self._loop.call_soon_threadsafe(self._mute, name, False)
 
     def _mute(self, name: str, muted: bool) -> None:
@@ -122,7 +122,7 @@ class Kubelets:
             task.result()
 
     async def _hear(self) -> None:
-        """Follows the bus from the beginning of its log; acts once it has heard all that is there.
+        """Follow the bus from the beginning of its log; act once all stored events are read.
 
         As a whole, this goes on over any loss of the server.
         """
@@ -148,7 +148,7 @@ class Kubelets:
             await connection.close()
 
     async def _watch(self) -> None:
-        """Looks at each Node that has not what its machine has: one that was created anew."""
+        """Mark each Node whose status differs from its machine: the Node was created again."""
         while True:
             with suppress(*FAULTS):
                 async for _, node in self._client.watch(Node):
@@ -211,7 +211,7 @@ class Kubelets:
             raise
 
     async def _post_status(self, name: str, machine: Machine, node: Node) -> None:
-        """Says what the machine has, and which boot this is, where the Node has it otherwise."""
+        """Post the resources and the boot of the machine, if the status of the Node differs."""
         if _is_said(node, machine):
             return
         self._recorded.pop(name, None)  # Of a Node that is another one, so is the lease.
@@ -219,7 +219,7 @@ class Kubelets:
         await self._client.patch(NodeStatus, name, status, patch_type=PatchType.MERGE)
 
     async def _post_lease(self, name: str, machine: Machine) -> None:
-        """Gives the lease to no one while the kubelet is silent, and back to kwok after that."""
+        """Take the lease from kwok while the kubelet is silent, and give it back afterwards."""
         is_silent = self._muted.get(name, machine.silent)
         if is_silent == self._recorded.get(name, False):
             return
@@ -247,7 +247,7 @@ def _boot_id(machine: Machine) -> str:
 
 
 def _document(name: str, machine: Machine) -> dict[str, object]:
-    """The Node as a kubelet registers it."""
+    """Return the Node as a kubelet registers it."""
     has = resources(machine.instance_type)
     arch = INSTANCE_TYPES[machine.instance_type].arch
     taint = {"key": STARTUP.key, "value": STARTUP.value, "effect": STARTUP.effect}

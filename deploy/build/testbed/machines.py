@@ -49,7 +49,7 @@ class Machine:
 
 
 def filters(org: str, cluster: str) -> Sequence[str]:
-    """The subjects of what is said of the machines of a cluster; of faults, of all machines."""
+    """Return the subjects of the cluster's Node events, and of boots and faults of all machines."""
     nodes = (CWNodeAssigned, CWNodeRegistered, CWNodeDeleted)
     return [
         *(f"np.evt.{kind.speaker}.{org}.{cluster}.*.{kind.__name__}" for kind in nodes),
@@ -58,7 +58,7 @@ def filters(org: str, cluster: str) -> Sequence[str]:
 
 
 def read(entry: Entry) -> Heard | None:
-    """The event in a message; None where it is none of these."""
+    """Return the event in a log entry, or None if the entry holds no event of `KINDS`."""
     address = address_of(entry.subject)
     kind = KINDS.get(address.name) if address is not None else None
     if kind is None:
@@ -68,12 +68,12 @@ def read(entry: Entry) -> Heard | None:
 
 
 def name_of(event: Heard) -> str:
-    """The name of the machine that an event is about."""
+    """Return the name of the machine that an event is about."""
     return event.machine if isinstance(event, MachineBooted | MachineBroken) else event.node
 
 
 def after(machine: Machine, event: Heard) -> Machine:
-    """The machine after an event; one about another stay changes nothing."""
+    """Return the machine after an event; ignore an event about another stay."""
     match event:
         case CWNodeAssigned():
             return replace(
@@ -99,7 +99,7 @@ def after(machine: Machine, event: Heard) -> Machine:
 
 
 def _broken(machine: Machine, event: MachineBroken) -> Machine:
-    """The machine whose kubelet is silent at once where it runs, else from its next boot on."""
+    """Return the machine after a fault, which acts now if the kubelet runs, else at next boot."""
     if event.fault not in SILENT:
         return replace(machine, faults=0)
     if not event.times:

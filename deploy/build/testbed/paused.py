@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused(pid: int) -> Iterator[None]:
-    """It does nothing meanwhile, and its connections stay: SIGSTOP, and SIGCONT at the end."""
+    """Pause a process, whose connections stay open: SIGSTOP now, and SIGCONT at the end."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

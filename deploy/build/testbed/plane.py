@@ -41,7 +41,7 @@ class Plane:
         return self.processes.server.url
 
     def do(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """What `work` gives with a client of the control plane."""
+        """Run `work` with a client of the control plane, and return its result."""
 
         async def connected() -> T:
             async with Client(
@@ -54,7 +54,7 @@ class Plane:
     def stock(
         self, instance_type: str, count: int, quota: int, boot_s: float = 0, verify_s: float = 0
     ) -> None:
-        """Adds free machines to the zone, and sets the quota of their type."""
+        """Add free machines to the zone, and set the quota of their type."""
 
         async def work(client: Client) -> None:
             await client.set_quota(ZONE, instance_type, quota)
@@ -71,36 +71,36 @@ class Plane:
         self.do(work)
 
     def apply(self, pool: str, **spec: object) -> None:
-        """Applies the manifest of a NodePool, as a command on the bus."""
+        """Apply the manifest of a NodePool, as a command on the bus."""
         self.do(lambda client: client.apply(node_pool(pool, **spec)))
 
     def pool(self, name: str) -> Document | None:
-        """A NodePool of the read model; None where there is none."""
+        """Return a NodePool of the read model, or None if there is no such NodePool."""
         return self.do(lambda client: client.get("nodepools", name))
 
     def target(self, pool: str) -> object:
-        """The target of a NodePool in the read model; None where there is no such NodePool."""
+        """Return the target of a NodePool in the read model, or None without such a NodePool."""
         found = self.pool(pool)
         spec = found["spec"] if found is not None else None
         return spec["targetNodes"] if isinstance(spec, Mapping) else None
 
     def node(self, name: str) -> Document | None:
-        """A Node of the read model; None where there is none."""
+        """Return a Node of the read model, or None if there is no such Node."""
         return self.do(lambda client: client.get("nodes", name))
 
     def nodes(self, pool: str) -> Mapping[str, Document]:
-        """The Nodes of a NodePool in the read model, by name."""
+        """Return the Nodes of a NodePool in the read model, by name."""
         found = self.do(lambda client: client.list("nodes"))
         documents = {each.key: each.document for each in found if each.document is not None}
         return {name: item for name, item in documents.items() if _pool_of(item) == pool}
 
     def wait(self, pool: str, condition: str = "AtTarget") -> None:
-        """Returns once a condition of a NodePool is True on the bus; raises where it takes long."""
+        """Wait until a condition of a NodePool is True on the bus; raise if that takes too long."""
         self.do(lambda client: client.wait(pool, condition, timeout_s=WITHIN_S))
 
 
 def node_pool(name: str, **spec: object) -> Mapping[str, object]:
-    """A NodePool as a manifest has it, of one Node where `spec` says nothing else."""
+    """Return a NodePool as a manifest has it, with one Node unless `spec` says otherwise."""
     return {
         "apiVersion": API_VERSION,
         "kind": "NodePool",
@@ -123,7 +123,7 @@ def started(
     kubernetes: bool = True,
     settings: Mapping[str, str] = SETTINGS,
 ) -> Iterator[Plane]:
-    """A control plane whose cluster is registered, without machines."""
+    """Yield a control plane whose cluster is registered, without machines."""
     with ControlPlane(folder, settings=settings) as processes:
         plane = Plane(processes, cluster)
         plane.do(lambda client: client.register_cluster(cluster, ZONE, kubernetes=kubernetes))

@@ -15,7 +15,7 @@ _COUNTER = Path(tempfile.gettempdir()) / f"nodepool-test-port-{os.getuid()}"
 
 
 def free_port() -> int:
-    """A port that no socket is using; it is not given again before all others were."""
+    """Return a port that no socket uses; a port is reused only after every other port was tried."""
     for _ in range(_FIRST, _END):
         port = _next()
         with suppress(OSError), socket.socket() as probe:

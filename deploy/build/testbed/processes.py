@@ -106,7 +106,7 @@ class ControlPlane:
                 self._start(name)
 
     def kill(self, name: str) -> None:
-        """Sends SIGKILL to one replica, which is then started again."""
+        """Send SIGKILL to a replica, which is then started again."""
         self._processes[name].send_signal(signal.SIGKILL)
 
     @contextmanager
@@ -122,10 +122,10 @@ class ControlPlane:
             self._may_run.set()
 
     def kill_server(self) -> None:
-        """Sends SIGKILL to the nats-server, and starts another one on its data."""
+        """Send SIGKILL to the nats-server, and start another nats-server on its data."""
         self.server.kill()
         self.server.start()
 
     def errors(self) -> str:
-        """What the services wrote to standard error, which is nothing unless one has crashed."""
+        """Return the standard error of the services, which is empty unless a service crashed."""
         return "".join(path.read_text() for path in sorted(self._folder.glob("*.err")))

@@ -32,7 +32,7 @@ TARGET_S = 120
 
 
 def main() -> int:
-    """Runs until it is asked to end; the exit code."""
+    """Run until SIGINT or SIGTERM, and return the exit code."""
     reason = missing()
     if reason:
         report(f"run-kubernetes: {reason}")
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def _start(stack: ExitStack, stop: threading.Event) -> None:
-    """Starts one part after the other, until all run or it is asked to end."""
+    """Start one part after another, until all parts run or `stop` is set."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nodepool-run-")))
     report("starting Kubernetes: etcd, API server, controller manager, scheduler, kwok")
     cluster = stack.enter_context(Cluster(folder / "kubernetes"))
@@ -88,7 +88,7 @@ def _start(stack: ExitStack, stop: threading.Event) -> None:
 
 
 def _apply_examples(cluster: Cluster) -> None:
-    """Applies the examples as a user of the cluster, and waits for their Nodes."""
+    """Apply the examples as a user of the cluster, and wait until all NodePools are AtTarget."""
     examples = EXAMPLES.relative_to(Path.cwd()) if EXAMPLES.is_relative_to(Path.cwd()) else EXAMPLES
     report(f"kubectl apply -f {examples}")
     for arguments in (
@@ -103,7 +103,7 @@ def _apply_examples(cluster: Cluster) -> None:
 
 
 def _hints(cluster: Cluster, plane: Plane, folder: Path) -> str:
-    """What to try."""
+    """Return the commands for a user to try, and the place of the logs."""
     nodepool = os.path.relpath(Path(sys.executable).with_name("nodepool"))
     return f"""
 In another terminal:

@@ -101,7 +101,7 @@ class Resource(NamedTuple):
     kind: str
 
     def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
-        """The URL of all objects, or of one."""
+        """Return the URL path of all objects, or of the object with this name."""
         place = f"namespaces/{namespace}/" if namespace else ""
         parts = (f"{self.group}/{place}{self.plural}", name, subresource)
         return "/".join(part for part in parts if part)
@@ -129,7 +129,7 @@ class Api:
         self._ended = ended
 
     async def close(self) -> None:
-        """Closes its connections."""
+        """Close the connections."""
         await self._client.aclose()
 
     async def send(
@@ -143,7 +143,7 @@ class Api:
         content_type: str = "application/json",
         timeout_s: float = REQUEST_S,
     ) -> Document:
-        """What the API server replies."""
+        """Send a request, and return the reply of the API server."""
         headers = {"Content-Type": content_type} if body is not None else {}
         content = json.dumps(body).encode() if body is not None else None
         request = self._client.build_request(
@@ -171,7 +171,7 @@ class Api:
     async def watch(
         self, resource: Resource, params: Mapping[str, str]
     ) -> AsyncIterator[AsyncIterator[Document]]:
-        """The events of a watch, each as its line has it, until the API server ends it."""
+        """Open a watch, and yield its events as sent, until the API server ends the watch."""
         timeout = httpx2.Timeout(REQUEST_S, read=SILENCE_S)
         request = self._client.build_request(
             "GET", resource.path(), params={"watch": "1", **params}, timeout=timeout
@@ -202,7 +202,7 @@ _SUBRESOURCES = frozenset({"status", "eviction"})
 
 
 async def _events(response: httpx2.Response) -> AsyncIterator[Document]:
-    """The lines of a watch. Only `\\n` ends one: a name may hold other ends of lines."""
+    """Yield the events of a watch. Only `\\n` ends a line: a name may hold other line ends."""
     rest = b""
     async for piece in response.aiter_bytes():
         *lines, rest = (rest + piece).split(b"\n")
@@ -235,7 +235,7 @@ def _document(response: httpx2.Response) -> Document:
 
 
 def _retry_after_s(response: httpx2.Response) -> float:
-    """What the header says in seconds, see RFC 9110, 10.2.3; the API server sends no dates."""
+    """Return the seconds of `Retry-After` (RFC 9110, 10.2.3); the API server sends no dates."""
     text = response.headers.get("Retry-After", "")
     return min(float(text), RETRY_AFTER_MAX_S) if text.isdecimal() else 0.0
 

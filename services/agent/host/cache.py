@@ -49,7 +49,7 @@ class Cache(Generic[T]):
         selector: str = "",
         listed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`read` makes what is kept of an object, None for one that does not matter.
+        """Create the cache; `read` returns what to keep of an object, or None to ignore the object.
 
         selector: the field selector of the objects that matter. listed: called after each list.
         """
@@ -67,7 +67,7 @@ class Cache(Generic[T]):
         self._position: str | None = None
 
     async def run(self) -> None:
-        """Keeps them for ever; what goes wrong only delays it."""
+        """Keep the objects current until the task is cancelled; a failure only delays the cache."""
         failures = 0
         while True:
             began, least_s = time.monotonic(), 0.0
@@ -88,7 +88,7 @@ class Cache(Generic[T]):
             )
 
     def _failed(self, failure: Failure) -> float:
-        """For how many seconds the API server asks to wait."""
+        """Note a failed watch, and return for how many seconds the API server asks to wait."""
         if failure.code == 410 or _NO_LONGER & {failure.reason, *failure.causes}:
             self._position = None
             self._log.info("listing again", resource=self.resource.plural, cause=failure.message)
@@ -117,15 +117,15 @@ class Cache(Generic[T]):
         self._listed()
 
     async def read(self, selector: str) -> None:
-        """Takes the objects of a field selector as the API server has them now.
+        """Read the objects of a field selector from the API server as they are now.
 
-        Afterwards none of them is missing here, whether the watch has shown it already or not.
+        Afterwards the cache lacks none of these objects, even if the watch has not shown them.
         """
         found, version = await self._all({"fieldSelector": selector})
         self.store.add(found, _number(version))
 
     async def _all(self, selector: Mapping[str, str]) -> tuple[dict[str, Kept[T]], str]:
-        """All objects of a selector by key, and the version at which they were read."""
+        """Return all objects of a selector by key, and the version at which they were read."""
         found: dict[str, Kept[T]] = {}
         following, version = "", ""
         while True:
@@ -184,13 +184,13 @@ class Cache(Generic[T]):
         self._position = str(_metadata(item).get("resourceVersion") or self._position)
 
     def wrote(self, document: Document) -> None:
-        """Takes an object as the API server replied that it is after a write."""
+        """Store an object as the API server returned it after a write."""
         read = self._kept(document)
         if read is not None and read[1] is not None:
             self.store.put(read[0], read[1])
 
     def _kept(self, document: object) -> tuple[str, Kept[T] | None, str] | None:
-        """The key of an object, what is kept of it, and its uid; None for what is no object."""
+        """Return the key of an object, the value to keep, and its uid; None if it is no object."""
         if not isinstance(document, Mapping):
             return None
         metadata = _metadata(document)

@@ -72,20 +72,20 @@ class Commander:
         self._sender: Sender[CommandAccepted] | None = None
 
     def begin(self, sender: Sender[CommandAccepted]) -> None:
-        """Sends by this from now on."""
+        """Send commands with this sender from now on."""
         self._sender = sender
 
     async def end(self) -> None:
-        """Gives up what is in flight, and forgets what was sent: the ids make that harmless."""
+        """Cancel the commands in flight, and forget all commands: the ids make that harmless."""
         self._sender = None
         await cancel(*self._tasks)
         self._sent.clear()
 
     def attempt(self, key: Key, now: float, deleted: int = 0) -> Attempt | None:
-        """The last command about an object; None where there is none.
+        """Return the last command about an object; None if no command was sent.
 
-        deleted: where the log says last that a NodePool of this name was deleted; 0 where it does
-          not, or was not asked.
+        deleted: the position in the log of the last deletion of a NodePool of this name; 0 if the
+          log has no deletion, or was not asked.
         """
         sent = self._sent.get(key)
         if sent is None:
@@ -97,13 +97,13 @@ class Commander:
         return replace(sent.attempt, is_shown=is_shown)
 
     def forget(self, key: Key) -> None:
-        """There is no such object any more, on either side."""
+        """Forget an object that neither side has any more."""
         sent = self._sent.get(key)
         if sent is not None and sent.attempt.outcome:
             del self._sent[key]
 
     def send(self, key: Key, action: Send) -> None:
-        """Sends a command; `attempt` says what becomes of it."""
+        """Send a command; `attempt` returns its outcome."""
         sent = self._sent.get(key)
         if self._sender is None or (sent is not None and not sent.attempt.outcome):
             return

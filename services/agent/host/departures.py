@@ -44,7 +44,7 @@ class Departures:
         self._log = LogId("")
 
     def begin(self, connection: Connection, log: LogId) -> None:
-        """Reads this log on this connection from now on."""
+        """Read this log on this connection from now on."""
         self._connection, self._log = connection, log
         self._ended.clear()
         self._from = self._to = 0
@@ -71,7 +71,7 @@ class Departures:
         return self._ended.get(node, 0) >= assignment
 
     async def _read(self, connection: Connection, first: int) -> None:
-        """Reads from a position to what is the end of the log now."""
+        """Read from a position to the current end of the log."""
         end = await api.last_position(connection, STREAM)
         if end < first:
             return

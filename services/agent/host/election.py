@@ -63,7 +63,7 @@ class Election:
         return "" if self._seen is None else self._seen.holder
 
     def step(self, seen: Seen | None, now: float) -> Step:
-        """What to do about the Lease as it is now; None where there is none."""
+        """Return the next step for the Lease as it is now; `seen` is None if there is no Lease."""
         if seen is None:
             return "create"
         if self._seen is None or seen.version != self._seen.version:
@@ -75,16 +75,16 @@ class Election:
         return "wait"
 
     def written(self, seen: Seen, began: float, now: float) -> None:
-        """A write of this replica, which began at `began`, made the Lease so."""
+        """Note the Lease as this replica wrote it, in a write that began at `began`."""
         self._seen, self._changed_at, self._renewed_at = seen, now, began
 
     def lost(self) -> None:
-        """It stops, or has released the Lease."""
+        """Note that this replica stops, or has released the Lease."""
         self._renewed_at = float("-inf")
 
 
 def seen_lease(lease: Document, annotation: str) -> Seen:
-    """A Lease from its document, whatever others have written into it."""
+    """Return a Lease from its document, whatever others have written into the document."""
     metadata, spec = _mapping(lease, "metadata"), _mapping(lease, "spec")
     return Seen(
         holder=str(spec.get("holderIdentity") or ""),

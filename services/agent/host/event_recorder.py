@@ -74,7 +74,7 @@ class EventRecorder:
         self._waiting: list[_Waiting] = []
 
     async def follow(self, connection: Connection, log: Log, info: StreamInfo) -> None:
-        """Records the events of this log for ever."""
+        """Record the events of this log until the task is cancelled."""
         self._waiting.clear()
         if not await self._is_of(connection, log):
             self._log.info("log restored from a backup", log=log.id, recorded=self.recorded)
@@ -130,7 +130,7 @@ class EventRecorder:
             self.recorded = f"{log.id}:{min(read_to, oldest - 1)}:{moment}"
 
     async def _record_ready(self, now: float) -> None:
-        """Records what has its object, or has waited for it long enough."""
+        """Record each event whose object is known, or that has waited for it long enough."""
         ready = [each for each in self._waiting if self._uid(each.event) or now >= each.until]
         for first in range(0, len(ready), IN_FLIGHT_MAX):
             some = ready[first : first + IN_FLIGHT_MAX]
@@ -180,7 +180,7 @@ def _is_passing(result: object) -> bool:
 
 
 async def _position_at(connection: Connection, info: StreamInfo) -> int:
-    """The position of the first message of the history, by the clock of the log."""
+    """Return the position of the first message within `HISTORY`, by the clock of the log."""
     since = info.time - HISTORY
     low, high = 1, info.last + 1
     while low < high:

@@ -18,10 +18,10 @@ WAITING: Final = Key("Pod", "waiting")
 
 
 def pool_key(name: str) -> Key:
-    """The key of a NodePool."""
+    """Return the key of a NodePool."""
     return Key("NodePool", name)
 
 
 def node_key(name: str) -> Key:
-    """The key of a Node."""
+    """Return the key of a Node."""
     return Key("Node", name)

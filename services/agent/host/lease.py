@@ -49,7 +49,7 @@ class Lease:
         return self._election.holder
 
     async def acquire(self) -> None:
-        """Returns once this replica holds it."""
+        """Wait until this replica holds the Lease."""
         while True:
             await self._try()
             if self.held:
@@ -61,7 +61,7 @@ class Lease:
             await asyncio.sleep(RETRY_S)
 
     async def keep(self, progress: Callable[[], str]) -> None:
-        """Renews it; returns once it is lost. `progress` is noted with each renewal."""
+        """Renew the Lease until it is lost. Note `progress` with each renewal."""
         while True:
             left = self._election.ends_at - self._clock()
             await asyncio.sleep(min(RETRY_S, max(left, 0.0)))
@@ -77,7 +77,7 @@ class Lease:
         self._log.warning("lost the Lease", leader=self.holder, cause=self.fault)
 
     async def release(self) -> None:
-        """Lets another replica begin at once; where that fails, it begins after the duration."""
+        """Release the Lease; if that fails, another replica begins only after the duration."""
         was_held = self.held
         self._election.lost()
         if not was_held:
@@ -96,7 +96,7 @@ class Lease:
             return
 
     async def _try(self) -> None:
-        """Writes the Lease where this replica holds it or may take it; else looks who has it."""
+        """Write the Lease if this replica holds it or may take it; otherwise read who holds it."""
         began = self._clock()
         try:
             await self._step(began)
@@ -162,7 +162,7 @@ class Lease:
         return await self._api.send("create", LEASES, LEASES.path(namespace=self._namespace), body)
 
     async def _update(self, lease: Document, spec: Document) -> Document:
-        """Writes the Lease as it was read, with another spec: refused where it has changed."""
+        """Write the Lease with another spec; the API server refuses if the Lease has changed."""
         metadata = lease.get("metadata")
         metadata = dict(metadata) if isinstance(metadata, dict) else {}
         annotations = metadata.get("annotations")

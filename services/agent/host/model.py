@@ -35,7 +35,7 @@ class BusModel:
         self._wake = wake
 
     def clear(self) -> None:
-        """Forgets everything: what is read next is of another log, or of another connection."""
+        """Forget everything: what is read next is of another log, or of another connection."""
         self.log = None
         self.pools.clear()
         self.nodes.clear()
@@ -45,12 +45,12 @@ class BusModel:
         self._gone.clear()
 
     def caught_up(self, position: int) -> None:
-        """What is read now shows all of the log up to a position."""
+        """Note that the objects read so far show the log up to this position."""
         if self.log is not None:
             self.log = replace(self.log, start=position, end=max(self.log.end, position))
 
     def note_end(self, position: int) -> None:
-        """The log goes up to a position."""
+        """Note that the log has messages up to this position."""
         if self.log is not None:
             self.log = replace(self.log, end=max(self.log.end, position))
 
@@ -62,36 +62,36 @@ class BusModel:
         return self._gone.get(node, -1) >= version
 
     def note_gone(self, node: str, version: int) -> None:
-        """The read model has the mark that a Node was deleted at this position of the log."""
+        """Note that the read model marks a Node as deleted at this position of the log."""
         self._gone.pop(node, None)
         self._gone[node] = version
         if len(self._gone) > GONE_MAX:
             del self._gone[next(iter(self._gone))]
 
     def members(self, pool: str) -> Collection[str]:
-        """The names of the Nodes of a NodePool."""
+        """Return the names of the Nodes of a NodePool."""
         return self._members.get(pool, {}).keys()
 
     def reported(self, node: str) -> Reported:
-        """What was reported of a Node last."""
+        """Return what was last reported of a Node."""
         return self._reported.get(node, _NOTHING)
 
     def note_reported(self, node: str, reported: Reported) -> None:
-        """Something was reported of a Node."""
+        """Note what was reported of a Node."""
         self._reported[node] = reported
 
     def note_waiting(self, event: PodsWaitingReported) -> None:
-        """It was reported which Pods wait for Nodes of a NodePool."""
+        """Note the last report of the Pods that wait for Nodes of a NodePool."""
         self.waiting[event.pool] = event
 
     def forget(self, node: str) -> None:
-        """There is no such Node any more, on either side."""
+        """Forget a Node that neither side has any more."""
         self._reported.pop(node, None)
 
     def take_pool(self, name: str, document: Document | None) -> None:
-        """Takes a NodePool of the read model; None for one that is gone.
+        """Store a NodePool of the read model; None removes the NodePool.
 
-        Raises ValueError for what is none.
+        Raise ValueError if the document is no NodePool.
         """
         if document is None:
             self.pools.pop(name, None)
@@ -103,13 +103,16 @@ class BusModel:
         self._wake(WAITING)
 
     def _note_version(self, version: int) -> None:
-        """Objects come in the order of their changes, so that all up to this one is shown."""
+        """Note a version: objects come in the order of their changes, so all up to it is shown."""
         log = self.log
         if log is not None and version > log.start > 0:
             self.log = replace(log, start=version, end=max(log.end, version))
 
     def take_node(self, name: str, document: Document | None) -> None:
-        """Takes a Node of the read model, in the same way."""
+        """Store a Node of the read model; None removes the Node.
+
+        Raise ValueError if the document is no Node.
+        """
         old = self.nodes.pop(name, None)
         if old is not None:
             members = self._members.get(old.pool, {})

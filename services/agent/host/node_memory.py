@@ -21,7 +21,7 @@ class NodeMemory:
         self._proven: dict[str, str] = {}
 
     def changed(self, name: str, old: NodeObject | None, new: NodeObject | None) -> None:
-        """A Node object has come, changed or gone."""
+        """Note that a Node object was created, changed or deleted."""
         if new is not None:
             self._last_seen.pop(name, None)
             return
@@ -33,36 +33,36 @@ class NodeMemory:
                 del self._last_seen[next(iter(self._last_seen))]
 
     def last_seen(self, name: str) -> NodeObject | None:
-        """A Node that was deleted, as it was before; None where that is not known."""
+        """Return a deleted Node as it was before its deletion; None if that is not known."""
         return self._last_seen.get(name)
 
     def forget(self, name: str) -> None:
-        """There is no such Node any more, on either side."""
+        """Forget a Node that neither side has any more."""
         self._last_seen.pop(name, None)
 
     def unwanted_since(self, name: str, now: float, *, is_wanted: bool) -> float:
-        """Since when the bus lacks a Node; `now` for one that it wants."""
+        """Return since when the bus lacks a Node; `now` if the bus wants the Node."""
         if is_wanted:
             self._unwanted.pop(name, None)
             return now
         return self._unwanted.setdefault(name, now)
 
     def list_at(self, name: str, key: str, now: float) -> float:
-        """When the Pods of a Node may be listed so that this proves what the key names."""
+        """Return from when a list of the Pods of a Node proves what the key names."""
         asked = self._asked.get(name)
         if asked is None or asked[0] != key:
             asked = self._asked[name] = key, now
         return asked[1] + SETTLED_S
 
     def listed(self, name: str, key: str) -> None:
-        """The Pods of a Node were listed for this."""
+        """Note that the Pods of a Node were listed for this key."""
         self._proven[name] = key
 
     def proven(self, name: str) -> str:
-        """What the last list of the Pods of a Node proves; empty for nothing."""
+        """Return the key that the last list of the Pods of a Node proves; empty without a list."""
         return self._proven.get(name, "")
 
     def forget_list(self, name: str) -> None:
-        """Nothing is to be proven of a Node."""
+        """Forget what is to be proven of a Node, and what was proven."""
         self._asked.pop(name, None)
         self._proven.pop(name, None)

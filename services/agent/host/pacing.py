@@ -33,7 +33,7 @@ class Pacing:
         return now >= self.evict_at(uid)
 
     def evict_at(self, uid: str) -> float:
-        """When a Pod may be evicted again."""
+        """Return when a Pod may be evicted again."""
         return self._evicted.get(uid, (float("-inf"), ""))[0]
 
     def refused(self, uid: str) -> str:
@@ -41,14 +41,14 @@ class Pacing:
         return self._evicted.get(uid, (0.0, ""))[1]
 
     def evicted(self, uid: str, now: float, refusal: str = "") -> None:
-        """A Pod was evicted, or that was refused."""
+        """Note that a Pod was evicted, or that its eviction was refused."""
         self._evicted.pop(uid, None)
         self._evicted[uid] = (now + (REFUSED_S if refusal else TAKEN_S), refusal)
         if len(self._evicted) > PODS_MAX:
             del self._evicted[next(iter(self._evicted))]
 
     def forget(self, uid: str) -> None:
-        """There is no such Pod any more."""
+        """Forget a Pod that is gone."""
         self._evicted.pop(uid, None)
 
     def may_report(self, key: Key, now: float) -> bool:
@@ -56,11 +56,11 @@ class Pacing:
         return now >= self.report_at(key)
 
     def report_at(self, key: Key) -> float:
-        """When that may be done."""
+        """Return when a Node may be reported again, or the waiting Pods compared."""
         return self._reports.get(key, float("-inf"))
 
     def reported(self, key: Key, now: float) -> None:
-        """A Node was reported, or what waits was looked at."""
+        """Note that a Node was reported, or that the waiting Pods were compared."""
         self._reports.pop(key, None)
         self._reports[key] = now + REPORT_S
         if len(self._reports) > NODES_MAX:
@@ -71,7 +71,7 @@ class Pacing:
         return now < self._recorded.get(name, float("-inf"))
 
     def recorded(self, name: str, now: float) -> None:
-        """The Event of this name was recorded."""
+        """Note that the Event of this name was recorded."""
         self._recorded.pop(name, None)
         self._recorded[name] = now + EVENT_S
         if len(self._recorded) > EVENTS_MAX:

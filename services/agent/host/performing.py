@@ -77,7 +77,7 @@ class Performer:
         self._clock = asyncio.get_running_loop().time
 
     async def perform(self, key: Key, action: Action) -> Result:
-        """Carries out an action for what is compared under this key."""
+        """Carry out an action for the object of this key."""
         result = FAILED
         try:
             if not self._may():
@@ -227,7 +227,7 @@ class Performer:
         return Result.SENT
 
     async def record_event(self, action: RecordEvent) -> None:
-        """Records an Event; one of the same name that is there already stays as it is."""
+        """Record an Event; an existing Event of the same name stays as it is."""
         document = event_document(action, datetime.now(UTC))
         metadata = document["metadata"]
         assert isinstance(metadata, Mapping), "an Event has metadata"
@@ -245,7 +245,7 @@ class Performer:
 
 
 def _stale(failure: Failure, *expected: str) -> Result:
-    """That the objects are not as they were known, where a failure says that; else it is raised."""
+    """Return STALE if a failure says that the objects have changed; raise any other failure."""
     if failure.reason not in expected:
         raise failure
     return Result.STALE
@@ -260,7 +260,7 @@ def _has_several_budgets(failure: Failure) -> bool:
 
 
 def _deletion(action: Evict) -> Delete:
-    """What ends a Pod where no eviction can be made, with the same grace period."""
+    """Return the deletion of a Pod that cannot be evicted, with the same grace period."""
     return Delete("Pod", action.name, action.uid, action.namespace, action.grace_s)
 
 

@@ -34,11 +34,11 @@ class PoolEvents:
         self.connection: Connection | None = None
 
     async def end(self) -> int:
-        """The position of the newest message of the log."""
+        """Return the position of the newest message of the log."""
         return await api.last_position(self._connected(), STREAM)
 
     async def deletion_of(self, pool: str) -> Deletion:
-        """What the log says last of the deletion of a NodePool of this name."""
+        """Return the last deletion of a NodePool of this name in the log."""
         entry = await self.newest(DELETED, pool)
         if entry is None:
             return Deletion()
@@ -70,7 +70,7 @@ class PoolEvents:
         return [origin_in(entry) for _, entry in sorted(entries.items())]
 
     async def newest(self, event: tuple[str, str], pool: str) -> Entry | None:
-        """The newest event of a kind, by its service and name; None where there is none."""
+        """Return the newest event of a kind, given as service and name; None without an event."""
         return await api.leaders_message(self._connected(), STREAM, self._subject(event, pool))
 
     def _subject(self, event: tuple[str, str], pool: str) -> str:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def main() -> None:
-    """Runs one replica until SIGTERM or SIGINT; settings come from the environment."""
+    """Run one replica until SIGTERM or SIGINT; settings come from the environment."""
     with ending_with_a_line(NAME):
         settings = read_agent(os.environ)
         run_until_stopped(lambda stop: Agent(settings).run(stop), settings.service)
@@ -40,7 +40,7 @@ class Agent:
         self.port = -1
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serves until `stop` is set; a fault of the bus or of the cluster only delays it."""
+        """Serve until `stop` is set; a fault of the bus or of the cluster only delays the agent."""
         telemetry, settings = self._telemetry, self._settings
         self.port = telemetry.serve(self.obstacle)
         telemetry.log.info("started", version=version_of(), **settings.shown())
@@ -78,7 +78,7 @@ class Agent:
         return None if term is None else "; ".join(term.obstacles()) or None
 
     def _samples(self) -> Iterator[Sample]:
-        """What a scrape reads, in a thread of its own: a term may end meanwhile."""
+        """Yield the samples of a scrape, which runs in its own thread: a term may end meanwhile."""
         term = self._term
         yield Sample(contract.BUILD_INFO, (version_of(),), 1)
         yield Sample(contract.READY, (), self.obstacle() is None)
@@ -96,7 +96,7 @@ class Agent:
 
 
 async def _unless(stop: asyncio.Event, work: Callable[[], Coroutine[None, None, None]]) -> None:
-    """Does some work, or ends it where `stop` is set before."""
+    """Do some work, and cancel the work if `stop` is set before it ends."""
     working, stopping = asyncio.create_task(work()), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)

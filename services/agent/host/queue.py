@@ -42,7 +42,7 @@ class WorkQueue(Generic[K]):
         return len(self._working)
 
     def add(self, key: K) -> None:
-        """Has a key compared as soon as there is a worker, whatever it waited for."""
+        """Add a key to compare as soon as a worker is free, whatever the key waited for."""
         if key in self._working:
             self._again.add(key)
             return
@@ -53,7 +53,7 @@ class WorkQueue(Generic[K]):
         return self._urgent if self._is_urgent(key) else self._ready
 
     def add_at(self, key: K, due: float) -> None:
-        """Has a key compared at a moment, or before where it is added meanwhile."""
+        """Add a key to compare at a moment, or earlier if the key is added meanwhile."""
         if key in self._waiting(key) or self._due.get(key, due + 1) <= due:
             return
         self._due[key] = due
@@ -61,7 +61,7 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._delayed, (due, self._number, key))
 
     def take(self, now: float) -> K | None:
-        """The next key, which is worked on until `done`; None while there is none."""
+        """Return the next key to work on until `done`; None if no key is ready."""
         while self._delayed and self._delayed[0][0] <= now:
             due, _, key = heapq.heappop(self._delayed)
             if self._due.get(key) == due:
@@ -76,19 +76,19 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """The work on a key has ended."""
+        """End the work on a key."""
         self._working.discard(key)
         if key in self._again:
             self._again.discard(key)
             self._waiting(key)[key] = None
 
     def failed(self, key: K, now: float, draw: float, *, least_s: float = 0.0) -> float:
-        """Ends the work on a key that is to be tried again; returns after how many seconds.
+        """End the work on a key, add the key again after a pause, and return the pause in seconds.
 
         draw: from 0 to 1, so that keys which failed together are not tried again together.
         least_s: the shortest pause, as the API server asks for.
 
-        It waits although it was added meanwhile: most that comes meanwhile is its own doing.
+        The key waits even if it was added meanwhile: its own actions cause most such additions.
         """
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         pause = max(pause_s(failures, LEAST_S, MOST_S, draw), least_s)
@@ -99,11 +99,11 @@ class WorkQueue(Generic[K]):
         return pause
 
     def succeeded(self, key: K) -> None:
-        """The back-off of a key begins anew at its next failure."""
+        """Reset the back-off of a key."""
         self._failures.pop(key, None)
 
     def next_due(self) -> float | None:
-        """When the first key is due that waits for its moment; None where none does."""
+        """Return when the first delayed key is due; None if no key is delayed."""
         while self._delayed and self._due.get(self._delayed[0][2]) != self._delayed[0][0]:
             heapq.heappop(self._delayed)
         return self._delayed[0][0] if self._delayed else None

@@ -63,7 +63,7 @@ class Reconciler:
         self._rounds: dict[Key, int] = {}
 
     async def reconcile(self, key: Key) -> None:
-        """One comparison; what fails is tried again after a pause."""
+        """Compare both sides of a key once; after a failure, try again after a pause."""
         if self._bus.obstacle or self._view.fault(key.kind):
             return  # All keys are woken once both sides are known again.
         began = time.monotonic()
@@ -144,14 +144,14 @@ class Reconciler:
         return False
 
     def _oldest(self) -> int:
-        """The first position that matters to any Node that the read model lacks."""
+        """Return the first position that matters to any Node that the read model lacks."""
         nodes, log = self._bus.model.nodes, self._log.id
         objects = (each for name, each in self._view.nodes.store.items() if name not in nodes)
         states = (state for each in objects if (state := managed(each)) and state.log == log)
         return min((state.version for state in states), default=self._log.end)
 
     def _unwanted_s(self, key: Key, now: float) -> float:
-        """For how long the read model lacks a Node; it is compared again once that counts."""
+        """Return for how many seconds the read model lacks a Node; wake the key once that counts."""
         is_wanted = key.name in self._bus.model.nodes
         since = self._view.memory.unwanted_since(key.name, now, is_wanted=is_wanted)
         if not is_wanted and since + ABANDONED_S > now:
@@ -217,10 +217,10 @@ class Reconciler:
         self._work.queue.succeeded(key)
 
     async def _carry_out(self, key: Key, actions: Sequence[Action]) -> Result | None:
-        """The results of all actions as one: stale before changed before sent; None for none.
+        """Carry out actions; return the worst result, in order stale, changed, sent; else None.
 
-        A Pod that cannot be ended keeps nothing that follows from being done, and no other failure
-        keeps Pods from being ended: a drain may have little time.
+        A Pod that cannot be ended does not stop the actions that follow. Any other failure stops
+        them, except actions that end Pods: a drain may have little time.
         """
         worst: Result | None = None
         failed: Failure | None = None
@@ -253,7 +253,7 @@ class Reconciler:
         return worst
 
     async def _perform(self, key: Key, action: Action) -> Result:
-        """Carries out an action, and tells where a Node is set back too often."""
+        """Carry out an action, and record an Event if a Node is set back too often."""
         fields = set_back_fields(action, self._found(key)) if key.kind == "Node" else ()
         result = await self._performer.perform(key, action)
         wanted = self._bus.model.nodes.get(key.name)

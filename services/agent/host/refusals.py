@@ -37,7 +37,7 @@ class Refusals:
         self.held_until = self._set_backs.held_until
 
     async def tell(self, key: Key, action: Action, failure: Failure) -> None:
-        """Records why an action was refused; nothing where another try may succeed."""
+        """Record why an action was refused; record nothing if another try may succeed."""
         if not failure.is_lasting or not isinstance(action, Create | Patch | Delete | Evict):
             return
         regarding = self._regarding(key)
@@ -51,7 +51,7 @@ class Refusals:
     async def tell_set_back(
         self, key: Key, fields: Sequence[str], wanted: WantedNode, now: float
     ) -> None:
-        """Notes that a Node was set back in these fields; records it where a pause begins."""
+        """Note that a Node was set back in these fields; record an Event if a pause begins."""
         if not self._set_backs.patched(wanted, now):
             return
         self._log.warning("set back too often", name=key.name, fields=fields)
@@ -64,15 +64,15 @@ class Refusals:
             self._log.warning("event not recorded", cause=str(error))
 
     def forget(self, key: Key) -> None:
-        """Nothing of this object is refused any more."""
+        """Forget the refusals of this object."""
         self._told.pop(key, None)
 
     def forget_node(self, name: str) -> None:
-        """There is no such Node any more."""
+        """Forget a Node that is gone."""
         self._set_backs.forget(name)
 
     def _regarding(self, key: Key) -> tuple[Kind, str, str]:
-        """The NodePool of an object; the Node itself where it belongs to none."""
+        """Return the NodePool of an object; the Node itself if it belongs to no NodePool."""
         if key.kind == "NodePool":
             return key.kind, key.name, self._view.pool_uid(key.name)
         wanted, found = self._model.nodes.get(key.name), self._view.nodes.store.get(key.name)

@@ -30,7 +30,7 @@ class Registration:
         self._api, self._settings, self._log = api, settings, log
 
     async def run(self, note: Callable[[str], None]) -> None:
-        """Returns once the cluster is registered; until then `note` is called with the reason."""
+        """Wait until the cluster is registered; call `note` with the reason for each delay."""
         note("registering the cluster")
         while fault := await self._fault():
             note(f"the cluster is not registered: {fault}")
@@ -57,7 +57,7 @@ class Registration:
         return None
 
     async def _uid(self) -> str:
-        """The uid of its namespace `kube-system`; empty where this account may not read it."""
+        """Return the uid of the namespace `kube-system`; empty if the account may not read it."""
         try:
             namespace = await self._api.send("get", NAMESPACES, NAMESPACES.path(KUBE_SYSTEM))
         except Failure as failure:

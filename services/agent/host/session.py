@@ -83,10 +83,10 @@ class Bus:
         resync: Callable[[], None],
         following: Following,
     ) -> None:
-        """A bus that is not connected yet.
+        """Create a bus that is not connected yet.
 
         registration: what registers the cluster before anything else is done.
-        resync: called once all is read anew.
+        resync: called after everything was read again.
         following: reads the events of the log.
         """
         self.model = model
@@ -110,7 +110,7 @@ class Bus:
         return self.fault
 
     async def publish(self, event: Event) -> None:
-        """Stores an event; raises an error of the bus where that is not certain."""
+        """Store an event; raise an error of the bus if it is uncertain that the event is stored."""
         if self._connection is None:
             raise InDoubt("the bus is not connected")
         kind = type(event)
@@ -124,7 +124,7 @@ class Bus:
         await api.publish_event(self._connection, subject_of(event, NAME), envelope.encode())
 
     async def run(self) -> None:
-        """Reads and sends for ever; what goes wrong only delays it."""
+        """Read and send until the task is cancelled; a fault only delays the work."""
         failures = 0
         while True:
             began = asyncio.get_running_loop().time()
@@ -217,7 +217,7 @@ class Bus:
                 await reader.close()
 
     async def _opened(self, readers: Sequence[Reader]) -> None:
-        """Reads the objects of the cluster for ever."""
+        """Read the objects of the cluster until the task is cancelled."""
         for reader in readers:
             await reader.open()
         takes = (self.model.take_pool, self.model.take_node)
@@ -238,9 +238,9 @@ class Bus:
         )
 
     async def _catch_up(self) -> None:
-        """Waits until the read model shows all that the log has, as far as that can be seen.
+        """Wait until the read model shows all that the log has, as far as that can be seen.
 
-        Not for ever: an object that cannot be stored would keep all others from being compared.
+        The wait is limited: an object that cannot be stored must not stop all comparisons.
         """
         service, place = self._settings.service, self._settings.place
         self.fault = "the read model is behind the log"
@@ -282,6 +282,6 @@ _Take = Callable[[str, Document | None], None]
 
 
 def _outcomes_in(place: Place) -> Sequence[str]:
-    """The subject filters of the outcomes of all commands about a cluster."""
+    """Return the subject filters of the outcomes of all commands about a cluster."""
     path = ".".join(map(token, (place.org, place.cluster, "*")))
     return [f"np.evt.*.{path}.{kind.__name__}" for kind in (CommandAccepted, CommandRefused)]

@@ -36,7 +36,7 @@ class AgentSettings:
     lease_name: str = LEASE_NAME
 
     def shown(self) -> Mapping[str, object]:
-        """Every setting by its name, without secrets."""
+        """Return every setting by its name, without secrets."""
         return {
             **self.service.shown(),
             "org": self.place.org,
@@ -48,9 +48,9 @@ class AgentSettings:
 
 
 def read_agent(environment: Mapping[str, str] = os.environ) -> AgentSettings:
-    """The settings in `NODEPOOL_*` and `KUBECONFIG`.
+    """Return the settings from `NODEPOOL_*` and `KUBECONFIG`.
 
-    Raises SettingsError, which names the variable, for one that is missing or cannot be used.
+    Raise SettingsError, which names the variable, if a variable is missing or cannot be used.
     """
     service = read(environment)
     place = Place(*(_named(environment, name) for name in ("ORG", "CLUSTER", "ZONE")))

@@ -13,7 +13,7 @@ from agent.waiting import Demand, demand_of
 
 
 def shared_node(document: Document) -> NodeObject:
-    """A Node of a cluster; raises UnreadableDocument for what is none."""
+    """Return a Node of a cluster; raise UnreadableDocument for any other document."""
     node = node_object(document)
     return replace(
         node,
@@ -24,7 +24,7 @@ def shared_node(document: Document) -> NodeObject:
 
 
 def shared_pod(document: Document) -> PodObject | None:
-    """A Pod that is bound to a Node and has not ended; None for any other."""
+    """Return a Pod that is bound to a Node and has not ended; None for any other Pod."""
     pod = pod_object(document)
     if pod is None:
         return None
@@ -32,14 +32,14 @@ def shared_pod(document: Document) -> PodObject | None:
 
 
 def shared_demand(document: Document) -> Demand | None:
-    """What a Pod that waits asks of its Node; None for any other Pod."""
+    """Return what a waiting Pod asks of its Node; None for any other Pod."""
     demand = demand_of(document)
     return None if demand is None else _one(demand)
 
 
 @lru_cache(maxsize=1_024)
 def _one(demand: Demand) -> Demand:
-    """The first of those that are equal, as long as it is not forgotten."""
+    """Return the first of all equal demands, while the cache holds it."""
     return demand
 
 

@@ -38,20 +38,20 @@ class Store(Generic[T]):
         return len(self._items)
 
     def get(self, key: str) -> T | None:
-        """What is kept of an object; None where there is none."""
+        """Return the value kept for an object; None if there is no object."""
         kept = self._items.get(key)
         return None if kept is None else kept.value
 
     def items(self) -> Iterator[tuple[str, T]]:
-        """All objects by key."""
+        """Return all objects by key."""
         return ((key, kept.value) for key, kept in self._items.items())
 
     def begin_list(self) -> None:
-        """A list is asked for: what is written from now on may be missing in it."""
+        """Note that a list is requested: objects written from now on may be missing in the list."""
         self._written.clear()
 
     def lacking(self, listed: Mapping[str, Kept[T]], version: int) -> Sequence[T]:
-        """What `replace` takes away with this list; nothing where it is of a restored backup."""
+        """Return the objects that `replace` removes with this list; none for a restored backup."""
         if version < self._newest:
             return ()
         return [
@@ -61,10 +61,10 @@ class Store(Generic[T]):
         ]
 
     def replace(self, listed: Mapping[str, Kept[T]], version: int) -> None:
-        """Takes a whole list of this version for what there is.
+        """Replace all objects with a list of this version.
 
-        What was written since the list was asked for, and is newer than it, stays. A version that
-        is lower than one that was seen is one of a restored backup: then nothing stays.
+        An object stays if it was written after the list was requested and is newer than the list. A
+        version lower than a version seen before is from a restored backup: then no object stays.
         """
         is_older = version < self._newest
         if is_older:
@@ -80,9 +80,9 @@ class Store(Generic[T]):
         self._written.clear()
 
     def add(self, listed: Mapping[str, Kept[T]], version: int) -> None:
-        """Takes a list of some objects of this version, where nothing as new has come yet.
+        """Add a list of some objects of this version, unless the store has seen a version as new.
 
-        What is not in it stays until a watch says that it is gone.
+        An object that the list lacks stays until a watch says that the object is gone.
         """
         if version <= self._newest:
             return
@@ -91,7 +91,7 @@ class Store(Generic[T]):
                 self.put(key, kept)
 
     def apply(self, key: str, uid: str, version: int, kept: Kept[T] | None) -> None:
-        """Takes an event of a watch; None where it says that there is no such object now."""
+        """Apply an event of a watch; `kept` is None if the object does not exist now."""
         self._newest = max(self._newest, version)
         old = self._items.get(key)
         if kept is None:
@@ -103,9 +103,9 @@ class Store(Generic[T]):
             self._set(key, kept)
 
     def put(self, key: str, kept: Kept[T]) -> None:
-        """Takes an object as the API server replied that it is after a write.
+        """Store an object as the API server returned it after a write.
 
-        Where a watch has come further than that already, and there is none, it was deleted since.
+        If a watch is past that version and the object is missing, the object was deleted since.
         """
         old = self._items.get(key)
         if kept.version > (self._newest if old is None else old.version):
@@ -113,7 +113,7 @@ class Store(Generic[T]):
             self._set(key, kept)
 
     def remove(self, key: str, uid: str) -> None:
-        """Takes it that the API server has deleted an object."""
+        """Remove an object that the API server has deleted."""
         self._gone[uid] = None
         if len(self._gone) > GONE_MAX:
             del self._gone[next(iter(self._gone))]

@@ -17,7 +17,7 @@ LOOK_S: Final = 0.5
 
 
 async def present(connection: Connection, stream: str) -> StreamInfo:
-    """A stream as soon as it is there; services that are starting create it."""
+    """Return a stream as soon as it exists; services that are starting create streams."""
     while True:
         info = await stream_info(connection, stream)
         if info is not None:
@@ -28,7 +28,7 @@ async def present(connection: Connection, stream: str) -> StreamInfo:
 def objects_reader(
     connection: Connection, bucket: str, subjects: str, log: Log, found: StreamInfo
 ) -> Reader:
-    """A reader of objects that ends where the bucket was made anew, or the log is another one."""
+    """Return a reader of objects that ends if the bucket was created again, or the log changed."""
     stream = f"KV_{bucket}"
 
     async def verify(_read_to: int, _read_at: datetime | None) -> None:
@@ -41,14 +41,14 @@ def objects_reader(
 
 
 async def until_closed(connection: Connection) -> None:
-    """Raises ConnectionClosed once a connection is closed for good."""
+    """Raise ConnectionClosed once a connection is closed for good."""
     while not connection.is_closed:  # noqa: ASYNC110  # The client has no callback for it.
         await asyncio.sleep(LOOK_S)
     raise ConnectionClosed(connection.fault)
 
 
 async def all_of(*work: Coroutine[None, None, None]) -> None:
-    """Runs all until the first one fails, and raises its error; none ends by itself."""
+    """Run all coroutines until the first fails, and raise its error; none ends by itself."""
     tasks = [asyncio.create_task(each) for each in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

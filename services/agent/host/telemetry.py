@@ -71,7 +71,7 @@ class Telemetry:
         self._exporting = _exporting(settings)
 
     def _begin(self) -> None:
-        """Shows at 0 what may be counted: a first increase is none where there was nothing before.
+        """Export each series at 0: Prometheus sees no increase when a series first appears.
 
         See https://prometheus.io/docs/practices/instrumentation/#avoid-missing-metrics.
         """
@@ -87,37 +87,37 @@ class Telemetry:
         return self._log.logger
 
     def requested(self, request: Counted, seconds: float) -> None:
-        """Counts a request to the API server."""
+        """Count a request to the API server."""
         self._requests[request.verb, request.resource, str(request.code)].inc()
         if request.verb != "watch":
             self._request[request.verb,].observe(seconds)
 
     def reconciled(self, kind: str, seconds: float) -> None:
-        """Counts one comparison with what was then carried out."""
+        """Count a comparison, with the seconds that it and its actions took."""
         self._reconcile[kind,].observe(seconds)
 
     def acted(self, action: str, result: str) -> None:
-        """Counts an action."""
+        """Count an action."""
         self._actions[action, result].inc()
 
     def reconnected(self) -> None:
-        """Counts a reconnect to the bus."""
+        """Count a reconnect to the bus."""
         self._reconnects.inc()
 
     def restarted(self, cause: str) -> None:
-        """Counts and logs that reading the bus begins anew."""
+        """Count and log that the agent starts to read the bus again."""
         self._restarts.inc()
         self.log.warning("session restarts", cause=cause)
 
     def serve(self, obstacle: Callable[[], str | None]) -> int:
-        """Serves metrics and health pages; the port, -1 where the settings want none."""
+        """Serve metrics and health pages; return the port, or -1 if the settings disable them."""
         if self._settings.metrics_port < 0:
             return -1
         self._pages = HealthServer(self._settings, self._page, obstacle)
         return self._pages.port
 
     async def watch(self, stop: asyncio.Event) -> None:
-        """Has the event loop and the pages watch each other; sets `stop` where that fails."""
+        """Let the event loop and the pages watch each other; set `stop` if either fails."""
         if self._pages is not None:
             await self._pages.watch(stop, self.log)
 
@@ -133,7 +133,7 @@ class Telemetry:
             self._turn.release()
 
     def close(self) -> None:
-        """Stops serving, sends the spans that are left, and closes the log."""
+        """Stop the pages, send the remaining spans, and close the log."""
         if self._pages is not None:
             self._pages.close()
         if self._exporting is not None:
@@ -142,7 +142,7 @@ class Telemetry:
 
 
 def _exporting(settings: Settings) -> "Exporting | None":
-    """What takes the spans that the client makes of commands; None where traces are off."""
+    """Return the exporter of the spans that the client makes of commands; None without traces."""
     if settings.traces == "off":
         return None
     # What makes spans takes a tenth of a second to load.

@@ -72,19 +72,19 @@ class Term:
         )
 
     def resync(self) -> None:
-        """Has everything compared."""
+        """Wake every key."""
         for key in tuple(self.view.keys()):
             self._wake(key)
 
     def _wake(self, key: Key) -> None:
-        """Has something compared; what waits not too often, as each Pod and Node may change it."""
+        """Wake a key. Limit how often the waiting Pods are compared: any Pod or Node may wake them."""
         if key != WAITING:
             self.work.wake(key)
             return
         self.work.wake_at(key, max(self._clock(), self._pacing.report_at(key)))
 
     def obstacles(self) -> Iterator[str]:
-        """What keeps it from its work, each as one line."""
+        """Yield each reason why the agent cannot do its work, as one line."""
         if obstacle := self.bus.obstacle:
             yield obstacle
         yield from self.view.faults()
@@ -93,7 +93,7 @@ class Term:
             yield self._recorder.fault
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Works until the Lease is lost, or until `stop` is set."""
+        """Work until the Lease is lost, or until `stop` is set."""
         stopping = asyncio.create_task(stop.wait())
         keeping = asyncio.create_task(self._lease.keep(lambda: self._recorder.recorded))
         working = asyncio.create_task(self.work.run(self._reconciler.reconcile))

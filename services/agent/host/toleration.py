@@ -31,7 +31,7 @@ class TolerationPolicy:
     """
 
     def __init__(self, api: Api, place: Place, changed: Callable[[], None], log: Logger) -> None:
-        """`changed` is called when another fault is known."""
+        """Create the watch of the policy; call `changed` whenever `fault` changes."""
         self.fault: str | None = None
         self._before: str | None = None
         self._api, self._place, self._changed, self._log = api, place, changed, log

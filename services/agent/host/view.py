@@ -51,7 +51,7 @@ class ClusterView:
         resync: Callable[[], None],
         log: Logger,
     ) -> None:
-        """`wake` is called with what is to be compared, `resync` where that may be anything."""
+        """Create the view; `wake` gets each key to compare, `resync` asks to compare all keys."""
         self._model, self._pacing, self._wake = model, pacing, wake
         self._clock = asyncio.get_running_loop().time
         self.memory = NodeMemory()
@@ -87,7 +87,7 @@ class ClusterView:
         return self.nodes.fault or self.pods.fault
 
     async def run(self) -> None:
-        """Keeps all of them for ever."""
+        """Keep all caches and the policy current until the task is cancelled."""
         await all_of(
             *(cache.run() for cache in (*self.caches, self.waiting.cache)), self.toleration.run()
         )
@@ -98,23 +98,23 @@ class ClusterView:
         yield from dict.fromkeys(fault for fault in found if fault)
 
     def wrote(self, kind: str, document: Document) -> None:
-        """Takes an object as the API server replied that it is after a write."""
+        """Store an object as the API server returned it after a write."""
         for cache in self.caches:
             if cache.resource.kind == kind and document.get("kind") in (kind, None):
                 cache.wrote(document)
 
     def removed(self, kind: str, key: str, uid: str) -> None:
-        """Takes it that the API server has deleted an object."""
+        """Remove an object that the API server has deleted."""
         for cache in self.caches:
             if cache.resource.kind == kind:
                 cache.store.remove(key, uid)
 
     async def list_pods(self, node: str) -> None:
-        """Reads the Pods of a Node from the API server, so that `pods_of` lacks none of them."""
+        """Read the Pods of a Node from the API server, so that `pods_of` lacks no Pod."""
         await self.pods.read(f"spec.nodeName={node},{_NOT_ENDED}")
 
     def pods_of(self, node: str) -> list[PodObject]:
-        """The Pods that are bound to a Node, each with what its eviction was refused for."""
+        """Return the Pods that are bound to a Node, each with the reason of a refused eviction."""
         found = (self.pods.store.get(key) for key in sorted(self._pods_of.get(node, ())))
         refused = self._pacing.refused
         return [
@@ -124,25 +124,25 @@ class ClusterView:
         ]
 
     def pool(self, name: str) -> PoolObject | None:
-        """The object of a NodePool, with the last agreement that was seen on it."""
+        """Return the object of a NodePool, with the last agreement that was seen on it."""
         found = self.pools.store.get(name)
         return found and replace(found, agreed=self._agreed.get(name, ""))
 
     def removed_pool(self, name: str) -> PoolObject | None:
-        """The last object of this name as it was deleted; None where there is one, or was none."""
+        """Return the last deleted object of this name; None if there is an object, or never was."""
         return self._removed.get(name)
 
     def forget_pool(self, name: str) -> None:
-        """There is no such NodePool any more, on either side."""
+        """Forget a NodePool that neither side has any more."""
         self._removed.pop(name, None)
 
     def pool_uid(self, pool: str) -> str:
-        """The uid of the object of a NodePool; empty where there is none."""
+        """Return the uid of the object of a NodePool; empty if there is no object."""
         found = self.pools.store.get(pool)
         return "" if found is None else found.uid
 
     def keys(self) -> Iterator[Key]:
-        """Everything that there is to compare."""
+        """Yield every key to compare."""
         yield WAITING
         names: Collection[str] = {
             *self._model.pools,
@@ -165,7 +165,7 @@ class ClusterView:
                 self._wake(node_key(name))
 
     def _remember_agreement(self, key: str, old: PoolObject | None, new: PoolObject | None) -> None:
-        """Keeps what was agreed on an object, unless a backup of the cluster was restored since."""
+        """Keep the agreement of an object, unless a backup of the cluster was restored since."""
         if new is not None and AGREED in new.annotations:
             self._agreed[key] = new.annotations[AGREED]
         elif not _is_later(old, new):
@@ -178,9 +178,9 @@ class ClusterView:
             self._removed[deleted.name] = replace(deleted, agreed=agreed)
 
     def _pool_lacking(self, seen: PoolObject) -> None:
-        """An object was deleted while nothing was watched, if its deletion was seen to begin.
+        """Note the deletion of an object that the watch missed, if the deletion was seen to begin.
 
-        Any other may be lacking because the cluster was restored from a backup.
+        Any other object may be missing because the cluster was restored from a backup.
         """
         if seen.deleting:
             self._pool_deleted(seen)
@@ -230,7 +230,7 @@ def _is_later(old: PoolObject | None, new: PoolObject | None) -> bool:
 
 
 def _shown(node: NodeObject) -> tuple[object, ...]:
-    """What counts of a Node, without what its kubelet renews at every sign of life."""
+    """Return what counts of a Node, without the fields that its kubelet renews per heartbeat."""
     conditions = tuple(
         tuple(each.get(name) for name in ("type", "status", "reason", "message"))
         for each in node.conditions

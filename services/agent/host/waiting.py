@@ -37,7 +37,7 @@ class WaitingPods:
         wake: Wake,
         log: Logger,
     ) -> None:
-        """`pool_uid` gives the uid of the object of a NodePool, empty where there is none."""
+        """Create the cache; `pool_uid` returns the uid of the object of a NodePool, or empty."""
         self._model, self._pool_uid, self._pacing, self._wake = model, pool_uid, pacing, wake
         self._clock = asyncio.get_running_loop().time
         self._demands: Counter[Demand] = Counter()
@@ -52,7 +52,7 @@ class WaitingPods:
         )
 
     def missing(self, place: Place) -> Sequence[ReportWaiting]:
-        """What is to be said of the NodePools that are autoscaled."""
+        """Return the missing reports about the autoscaled NodePools."""
         model = self._model
         self._pacing.reported(WAITING, self._clock())
         openings = (

@@ -30,23 +30,23 @@ class Work:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def wake(self, key: Key) -> None:
-        """Has a key compared as soon as there is a turn."""
+        """Wake a key, to be compared as soon as a worker is free."""
         self.queue.add(key)
         self._woken.set()
 
     def wake_at(self, key: Key, due: float) -> None:
-        """Has a key compared at a moment of the loop's clock, if not before."""
+        """Wake a key at a moment of the clock of the event loop, if it is not woken before."""
         self.queue.add_at(key, due)
         self._woken.set()
 
     def retry(self, key: Key, least_s: float = 0.0) -> float:
-        """Has a key compared again after its back-off; returns after how many seconds."""
+        """Wake a key again after its back-off; return the pause in seconds."""
         pause_s = self.queue.failed(key, self._clock(), random.random(), least_s=least_s)
         self._woken.set()
         return pause_s
 
     async def run(self, work_on: Callable[[Key], Awaitable[None]]) -> None:
-        """Hands out keys for ever, while this replica may act."""
+        """Hand out keys until the task is cancelled, while this replica may act."""
         while True:
             while self.may() and len(self._tasks) < WORKERS_MAX:
                 key = self.queue.take(self._clock())
@@ -75,11 +75,11 @@ class Work:
             self.queue.done(key)
 
     async def finish(self) -> None:
-        """Waits for what has begun, not for long."""
+        """Wait up to `ENDING_S` seconds for the tasks that have begun, and then cancel them."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=ENDING_S)
         await self.cancel()
 
     async def cancel(self) -> None:
-        """Ends what has begun, wherever it is."""
+        """Cancel all tasks."""
         await cancel(*self._tasks)

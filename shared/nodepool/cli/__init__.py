@@ -19,10 +19,10 @@ _OUTPUT_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, 
 
 
 def main() -> None:
-    """Runs the command and exits.
+    """Run the command and exit.
 
     The exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no server, 130 Ctrl-C,
-    141 for a pipe that was closed.
+    141 if the pipe was closed.
     """
     # At once, wherever the program is: what was sent is in the log, and nothing else is kept here.
     signal.signal(signal.SIGINT, _interrupted)
@@ -43,7 +43,7 @@ def _interrupted(_: int, __: "FrameType | None") -> None:
 
 
 def _flushed(code: int) -> int:
-    """The exit code, after all output is written; a pipe that was closed early is no error."""
+    """Return the exit code after all output is written; a pipe closed early is no error."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -56,9 +56,9 @@ def _flushed(code: int) -> int:
 
 
 def _cannot_write(error: OSError) -> int:
-    """Reports that the output cannot be written and returns the exit code; raises any other error.
+    """Report that the output cannot be written and return the exit code.
 
-    An error that names a file is not about the output.
+    Raises any other error. An error that names a file is not about the output.
     """
     if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
         raise error
@@ -71,7 +71,7 @@ def _cannot_write(error: OSError) -> int:
 
 
 def _discard(stream: "TextIO | None") -> None:
-    """Lets what is left of an output go nowhere.
+    """Discard the rest of an output.
 
     The interpreter flushes once more when it exits, and would report the same error.
     """

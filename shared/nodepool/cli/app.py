@@ -70,11 +70,11 @@ class Verbs(Group):
     """The commands, each imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs, in the order of the alphabet; `__complete` is hidden."""
+        """Return the verbs in alphabetical order; `__complete` is hidden."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a verb; None for an unknown one."""
+        """Return the command of a verb; None for an unknown verb."""
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name]
@@ -109,7 +109,7 @@ def cli(context: click.Context, shows_version: bool) -> None:
 
 
 def run(args: Sequence[str]) -> int:
-    """Runs one command line and returns its exit code; an error is printed as one line."""
+    """Run one command line and return its exit code; print an error as one line."""
     try:
         return int(cli.main(args, prog_name="nodepool", standalone_mode=False) or DONE)
     except click.Abort:
@@ -136,7 +136,7 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _hint(error: click.ClickException) -> str:
-    """The end of the message for a verb or flag that does not exist; empty where none is known."""
+    """Return the end of the message for an unknown verb or flag; empty if no hint is known."""
     match error:
         case click.NoSuchCommand(
             command_name=name, ctx=click.Context(command=click.Group() as own) as context

@@ -23,7 +23,7 @@ class OptionalValue(click.Option):
 
 
 def normalised(args: Sequence[str], params: Sequence[click.Parameter]) -> list[str]:
-    """The words of a command line as click understands them.
+    """Return the words of a command line as click understands them.
 
     Raises a usage error for the value of a switch that is neither true nor false.
     """
@@ -70,7 +70,7 @@ def _switched(option: click.Option, name: str, value: str) -> Iterator[str]:
 
 
 def _next(words: Iterator[str]) -> Iterator[str]:
-    """The value of the option before it, which is never rewritten."""
+    """Yield the value of the preceding option; such a value is never rewritten."""
     value = next(words, None)
     if value is not None:
         yield value

@@ -32,7 +32,7 @@ class Awaited:
 
 
 def parse_awaited(until: str) -> Awaited:
-    """The state that `--for` names; raises a usage error for any other text."""
+    """Return the state that `--for` names; raise a usage error for any other text."""
     word, _, rest = until.partition("=")
     match word:
         case "create" | "delete" if until == word:
@@ -62,7 +62,7 @@ def _condition(text: str) -> Awaited:
 
 
 def present_condition(document: Document, kind: str) -> str:
-    """What an object says of a condition, or which conditions it has where it lacks that one."""
+    """Return what an object says of a condition, or its conditions if that one is missing."""
     types = [str(field(each, "type")) for each in items(document, "status", "conditions")]
     own = next((each for each in types if each.lower() == kind.lower()), None)
     if own is None:
@@ -89,7 +89,7 @@ def _jsonpath(text: str) -> Awaited:
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """Path and value in `{.path}=value`; the value is None where there is none."""
+    """Return the path and the value in `{.path}=value`; the value is None if it is missing."""
     end = text.rfind("}")
     if not text.startswith("{") or end < 0:
         path, sign, value = text.partition("=")

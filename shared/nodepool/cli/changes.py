@@ -26,9 +26,9 @@ class Changes:
         return not self._known
 
     def take(self, item: Item) -> None:
-        """Keeps an object of the list to come; prints a change after it.
+        """Keep an object until the list is finished; after that, print it as a change.
 
-        An object that is deleted is printed as it was last, as kubectl does.
+        A deleted object is printed in its last state, as kubectl does.
         """
         deleted = item.document is None
         shown = self._known.pop(item.key, None) if deleted else item
@@ -40,7 +40,10 @@ class Changes:
             self._print([shown])
 
     def finish_list(self) -> list[str]:
-        """Prints the list; or nothing, and returns the names that no object has."""
+        """Print the list and return the names that no object has.
+
+        If a name has no object, or if only changes are wanted, no list is printed.
+        """
         self._is_listed = True
         missing = self.view.missing([item.document or {} for item in self._known.values()])
         if not missing and not self.only_changes:

@@ -32,9 +32,9 @@ Revise = Callable[["Document"], "Document"]
 async def change(
     client: "Client", pool: str, revise: Revise, dry_run: DryRun
 ) -> "tuple[ApplyNodePool, CommandAccepted]":
-    """Changes a NodePool, from its newest version on; returns what was stored and the outcome.
+    """Change the newest version of a NodePool; return the command and its outcome.
 
-    Raises the `Refused` of a change that is not possible, or `NotFound`.
+    Raises `Refused` if the change is not possible, or `NotFound`.
     """
     for attempt in range(ATTEMPTS):
         before = await client.stored(pool)
@@ -51,7 +51,7 @@ async def change(
 
 
 def revised(document: "Document", revise: Revise) -> "ApplyNodePool":
-    """The command that stores the changed object, if nothing else has changed meanwhile."""
+    """Return the command that stores the changed object if nothing else changed meanwhile."""
     name = str(_metadata(document).get("name"))
     command = parse_manifest(revise(document), f'nodepool "{name}"')
     if command.metadata.name != name:
@@ -96,7 +96,7 @@ async def change_each(
 async def change_one(
     client: "Client", pool: str, revise: Revise, verb: Verb, output: Output
 ) -> int:
-    """Changes one NodePool and reports it; raises the error of a change that is not possible."""
+    """Change one NodePool and report it; raise the error of a change that is not possible."""
     changed = await _changed(client, pool, revise, output)
     output.print_objects(_report(pool, changed, verb, output))
     return DONE
@@ -125,7 +125,7 @@ async def _changed(client: "Client", pool: str, revise: Revise, output: Output) 
 
 
 def _report(pool: str, changed: Changed, verb: Verb, output: Output) -> "Sequence[Document]":
-    """Print the report of a change; return the object where it is shown."""
+    """Print the report of a change; return the object if it is shown."""
     line = change_line(pool, verb(pool, changed.result))
     output.print_line(f"{NODEPOOL.full}/{pool}", line)
     if changed.stored is not None:

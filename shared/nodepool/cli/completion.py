@@ -54,9 +54,9 @@ VALUES: dict[str, Sequence[str]] = {
 
 
 def completions(root: click.Command, words: Sequence[str], word: str) -> list[str]:
-    """The words that may stand where `word` begins, after `words`; or `FILES`.
+    """Return the words that may replace `word` after `words`; or `FILES`.
 
-    Nothing fails here: where something cannot be found out, less is offered.
+    No error is raised: if something cannot be found out, fewer words are offered.
     """
     shell = _Completion(root, {}, "nodepool", "")
     prefix = ""
@@ -88,7 +88,7 @@ class _Completion(ShellComplete):
 
 
 def _offered(context: click.Context, param: click.Parameter, text: str) -> Sequence[str] | None:
-    """The values of a parameter, those that do not fit included; None where click knows them."""
+    """Return the values of a parameter, unfiltered; None if click knows the values."""
     if isinstance(param, Objects):
         return list(_objects(context, param.kinds, context.params.get("what") or (), text))
     match param.name:
@@ -114,7 +114,7 @@ def _offered(context: click.Context, param: click.Parameter, text: str) -> Seque
 def _objects(
     context: click.Context, kinds: Sequence[Kind], words: Sequence[str], text: str
 ) -> Iterator[str]:
-    """A type, or the name of an object of the type that stands there already."""
+    """Yield the types, or the names of objects of the type that is already written."""
     if "/" in text or any("/" in word for word in words):
         yield from (pair for pair in _pairs(context, kinds, text) if pair not in words)
     elif not words:
@@ -127,7 +127,7 @@ def _objects(
 
 
 def _pairs(context: click.Context, kinds: Sequence[Kind], text: str) -> Iterator[str]:
-    """`TYPE/`, or `TYPE/NAME` for each object of the type that is written already."""
+    """Yield `TYPE/`, or `TYPE/NAME` for each object of the type that is already written."""
     spelling, slash, _ = text.partition("/")
     if not slash:
         yield from (f"{kind.singular}/" for kind in kinds)
@@ -140,7 +140,7 @@ def _spelt(spelling: str, kinds: Sequence[Kind]) -> list[Kind]:
 
 
 def _names(context: click.Context, kind: Kind) -> Sequence[str]:
-    """The names of the objects of a type."""
+    """Return the names of the objects of a type."""
     match kind.plural:
         case ZONE.plural:
             return _zones()
@@ -152,7 +152,7 @@ def _names(context: click.Context, kind: Kind) -> Sequence[str]:
 
 
 def _read(context: click.Context, kind: Kind, *, everywhere: bool = False) -> Sequence[Document]:
-    """The objects of a type; none where the server does not return them in time."""
+    """Return the objects of a type; empty if the server does not return them in time."""
     import asyncio
 
     from nodepool.client.errors import ClientError
@@ -169,7 +169,7 @@ def _read(context: click.Context, kind: Kind, *, everywhere: bool = False) -> Se
 
 
 def _places(context: click.Context, part: str) -> list[str]:
-    """The organisations that have clusters, or the clusters of the organisation (`part`)."""
+    """Return the organisations that have clusters, or the clusters of the organisation."""
     clusters = _read(context, CLUSTER, everywhere=True)
     if part == "org":
         return sorted({field_text(each, "spec", "org") for each in clusters})
@@ -178,7 +178,7 @@ def _places(context: click.Context, part: str) -> list[str]:
 
 
 def _letters(context: click.Context) -> Sequence[str]:
-    """The positions of the newest dead letters."""
+    """Return the positions of the newest dead letters."""
     import asyncio
 
     from nodepool.client.errors import ClientError
@@ -215,7 +215,7 @@ def _spot_types() -> list[str]:
 
 
 def _machines(context: click.Context, text: str) -> list[str]:
-    """`ZONE/`, or `ZONE/MACHINE` for each machine of the zone that is written already."""
+    """Return `ZONE/`, or `ZONE/MACHINE` for each machine of the zone that is already written."""
     zone, slash, _ = text.partition("/")
     if not slash:
         return [f"{each}/" for each in _zones()]
@@ -224,7 +224,7 @@ def _machines(context: click.Context, text: str) -> list[str]:
 
 
 def _fields(text: str) -> list[str]:
-    """The paths of `explain` that go one field further than the text."""
+    """Return the paths of `explain` that go one field further than the text."""
     from nodepool.cli.schema import NoSuchFieldError, find_field
 
     root, *names = text.split(".")

@@ -29,7 +29,7 @@ def new_pool(name: str, spec: Mapping[str, object]) -> "ApplyNodePool":
 
 
 def only_new(command: "ApplyNodePool") -> "ApplyNodePool":
-    """Return the command that is refused where the NodePool exists already."""
+    """Return the command that is refused if the NodePool already exists."""
     return command.model_copy(update={"create_only": True})
 
 

@@ -20,7 +20,7 @@ WIDE = (*HEADINGS[:-1], "INPUT", "SUBJECT", "CAUSE")
 
 
 def cells(letter: "DeadLetter", now: datetime, *, wide: bool) -> list[str]:
-    """The cells of a dead letter in a table."""
+    """Return the cells of a dead letter in a table."""
     address = letter.address
     about = "/".join(part for part in address.path if part not in ("_", "")) if address else ""
     first = [
@@ -36,7 +36,7 @@ def cells(letter: "DeadLetter", now: datetime, *, wide: bool) -> list[str]:
 
 
 def document(letter: "DeadLetter", refusal: "Refusal | None" = None) -> "Document":
-    """A dead letter as an object."""
+    """Return a dead letter as an object."""
     from nodepool.client.dead_letters import utc
 
     status: dict[str, object] = {"cause": letter.cause, "field": letter.field}
@@ -59,7 +59,7 @@ def document(letter: "DeadLetter", refusal: "Refusal | None" = None) -> "Documen
 def description(
     letter: "DeadLetter", refusal: "Refusal | None", replay: "Replay", now: datetime
 ) -> str:
-    """All of a dead letter, and how it is mended."""
+    """Return all of a dead letter, and how to repair its cause."""
     from nodepool.client.dead_letters import utc
 
     lines = [

@@ -26,10 +26,10 @@ _LETTERS = re.compile(r"[A-Za-z-]+")
 def described(
     document: Document, events: Sequence[CountedEvent] | None, now: datetime, *, name: str = ""
 ) -> str:
-    """The text kubectl prints for this object and its events, without a newline at its end.
+    """Return the text that kubectl prints for an object and its events, without a final newline.
 
-    events: None for an object of a type that has none.
-    name: what the object is called, where its metadata do not say it.
+    events: None for an object of a type that has no events.
+    name: the name of the object, if its metadata does not contain it.
     """
     return "\n".join(body(document, name=name) + events_part(document, events, now, name=name))
 
@@ -69,7 +69,7 @@ def _lines(document: Document, name: str) -> list[list[str]]:
 
 
 def without_internals(document: Document) -> Document:
-    """The object without the fields that the documentation's example of `describe` leaves out.
+    """Return the object without the fields that the documented example of `describe` leaves out.
 
     These are `observedGeneration`, the `logPosition` of conditions, `grantedNodes`, `specified`,
     `progressed`, `nodeProfile` while every Node has it, and finalizers until the object is being
@@ -165,7 +165,7 @@ def _scalar(value: object) -> str:
 
 
 def label(name: str) -> str:
-    """The name of a field as words: `targetNodes` becomes `Target Nodes`, `uid` becomes `UID`."""
+    """Return a field name as words: `targetNodes` becomes `Target Nodes`, `uid` becomes `UID`."""
     if not _LETTERS.fullmatch(name):
         return name
     return " ".join(

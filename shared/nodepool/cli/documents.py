@@ -6,7 +6,7 @@ Document = Mapping[str, object]
 
 
 def field(document: object, *path: str) -> object:
-    """The value at a path of field names; None where a part of the path is missing."""
+    """Return the value at a path of field names; None if a part of the path is missing."""
     value = document
     for name in path:
         if not isinstance(value, Mapping):
@@ -16,19 +16,19 @@ def field(document: object, *path: str) -> object:
 
 
 def text(document: object, *path: str) -> str:
-    """The value at a path as text; empty where it is missing."""
+    """Return the value at a path as text; empty if the value is missing."""
     value = field(document, *path)
     return "" if value is None else str(value)
 
 
 def items(document: object, *path: str) -> Sequence[object]:
-    """The list at a path; empty where it is missing."""
+    """Return the list at a path; empty if the list is missing."""
     value = field(document, *path)
     return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
 
 
 def labels(document: object) -> Mapping[str, str]:
-    """The labels of an object."""
+    """Return the labels of an object."""
     value = field(document, "metadata", "labels")
     if not isinstance(value, Mapping):
         return {}
@@ -36,12 +36,12 @@ def labels(document: object) -> Mapping[str, str]:
 
 
 def label(document: object, key: str) -> str:
-    """Return one label of an object; empty where the object does not have the label."""
+    """Return one label of an object; empty if the object does not have the label."""
     return text(field(document, "metadata", "labels"), key)
 
 
 def condition(document: object, kind: str, name: str) -> str:
-    """The field `name` of the condition of type `kind`; empty where it is missing."""
+    """Return the field `name` of the condition of type `kind`; empty if it is missing."""
     for candidate in items(document, "status", "conditions"):
         if field(candidate, "type") == kind:
             return text(candidate, name)

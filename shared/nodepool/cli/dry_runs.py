@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 async def expected_outcome(client: "Client", command: "Command") -> "Outcome":
-    """What `--dry-run=client` reports: it reads what is stored and checks no more than the name."""
+    """Return what `--dry-run=client` reports.
+
+    It reads what is stored, and checks only the name.
+    """
     name = command.path[2]
     refusal = misnamed(command)
     if refusal is not None:
@@ -54,7 +57,7 @@ def _desired(document: Document) -> tuple[object, ...]:
 
 
 async def resulting_document(client: "Client", command: "Command", dry_run: DryRun) -> Document:
-    """The object after an accepted command; as it would be, where the command is only tried."""
+    """Return the object after an accepted command; for a dry run, as it would be."""
     if dry_run is not DryRun.NONE and isinstance(command, ApplyNodePool):
         return desired_document(command)
     name = command.path[2]

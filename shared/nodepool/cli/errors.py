@@ -13,9 +13,9 @@ class CliError(Exception):
 
 
 def report(error: Exception, about: str = "") -> int:
-    """Prints an error as one line and returns its exit code; raises one that is a bug.
+    """Print an error as one line and return its exit code; raise an error that is a bug.
 
-    `about` names what the error is about, where its own text does not.
+    `about` names the subject of the error, if the text of the error does not.
     """
     # Imported here because it loads the whole client, which `--help` does without.
     from nodepool.cli.output import print_error
@@ -28,7 +28,7 @@ def report(error: Exception, about: str = "") -> int:
 
 
 def _code(error: Exception) -> int | None:
-    """The exit code of an error; None for a bug."""
+    """Return the exit code of an error; None for a bug."""
     if isinstance(error, CliError):
         return error.code
     from nodepool.client.errors import ClientError, NoOutcome, TimedOut, Unreachable

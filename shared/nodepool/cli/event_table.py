@@ -44,7 +44,7 @@ class CountedEvent:
 
 
 def occurred_once(event: "ObjectEvent") -> CountedEvent:
-    """An event with a count of one."""
+    """Return an event with a count of one."""
     return CountedEvent(
         severity=event.severity,
         reason=event.reason,
@@ -58,7 +58,7 @@ def occurred_once(event: "ObjectEvent") -> CountedEvent:
 
 
 def counted(events: "Iterable[ObjectEvent]") -> list[CountedEvent]:
-    """Each different event once, ordered by when it occurred last."""
+    """Return each different event once, ordered by when it occurred last."""
     totals: dict[tuple[str, ...], CountedEvent] = {}
     for event in map(occurred_once, events):
         key = (event.severity, event.reason, event.object, event.component, event.message)
@@ -86,7 +86,7 @@ def combined(groups: "Iterable[tuple[Group, Sequence[ObjectEvent]]]") -> list[Co
 
 
 def interval(event: CountedEvent, now: datetime) -> str:
-    """How long ago it occurred: `5s`, or `5s (x3 over 2m)`."""
+    """Return how long ago an event occurred: `5s`, or `5s (x3 over 2m)`."""
     first = human((now - event.first).total_seconds())
     if event.count == 1:
         return first
@@ -94,7 +94,10 @@ def interval(event: CountedEvent, now: datetime) -> str:
 
 
 def event_document(event: CountedEvent) -> Document:
-    """The event in the shape of https://kubernetes.io/docs/reference/kubernetes-api/ (Event v1)."""
+    """Return the event as an object of the Kubernetes API (Event v1).
+
+    See https://kubernetes.io/docs/reference/kubernetes-api/.
+    """
     kind, _, name = event.object.partition("/")
     return {
         "apiVersion": "v1",
@@ -115,7 +118,7 @@ def event_document(event: CountedEvent) -> Document:
 
 
 def last_seen(document: Document, now: datetime) -> str:
-    """As `interval`, of an event's document."""
+    """Return the `interval` of the document of an event."""
     first = age(text(document, "firstTimestamp"), now)
     count = field(document, "count")
     if count in (None, 1):

@@ -24,9 +24,9 @@ _INDENT = "   "
 
 
 async def read_facts(client: "ReadingClient", pool: Document) -> Facts:
-    """The facts of the read model on a NodePool of the client's cluster.
+    """Read the facts of the read model about a NodePool of the client's cluster.
 
-    What a healthy NodePool does not depend on, such as other NodePools, is not read for it.
+    For a healthy NodePool, facts that it does not depend on, such as other NodePools, are not read.
     """
     zones = {
         each.key: text(each.document, "spec", "zone") for each in await client.list("clusters")
@@ -59,7 +59,7 @@ async def read_facts(client: "ReadingClient", pool: Document) -> Facts:
 
 
 async def why_pods_wait(client: "ReadingClient", pool: str) -> str:
-    """Why no Node takes a Pod of this NodePool, in one sentence; empty where it cannot be read."""
+    """Return why no Node takes a Pod of this NodePool, in one sentence; empty if unknown."""
     from nodepool.client.errors import ClientError
 
     try:
@@ -81,7 +81,7 @@ def _fails(pool: Document, kind: str) -> bool:
 def _peers(
     client: "ReadingClient", pools: "Sequence[Object]", clusters: set[str], name: str
 ) -> Iterator[tuple[str, Document]]:
-    """The other NodePools of the organisation in these clusters, each as `<cluster>/<name>`."""
+    """Yield the other NodePools of the organisation in the clusters, as `<cluster>/<name>`."""
     for each in pools:
         org, _, rest = each.key.partition(".")
         cluster, _, pool = rest.partition(".")
@@ -91,7 +91,7 @@ def _peers(
 
 
 def explained(explanation: Explanation, now: datetime) -> str:
-    """The sentence, and the ranked causes with what proves them, as lines of text."""
+    """Return the sentence, and the ranked causes with their evidence, as lines of text."""
     lines = [escaped(explanation.sentence)]
     for rank, cause in enumerate(explanation.causes, 1):
         lines += ["", *_cause(rank, cause, now)]
@@ -118,7 +118,7 @@ def _since(since: datetime | None, now: datetime) -> str:
 
 
 def _wrapped(label: str, words: str) -> list[str]:
-    """The words as lines; names and commands are never broken in two."""
+    """Return the words as lines; names and commands are never broken in two."""
     return textwrap.wrap(
         escaped(words),
         WIDTH,

@@ -43,7 +43,7 @@ class Format:
 
     @property
     def is_table(self) -> bool:
-        """Whether it is a table with the columns of the type."""
+        """Whether the format is a table with the columns of the type."""
         return self.form in ("", "wide")
 
     @property
@@ -52,10 +52,10 @@ class Format:
         return self.form in ("json", "yaml", "jsonpath")
 
     def whole(self, documents: Sequence[Document], *, single: bool) -> str:
-        """The objects as JSON, YAML or the text of a template, which has no newline at its end.
+        """Return the objects as JSON, YAML or template text, without a final newline.
 
-        They are wrapped in a `List`, unless `single` is set and there is just one. Raises a usage
-        error where the template does not fit them.
+        The objects are wrapped in a `List`, unless `single` is set and there is exactly one. Raises
+        a usage error if the template does not fit the objects.
         """
         value = documents[0] if single and len(documents) == 1 else as_list(documents)
         if self.form == "json":
@@ -71,22 +71,22 @@ class Format:
             raise click.UsageError(f"--output: jsonpath: {error}") from None
 
     def print_whole(self, documents: Sequence[Document], *, single: bool) -> None:
-        """Prints the objects as one text; see `whole`."""
+        """Print the objects as one text; see `whole`."""
         # A template decides itself where its lines end.
         print_text(self.whole(documents, single=single), newline=self.form != "jsonpath")
 
     def print_one_of_many(self, document: Document) -> None:
-        """Prints an object of a stream as a text of its own; see `whole`."""
+        """Print an object of a stream as a separate text; see `whole`."""
         text = self.whole([document], single=True)
         text = f"{text}\n---" if self.form == "yaml" else text
         print_text(text, newline=self.form != "jsonpath")
 
     def custom_table(self) -> Table:
-        """An empty table with the custom columns."""
+        """Return an empty table with the custom columns."""
         return Table([title for title, _ in self.columns])
 
     def custom_cells(self, document: Document) -> list[str]:
-        """The cells of an object in the custom columns."""
+        """Return the cells of an object in the custom columns."""
         return [_custom_cell(document, path) for _, path in self.columns]
 
 
@@ -105,7 +105,7 @@ def _custom_cell(document: Document, path: "Path") -> str:
 
 
 def parse_format(text: str) -> Format:
-    """The format that `-o` names; raises a usage error that names the fault and a remedy."""
+    """Return the format that `-o` names; raise a usage error with the fault and a remedy."""
     word, sign, argument = text.partition("=")
     match word:
         case "" | "wide" | "json" | "yaml" | "name" if not sign:
@@ -140,7 +140,7 @@ def _with_argument(form: str, argument: str) -> Format:
 
 
 def _custom_columns(text: str) -> "list[tuple[str, Path]]":
-    """The columns in `TITLE:PATH,...`, or in a file with a line of titles and one of paths."""
+    """Return the columns in `TITLE:PATH,...`, or in a file of a title line and a path line."""
     from nodepool.cli.jsonpath import JsonPathError
     from nodepool.cli.jsonpath_parser import parse_path
 

@@ -86,16 +86,16 @@ FLAGS = {
 
 
 def about_verb(verb: str, known: Iterable[str]) -> str:
-    """The end of a sentence that says what to use instead of a verb that does not exist.
+    """Return the end of a sentence that says what to use instead of an unknown verb.
 
-    Empty where that is unknown.
+    The text is empty if no replacement is known.
     """
     hint = VERBS.get(verb.lower())
     return f"; {hint}" if hint else did_you_mean(verb, known)
 
 
 def about_flag(flag: str, known: Iterable[str]) -> str:
-    """As `about_verb`, of a flag that a command does not have."""
+    """Return what `about_verb` returns, for a flag that a command does not have."""
     hint = FLAGS.get(flag)
     if hint:
         return f"; {hint}"

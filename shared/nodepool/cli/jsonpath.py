@@ -84,7 +84,7 @@ class Path:
     from_root: bool = False
 
     def find(self, value: object, root: object | None = None) -> list[object]:
-        """The values it leads to; none where a field is missing.
+        """Return the values that the path leads to; empty if a field is missing.
 
         Raises `JsonPathError` for an index beyond the end of a list.
         """
@@ -98,7 +98,7 @@ class Path:
         return values
 
     def find_all(self, values: Sequence[object], root: object) -> list[object]:
-        """The values it leads to from each of several."""
+        """Return the values that the path leads to from each of several values."""
         return [result for value in values for result in self.find(value, root)]
 
 
@@ -131,7 +131,7 @@ Template = tuple[Text | Range | Path, ...]
 
 
 def rendered(template: Template, value: object, root: object | None = None) -> str:
-    """The text of a template for an object; a missing field is the empty text.
+    """Return the text of a template for an object; a missing field is the empty text.
 
     The values of one expression are separated by a blank. Raises `JsonPathError` for an index
     beyond the end of a list.
@@ -150,7 +150,7 @@ def rendered(template: Template, value: object, root: object | None = None) -> s
 
 
 def text_of(value: object) -> str:
-    """A value of JSON as kubectl prints it: texts bare, lists and objects as JSON."""
+    """Return a JSON value as kubectl prints it: strings bare, lists and objects as JSON."""
     match value:
         case None:
             return ""

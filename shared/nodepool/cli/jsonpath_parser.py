@@ -32,7 +32,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
 
 
 def parse_template(text: str) -> Template:
-    """The template in a text such as `{range .items[*]}{.metadata.name}{"\\n"}{end}`.
+    """Return the template in a text such as `{range .items[*]}{.metadata.name}{"\\n"}{end}`.
 
     A text without braces is one path. Raises `JsonPathError`, which names the place.
     """
@@ -42,7 +42,7 @@ def parse_template(text: str) -> Template:
 
 
 def parse_path(text: str) -> Path:
-    """The one path in a text, written as `{.a.b}`, `.a.b` or `a.b`.
+    """Return the one path in a text, written as `{.a.b}`, `.a.b` or `a.b`.
 
     Raises `JsonPathError`, which names the place.
     """
@@ -63,7 +63,7 @@ def parse_path(text: str) -> Path:
 
 
 def _key(text: str) -> Field:
-    """The step of `['text']`; a backslash keeps a dot from separating fields."""
+    """Return the step of `['text']`; a backslash keeps a dot from separating fields."""
     parts = re.split(r"(?<!\\)\.", text)
     names = [part.replace("\\.", ".") for part in parts]
     return Field(".".join(names), tuple(names) if len(names) > 1 and all(names) else ())
@@ -80,7 +80,7 @@ class _Parser:
         return self._at >= len(self._text)
 
     def error(self, problem: str) -> JsonPathError:
-        """The error for the place that is reached."""
+        """Return the error for the current place in the text."""
         shown = repr(self._text[self._at : self._at + 12]) if not self.is_at_end() else "its end"
         return JsonPathError(f"{self._text!r}: {shown} at character {self._at + 1} {problem}")
 
@@ -108,7 +108,7 @@ class _Parser:
         return tuple(parts)
 
     def _expression(self) -> Text | Range | Path:
-        """The inside of `{...}`, after its opening brace."""
+        """Parse the inside of `{...}`, after the opening brace, and pass the closing brace."""
         part: Text | Path
         if self._matched(_RANGE):
             over = self.path()
@@ -119,7 +119,7 @@ class _Parser:
         return part
 
     def path(self) -> Path:
-        """A path, up to the first character that does not belong to it."""
+        """Parse a path, up to the first character that does not belong to it."""
         self._blanks()
         from_root = self._take("$")
         current = not from_root and self._take("@")
@@ -151,7 +151,7 @@ class _Parser:
         return Field(re.sub(r"\\(.)", r"\1", name))
 
     def _bracket(self) -> Step:
-        """The inside of `[...]`, after its opening bracket, with the closing one."""
+        """Parse the inside of `[...]`, after the opening bracket, and pass the closing bracket."""
         self._blanks()
         if self._take("?"):
             self._close("(")
@@ -239,7 +239,7 @@ class _Parser:
         return self._text[self._at : self._at + 1]
 
     def _take(self, text: str) -> bool:
-        """Whether the text comes next; it is then passed."""
+        """Pass the text if it comes next, and return whether it does."""
         if not self._text.startswith(text, self._at):
             return False
         self._at += len(text)
@@ -251,7 +251,7 @@ class _Parser:
             raise self.error(f"is not the {text!r} that is expected here")
 
     def _matched(self, pattern: re.Pattern[str]) -> str:
-        """The text of a pattern that comes next, passed; empty where it does not."""
+        """Pass the text that matches a pattern, and return it; empty if nothing matches."""
         match = pattern.match(self._text, self._at)
         self._at = match.end() if match else self._at
         return match[0] if match else ""

@@ -17,9 +17,9 @@ _CARET_MAX = 0x1F
 
 
 def aligned(lines: Sequence[Line], *, padding: int = DESCRIBE_PADDING) -> list[str]:
-    """The lines as text, each column as wide as its widest cell plus `padding` blanks.
+    """Return the lines as text, each column as wide as its widest cell plus `padding` blanks.
 
-    A column ends at a line without a cell in it; the cells below that form a column of their own.
+    A column ends at a line without a cell in it; the cells below that line form another column.
     """
     widths: list[list[int]] = [[0] * max(len(line) - 1, 0) for line in lines]
     _measure(lines, widths, range(len(lines)), 0, padding)
@@ -41,7 +41,7 @@ def _measure(
 
 
 def _blocks(widths: list[list[int]], within: range, column: int) -> Iterable[range]:
-    """Runs of consecutive lines that have a cell in this column."""
+    """Yield the runs of consecutive lines that have a cell in the column."""
     begin = within.start
     for number in within:
         if len(widths[number]) <= column:
@@ -97,12 +97,12 @@ class Table:
         self._began = False
 
     def without_header(self) -> "Table":
-        """This table, to be printed without a header."""
+        """Return this table, set to be printed without a header."""
         self._has_header = False
         return self
 
     def lines(self, rows: Iterable[Sequence[str]]) -> list[str]:
-        """The rows as lines of text; the header precedes the first of them."""
+        """Return the rows as lines of text; the header precedes the first row."""
         cells = [[_first_line(cell) for cell in row] for row in rows]
         self._reveal(cells)
         titles = [_first_line(heading.title) for heading in self._headings]
@@ -122,7 +122,7 @@ class Table:
         return header + [self._line(row, widths) for row in cells]
 
     def _reveal(self, cells: Sequence[Sequence[str]]) -> None:
-        """Begins the table anew if a column that was left out says something now."""
+        """Start the table again if a hidden column now has an unusual value."""
         if not all(self._is_usual(column, cells) for column in self._hidden):
             self._hidden.clear()
             self._prints_header = True
@@ -133,7 +133,7 @@ class Table:
         return bool(usual) and all(row[column] == usual for row in cells)
 
     def _fit(self, cells: Sequence[Sequence[str]]) -> None:
-        """Makes the table as narrow as the screen, as far as that loses nothing."""
+        """Make the table as narrow as the screen, as far as no information is lost."""
         limit = self._screen.width
         if limit is None or self._width() <= limit:
             return
@@ -174,15 +174,16 @@ def _first_line(cell: str) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with characters that control a terminal made visible; line ends and tabs are kept.
+    """Return the text with characters that control a terminal made visible.
 
-    Those are the control characters, and what changes the direction of a text.
+    These are the control characters, and characters that change the direction of a text. Line ends
+    and tabs are kept.
     """
     return _CONTROL.sub(lambda match: _shown(match[0]), text)
 
 
 def escaped(text: str) -> str:
-    """As `visible`, for a text of one line: a line end is visible too, and a tab is a blank."""
+    """Return the `visible` text as one line: a line end becomes visible, and a tab a blank."""
     return visible(text).replace("\t", " ").replace("\n", "\\n")
 
 

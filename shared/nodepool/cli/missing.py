@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def report_missing(client: "ReadingClient", kind: Kind, names: Sequence[str]) -> int:
-    """Prints an error for each name that no object has, and returns the exit code."""
+    """Print an error for each name that no object has, and return the exit code."""
     if not names:
         return DONE
     place = await unknown_place(client, kind)
@@ -31,9 +31,9 @@ async def report_missing(client: "ReadingClient", kind: Kind, names: Sequence[st
 
 
 async def check_place(client: "ReadingClient", kind: Kind) -> None:
-    """Raises `CliError` for an organisation or a cluster that does not exist.
+    """Raise `CliError` for an organisation or a cluster that does not exist.
 
-    Where nothing is found, it may be for this reason, and a command that says so changes nothing.
+    A command that finds no objects calls this, because a wrong place may be the cause.
     """
     place = await unknown_place(client, kind)
     if place is not None:
@@ -41,7 +41,7 @@ async def check_place(client: "ReadingClient", kind: Kind) -> None:
 
 
 async def unknown_place(client: "ReadingClient", kind: Kind) -> str | None:
-    """What is wrong with the organisation or cluster that a type is read of; None if nothing."""
+    """Return what is wrong with the organisation or cluster of a type; None if nothing is."""
     if kind.scope == "cell":
         return None
     clusters = await client.clusters()

@@ -36,18 +36,18 @@ class Kind:
 
     @property
     def bucket(self) -> "Bucket":
-        """The bucket of the read model that holds its objects, where there is one."""
+        """The bucket of the read model that holds the objects of the type, if any."""
         assert self.stored_in is not None, f"no bucket holds {self.plural}"
         return self.stored_in
 
     @property
     def full(self) -> str:
-        """Its name in output, as `full/name`."""
+        """The name of the type in output, as `full/name`."""
         return f"{self.singular}.{self.group}" if self.group else self.singular
 
     @property
     def spellings(self) -> frozenset[str]:
-        """Every way to write it, in lower case."""
+        """Every way to write the type, in lower case."""
         names = {self.plural, self.singular, self.short, self.full}
         return frozenset(names | {f"{self.plural}.{self.group}"} if self.group else names)
 
@@ -105,7 +105,7 @@ class Selection(NamedTuple):
 
 
 def parse_selections(words: Sequence[str], allowed: Sequence[Kind] = KINDS) -> list[Selection]:
-    """The objects in `TYPE[,TYPE] NAME...` or `TYPE/NAME...`, by their types.
+    """Return the objects in `TYPE[,TYPE] NAME...` or `TYPE/NAME...`, by their types.
 
     There may be no names. Raises a usage error for other words.
     """
@@ -121,7 +121,7 @@ def parse_selections(words: Sequence[str], allowed: Sequence[Kind] = KINDS) -> l
 
 
 def parse_names(words: Sequence[str], allowed: Sequence[Kind] = KINDS) -> tuple[Kind, list[str]]:
-    """The type and the names in `TYPE NAME...` or `TYPE/NAME...`.
+    """Return the type and the names in `TYPE NAME...` or `TYPE/NAME...`.
 
     There may be no names. Raises a usage error for other words, and for names of several types.
     """
@@ -132,7 +132,7 @@ def parse_names(words: Sequence[str], allowed: Sequence[Kind] = KINDS) -> tuple[
 
 
 def parse_required_names(words: Sequence[str], allowed: Sequence[Kind]) -> tuple[Kind, list[str]]:
-    """As `parse_names`, with at least one name."""
+    """Return what `parse_names` returns, with at least one name."""
     kind, names = parse_names(words, allowed)
     if not names:
         raise click.UsageError(f"NAME: is required; write {kind.singular} NAME")
@@ -175,7 +175,7 @@ def _listed(kinds: Sequence[Kind]) -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """Words as alternatives: `a, b or c`."""
+    """Return words as alternatives: `a, b or c`."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
 

@@ -22,19 +22,19 @@ Change = Callable[[str], Awaitable[str]]
 
 
 def nodes_argument() -> Callable[[F], F]:
-    """The words that name Nodes, as the parameter `what`, for `parse_nodes`."""
+    """Return the argument that names Nodes, as the parameter `what`, for `parse_nodes`."""
     return objects_argument((NODE,), "NODE... | node NAME...")
 
 
 def parse_nodes(words: Sequence[str]) -> list[str]:
-    """The names of Nodes in `NODE...`, `node NAME...` or `node/NAME...`."""
+    """Return the names of Nodes in `NODE...`, `node NAME...` or `node/NAME...`."""
     is_typed = words and ("/" in words[0] or words[0].lower() in NODE.spellings)
     _, names = parse_required_names(words if is_typed or not words else ("node", *words), (NODE,))
     return names
 
 
 async def pool_of(client: "Client", node: str) -> str:
-    """The NodePool that a Node belongs to; raises `CliError` for a Node that does not exist."""
+    """Return the NodePool of a Node; raise `CliError` for a Node that does not exist."""
     document = await client.get("nodes", node)
     if document is None:
         raise CliError(f"not found in {client.org}/{client.cluster}")
@@ -42,12 +42,12 @@ async def pool_of(client: "Client", node: str) -> str:
 
 
 def changed(outcome: "CommandAccepted", change: str) -> str:
-    """What is printed after a command: the change, or that there was none."""
+    """Return what is printed after a command: the change, or that nothing changed."""
     return change if outcome.result == "done" else "unchanged"
 
 
 async def in_turn(names: Sequence[str], change: Change) -> int:
-    """Changes one Node after the other; the exit code is that of the last error."""
+    """Change one Node after the other; return the exit code of the last error."""
     from nodepool.client import ClientError
 
     code = DONE

@@ -36,7 +36,7 @@ class Objects(click.Argument):
 
 
 def objects_argument(kinds: Sequence[Kind], metavar: str) -> Callable[[F], F]:
-    """The words `TYPE NAME...`, as the parameter `what`, which is still to be parsed."""
+    """Return the argument `TYPE NAME...`, as the parameter `what`, not yet parsed."""
     return click.argument("what", cls=Objects, kinds=kinds, nargs=-1, metavar=metavar)
 
 
@@ -73,14 +73,14 @@ class Output:
         return not (self.format.is_table or self.format.form == "name")
 
     def print_line(self, name: str, line: str) -> None:
-        """Prints what is said of one object: its full name, or a line; nothing if it is shown."""
+        """Print the full name of an object, or a line; nothing if the object is shown."""
         if self.format.form == "name":
             print_text(name)
         elif not self.shows_objects:
             print_text(f"{line}{self.dry_run.suffix}")
 
     def print_objects(self, documents: "Sequence[Document]") -> None:
-        """Prints the objects if they are shown: one alone, several as a list."""
+        """Print the objects if they are shown: one object alone, several as a list."""
         if not documents or not self.shows_objects:
             return
         if self.format.columns:
@@ -95,9 +95,9 @@ IN_WORDS = Output()
 
 
 def format_option(*, but: Sequence[str] = (), help: str = "Output format") -> Callable[[F], F]:
-    """`-o`, as the parameter `form`: how objects are printed.
+    """Add `-o`, as the parameter `form`: how objects are printed.
 
-    but: the formats that there are not, by their first word.
+    but: the formats that are not offered, by their first word.
     """
     forms = [each for each in FORMATS if each.partition("=")[0] not in but]
 
@@ -125,9 +125,9 @@ def format_option(*, but: Sequence[str] = (), help: str = "Output format") -> Ca
 
 
 def output_options(*, only_names: bool = False) -> Callable[[F], Callable[..., object]]:
-    """`-o` and `--dry-run`, as the parameter `output`; a bare `--dry-run` means the server.
+    """Add `-o` and `--dry-run`, as the parameter `output`; a bare `--dry-run` means the server.
 
-    only_names: whether there is no object to print, but only its name.
+    only_names: whether the command can print only the name of an object, not the object.
     """
     objects = ("json", "yaml", "jsonpath", "custom-columns") if only_names else ()
     form = format_option(but=("wide", *objects), help="Print this instead of a report in words")
@@ -152,7 +152,7 @@ def output_options(*, only_names: bool = False) -> Callable[[F], Callable[..., o
 
 
 def files_options(help: str, *, required: bool = False) -> Callable[[F], Callable[..., object]]:
-    """`-f` and `-R`, as the parameter `files`."""
+    """Add `-f` and `-R`, as the parameter `files`."""
     file = click.option(
         "-f",
         "--filename",
@@ -187,7 +187,7 @@ class Files:
     recursive: bool = False
 
     def manifests(self) -> "list[Manifest]":
-        """The manifests in them; raises `ManifestError` if anything cannot be read."""
+        """Return the manifests in the files; raise `ManifestError` if a file cannot be read."""
         from nodepool.client.manifests import read_manifests
 
         return read_manifests(self.names, recursive=self.recursive)
@@ -199,7 +199,10 @@ NO_FILES = Files()
 def selected(
     words: Sequence[str], files: Files, allowed: Sequence[Kind] = KINDS
 ) -> list[Selection]:
-    """The objects that words or manifests name; raises a usage error for both, and for neither."""
+    """Return the objects that words or manifests name.
+
+    Raises a usage error if both words and manifests are given, or neither.
+    """
     if not files.names:
         return parse_selections(words, allowed)
     if words:
@@ -209,7 +212,7 @@ def selected(
 
 
 def _separated(names: Sequence[str]) -> Iterator[str]:
-    """The files, of which one option may name several, separated by commas."""
+    """Yield the files; one option may name several files, separated by commas."""
     for name in names:
         # The empty name would be the current folder, as after -f "$FILE" where FILE is not set.
         if not name.strip(", "):
@@ -218,17 +221,17 @@ def _separated(names: Sequence[str]) -> Iterator[str]:
 
 
 def no_headers_option() -> Callable[[F], F]:
-    """`--no-headers`, as the parameter `no_headers`."""
+    """Add `--no-headers`, as the parameter `no_headers`."""
     return click.option("--no-headers", is_flag=True, help="Print no column titles.")
 
 
 def time_limit(option: str, text: str) -> float | None:
-    """The seconds of an option that limits a wait; None for 0, which means no limit."""
+    """Return the seconds of an option that limits a wait; None for 0, which means no limit."""
     return seconds(option, text) or None
 
 
 def seconds(option: str, text: str) -> float:
-    """The value of an option that is a duration; raises a usage error for another text."""
+    """Return the value of an option that is a duration; raise a usage error for another text."""
     try:
         return duration_s(text)
     except ValueError as error:

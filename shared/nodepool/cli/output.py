@@ -17,8 +17,8 @@ from nodepool.cli.waiting_line import clear
 def print_text(text: str, *, newline: bool = True) -> None:
     """Print a text and a newline, at once even into a pipe.
 
-    On a terminal, characters that control it are made visible. Raises `CliError` where there is no
-    output, and `OSError` where it cannot be written.
+    On a terminal, characters that control the terminal are made visible. Raises `CliError` if there
+    is no output, and `OSError` if the output cannot be written.
     """
     is_shown = sys.stdout is not None and sys.stdout.isatty()
     _write(visible(text) if is_shown else text, newline=newline)
@@ -38,7 +38,7 @@ def _write(text: str, *, newline: bool) -> None:
 
 
 def print_note(text: str) -> None:
-    """Prints a text that is not output, such as that nothing was found, on standard error."""
+    """Print a text that is not output on standard error, such as that nothing was found."""
     # There is no place left to report that standard error cannot be written.
     clear()
     with suppress(OSError):
@@ -46,19 +46,19 @@ def print_note(text: str) -> None:
 
 
 def print_error(text: str) -> None:
-    """Prints an error as one line on standard error."""
+    """Print an error as one line on standard error."""
     print_note(f"error: {' '.join(text.split())}")
 
 
 def name_of(kind: Kind, document: Document) -> str:
-    """The name of an object within its type; `<zone>.<type>` for quotas and capacity."""
+    """Return the name of an object within its type; `<zone>.<type>` for quotas and capacity."""
     if kind in (QUOTA, CAPACITY):
         return f"{text(document, 'zone')}.{text(document, 'instanceType')}"
     return text(document, "metadata", "name")
 
 
 def is_named(kind: Kind, document: Document, names: Sequence[str]) -> bool:
-    """Whether one of the names is this object's; true where there are no names.
+    """Return whether one of the names is the name of the object; true if there are no names.
 
     A quota or capacity may also be named by its zone or by its instance type alone, a machine by
     its zone.
@@ -74,17 +74,20 @@ def is_named(kind: Kind, document: Document, names: Sequence[str]) -> bool:
 
 
 def full_name(kind: Kind, document: Document) -> str:
-    """The type and name of an object, as `-o name` prints them."""
+    """Return the type and name of an object, as `-o name` prints them."""
     return escaped(f"{kind.full}/{name_of(kind, document)}")
 
 
 def as_json(value: object) -> str:
-    """A value as indented JSON, without characters that control a terminal."""
+    """Return a value as indented JSON, without characters that control a terminal."""
     return visible(json.dumps(value, indent=4, sort_keys=True, ensure_ascii=False))
 
 
 def as_yaml(document: Document) -> str:
-    """An object as YAML, without a newline at its end or characters that control a terminal."""
+    """Return an object as YAML.
+
+    The text has no final newline and no characters that control a terminal.
+    """
     import yaml
 
     from nodepool.client.yaml_values import Dumper
@@ -98,7 +101,7 @@ def as_yaml(document: Document) -> str:
 
 
 def as_list(documents: Sequence[Document]) -> Document:
-    """Objects as one object of kind `List`."""
+    """Return objects as one object of kind `List`."""
     return {
         "apiVersion": "v1",
         "items": list(documents),

@@ -14,7 +14,10 @@ class PatchError(ValueError):
 
 
 def merged(document: Json, patch: Json) -> Json:
-    """A document after a merge patch: maps are merged, null removes, all else is replaced."""
+    """Return a document after a merge patch.
+
+    Maps are merged, null removes a field, and any other value replaces the old value.
+    """
     if not isinstance(patch, Mapping):
         return patch
     result = dict(document) if isinstance(document, Mapping) else {}
@@ -27,7 +30,7 @@ def merged(document: Json, patch: Json) -> Json:
 
 
 def merge_patch(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[str, Json]:
-    """The smallest merge patch that makes `after` of `before`."""
+    """Return the smallest merge patch that turns `before` into `after`."""
     patch: dict[str, Json] = {key: None for key in before if key not in after}
     for key, value in after.items():
         old = before.get(key)
@@ -41,7 +44,7 @@ def merge_patch(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[s
 
 
 def conflicts(first: Json, second: Json, path: str = "") -> list[str]:
-    """The paths of fields to which two merge patches give different values."""
+    """Return the paths of fields to which two merge patches give different values."""
     if first == second:
         return []
     if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
@@ -55,7 +58,10 @@ def conflicts(first: Json, second: Json, path: str = "") -> list[str]:
 
 
 def patched(document: Json, operations: Json) -> Json:
-    """A document after the operations of a JSON patch; raises `PatchError` where one fails."""
+    """Return a document after the operations of a JSON patch.
+
+    Raises `PatchError` if an operation fails.
+    """
     if not isinstance(operations, Sequence) or isinstance(operations, str):
         raise PatchError("a JSON patch is a list of operations")
     for number, operation in enumerate(operations):
@@ -94,7 +100,7 @@ def _operated(document: Json, operation: Mapping[str, Json]) -> Json:
 
 
 def _pointer(operation: Mapping[str, Json], field: str) -> list[str]:
-    """The tokens of a JSON pointer (https://www.rfc-editor.org/rfc/rfc6901)."""
+    """Return the tokens of a JSON pointer (https://www.rfc-editor.org/rfc/rfc6901)."""
     text = operation.get(field)
     if not isinstance(text, str) or (text and not text.startswith("/")):
         raise PatchError(f"{field} must be a JSON pointer such as /spec/targetNodes")
@@ -152,7 +158,7 @@ def _removed(document: Json, path: Sequence[str]) -> Json:
 
 
 def _replaced(document: Json, path: Sequence[str], value: Json) -> Json:
-    """The document with another value at a path that exists, or whose parent is a map."""
+    """Return the document with another value at a path that exists, or whose parent is a map."""
     if not path:
         return value
     first, rest = path[0], path[1:]
@@ -165,7 +171,7 @@ def _replaced(document: Json, path: Sequence[str], value: Json) -> Json:
 
 
 def _same(first: Json, second: Json) -> bool:
-    """Whether two JSON values are equal; unlike in Python, true is not 1."""
+    """Return whether two JSON values are equal; unlike in Python, true is not 1."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         return first.keys() == second.keys() and all(
             _same(first[key], second[key]) for key in first

@@ -27,19 +27,19 @@ class PodState:
 
     @property
     def phase(self) -> PodPhase | None:
-        """The phase that it is in; None before it was created."""
+        """The phase of the Pod; None before the Pod was created."""
         return self.pod.phase if self.pod is not None else None
 
     @property
     def ends(self) -> bool:
-        """Whether its program has to end."""
+        """Whether the program of the Pod has to end."""
         return self.phase in ("Terminating", "Gone")
 
     @property
     def grace_s(self) -> float:
-        """How long its program has from SIGTERM to SIGKILL, in seconds, where it has to end.
+        """How long the program has from SIGTERM to SIGKILL, in seconds, if it has to end.
 
-        As long as the Pod had itself, also where that is heard of late.
+        The program has as long as the Pod had, even if the end of the Pod is noticed late.
         """
         if self.pod is None:
             return 0.0
@@ -47,22 +47,22 @@ class PodState:
 
     @property
     def is_taken(self) -> bool:
-        """Whether it was taken from its Node, or is about to be."""
+        """Whether the Pod was taken from its Node, or is about to be."""
         return self.ends or self.is_preempted
 
     @property
     def why(self) -> str:
-        """Why it was taken from its Node, as part of a sentence."""
+        """Why the Pod was taken from its Node, as part of a sentence."""
         if self.ends and self.pod is not None and not self.is_preempted:
             return self.pod.message or "it has ended"
         return "its Node is being preempted"
 
     def next(self) -> "PodState":
-        """The state of another Pod of the same name, which is still to be created."""
+        """Return the state of another Pod of the same name, which is not yet created."""
         return PodState(self.pod.number if self.pod is not None else self.earlier)
 
     def after(self, item: PodEvent) -> "PodState":
-        """The state after an event about a Pod of its name, or about a Node of its NodePool."""
+        """Return the state after an event about a Pod of the name or a Node of its NodePool."""
         event, pod = item.event, self.pod
         if not isinstance(event, PodChanged):
             place = (event.node, event.assignment)

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def preemption_document(preemption: "Preemption") -> Document:
-    """A preemption as an object; what has not come yet is left out.
+    """Return a preemption as an object; stages that have not come yet are left out.
 
-    Its lateness is in seconds, for each stage that came at its moment or after it.
+    The lateness is in seconds, for each stage that came at its moment or after it.
     """
     status: dict[str, object] = {"phase": _phase(preemption), "pending": _time(preemption.began)}
     if preemption.drained is not None:
@@ -46,12 +46,12 @@ def _phase(preemption: "Preemption") -> str:
 
 
 def _time(time: datetime) -> str:
-    """A moment to the millisecond, in UTC."""
+    """Return a moment to the millisecond, in UTC."""
     return f"{time.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
 def after(document: Document, stage: str) -> str:
-    """How long after its warning a stage came, as `2m0s`; empty before that."""
+    """Return how long after its warning a stage came, as `2m0s`; empty before that."""
     status = field(document, "status")
     if not isinstance(status, dict):
         return ""
@@ -62,7 +62,7 @@ def after(document: Document, stage: str) -> str:
 
 
 def lateness(document: Document) -> str:
-    """The longest delay of its stages in seconds, as `0.04s`; empty where none is known."""
+    """Return the longest delay of the stages in seconds, as `0.04s`; empty if none is known."""
     delays = field(document, "status", "latenessSeconds")
     values = delays.values() if isinstance(delays, dict) else ()
     known = [each for each in values if isinstance(each, int | float)]

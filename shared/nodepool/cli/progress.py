@@ -26,7 +26,7 @@ class Progress:
 
 
 def progress(document: Document) -> Progress:
-    """How far a NodePool is, by its conditions on its newest generation."""
+    """Return how far a NodePool is, by the conditions on its newest generation."""
     name = text(document, "metadata", "name")
     begin = f'Waiting for nodepool "{name}" rollout to finish'
     if is_deleting(document):
@@ -46,7 +46,7 @@ def progress(document: Document) -> Progress:
 
 
 def _is_current(document: Document, kind: str) -> bool:
-    """Whether a condition is about the newest generation; false where there is none."""
+    """Return whether a condition is about the newest generation; false if it is missing."""
     generation = field(document, "metadata", "generation")
     return any(
         field(each, "type") == kind and field(each, "observedGeneration") == generation

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def zone_of(client: "Client", zone: str) -> str:
-    """The zone itself, or that of the client's cluster where it is empty."""
+    """Return the zone itself, or the zone of the client's cluster if `zone` is empty."""
     own = zone or await client.zone()
     if own is None:
         raise CliError(
@@ -25,7 +25,7 @@ async def zone_of(client: "Client", zone: str) -> str:
 
 
 async def delete_quotas(client: "Client", names: Sequence[str], zone: str, how: "Reporting") -> int:
-    """Unsets limits; all of the organisation, or of one zone, where no names are given.
+    """Unset limits; without names, all limits of the organisation, or of one zone.
 
     Returns the exit code.
     """

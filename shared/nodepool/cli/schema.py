@@ -123,9 +123,10 @@ class NoSuchFieldError(LookupError):
 
 
 def find_field(path: Sequence[str]) -> Field:
-    """The field of a NodePool at a path of names; the NodePool itself for the empty path.
+    """Return the field of a NodePool at a path of names; the NodePool for the empty path.
 
-    The keys of a map are no fields: a path into it leads to the map. Raises `NoSuchFieldError`.
+    The keys of a map are not fields: a path into a map leads to the map. Raises
+    `NoSuchFieldError`.
     """
     field = nodepool()
     for name in path:
@@ -140,5 +141,5 @@ def find_field(path: Sequence[str]) -> Field:
 
 
 def nodepool() -> Field:
-    """A NodePool as the field that `explain nodepool` is about."""
+    """Return a NodePool as the field that `explain nodepool` is about."""
     return described(NodePoolShape, "nodepool")

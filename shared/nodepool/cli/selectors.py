@@ -36,7 +36,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def is_met(self, own: Mapping[str, str]) -> bool:
-        """Whether these labels satisfy it; as in Kubernetes, a missing label is `notin` all."""
+        """Return whether labels satisfy it; as in Kubernetes, a missing label is `notin` all."""
         value = own.get(self.key)
         match self.operator:
             case "exists":
@@ -55,9 +55,9 @@ class Requirement:
 
 
 def selects(selector: str, document: Document) -> bool:
-    """Whether an object's labels satisfy a selector such as `k=v,k!=v,k in (a,b),k,!k`.
+    """Return whether an object's labels satisfy a selector such as `k=v,k!=v,k in (a,b),k,!k`.
 
-    The empty selector selects everything. Raises a usage error for one that cannot be read.
+    The empty selector selects everything. Raises a usage error for a selector that cannot be read.
     """
     requirements = _requirements(selector)
     own = labels(document) if requirements else {}
@@ -86,10 +86,10 @@ def _requirement(text: str) -> Requirement:
 
 
 def has_fields(selector: str, document: Document) -> bool:
-    """Whether an object has the values of a selector such as `metadata.name=a,spec.x!=b`.
+    """Return whether an object satisfies a field selector, `metadata.name=a,spec.x!=b`.
 
     A missing field has the empty value. The empty selector selects everything. Raises a usage
-    error for one that cannot be read.
+    error for a selector that cannot be read.
     """
     return all(
         (_value(document, path) == value) is (operator != "!=")
@@ -98,14 +98,14 @@ def has_fields(selector: str, document: Document) -> bool:
 
 
 def field_paths(selector: str) -> list[str]:
-    """The fields that a field selector names; raises a usage error for one that cannot be read."""
+    """Return the fields that a field selector names; raise a usage error for an invalid one."""
     return [path for path, _, _ in _field_requirements(selector)]
 
 
 def check_fields(selector: str) -> None:
-    """Raises a usage error for a field selector that names a field which no NodePool has.
+    """Raise a usage error if a field selector names a field that no NodePool has.
 
-    A misspelt one would be missing everywhere, and `!=` would choose every NodePool.
+    A misspelt field would be missing in every NodePool, and `!=` would choose every NodePool.
     """
     for path in field_paths(selector):
         # Imported here, because it loads the models of a NodePool.

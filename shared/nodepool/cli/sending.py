@@ -39,16 +39,16 @@ class Reporting:
 
 
 def change_line(name: str, verb: str) -> str:
-    """The line that reports a change, as kubectl words it."""
+    """Return the line that reports a change, as kubectl words it."""
     return f"{NODEPOOL.full}/{name} {verb}"
 
 
 async def send(
     client: "Client", commands: "Sequence[PoolCommand]", how: Reporting
 ) -> tuple[int, list[str]]:
-    """Sends commands; returns the exit code, and the NodePools whose command was accepted.
+    """Send commands; return the exit code, and the NodePools whose command was accepted.
 
-    Of the commands without an outcome, only the first is reported in full: all have one cause.
+    If several commands have no outcome, only the first is reported in full: all have one cause.
     """
     from nodepool.client import ClientError, NoOutcome
 
@@ -95,7 +95,7 @@ async def _outcomes(
 async def _report(
     client: "Client", command: "Command", outcome: "CommandAccepted", how: Reporting
 ) -> list[Document]:
-    """Prints the line of an accepted command; the object instead where a format asks for it."""
+    """Print the line of an accepted command; if the format shows objects, return the object."""
     from nodepool.contract.commands import ApplyNodePool
 
     name = command.path[2]

@@ -54,17 +54,17 @@ class Settings:
     access: Access = NO_ACCESS
 
     def run(self, work: "Callable[[Client], Awaitable[int | None]]") -> int:
-        """Runs `work` with a connected client; its exit code, or 0 where it returns None."""
+        """Run `work` with a connected client; return its exit code, or 0 if it returns None."""
         return self.result(work) or 0
 
     def result(self, work: "Callable[[Client], Awaitable[T]]") -> T:
-        """Runs `work` with a connected client and returns what it returns."""
+        """Run `work` with a connected client and return what `work` returns."""
         from nodepool.client import Client
 
         return self._connected(Client, work)
 
     def operate(self, work: "Callable[[Operator], Awaitable[int | None]]") -> int:
-        """As `run`, with a connection for what an operator does to the services themselves."""
+        """Run `work` as `run` does, with a connection for operating the services themselves."""
         from nodepool.client.skipping import Operator
 
         return self._connected(Operator, work) or 0
@@ -77,9 +77,9 @@ class Settings:
         return hurried._connected(VersionReader, VersionReader.versions)
 
     def read(self, work: "Callable[[ReadingClient], Awaitable[T]]", *, patient: bool = False) -> T:
-        """As `result`, with a client that only reads, which is quicker to start.
+        """Run `work` as `result` does, with a read-only client, which starts faster.
 
-        patient: whether it may wait for long, and says when the server is gone and when it is back.
+        patient: whether the client may wait long; it then reports a lost and a restored server.
         """
         from nodepool.client import ReadingClient
 
@@ -96,7 +96,7 @@ class Settings:
         return self._connected(ReadingClient, observed, shows_wait=not patient)
 
     def check_access(self) -> None:
-        """Raises a usage error where a file and the address contradict each other."""
+        """Raise a usage error if a file and the address contradict each other."""
         try:
             check_access(self.access, self.url)
         except SettingsError as error:
@@ -138,7 +138,7 @@ class Settings:
 
 
 def port(environment: Mapping[str, str] = os.environ) -> int:
-    """The port of the server on this machine; raises a usage error for an invalid one."""
+    """Return the port of the server on this machine; raise a usage error for an invalid port."""
     name = "NODEPOOL_NATS_PORT"
     text = environment.get(name) or DEFAULT_PORT
     text = DEFAULT_PORT if is_service_link(name, text) else text
@@ -148,7 +148,10 @@ def port(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings before any option; raises a usage error for an invalid value or unknown name."""
+    """Return the settings before any option.
+
+    Raises a usage error for an invalid value or an unknown name.
+    """
     try:
         check_names(environment)
         access = read_access(environment)
@@ -178,7 +181,7 @@ def _scope(field: str, name: str) -> str:
 
 
 def _apply_option(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Puts the value of a common option into the settings."""
+    """Put the value of a common option into the settings."""
     if value is None:
         return
     settings = context.find_object(Settings) or from_environment()
@@ -205,7 +208,7 @@ def _timeout_s(value: str) -> float:
 
 
 def common_options(*, hidden: bool) -> list[click.Option]:
-    """The options that every command takes; `hidden` leaves them out of its help."""
+    """Return the options that every command takes; `hidden` leaves them out of its help."""
     helps = {
         "url": "The NATS server.  [env var: NODEPOOL_URL, or NODEPOOL_NATS_PORT for this machine;"
         " default: nats://127.0.0.1:4222]",
@@ -236,13 +239,16 @@ class Command(click.Command):
         self.params += common_options(hidden=True)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Takes the words of the line into the context; returns those that are left."""
+        """Take the words of the command line into the context; return the remaining words."""
         # An error that knows its command says where the help is.
         with augment_usage_errors(ctx):
             return super().parse_args(ctx, normalised(args, self.get_params(ctx)))
 
     def invoke(self, ctx: click.Context) -> object:
-        """Runs the command and returns its exit code; click would end the program at a pipe."""
+        """Run the command and return its exit code, also if a pipe is closed.
+
+        Without this, click would end the program at a closed pipe.
+        """
         try:
             return super().invoke(ctx)
         except BrokenPipeError:

@@ -74,10 +74,10 @@ async def read(
     back: timedelta | None = None,
     at_once: bool = False,
 ) -> list[Item]:
-    """The objects of a type in the order of their keys; some types only those with these names.
+    """Return the objects of a type in the order of their keys.
 
-    They are as the last command left them that was accepted before the call; where the read model
-    stays behind that, a note says so.
+    For some types, only the objects with the given names are returned. The objects reflect
+    every command that was accepted before the call; if the read model is behind, a note says so.
 
     back: how far to look back for events or preemptions; None for an hour, or seven days.
     at_once: whether all is read as the read model has it, which may be behind.
@@ -103,10 +103,10 @@ async def read(
 async def watch(
     client: "ReadingClient", kind: Kind, *, everywhere: bool = False, past: bool = True
 ) -> AsyncGenerator[Item | EndOfList, None]:
-    """Every object of a type, `EndOfList`, then each change; it never ends by itself.
+    """Yield every object of a type, `EndOfList`, then each change, without an end.
 
-    kind: one of those in `WATCHED`.
-    past: whether the events of the last hour are changes too; of other types, nothing is.
+    kind: a type in `WATCHED`.
+    past: whether the events of the last hour are changes too; it has no effect on other types.
     """
     from nodepool.client import Listed
 
@@ -132,7 +132,7 @@ def _item(kind: Kind, change: "Object", *, everywhere: bool) -> Item:
 async def _new_events(
     client: "ReadingClient", *, past: bool
 ) -> AsyncGenerator[Item | EndOfList, None]:
-    """The events of the last hour, unless `past` is false, and each new one."""
+    """Yield the events of the last hour, unless `past` is false, and each new event."""
     if past:
         stream = client.events(since=datetime.now(UTC) - EVENTS_KEPT, follow=True)
     else:
@@ -175,7 +175,7 @@ async def _pods(client: "ReadingClient") -> list[Document]:
 
 
 def zones(capacities: Sequence[Document]) -> list[Document]:
-    """The availability zones, and how many machines each has in which state."""
+    """Return the availability zones, with the number of machines per state."""
     from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 
     return [
@@ -193,7 +193,7 @@ def zones(capacities: Sequence[Document]) -> list[Document]:
 
 
 def instance_types(capacities: Sequence[Document]) -> list[Document]:
-    """The instance types, and how many machines there are of each in which state."""
+    """Return the instance types, with the number of machines per state."""
     from nodepool.contract.catalog import INSTANCE_TYPES
 
     return [
@@ -220,7 +220,7 @@ def instance_types(capacities: Sequence[Document]) -> list[Document]:
 
 
 def _counts(capacities: Sequence[Document], name: str, value: str) -> Mapping[str, int]:
-    """The sums of the machines of all capacities with this value of a field."""
+    """Return the sums of the machines of all capacities with the value of a field."""
     own = [each for each in capacities if text(each, name) == value]
     return {count: sum(_number(each, count) for each in own) for count in COUNTS}
 

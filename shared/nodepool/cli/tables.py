@@ -67,7 +67,10 @@ def _condition(kind: str, name: str) -> Cell:
 
 
 def _verdict(kind: str, deleting: str) -> Cell:
-    """The reason of a condition; `deleting` once the NodePool is checked no more."""
+    """Return a cell with the reason of a condition.
+
+    The cell shows `deleting` for a NodePool that is being deleted, because it is no longer checked.
+    """
     return lambda document: (
         deleting if is_deleting(document) else condition(document, kind, "reason")
     )
@@ -82,7 +85,7 @@ def _listed(*path: str) -> Cell:
 
 
 def is_deleting(document: Document) -> bool:
-    """Whether an object is being deleted."""
+    """Return whether an object is being deleted."""
     return field(document, "metadata", "deletionTimestamp") is not None
 
 
@@ -256,7 +259,7 @@ _NOT_READY = ("NotReady", "Triage")
 
 
 def paint(title: str, text: str) -> str:
-    """A cell in its colour: red for what is wrong, yellow for what needs a look, else none."""
+    """Return a cell in its colour: red for a fault, yellow for a warning, otherwise none."""
     if title not in _PAINTED:
         return text
     if text in _WRONG or text.startswith(_NOT_READY):
@@ -267,19 +270,19 @@ def paint(title: str, text: str) -> str:
 
 
 def pools_table(documents: Sequence[Document]) -> str:
-    """NodePools as `get nodepools` prints them."""
+    """Return NodePools as the text that `get nodepools` prints."""
     now = datetime.now(UTC)
     rows = [row(NODEPOOL, document, now, wide=False) for document in documents]
     return "\n".join(new_table(header(NODEPOOL, wide=False)).lines(rows))
 
 
 def new_table(headings: Sequence[Heading | str]) -> Table:
-    """An empty table for standard output."""
+    """Return an empty table for standard output."""
     return Table(headings, screen(paint))
 
 
 def header(kind: Kind, *, wide: bool, rare: bool = False) -> list[Heading | str]:
-    """The headings of the columns; with `wide`, none of them may be left out."""
+    """Return the headings of the columns; with `wide`, no column may be left out."""
     return [
         column.title if wide else Heading(column.title, column.usual)
         for column in _columns(kind, wide=wide, rare=rare)
@@ -294,7 +297,7 @@ def has_rare(kind: Kind, document: Document) -> bool:
 def row(
     kind: Kind, document: Document, now: datetime, *, wide: bool, rare: bool = False
 ) -> list[str]:
-    """The cells of an object; `-` for a value that is missing."""
+    """Return the cells of an object; `-` for a value that is missing."""
     cells = []
     for column in _columns(kind, wide=wide, rare=rare):
         text = column.cell(document)

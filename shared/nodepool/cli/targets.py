@@ -36,7 +36,7 @@ class Targets:
     everything: bool = False
 
     def check(self) -> None:
-        """Raises a usage error unless the objects are chosen in exactly one way."""
+        """Raise a usage error unless the objects are chosen in exactly one way."""
         by_selector = bool(self.selector or self.fields)
         if self.kind is not NODEPOOL and by_selector:
             raise click.UsageError(f"NAME: a {self.kind.singular} is chosen by NAME or --all")
@@ -49,9 +49,9 @@ class Targets:
         check_fields(self.fields)
 
     async def find(self, client: "Client") -> Sequence[str]:
-        """The names of the NodePools; those chosen by name may not exist.
+        """Return the names of the NodePools; NodePools that are given by name may not exist.
 
-        Prints a note where none is chosen.
+        Prints a note if no NodePool is chosen.
         """
         if self.names:
             return self.names
@@ -69,9 +69,9 @@ class Targets:
 def target_options(
     verb: str, kinds: Sequence[Kind] = (NODEPOOL,), *, trailing: bool = False
 ) -> Callable[[F], Callable[..., object]]:
-    """`TYPE NAME...`, `-l`, `--field-selector`, `--all` and `-f`, as the parameter `targets`.
+    """Add `TYPE NAME...`, `-l`, `--field-selector`, `--all` and `-f` as `targets`.
 
-    verb: what the command does with them, for the help.
+    verb: what the command does with the objects, for the help.
     trailing: whether `KEY=VALUE` and `KEY-` may follow, which become the parameter `trailing`.
     """
     pairs = " [KEY=VALUE|KEY-]..." if trailing else ""
@@ -122,7 +122,7 @@ def _targets(
     fields: str,
     everything: bool,
 ) -> Targets:
-    """The choice that a command line makes; raises a usage error for none, and for several."""
+    """Return the choice that a command line makes; raise a usage error for none or several."""
     kind, names = parse_names(what, kinds) if what else (NODEPOOL, [])
     if files.names and (names or selector or fields or everything):
         raise click.UsageError("-f: cannot be combined with names, --all or a selector")
@@ -134,5 +134,5 @@ def _targets(
 
 
 def _is_pair(word: str) -> bool:
-    """Whether a word is `KEY=VALUE` or `KEY-`, which no type and no name can be."""
+    """Return whether a word is `KEY=VALUE` or `KEY-`, which no type and no name can be."""
     return "=" in word or word.endswith("-")

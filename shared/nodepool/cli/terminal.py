@@ -14,9 +14,9 @@ RED, YELLOW = "31", "33"
 
 
 def screen(paint: Paint, environment: Mapping[str, str] = os.environ) -> Screen:
-    """The screen that a table is printed on: a terminal with `paint`, or no limit and no colour.
+    """Return the screen of a table: a terminal with `paint`, or no limit and no colour.
 
-    Colours are left out where NO_COLOR is set (https://no-color.org), and on a dumb terminal.
+    Colours are left out if NO_COLOR is set (https://no-color.org), and on a dumb terminal.
     """
     if sys.stdout is None or not sys.stdout.isatty():
         return Screen()
@@ -27,5 +27,5 @@ def screen(paint: Paint, environment: Mapping[str, str] = os.environ) -> Screen:
 
 
 def coloured(text: str, colour: str) -> str:
-    """The text in a colour of the terminal's own palette."""
+    """Return the text in a colour of the terminal's own palette."""
     return f"\x1b[{colour}m{text}\x1b[0m"

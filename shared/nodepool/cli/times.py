@@ -12,7 +12,10 @@ _DURATION = re.compile(rf"(?:{_PART.pattern})+")
 
 
 def duration_s(text: str) -> float:
-    """The seconds of a Go duration such as `90s`, `1m30s` or `0`; raises ValueError."""
+    """Return the seconds of a Go duration such as `90s`, `1m30s` or `0`.
+
+    Raises ValueError for any other text.
+    """
     if text == "0":
         return 0.0
     if not _DURATION.fullmatch(text):
@@ -21,7 +24,7 @@ def duration_s(text: str) -> float:
 
 
 def human(seconds: float) -> str:
-    """A duration as in kubectl's AGE column: two units for a short one, one for a long one."""
+    """Return a duration as in kubectl's AGE column: two units if short, one unit if long."""
     if int(seconds) < -1:
         return "<invalid>"
     whole = max(int(seconds), 0)
@@ -50,15 +53,15 @@ def _two(large: int, unit: str, small: int, lesser: str) -> str:
 
 
 def age(since: str, now: datetime) -> str:
-    """The time since an RFC 3339 timestamp, for people; `<unknown>` for any other text."""
+    """Return the time since an RFC 3339 timestamp, for people; `<unknown>` for any other text."""
     begin = moment(since)
     return "<unknown>" if begin is None else human((now - begin).total_seconds())
 
 
 def moment(text: str) -> datetime | None:
-    """The moment that an RFC 3339 timestamp names, UTC being its zone if it has none.
+    """Return the moment that an RFC 3339 timestamp names; the default zone is UTC.
 
-    None for any other text.
+    Returns None for any other text.
     """
     try:
         time = datetime.fromisoformat(text)

@@ -10,7 +10,7 @@ import click
 
 @contextmanager
 def traced(environment: Mapping[str, str] = os.environ) -> Iterator[None]:
-    """Has what is sent in here belong to a trace, and sends the spans at the end.
+    """Trace the messages that are sent in this context, and send the spans at the end.
 
     `NODEPOOL_TRACES` says where the spans go, as it does for a service. `TRACEPARENT` and
     `TRACESTATE` name the span that goes on here, as build systems set them, see

@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 def warn(stored: "NodePoolValidated") -> None:
-    """Prints a warning on standard error where the NodePool is not valid."""
+    """Print a warning on standard error if the NodePool is not valid."""
     text = warning(stored)
     if text:
         print_note(f"Warning: {text}")
 
 
 def warning(stored: "NodePoolValidated") -> str:
-    """Why a NodePool gets no Nodes as it is stored, and what to do; empty for a valid one."""
+    """Return why the stored NodePool gets no Nodes, and a remedy; empty if it is valid."""
     from nodepool.contract.conditions import Validated
 
     if stored.reason is Validated.VALID:
@@ -31,7 +31,7 @@ def warning(stored: "NodePoolValidated") -> str:
 
 
 def _unchangeable(stored: "NodePoolValidated") -> str:
-    """The field at fault, if it is one that can never be changed; else empty."""
+    """Return the field at fault, if the field can never be changed; otherwise empty."""
     from nodepool.contract.catalog import INSTANCE_TYPES
 
     spec = stored.spec

@@ -60,7 +60,7 @@ class View:
     rare: bool = False
 
     def check(self) -> None:
-        """Raises a usage error for a selector or path that cannot be read or names no field."""
+        """Raise a usage error for a selector or path that is invalid or names no field."""
         selects(self.selector, {})
         _sort_path(self.sort_by)
         if self.kind is NODEPOOL:
@@ -73,7 +73,7 @@ class View:
                 raise click.UsageError(f"--field-selector: {path!r} is not a field{hint}")
 
     def includes(self, document: Document) -> bool:
-        """Whether an object is part of the selection."""
+        """Return whether an object is part of the selection."""
         return (
             is_named(self.kind, document, self.names)
             and selects(self.selector, document)
@@ -81,7 +81,7 @@ class View:
         )
 
     def missing(self, documents: Sequence[Document]) -> list[str]:
-        """The names that no object has."""
+        """Return the names that no object has."""
         return [
             name
             for name in self.names
@@ -89,9 +89,9 @@ class View:
         ]
 
     def chosen(self, items: Sequence[Item]) -> list[Item]:
-        """The objects of the selection, in their order.
+        """Return the objects of the selection, in the order of the view.
 
-        Raises a usage error where none has the field to sort by.
+        Raises a usage error if no object has the field to sort by.
         """
         chosen = [item for item in items if self.includes(item.document or {})]
         path = _sort_path(self.sort_by)
@@ -109,7 +109,7 @@ class View:
         return replace(self, rare=rare)
 
     def table(self) -> Table:
-        """An empty table with the columns of this view."""
+        """Return an empty table with the columns of this view."""
         table = self.format.custom_table() if self.format.columns else self._table()
         return table if self.headers else table.without_header()
 
@@ -120,12 +120,12 @@ class View:
         return tables.new_table([*headings, "LABELS"] if self.show_labels else headings)
 
     def _places(self) -> Sequence[str]:
-        """The titles of the columns that say where an object is, where those of all are shown."""
+        """Return the titles of the place columns, if the objects of all places are shown."""
         has_own = self.format.form == "wide" and "ORG" in tables.header(self.kind, wide=True)
         return _PLACES[self.kind.scope] if self.everywhere and not has_own else ()
 
     def print_items(self, table: Table, items: Sequence[Item]) -> None:
-        """Prints objects as lines of a table."""
+        """Print objects as lines of a table."""
         print_lines(table.lines(map(self._cells, items)))
 
     def _cells(self, item: Item) -> list[str]:
@@ -144,7 +144,7 @@ class View:
         return [*item.place[: len(self._places())], *cells]
 
     def print_names(self, documents: Sequence[Document]) -> None:
-        """Prints the names of objects."""
+        """Print the names of objects."""
         print_text("\n".join(full_name(self.kind, document) for document in documents))
 
 
@@ -161,7 +161,10 @@ def _sort_path(text: str) -> "Path | None":
 
 
 def _sort_key(path: "Path", document: Document) -> tuple[int, float, str] | tuple[()]:
-    """What to sort an object by: numbers by their value, other values as texts, nothing first."""
+    """Return the sort key of an object.
+
+    Numbers are sorted by value, other values as texts; an object without a value comes first.
+    """
     from nodepool.cli.jsonpath import JsonPathError
 
     try:

@@ -79,7 +79,7 @@ class Runner:
         self._interrupted = asyncio.Event()
 
     async def run(self) -> int:
-        """The exit code of the program, or that of the command line where it never ran."""
+        """Run the program; return its exit code, or that of this command if it never ran."""
         position = await self._client.newest_position()
         self._state = PodState(earlier=position)
         watching = asyncio.create_task(self._watch(position))
@@ -102,7 +102,7 @@ class Runner:
     # What happens outside.
 
     async def _watch(self, position: int) -> None:
-        """Puts what the log says of the Pod into the inbox."""
+        """Put what the log says of the Pod into the inbox."""
         try:
             events = self._client.pod_events(self._workload.pool, self._name, after=position)
             async with aclosing(events):
@@ -118,7 +118,7 @@ class Runner:
                 loop.add_signal_handler(number, self._interrupt, task)
 
     def _interrupt(self, task: "asyncio.Task[object] | None") -> None:
-        """The first time the program is asked to end, the second time it is killed."""
+        """Ask the program to end at the first interrupt; kill it at the second."""
         self._interrupts += 1
         self._interrupted.set()
         self._inbox.put_nowait(None)
@@ -134,7 +134,7 @@ class Runner:
                 await self._interrupted.wait()
 
     async def _next(self) -> None:
-        """Waits for the next event, or an interrupt; raises what ended the reading of the log."""
+        """Wait for the next event or interrupt; raise the error that ended reading the log."""
         item = await self._inbox.get()
         if isinstance(item, Exception):
             raise item
@@ -144,7 +144,7 @@ class Runner:
     # One Pod after the other.
 
     async def _attempt(self) -> End:
-        """One Pod from its creation to its end."""
+        """Run one Pod from its creation to its end."""
         self._state = self._state.next()
         try:
             await self._create()
@@ -158,7 +158,10 @@ class Runner:
             await self._leave()
 
     async def _create(self) -> None:
-        """Creates the Pod when the one before it is gone; after the first, until that is done."""
+        """Create the Pod when the previous Pod is gone.
+
+        From the second Pod on, try again until the Pod exists.
+        """
         in_doubt = False
         while self._may_exist and not self._interrupts:
             await self._pause(PAUSE_S)
@@ -193,7 +196,7 @@ class Runner:
         return self._state.phase is not None
 
     async def _is_placed(self) -> bool:
-        """Waits until the Pod has a Node; False where it is gone, or an interrupt came."""
+        """Wait until the Pod has a Node; return False if it is gone or on an interrupt."""
         printed, wait_s = "", FIRST_REASON_S
         while not self._interrupts and self._state.phase != "Gone":
             if self._state.phase in ("Running", "Terminating"):
@@ -210,7 +213,7 @@ class Runner:
         return False
 
     async def _run_on_node(self) -> End:
-        """Runs the program on the Node that the Pod has, to its end."""
+        """Run the program on the Node of the Pod, to its end."""
         process = self._process = await LocalProcess.start(
             self._workload.command, self._environment(), grace_s=self._workload.pod.grace_s
         )
@@ -237,7 +240,7 @@ class Runner:
         return {**os.environ, **own}
 
     async def _obey(self, process: LocalProcess, ended: "asyncio.Task[int]") -> None:
-        """Has the program end where its Pod does, or where the user wants it to; until it has."""
+        """Wait for the program to end; end it if its Pod ends or the user interrupts."""
         warned = False
         while True:
             if self._interrupts:
@@ -259,7 +262,7 @@ class Runner:
     # In every way out.
 
     async def _leave(self) -> None:
-        """Deletes the Pod, if it may be there, and hands its Node back if that is to go."""
+        """Delete the Pod, if it may exist, and hand back its Node if it is preempted."""
         if self._state.phase == "Gone":
             self._may_exist = False
         if not self._may_exist:
@@ -279,7 +282,7 @@ class Runner:
         self._may_exist = False
 
     async def _acknowledge(self) -> None:
-        """Gives the preempted Node back at once, unless something else still runs on it."""
+        """Give the preempted Node back at once, unless something else still runs on it."""
         pod = self._state.pod
         assert pod is not None, "the Node of a Pod was preempted"
         with suppress(TimeoutError, ClientError):

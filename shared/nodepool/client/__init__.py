@@ -66,7 +66,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """Imports a name when it is used first: reading needs no models of messages."""
+    """Import a name at its first use, because reading needs no models of messages."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES.get(name, "nodepool.client.errors")), name)

@@ -38,9 +38,10 @@ class Accepted(NamedTuple):
 async def read_accepted(
     last_event: Callable[[tuple[str, str]], Awaitable[Entry | None]],
 ) -> Accepted | None:
-    """What the log says of a NodePool; None where it never existed.
+    """Return what the log says of a NodePool; None if the NodePool never existed.
 
-    last_event: reads the newest event about it, by service and name; None where there is none.
+    last_event: reads the newest event of a service and name about the NodePool; None if the log
+        has no such event.
     """
     stored, deleting, deleted = await asyncio.gather(
         *(last_event(event) for event in (VALIDATED, DELETING, DELETED))
@@ -51,7 +52,7 @@ async def read_accepted(
 def accepted_by(
     stored: Entry | None, deleting: Entry | None, deleted: Entry | None
 ) -> Accepted | None:
-    """Return what the newest events of a NodePool say of it; None where it never existed."""
+    """Return what the newest events of a NodePool say of it; None if it never existed."""
     if stored is None:
         return None
     if deleted is not None and deleted.position > stored.position:
@@ -62,7 +63,7 @@ def accepted_by(
 
 
 def accepted_in(entry: Entry, state: State = "stored") -> Accepted | None:
-    """What an event says of its NodePool; None where it cannot be read."""
+    """Return what an event says of its NodePool; None if the event cannot be read."""
     try:
         values = json.loads(entry.content)["data"]
         uid, generation = values["uid"], values["generation"]
@@ -74,10 +75,11 @@ def accepted_in(entry: Entry, state: State = "stored") -> Accepted | None:
 
 
 def is_outdated(document: Mapping[str, object], accepted: Accepted | None) -> bool:
-    """Whether a NodePool of the read model is older than what the log has accepted.
+    """Return whether a NodePool of the read model is older than what the log has accepted.
 
-    That is: one that is deleted, an earlier one of the same name, an earlier generation, or one
-    that does not know that it is being deleted; and which was last changed before that.
+    An outdated NodePool was last changed before the accepted event. In addition, it is deleted in
+    the log, or has an earlier generation or another uid than the log, or lacks the
+    deletionTimestamp of a deletion that the log has accepted.
     """
     metadata = document.get("metadata")
     if accepted is None or not isinstance(metadata, Mapping):

@@ -52,10 +52,10 @@ class Backups(Session):
     """A connection with the rights of the services; every method may raise `Unreachable`."""
 
     async def backup(self, folder: Path) -> Backup:
-        """Stores the log, as it is now, in a folder that is not there yet; services go on.
+        """Store the current log in a new folder, while the services keep running.
 
-        Raises ClientError where the folder is there or cannot be written. The folder appears when
-        all of it is on disk, so one that is there is whole.
+        Raises ClientError if the folder exists or cannot be written. The folder appears once all
+        of it is on disk, so a folder that exists is whole.
         """
         # Begun and finished without a thread, which would go on beside the clearing up.
         part = _begin(folder)
@@ -104,7 +104,7 @@ class Backups(Session):
 
 
 def checked(folder: Path) -> Backup:
-    """The backup in a folder; raises ClientError where it is not whole."""
+    """Return the backup in a folder; raise ClientError if the backup is not whole."""
     made = _described(folder)
     path = folder / CONTENT
     try:
@@ -149,7 +149,7 @@ def _described(folder: Path) -> Backup:
 
 
 def _parts(info: Mapping[str, object]) -> Mapping[str, Mapping[str, object]]:
-    """The configuration and the state of a stream's info; raises TypeError for what is none."""
+    """Return the configuration and state of a stream; raise TypeError if the info lacks them."""
     parts = {name: part for name in ("config", "state") if isinstance(part := info[name], Mapping)}
     if len(parts) < 2:
         raise TypeError("no info of a stream")
@@ -157,7 +157,7 @@ def _parts(info: Mapping[str, object]) -> Mapping[str, Mapping[str, object]]:
 
 
 def _begin(folder: Path) -> Path:
-    """A folder beside the one that is to be, for what is not whole yet."""
+    """Create a temporary folder for the unfinished backup, in the parent of the final folder."""
     if folder.exists():
         raise ClientError(f"{folder} exists already; name a folder that does not")
     with _named(f"cannot write in {folder.parent}"):
@@ -181,7 +181,7 @@ def _finish(part: Path, folder: Path) -> None:
 
 @contextmanager
 def _named(text: str) -> Iterator[None]:
-    """Turns an error of a file into one that says what does not happen."""
+    """Turn an error of a file into a ClientError that begins with this text."""
     try:
         yield
     except OSError as error:

@@ -69,16 +69,16 @@ class CatchingUp(ReadModel):
     """The part of a client with which programs read what they have written themselves."""
 
     async def catch_up(self, bucket: Bucket = "nodepools", *, everywhere: bool = False) -> bool:
-        """Waits until the read model has every object of a bucket as commands have left it.
+        """Wait until the read model shows the effect of commands on every object of a bucket.
 
-        That is each command whose outcome came before the call. The objects are written in the
-        order in which they change, so that it is enough to look at the one that changed last.
-        Machines are changed by what is observed of them, so for these nothing is waited for.
+        These are the commands whose outcome came before the call. The objects are written in the
+        order in which they change, so it is enough to check the object that changed last. Machines
+        change by what is observed of them, so the method does not wait for machines.
 
         everywhere: for the objects of all organisations and clusters.
 
-        False where the read model is still behind after two seconds: nothing writes it now, or that
-        object cannot be stored.
+        Returns False if the read model is still behind after two seconds: nothing writes it now, or
+        the object cannot be stored.
         """
         changes = _CHANGES.get(bucket)
         if changes is None:
@@ -103,7 +103,7 @@ class CatchingUp(ReadModel):
         return True
 
     async def _shows(self, bucket: Bucket, subject: str, change: Entry) -> bool:
-        """Whether the object on this subject is as new as this event about it."""
+        """Return whether the object on this subject is as new as this event about it."""
         with translated(self.url):
             entry = await api.leaders_message(self._connection, f"KV_{bucket}", subject)
         stored = NOTHING if entry is None else stored_object(entry.headers, entry.position)
@@ -116,9 +116,9 @@ class CatchingUp(ReadModel):
 
 
 def _object_of(change: Entry, bucket: Bucket, changes: _Changes) -> str | None:
-    """The subject of the object that an event is about; None where services cannot read it either.
+    """Return the subject of the object of an event; None if services cannot read the event.
 
-    Raises nothing for bytes of any kind: whoever may publish can have written them.
+    Never raises because of the content: any client that may publish can have written it.
     """
     *_, first, second, third, _name = change.subject.split(".")
     try:

@@ -64,9 +64,9 @@ class Commands(Session):
     async def apply(
         self, manifest: ApplyNodePool | Document | str, *, dry_run: bool = False
     ) -> CommandAccepted:
-        """Creates or changes one NodePool, given as a command, a manifest, or its YAML.
+        """Create or change one NodePool, given as a command, a manifest, or its YAML.
 
-        A manifest that cannot be read raises `Refused` too. For many NodePools use `send_many`.
+        A manifest that cannot be read also raises `Refused`. For many NodePools use `send_many`.
         """
         command = _apply_command(manifest).model_copy(update={"dry_run": dry_run})
         return await self.send(self.addressed(command))
@@ -74,9 +74,10 @@ class Commands(Session):
     async def scale(
         self, pool: str, target: int, *, version: str | None = None, dry_run: bool = False
     ) -> CommandAccepted:
-        """Sets `spec.targetNodes` of a NodePool, or `spec.targetRacks` where it has that.
+        """Set `spec.targetNodes` of a NodePool, or `spec.targetRacks` if the NodePool uses it.
 
-        With `version` it is refused if the NodePool has changed since that resourceVersion.
+        With `version` the command is refused if the NodePool has changed since that
+        resourceVersion.
         """
         of = self.fields_of(pool)
         return await self.send(
@@ -86,47 +87,48 @@ class Commands(Session):
     async def delete(
         self, pool: str, *, version: str | None = None, dry_run: bool = False
     ) -> CommandAccepted:
-        """Begins to remove a NodePool and its Nodes; `wait_until_gone` waits for the end.
+        """Begin to remove a NodePool and its Nodes; `wait_until_gone` waits for the end.
 
-        With `version` it is refused if the NodePool has changed since that resourceVersion.
+        With `version` the command is refused if the NodePool has changed since that
+        resourceVersion.
         """
         return await self.send(
             DeleteNodePool(**self.fields_of(pool), resource_version=version, dry_run=dry_run)
         )
 
     async def preempt(self, pool: str, node: str) -> CommandAccepted:
-        """Begins the preemption of a spot Node, which is removed within seven minutes."""
+        """Begin the preemption of a spot Node, which is removed within seven minutes."""
         return await self.send(PreemptNode(**self.fields_of(pool), node=node))
 
     async def acknowledge_preemption(self, pool: str, node: str) -> CommandAccepted:
-        """Ends the warning of a preempted Node: its drain begins now, and it goes when drained."""
+        """End the warning of a preempted Node: its drain begins now, and it leaves once drained."""
         return await self.send(AcknowledgePreemption(**self.fields_of(pool), node=node))
 
     async def reclaim_capacity(self, zone: str, instance_type: str, count: int) -> CommandAccepted:
-        """Holds so many more machines back: free ones first, then those of spot Nodes.
+        """Hold back `count` more machines: free machines first, then the machines of spot Nodes.
 
-        Those Nodes are preempted; no NodePool is given the machines before `return_capacity`.
+        Those spot Nodes are preempted. No NodePool gets the machines before `return_capacity`.
         """
         fields = {"zone": zone, "instance_type": instance_type, "count": count}
         return await self.send(_checked(ReclaimCapacity, fields))
 
     async def return_capacity(self, zone: str, instance_type: str, count: int) -> CommandAccepted:
-        """Gives so many of the machines back that `reclaim_capacity` holds back."""
+        """Give back `count` of the machines that `reclaim_capacity` holds back."""
         fields = {"zone": zone, "instance_type": instance_type, "count": count}
         return await self.send(_checked(ReturnCapacity, fields))
 
     async def set_quota(self, zone: str, instance_type: str, limit: int) -> CommandAccepted:
-        """Sets how many Nodes of a type the organisation may hold in a zone."""
+        """Set how many Nodes of a type the organisation may hold in a zone."""
         return await self.send(
             SetQuota(org=self.org, zone=zone, instance_type=instance_type, limit=limit)
         )
 
     async def delete_quota(self, zone: str, instance_type: str) -> CommandAccepted:
-        """Unsets the organisation's limit for a type in a zone; no Node is removed."""
+        """Unset the organisation's limit for a type in a zone; no Node is removed."""
         return await self.send(DeleteQuota(org=self.org, zone=zone, instance_type=instance_type))
 
     async def find_capacity(self, selections: Sequence[tuple[str, int]]) -> CapacityFound:
-        """Which zones are likely to have so many spot Nodes of each instance type, best first.
+        """Return the zones that likely have these numbers of spot Nodes of each type, best first.
 
         selections: instance types, each once, with the number of Nodes. Nothing is reserved.
         """
@@ -141,9 +143,10 @@ class Commands(Session):
     async def register_cluster(
         self, name: str, zone: str, *, kubernetes: bool = False, uid: str = "", replaces: str = ""
     ) -> CommandAccepted:
-        """Registers a cluster in a zone, which can never be changed.
+        """Register a cluster in a zone; the zone can never be changed.
 
-        With `kubernetes` an agent connects it, as the one with this `uid`: see `RegisterCluster`.
+        With `kubernetes` an agent connects the Kubernetes cluster with this `uid`: see
+        `RegisterCluster`.
         """
         cluster = {"org": self.org, "cluster": name, "zone": zone, "kubernetes": kubernetes}
         identity = {"kubernetesUid": uid, "replaces": replaces}
@@ -160,10 +163,10 @@ class Commands(Session):
         in_racks: bool = False,
         **simulated: Unpack[Simulated],
     ) -> CommandAccepted:
-        """Adds at most `MACHINES_MAX` simulated machines to a zone, with these topology labels.
+        """Add at most `MACHINES_MAX` simulated machines to a zone, with these topology labels.
 
-        With `in_racks` each rack of them gets an NVLink domain of its own. The rest is as in the
-        command `AddMachines`.
+        With `in_racks` each rack of machines gets an NVLink domain of its own. For the other
+        arguments, see the command `AddMachines`.
         """
         return await self.send(
             AddMachines(
@@ -180,43 +183,43 @@ class Commands(Session):
     async def break_machine(
         self, zone: str, machine: str, fault: MachineFault, *, times: int = 1, cause: str = ""
     ) -> CommandAccepted:
-        """Makes a simulated machine fail: a Node at once where it can, else when it boots next."""
+        """Make a simulated machine fail: at once if it can as a Node, or else at its next boot."""
         return await self.send(
             BreakMachine(zone=zone, machine=machine, fault=fault, times=times, cause=cause)
         )
 
     async def repair_machine(self, zone: str, machine: str) -> CommandAccepted:
-        """Returns a machine from triage to the free machines."""
+        """Return a machine from triage to the free machines."""
         return await self.send(RepairMachine(zone=zone, machine=machine))
 
     async def run_pod(self, zone: str, machine: str, pod: Pod) -> CommandAccepted:
-        """Starts a Pod on a simulated Node."""
+        """Start a Pod on a simulated Node."""
         return await self.send(RunPod(zone=zone, machine=machine, pod=pod))
 
     async def stop_pod(self, zone: str, machine: str, name: str) -> CommandAccepted:
-        """Ends a Pod on a simulated Node, as if its work were finished."""
+        """End a Pod on a simulated Node, as if its work were finished."""
         return await self.send(StopPod(zone=zone, machine=machine, name=name))
 
     async def create_pod(self, pool: str, pod: Pod) -> CommandAccepted:
-        """Creates a Pod that waits until a simulated Node of a NodePool has room for it."""
+        """Create a Pod that waits until a simulated Node of a NodePool has room for it."""
         return await self.send(CreatePod(**self.fields_of(pool), pod=pod))
 
     async def delete_pod(
         self, pool: str, name: str, *, grace_s: int | None = None
     ) -> CommandAccepted:
-        """Deletes a Pod that `create_pod` created, after its own grace period or this one."""
+        """Delete a Pod that `create_pod` created, after `grace_s` or its own grace period."""
         return await self.send(DeletePod(**self.fields_of(pool), name=name, grace_s=grace_s))
 
     def addressed(self, manifest: ApplyNodePool | Manifest) -> ApplyNodePool:
-        """A manifest as a command for this client's organisation and cluster."""
+        """Return a manifest as a command for this client's organisation and cluster."""
         command = manifest.command if isinstance(manifest, Manifest) else manifest
         return command.model_copy(update=dict(self.fields_of(command.metadata.name)))
 
     async def send(self, command: Command, *, id: str = "") -> CommandAccepted:
-        """Sends any command and returns its acceptance.
+        """Send any command and return its acceptance.
 
-        id: of at most 256 characters; a command that was processed under it before, whichever
-          client sent it, has the outcome that it had then, and is not processed again.
+        id: at most 256 characters. If a command with this id was processed before, whichever
+          client sent it, `send` returns its first outcome, and the command is not processed again.
         """
         async with self._sender([command], CommandAccepted) as sender:
             outcome = await sender.send(command, id)
@@ -227,7 +230,7 @@ class Commands(Session):
     async def send_many(
         self, commands: Sequence[Command], *, window: int = WINDOW
     ) -> list[Outcome]:
-        """Sends commands, at most `window` at a time, and returns the outcome of each in order.
+        """Send commands, at most `window` at a time, and return the outcome of each in order.
 
         `Refused` and `NoOutcome` are among the results and are not raised.
         """
@@ -237,7 +240,7 @@ class Commands(Session):
     async def send_each(
         self, commands: Sequence[Command], *, window: int = WINDOW
     ) -> AsyncGenerator[tuple[Command, Outcome], None]:
-        """As `send_many`, yielding each command with its outcome as soon as that has come."""
+        """Send commands like `send_many`, and yield each command with its outcome, in order."""
         async with self._sender(commands, CommandAccepted) as sender:
             in_flight: deque[tuple[Command, asyncio.Task[Outcome]]] = deque()
             try:
@@ -257,9 +260,9 @@ class Commands(Session):
     async def _sender(
         self, commands: Sequence[Command], answer: type[A]
     ) -> AsyncIterator[Sender[A]]:
-        """A sender for these commands, which listens for their outcomes inside the context.
+        """Yield a sender for these commands, which listens for their outcomes inside the context.
 
-        answer: the event that says what became of a command that is not refused.
+        answer: the event that answers a command that is not refused.
         """
         named = (command for command in commands if misnamed(command) is None)
         async with self._reader(STREAM, outcome_filters(named, answer), at_end=True) as reader:
@@ -273,12 +276,12 @@ class Commands(Session):
                 listening.cancel()
 
     def fields_of(self, pool: str) -> PoolFields:
-        """The identity of a NodePool of this client's cluster, as the fields of a command."""
+        """Return the identity of a NodePool of this client's cluster as fields of a command."""
         return {"org": self.org, "cluster": self.cluster, "pool": pool}
 
 
 def _checked(kind: type[C], fields: Mapping[str, object]) -> C:
-    """A command of these fields; raises `Refused` where one of them cannot be."""
+    """Return a command of these fields; raise `Refused` if a field is invalid."""
     try:
         return kind.model_validate(fields)
     except ValidationError as error:

@@ -64,7 +64,7 @@ class Refusal:
 
 
 def letter_of(entry: Entry) -> DeadLetter:
-    """The dead letter in a message of the log; its cause names what cannot be read."""
+    """Return the dead letter in a message of the log; its cause says if it is malformed."""
     service = entry.subject.rpartition(".")[2]
     try:
         letter = json.loads(entry.content)
@@ -88,10 +88,10 @@ class DeadLetters(Session):
     async def dead_letters(
         self, service: str = "", since: datetime | None = None
     ) -> tuple[list[DeadLetter], int]:
-        """The newest dead letters, newest first, and how many older ones there are.
+        """Return the newest dead letters, newest first, and the number of older dead letters.
 
-        service: of this one only; empty for all.
-        since: of messages parked later; None for all.
+        service: only the dead letters of this service; empty for all.
+        since: only the messages parked at or after this time; None for all.
         """
         kept: deque[DeadLetter] = deque(maxlen=LETTERS_MAX)
         count = 0
@@ -104,7 +104,7 @@ class DeadLetters(Session):
         return list(reversed(kept)), count - len(kept)
 
     async def dead_letter_counts(self) -> Mapping[str, int]:
-        """How many dead letters there are, by service."""
+        """Return the number of dead letters, by service."""
         body = {"subjects_filter": "np.dead.*"}
         with translated(self.url):
             info = await api.request(self._connection, f"$JS.API.STREAM.INFO.{STREAM}", body)
@@ -121,14 +121,14 @@ class DeadLetters(Session):
                     yield letter_of(entry)
 
     async def dead_letter(self, position: int) -> DeadLetter:
-        """The dead letter at a position; raises NotFound where there is none."""
+        """Return the dead letter at a position; raise NotFound if the position holds none."""
         entry = await self._at(position)
         if entry is None or not entry.subject.startswith("np.dead."):
             raise NotFound(f"there is no dead letter at position {position} of the log")
         return letter_of(entry)
 
     async def refusal_of(self, letter: DeadLetter) -> Refusal | None:
-        """How the command was refused; None where it was not, or the letter is of no command."""
+        """Return the refusal of the command; None if the letter has no refusal or no command."""
         # A refusal lies right before the dead letter, in the same commit.
         entry = await self._at(letter.position - 1) if letter.is_command else None
         if entry is None or not entry.subject.startswith(f"np.evt.{letter.service}."):
@@ -147,7 +147,7 @@ class DeadLetters(Session):
 
 
 def envelope_in(entry: Entry) -> Mapping[str, object]:
-    """The attributes of an event, and its data; empty for what is none."""
+    """Return the attributes of an event, and its data; empty if the message is not an event."""
     try:
         envelope = json.loads(entry.content)
     except ValueError:
@@ -156,5 +156,5 @@ def envelope_in(entry: Entry) -> Mapping[str, object]:
 
 
 def utc(time: datetime) -> str:
-    """A moment to the second, in UTC."""
+    """Return a time as text in UTC, to the second."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -51,7 +51,7 @@ class Unreachable(ClientError):
 
 @contextmanager
 def translated(url: str) -> Iterator[None]:
-    """Turns errors of the bus that are raised inside it into `Unreachable`."""
+    """Turn errors of the bus that are raised inside the context into `Unreachable`."""
     try:
         yield
     except Denied as refusal:
@@ -76,16 +76,17 @@ def denied(url: str, place: str) -> Unreachable:
 
 
 def not_responding(url: str) -> Unreachable:
-    """The error for a server that was connected and does not respond."""
+    """Return the error for a server that was connected and does not respond."""
     return Unreachable(
         f"the server at {without_password(url)} does not respond: check that it runs, and try again"
     )
 
 
 def no_outcome(name: str, timeout_s: float, *, stored: bool) -> NoOutcome:
-    """The error for a command, by its class name, whose outcome did not come within `timeout_s`.
+    """Return the error for a command whose outcome did not come within `timeout_s` seconds.
 
-    `stored` is whether the server has confirmed that the command is in the log.
+    `name` is the class name of the command. `stored` is whether the server has confirmed that the
+    command is in the log.
     """
     if not stored:
         return NoOutcome(

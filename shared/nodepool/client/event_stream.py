@@ -28,7 +28,7 @@ class EventStream(Session):
         after: int = 0,
         follow: bool = False,
     ) -> "AsyncGenerator[ObjectEvent, None]":
-        """The events of the cluster's NodePools and Nodes, in the order of the log.
+        """Yield the events of the cluster's NodePools and Nodes, in the order of the log.
 
         pool, node: only the events of this NodePool or of this Node.
         since: the time of the first event; None for any.
@@ -52,8 +52,8 @@ class EventStream(Session):
     ) -> "RecentEvents":
         """Return the events of some objects, read in one pass over the log.
 
-        since: from when on the events of each object are read.
-        pools: the NodePools that these objects are, or are Nodes of; all where it is empty.
+        since: the time from which the events of each object are read.
+        pools: the NodePools that these objects are, or are Nodes of; empty for all NodePools.
         """
         from nodepool.client.recent_events import RecentEvents
 
@@ -68,9 +68,9 @@ class EventStream(Session):
         return events
 
     async def preemptions(self, *, since: datetime) -> "list[Preemption]":
-        """The preemptions of the cluster's Nodes that began at or after a time, oldest first.
+        """Return the preemptions of the cluster's Nodes that began since a time, oldest first.
 
-        Of more than `PREEMPTIONS_MAX`, the newest.
+        If there are more than `PREEMPTIONS_MAX`, returns the newest preemptions.
         """
         from nodepool.client.preemptions import KINDS, Preemptions
 
@@ -84,7 +84,7 @@ class EventStream(Session):
         return [each for each in found.all() if each.began >= since]
 
     async def newest_position(self) -> int:
-        """The position of the newest message in the log; 0 while there is none."""
+        """Return the position of the newest message in the log; 0 while the log is empty."""
         with translated(self.url):
             return await self._last_position(STREAM)
 

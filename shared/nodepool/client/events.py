@@ -45,7 +45,7 @@ class ObjectEvent:
 
 
 def object_events(entry: Entry) -> list[ObjectEvent]:
-    """The events in a message, one for each object it regards; empty for any other message."""
+    """Return an event per object that a message regards; empty for a message of another kind."""
     address = address_of(entry.subject)
     kind = KINDS.get(address.name) if address is not None and address.kind == "evt" else None
     if address is None or kind is None:
@@ -70,9 +70,9 @@ def object_events(entry: Entry) -> list[ObjectEvent]:
 
 
 def regards(event: ObjectEvent, pool: str, node: str) -> bool:
-    """Whether the event regards this Node, or this NodePool where `node` is empty.
+    """Return whether the event regards this Node, or this NodePool if `node` is empty.
 
-    With both empty, every event does.
+    If both names are empty, every event matches.
     """
     if node:
         return (event.kind, event.name) == ("Node", node)

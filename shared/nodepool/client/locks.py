@@ -19,9 +19,9 @@ class Locks(Commands):
     async def lock_node(
         self, pool: str, node: str, job: str, *, timeout_s: float | None = None
     ) -> None:
-        """Takes the lock of a Node, and returns when no Pod is left that does not tolerate it.
+        """Take the lock of a Node, and return once each Pod that does not tolerate it is gone.
 
-        Raises `Released` where the lock was released before that, and `TimedOut` after `timeout_s`
+        Raises `Released` if the lock is released before that, and `TimedOut` after `timeout_s`
         seconds; the lock then stays pending. None waits without limit.
         """
         command = LockNode(**self.fields_of(pool), node=node, job=job)
@@ -43,12 +43,12 @@ class Locks(Commands):
             raise Released(f"the lock of node/{node} was released: {state.message}")
 
     async def unlock_node(self, pool: str, node: str, job: str) -> CommandAccepted:
-        """Releases the lock of a Node, or ends the wait for it; without one nothing changes."""
+        """Release the lock of a Node, or end the wait for it; without a lock nothing changes."""
         return await self.send(UnlockNode(**self.fields_of(pool), node=node, job=job))
 
 
 async def _end(reader: Reader, number: int) -> NodeLockChanged:
-    """The event after which the lock with this number is pending no more."""
+    """Return the event after which the lock with this number is no longer pending."""
     while True:
         for entry in await reader.next():
             envelope = decode(NodeLockChanged, entry.subject, entry.content, {}, entry.position)

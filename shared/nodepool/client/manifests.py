@@ -47,9 +47,9 @@ class Manifest:
 
 
 def read_manifests(names: Iterable[str], *, recursive: bool = False) -> list[Manifest]:
-    """Every manifest in these files, folders and standard input (`-`).
+    """Return all manifests in these files, folders and standard input (`-`).
 
-    Subfolders are read where `recursive` is set. Raises `ManifestError` if anything cannot be read.
+    Subfolders are read if `recursive` is set. Raises `ManifestError` if anything cannot be read.
     """
     names = list(names)
     if names.count(STDIN) > 1:
@@ -63,9 +63,9 @@ def read_manifests(names: Iterable[str], *, recursive: bool = False) -> list[Man
 
 
 def standard_input() -> bytes:
-    """What standard input holds, up to one byte more than a file may have.
+    """Return the content of standard input, up to one byte more than a file may have.
 
-    Raises `ManifestError` where it cannot be read.
+    Raises `ManifestError` if standard input cannot be read.
     """
     if sys.stdin is None:
         raise ManifestError("standard input: cannot be read: it is closed")
@@ -108,7 +108,7 @@ def _files(path: Path, *, recursive: bool) -> list[Path]:
 
 
 def parse_manifests(text: str | bytes, source: str) -> list[Manifest]:
-    """The NodePools in a text of YAML documents or of JSON, in its order; at least one.
+    """Return the NodePools in a text of YAML documents or of JSON, in its order; at least one.
 
     The items of a `List` count one by one. Raises `ManifestError`, whose text begins with `source`.
     """
@@ -123,7 +123,7 @@ def parse_manifests(text: str | bytes, source: str) -> list[Manifest]:
 
 
 def parse_yaml(text: str | bytes, source: str) -> object:
-    """The value of one YAML document, or of JSON; None for an empty text.
+    """Return the value of one YAML document, or of JSON; None for an empty text.
 
     Raises `ManifestError`, whose text begins with `source`.
     """
@@ -134,7 +134,7 @@ def parse_yaml(text: str | bytes, source: str) -> object:
 
 
 def parse_manifest(body: object, place: str) -> ApplyNodePool:
-    """The command for one manifest, given as the value of its YAML.
+    """Return the command for one manifest, given as the value of its YAML.
 
     Raises `ManifestError`, whose text begins with `place` and names the field.
     """
@@ -197,7 +197,7 @@ def _decoded(text: str | bytes, source: str) -> str:
 
 
 def _documents(text: str, source: str) -> Iterator[tuple[str, object]]:
-    """Each document that is not empty, and its place."""
+    """Yield the place and the value of each document that is not empty."""
     try:
         count = _check_shape(text, source)
         for number, document in enumerate(yaml.load_all(text, Loader), 1):
@@ -214,7 +214,7 @@ def _documents(text: str, source: str) -> Iterator[tuple[str, object]]:
 
 
 def _check_shape(text: str, source: str) -> int:
-    """The number of documents; raises for aliases and deep nesting, whose cost has no bound."""
+    """Return the number of documents; raise for aliases and deep nesting, which cost too much."""
     depth = count = 0
     for event in yaml.parse(text, Loader):
         if isinstance(event, yaml.AliasEvent):

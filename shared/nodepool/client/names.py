@@ -14,14 +14,14 @@ _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 
 
 def checked(field: str, name: str) -> str:
-    """The name itself; raises `Refused` for the field where it cannot be part of a subject."""
+    """Return the name; raise `Refused` for the field if the name cannot be part of a subject."""
     if not _NAME.fullmatch(name):
         raise _invalid(field, name)
     return name
 
 
 def misnamed(command: "Command") -> Refused | None:
-    """The refusal of a command whose subject would not be its own; None for any other."""
+    """Return the refusal of a command if its names cannot be part of a subject; else None."""
     fields = ("org", "cluster", "pool") if hasattr(command, "org") else ("", "zone", "machine")
     for field, name in zip(fields, command.path, strict=True):
         if field and not _NAME.fullmatch(name):

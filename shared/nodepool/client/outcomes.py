@@ -31,23 +31,23 @@ class PendingOutcomes(Generic[A]):
         self._pending: dict[str, asyncio.Future[A | Refused | NoOutcome]] = {}
 
     def expect(self, id: str) -> asyncio.Future[A | Refused | NoOutcome]:
-        """A future for the outcome of the command with this id."""
+        """Return a future for the outcome of the command with this id."""
         future: asyncio.Future[A | Refused | NoOutcome] = asyncio.get_running_loop().create_future()
         self._pending[id] = future
         return future
 
     def forget(self, id: str) -> None:
-        """Cancels and drops the future of this command."""
+        """Cancel and drop the future of the command with this id."""
         self._pending.pop(id).cancel()
 
     async def listen(self) -> None:
-        """Passes on outcomes until it is cancelled."""
+        """Pass on outcomes until the task is cancelled."""
         while True:
             for entry in await self._reader.next():
                 self.receive(entry)
 
     def receive(self, entry: Entry) -> None:
-        """Resolves the future of the command that this outcome is of, if it is awaited."""
+        """Resolve the future of the command of this outcome, if a sender awaits the outcome."""
         is_answer = entry.subject.endswith(f".{self._answer.__name__}")
         kind: type[A] | type[CommandRefused] = self._answer if is_answer else CommandRefused
         envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
@@ -66,7 +66,7 @@ class PendingOutcomes(Generic[A]):
 def outcome_filters(
     commands: Iterable[Command], answer: type[Event] = CommandAccepted
 ) -> list[str]:
-    """The subject filters that catch the outcomes of these commands: `answer`, or a refusal."""
+    """Return the subject filters for the outcomes of these commands: `answer`, or a refusal."""
     paths = {tuple(map(token, command.path)) for command in commands}
     if len(paths) > 1:
         paths = {(org, cluster, "*") for org, cluster, _ in paths}

@@ -33,11 +33,11 @@ class PodStream(Session):
     async def pod_events(
         self, pool: str, name: str, *, after: int
     ) -> AsyncGenerator[PodEvent, None]:
-        """The changes of a Pod, and the preemptions of Nodes of its NodePool; it never ends.
+        """Yield changes of a Pod, and preemptions of Nodes of its NodePool, without end.
 
-        What is stored while the server cannot be reached comes once it can.
+        Events that are stored while the server cannot be reached follow once it can be reached.
 
-        after: only what lies in the log after this position.
+        after: only the events that lie in the log after this position.
         """
         path = f"{self.org}.{self.cluster}.{token(checked('name', pool))}"
         kinds = (PodChanged, PreemptionPending)

@@ -73,12 +73,12 @@ class Preemption:
 
     @property
     def drain_late(self) -> timedelta | None:
-        """How late the drain began; None before that, and where it was asked for earlier."""
+        """How late the drain began; None before that, or if it was asked for earlier."""
         return _late(self.began + DRAIN_AFTER, self.drained if self.has_timetable else None)
 
     @property
     def end_late(self) -> timedelta | None:
-        """How late it left; None before that, and where it left before the time was over."""
+        """How late the Node left; None before that, or if it left before its time was over."""
         return _late(self.began + GONE_AFTER, self.gone if self.has_timetable else None)
 
 
@@ -95,7 +95,7 @@ class Preemptions:
         self._ends: dict[tuple[str, int], tuple[datetime, int]] = {}
 
     def read(self, entries: Iterable[Entry]) -> None:
-        """Takes messages in the order of the log; any other message changes nothing."""
+        """Fold messages in the order of the log; ignore messages that are not in `KINDS`."""
         for entry in entries:
             address = address_of(entry.subject)
             kind = KINDS.get(address.name) if address is not None else None
@@ -106,7 +106,7 @@ class Preemptions:
                 self._take(envelope.data, entry)
 
     def all(self) -> list[Preemption]:
-        """The preemptions, in the order in which they began."""
+        """Return the preemptions, in the order in which they began."""
         return list(self._known.values())
 
     def _take(self, event: Message, entry: Entry) -> None:
@@ -141,7 +141,7 @@ class Preemptions:
             self._requests.pop(oldest, None)
 
     def _begin(self, event: OfNode, preemption: Preemption) -> None:
-        """Takes a preemption, or the timetable of one that began without."""
+        """Store a preemption, or the timetable of a preemption that began without a timetable."""
         key = (event.node, event.assignment)
         request = self._requests.pop(key, None)
         if request is not None:

@@ -42,7 +42,7 @@ class ReadModel(Session):
     """The part of a client that reads objects."""
 
     async def get(self, bucket: Bucket, key: str) -> Document | None:
-        """The object with this key; None where there is none.
+        """Return the object with this key; None if the bucket has no such object.
 
         The key of a NodePool, Node or cluster is its name; of a machine, `<zone>.<name>`; of a
         quota and of a capacity, `<zone>.<type>`.
@@ -55,9 +55,9 @@ class ReadModel(Session):
     async def list(
         self, bucket: Bucket, prefix: str = "", *, everywhere: bool = False
     ) -> list[Object]:
-        """Every object of a bucket whose key begins with `prefix`, ordered by key.
+        """Return every object of a bucket whose key begins with `prefix`, ordered by key.
 
-        With `everywhere`, those of all organisations and clusters.
+        With `everywhere`, the objects of all organisations and clusters are included.
         """
         objects: dict[str, Object] = {}
         async with aclosing(self.watch(bucket, prefix, everywhere=everywhere)) as changes:
@@ -70,11 +70,11 @@ class ReadModel(Session):
     async def watch(
         self, bucket: Bucket, prefix: str = "", *, everywhere: bool = False
     ) -> AsyncGenerator[Object | Listed, None]:
-        """Every object of a bucket whose key begins with `prefix`, `Listed`, then each change.
+        """Yield each object whose key begins with `prefix`, then `Listed`, then each change.
 
-        It never ends by itself. A deleted object comes with `document` None. Of changes that
-        follow each other closely, only the last may come. With `everywhere`, the objects are those
-        of all organisations and clusters.
+        The iterator never ends by itself. A deleted object comes with `document` None. If changes
+        follow each other closely, only the last of them may come. With `everywhere`, the objects
+        of all organisations and clusters are included.
         """
         subjects = f"$KV.{bucket}." if everywhere else self._prefix(bucket)
         listed = False
@@ -89,7 +89,7 @@ class ReadModel(Session):
                         yield Object(key, document_of(entry), entry.position)
 
     async def zone(self) -> str | None:
-        """The zone of the client's cluster; None for a cluster that is not registered."""
+        """Return the zone of the client's cluster; None if the cluster is not registered."""
         from nodepool.contract.decode import decode
         from nodepool.contract.events import ClusterRegistered
         from nodepool.contract.messages import Envelope
@@ -103,7 +103,7 @@ class ReadModel(Session):
         return envelope.data.zone if isinstance(envelope, Envelope) else None
 
     async def clusters(self) -> Sequence[tuple[str, str]]:
-        """Organisation and name of every cluster that was ever registered, in their order."""
+        """Return organisation and name of each cluster that was ever registered, in their order."""
         filters = {"subjects_filter": f"np.evt.validator.*.*.{UNNAMED}.ClusterRegistered"}
         with translated(self.url):
             info = await api.request(self._connection, f"$JS.API.STREAM.INFO.{STREAM}", filters)
@@ -113,7 +113,7 @@ class ReadModel(Session):
         return sorted((tokens[3], tokens[4]) for tokens in names)
 
     def _prefix(self, bucket: Bucket) -> str:
-        """The subject of the client's objects in a bucket, up to their key."""
+        """Return the subject of the client's objects in a bucket, up to their key."""
         match bucket:
             case "nodepools" | "nodes":
                 return f"$KV.{bucket}.{self.org}.{self.cluster}."
@@ -124,10 +124,10 @@ class ReadModel(Session):
 
 
 def document_of(entry: Entry) -> Document | None:
-    """The object that a message of a bucket holds; None for the mark of its deletion.
+    """Return the object that a message of a bucket holds; None for the mark of its deletion.
 
-    None as well for what is no JSON object, or has halves of characters in it, which cannot be
-    printed: someone else wrote that, and the aggregator writes its own over it.
+    Also returns None if the content is not a JSON object, or holds lone surrogates, which cannot be
+    printed. Another client wrote such content, and the aggregator overwrites it.
     """
     if not entry.content or entry.headers.get("KV-Operation") in ("DEL", "PURGE"):
         return None

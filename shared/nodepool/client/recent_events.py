@@ -59,7 +59,7 @@ class RecentEvents:
                 groups.setdefault(name, Group(entry.time, entry.time)).add(entry)
 
     def of(self, kind: str, name: str) -> Iterator[tuple[Group, Sequence[ObjectEvent]]]:
-        """Yield each group of events of one object, and those of its events that are kept."""
+        """Yield each group of events of one object, and the events of the group that are kept."""
         for group in self._groups.get((kind, name), {}).values():
             events = (event for entry in group.kept for event in object_events(entry))
             yield group, [event for event in events if (event.kind, event.name) == (kind, name)]
@@ -80,7 +80,7 @@ def _regarded(entry: Entry) -> Iterator[tuple[str, Regarded]]:
 
 
 def _node(content: bytes) -> str | None:
-    """Return the Node that an event names; None where the content is of another form."""
+    """Return the Node that an event names; None if the content has another form."""
     try:
         node = json.loads(content)["data"]["node"]
     except (ValueError, LookupError, TypeError, RecursionError):

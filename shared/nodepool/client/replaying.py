@@ -49,7 +49,7 @@ class Replays(DeadLetters):
     """The part of a client that sends commands again; every method may raise `Unreachable`."""
 
     async def replay_of(self, letter: DeadLetter) -> Replay:
-        """Whether a dead letter can be replayed, and what would be sent."""
+        """Return whether a dead letter can be replayed, and the command to send."""
         replay = await self._sent_first(letter)
         if replay.entry is None:
             return replay
@@ -68,9 +68,10 @@ class Replays(DeadLetters):
         return replay
 
     async def is_failure(self, letter: DeadLetter) -> bool:
-        """Whether a service failed on it, and it was not done since; costs less than `replay_of`.
+        """Return whether a service failed on a letter that was not accepted since.
 
-        Of a command that is invalid, the sender is to correct it.
+        The check costs less than `replay_of`. An invalid command is not a failure, because its
+        sender has to correct it.
         """
         if not letter.is_command:
             return True
@@ -78,7 +79,7 @@ class Replays(DeadLetters):
         return replay.entry is not None and not (await self._later(letter, replay.id))[0]
 
     async def _sent_first(self, letter: DeadLetter) -> Replay:
-        """The replay of a dead letter, whatever came later."""
+        """Return the replay of a dead letter, without a check of what came later."""
         if not letter.is_command:
             return Replay(None, "", _why_not(letter))
         entry = await self._at(letter.input)
@@ -93,10 +94,10 @@ class Replays(DeadLetters):
         return Replay(entry, id, "")
 
     async def _later(self, letter: DeadLetter, id: str) -> tuple[int, Sequence[Entry]]:
-        """Where the command with this id was accepted since; 0 where it was not.
+        """Return the position at which this command was accepted since; 0 if it was not accepted.
 
-        And the outcomes of others on the same identity that were accepted since, in their order; of
-        more than LATER_MAX only one more.
+        Also returns the outcomes of other commands on the same identity that were accepted since,
+        in their order, at most LATER_MAX + 1 of them.
         """
         later: list[Entry] = []
         async with aclosing(self._accepted_since(letter)) as outcomes:
@@ -108,7 +109,7 @@ class Replays(DeadLetters):
         return 0, later
 
     async def _accepted_since(self, letter: DeadLetter) -> AsyncGenerator[Entry, None]:
-        """The outcomes of what the service has accepted since, of commands on the same identity."""
+        """Yield what the service has accepted since, of commands on the identity of the letter."""
         subject = _outcome_of(letter, "CommandAccepted")
         with translated(self.url):
             newest = await api.last_message(self._connection, STREAM, subject)
@@ -122,7 +123,7 @@ class Replays(DeadLetters):
     async def _is_undone(
         self, command: Command | None, input: int, outcome: Mapping[str, object]
     ) -> bool:
-        """Whether a command would undo another one that was accepted after it was sent first."""
+        """Return whether a command would undo a later accepted command with this outcome."""
         data, position = outcome.get("data"), outcome.get("causeposition")
         if _changes_nothing(command) or (isinstance(data, dict) and data.get("dryRun")):
             return False
@@ -135,7 +136,7 @@ class Replays(DeadLetters):
         return await self._first_sent_at(entry) > input
 
     async def _first_sent_at(self, entry: Entry) -> int:
-        """Where a command lies as it was sent first; where it lies itself, if it is no replay."""
+        """Return the first position of a command; the position of `entry` if it is no replay."""
         text = entry.headers.get(REPLAY_OF, "")
         first = await self._at(int(text)) if text.isdecimal() and len(text) < 20 else None
         is_same = first is not None and first.subject == entry.subject
@@ -144,9 +145,9 @@ class Replays(DeadLetters):
         return entry.position
 
     async def replay(self, letter: DeadLetter, replay: Replay) -> tuple[int, str]:
-        """Sends a command again under the id that it had: where it lies, and its outcome in words.
+        """Send a command again under its id; return its new position, and its outcome in words.
 
-        The outcome is empty where none comes in time.
+        The outcome is empty if no outcome comes in time.
         """
         entry = replay.entry
         assert entry is not None, "only a command is sent again"
@@ -167,14 +168,15 @@ class Replays(DeadLetters):
 
 
 def _id_of(entry: Entry) -> str:
-    """The id of a command, in whichever way it was sent."""
+    """Return the id of a command, in whichever format the command was sent."""
     return unread(entry.subject, entry.content, entry.headers, entry.position, "", "").id
 
 
 def _headers(entry: Entry, id: str) -> Mapping[str, str]:
-    """The headers of a command to send again: those that it had, without those to the server.
+    """Return the headers of a command to send again: its own, without the headers for the server.
 
-    An id that it had from the server or from a header to it is an attribute of CloudEvents now.
+    If the id came from the server or from a header for the server, it becomes the CloudEvents
+    attribute `id`.
     """
     kept = {key: text for key, text in entry.headers.items() if not key.lower().startswith("nats-")}
     first = kept.get(REPLAY_OF, str(entry.position))
@@ -183,7 +185,7 @@ def _headers(entry: Entry, id: str) -> Mapping[str, str]:
 
 
 def _command_in(entry: Entry) -> Command | None:
-    """The command in a message; None for one that cannot be read."""
+    """Return the command in a message; None if the command cannot be read."""
     address = address_of(entry.subject)
     if address is None or address.name not in commands.COMMANDS:
         return None
@@ -197,7 +199,7 @@ def _changes_nothing(command: Command | None) -> bool:
 
 
 def _about(command: Command) -> Sequence[object]:
-    """The object that a command is about."""
+    """Return the identity of the object that a command is about."""
     pod = getattr(command, "pod", None)
     name = pod.name if isinstance(pod, Pod) else None
     return (*command.path, *(getattr(command, part, name) for part in _PARTS))
@@ -218,14 +220,14 @@ def _why_not(letter: DeadLetter) -> str:
 
 
 def _outcome_of(letter: DeadLetter, name: str) -> str:
-    """The subject of an outcome of the commands with the same identity."""
+    """Return the subject of an outcome of the commands with the identity of a dead letter."""
     assert letter.address is not None, "a command has an address"
     path = ".".join(map(token, letter.address.path))
     return f"np.evt.{letter.service}.{path}.{name}"
 
 
 def _outcome(entries: Sequence[Entry], id: str) -> str:
-    """The outcome of a command in words; empty where it is not among the messages."""
+    """Return the outcome of a command in words; empty if the messages do not hold the outcome."""
     for entry in entries:
         envelope = envelope_in(entry)
         data = envelope.get("data")

@@ -25,11 +25,11 @@ class Restores(Session):
     """A connection with the rights of the services; every method may raise `Unreachable`."""
 
     async def restore(self, folder: Path, *, force: bool = False) -> Backup:
-        """Makes the log from a backup, on a server that has none; services are to be stopped.
+        """Restore the log from a backup, on a server that has no log; the services must be stopped.
 
-        force: deletes the log that there is, with what was made from it, for good. That is done
-            once all is checked that can be: the backup, and that the server takes it.
-        Raises ClientError where the backup is not whole, or something stands in the way.
+        force: deletes an existing log for good, with all streams that are made from it. The log is
+            deleted only after these checks: the backup is whole, and the server accepts it.
+        Raises ClientError if the backup is not whole, or if something prevents the restore.
         """
         made = await asyncio.to_thread(checked, folder)
         info = {"config": _restorable(made.info), "state": made.info["state"]}
@@ -53,7 +53,7 @@ class Restores(Session):
         return made
 
     async def _sizes(self) -> dict[str, int]:
-        """The size of the log in bytes, and of each stream that is made from it, by name."""
+        """Return the size in bytes of the log, and of each stream that is made from it, by name."""
         sizes = {}
         for stream in (STREAM, *_REBUILT):
             info = await whole_stream_info(self._connection, stream)
@@ -70,7 +70,7 @@ class Restores(Session):
     async def _check_server(
         self, info: Mapping[str, Mapping[str, object]], sizes: Mapping[str, int]
     ) -> None:
-        """Raises where the server would not take the log; nothing is deleted before."""
+        """Raise ClientError if the server would not take the log; nothing is deleted before."""
         api.check_limits(self._connection)
         account = await api.request(self._connection, "$JS.API.INFO")
         used, most = storage_of(account, 1)
@@ -96,7 +96,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _restorable(info: Mapping[str, Mapping[str, object]]) -> Mapping[str, object]:
-    """The configuration for a server that may stand alone; services set the number of copies."""
+    """Return the configuration for a single server; services set the number of copies later."""
     config = dict(info["config"])
     config["num_replicas"] = 1
     config.pop("placement", None)

@@ -51,11 +51,13 @@ class Sender(Generic[A]):
         self._timeout_s = timeout_s
 
     async def send(self, command: Command, id: str = "") -> A | Refused | NoOutcome:
-        """The outcome of a command; one with an invalid name, or too large, is not sent.
+        """Return the outcome of a command; send it only if its names, id and size are valid.
 
-        One that is refused because too many are waiting is sent again, until the time is up.
+        If a command is refused because too many commands are waiting, it is sent again, until the
+        time is up.
 
-        id: the id of the command, one in flight at a time; without it each attempt has its own.
+        id: the id of the command, which may be in flight only once at a time; without an id, each
+          attempt has an id of its own.
         """
         refusal = misnamed(command) or _misnumbered(id)
         if refusal is not None:
@@ -96,9 +98,9 @@ class Sender(Generic[A]):
             self._outcomes.forget(id)
 
     async def _publish(self, subject: str, content: bytes) -> int:
-        """The position of the message, published until the server confirms that it is stored.
+        """Publish a message until the server confirms that it is stored, and return its position.
 
-        The id in its envelope makes repetitions harmless: the services do not process them again.
+        The id in the envelope makes repetitions harmless: the services do not process them again.
         """
         failures = 0
         while True:
@@ -120,7 +122,7 @@ def _is_about(denial: Denied, subject: str) -> bool:
 
 
 def _misnumbered(id: str) -> Refused | None:
-    """The refusal of an id that the services would not take; None for any other."""
+    """Return the refusal of an id that the services do not accept; None for a valid id."""
     if len(id) <= ID_MAX and id.isprintable():
         return None
     text = f"has {len(id)} characters; use at most {ID_MAX} that can be printed"
@@ -130,9 +132,9 @@ def _misnumbered(id: str) -> Refused | None:
 def encoded(
     command: Command, id: str, source: str, trace: Mapping[str, str] = MappingProxyType({})
 ) -> bytes:
-    """A command as a CloudEvent in structured JSON.
+    """Return a command as a CloudEvent in structured JSON.
 
-    trace: its `traceparent` and `tracestate`, where it has them.
+    trace: the `traceparent` and `tracestate` of the command, if it has them.
     """
     kind = type(command)
     envelope = envelope_of(kind).model_construct(

@@ -96,7 +96,7 @@ class Session:
                 await self._open_connection.close()
 
     def _note_denial(self, error: Exception) -> None:
-        """Fail what waits for a reply that the server has denied, which never comes."""
+        """Fail the requests that wait for a reply: after a denial by the server, no reply comes."""
         _, is_denial, place = str(error).partition(PERMISSION)
         if not is_denial:
             return
@@ -104,9 +104,9 @@ class Session:
         give_up(self._connection._resp_map.values(), partial(Denied, 0, self._denied))
 
     def observe(self, lost: Callable[[], None], back: Callable[[], None]) -> None:
-        """Calls `lost` whenever the server is gone, and `back` when it responds again.
+        """Call `lost` whenever the server is gone, and `back` when the server responds again.
 
-        Whatever waits for messages goes on by itself.
+        Readers that wait for messages continue by themselves.
         """
         self._connection.on_disconnect.append(lost)
         self._connection.on_reconnect.append(back)
@@ -132,7 +132,7 @@ class Session:
         newest: bool = False,
         at_end: bool = False,
     ) -> AsyncIterator[Reader]:
-        """An open reader of a stream.
+        """Open a reader of a stream for the time of the context.
 
         start: the position to begin at.
         newest: whether to read only the newest message of each subject that is there already.
@@ -155,7 +155,7 @@ class Session:
             await reader.close()
 
     async def _last_position(self, stream: str) -> int:
-        """The position of the newest message of a stream.
+        """Return the position of the newest message of a stream.
 
         Waits for a stream that does not exist yet: a control plane that is starting creates it
         soon. A reader opened without this check would wait silently for a missing stream.
@@ -171,9 +171,9 @@ class Session:
             await asyncio.sleep(RETRY_S)
 
     async def _position_at(self, time: datetime) -> int:
-        """The position of the first message stored at or after a time, found by bisection.
+        """Return the position of the first message stored at or after a time, found by bisection.
 
-        Past the end of the log where there is none.
+        If the log has no such message, the position lies past the end of the log.
         """
         with translated(self.url):
             high = await self._last_position(STREAM) + 1
@@ -188,10 +188,10 @@ class Session:
         return low
 
     async def _read(self, reader: Reader, *, endless: bool) -> Sequence[Entry]:
-        """The next messages of a reader, at least one.
+        """Return the next messages of a reader, at least one.
 
-        With `endless` it waits for them without limit; else they are known to be stored, and it
-        raises `Unreachable` if they do not come in time.
+        With `endless` the method waits for messages without limit. Otherwise the messages are known
+        to be stored, and the method raises `Unreachable` if they do not come in time.
         """
         entries = await reader.next(None if endless else self.timeout_s)
         if not entries and not endless:
@@ -199,7 +199,7 @@ class Session:
         return entries
 
     async def _last_event(self, event: tuple[str, str], pool: str) -> Entry | None:
-        """The newest event, by service and name, on this cluster and `pool`, which is a token."""
+        """Return the newest event, by service and name, on this cluster and the token `pool`."""
         service, name = event
         subject = f"np.evt.{service}.{self.org}.{self.cluster}.{pool}.{name}"
         with translated(self.url):

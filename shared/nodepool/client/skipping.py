@@ -17,14 +17,14 @@ class Operator(Replays, Backups, Restores):
     """A connection with the rights of the services; every method may raise `Unreachable`."""
 
     async def next_input(self, service: AnyService) -> Standing:
-        """How far a service is, with the next of its inputs."""
+        """Return how far a service is, with its next input."""
         with translated(self.url):
             return await skipping.standing_of(self._connection, service, await self._log())
 
     async def pass_over(self, service: AnyService, standing: Standing) -> None:
-        """Has a service pass over its next input.
+        """Make a service pass over its next input.
 
-        Raises `ClientError` where the service has committed since `standing` was read.
+        Raises `ClientError` if the service has committed since `standing` was read.
         """
         try:
             with translated(self.url):

@@ -25,7 +25,7 @@ class StoredPools(Session):
     """
 
     async def find_stored(self, pool: str) -> NodePoolValidated | None:
-        """The newest desired state of a NodePool and the verdict on it; None for no NodePool."""
+        """Return the newest spec of a NodePool, with its verdict; None if there is no NodePool."""
         name = token(checked("name", pool))
         stored, deleted = await asyncio.gather(
             self._last_event(VALIDATED, name), self._last_event(DELETED, name)
@@ -36,7 +36,7 @@ class StoredPools(Session):
         return envelope.data if isinstance(envelope, Envelope) else None
 
     async def was_stored(self, pool: str) -> bool:
-        """Whether there is, or ever was, a NodePool of this name."""
+        """Return whether there is, or ever was, a NodePool of this name."""
         return await self._last_event(VALIDATED, token(checked("name", pool))) is not None
 
     async def has_stored(self) -> bool:
@@ -47,7 +47,7 @@ class StoredPools(Session):
             return await api.leaders_message(self._connection, STREAM, subject) is not None
 
     async def stored(self, pool: str) -> NodePoolValidated:
-        """As `find_stored`; raises `NotFound` where there is no such NodePool."""
+        """Return the same as `find_stored`; raise `NotFound` if there is no such NodePool."""
         event = await self.find_stored(pool)
         if event is None:
             raise NotFound(f'nodepool "{pool}" not found in {self.org}/{self.cluster}')
@@ -55,9 +55,9 @@ class StoredPools(Session):
 
 
 def stored_document(stored: NodePoolValidated) -> Document:
-    """The object as it was stored: all but its status.
+    """Return the NodePool as it was stored, without its status.
 
-    Applied again, it is refused if the NodePool has changed since.
+    If a user applies the document again, it is refused if the NodePool has changed since.
     """
     metadata: dict[str, object] = {
         "name": stored.pool,
@@ -71,7 +71,7 @@ def stored_document(stored: NodePoolValidated) -> Document:
 
 
 def desired_document(command: ApplyNodePool) -> Document:
-    """The object as a command wants it, without what only the control plane knows of it."""
+    """Return the NodePool as a command wants it, without the fields that the control plane sets."""
     return _document({"name": command.metadata.name}, command)
 
 

@@ -19,7 +19,7 @@ _USED: Final = "opentelemetry.trace"
 
 @contextmanager
 def sending(command: Command, id: str) -> Iterator[Mapping[str, str]]:
-    """Makes the span of sending a command; `traceparent` and `tracestate` for it, if any."""
+    """Start the span of sending a command; yield its `traceparent` and `tracestate`, if any."""
     if _USED not in sys.modules:
         yield {}
         return

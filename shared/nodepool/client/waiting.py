@@ -37,11 +37,11 @@ class Waiting(ReadModel):
         *,
         timeout_s: float | None = None,
     ) -> Document:
-        """The NodePool, once the condition has that status for its newest generation.
+        """Return the NodePool once the condition has this status for its newest generation.
 
-        That is the generation of the last command that was accepted before the call, also where
-        the read model is still behind it. Raises `NotFound` where there is no such NodePool or it
-        is deleted, and `TimedOut` after `timeout_s` seconds; None waits without limit.
+        The newest generation is the generation of the last command that was accepted before the
+        call, even if the read model is still behind it. Raises `NotFound` if the NodePool does not
+        exist or is deleted, and `TimedOut` after `timeout_s` seconds; None waits without limit.
         """
         return await self.wait_for(
             "nodepools",
@@ -60,12 +60,12 @@ class Waiting(ReadModel):
         *,
         timeout_s: float | None = None,
     ) -> Document:
-        """The object, once `is_met` is true of it.
+        """Return the object once `is_met` is true of it.
 
-        what: what is waited for, to name it in the error.
+        what: the expected state, as the error names it.
 
-        Raises `NotFound` where there is no such object or it is deleted, and `TimedOut` after
-        `timeout_s` seconds; None waits without limit. The present state is read in any case.
+        Raises `NotFound` if the object does not exist or is deleted, and `TimedOut` after
+        `timeout_s` seconds; None waits without limit. The current state is always read.
         """
 
         def is_reached(document: Document | None) -> bool:
@@ -81,7 +81,7 @@ class Waiting(ReadModel):
     async def wait_until_created(
         self, bucket: Waited, name: str, *, timeout_s: float | None = None
     ) -> Document:
-        """The object, once it exists; raises `TimedOut` after `timeout_s` seconds."""
+        """Return the object once it exists; raise `TimedOut` after `timeout_s` seconds."""
         created = await self._reached(bucket, name, lambda each: each is not None, timeout_s)
         if created is None:
             raise TimedOut(f"timed out waiting for {_SINGULAR[bucket]}/{name} to be created")
@@ -94,9 +94,9 @@ class Waiting(ReadModel):
         is_met: Callable[[Document | None], bool],
         timeout_s: float | None,
     ) -> Document | None:
-        """The object in the state; None where it is not in it in time.
+        """Return the object once `is_met` is true of it; None if that takes too long.
 
-        The present state is read in any case, also with no time left.
+        The current state is always read, even if no time is left.
         """
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.time() + timeout_s
@@ -115,7 +115,7 @@ class Waiting(ReadModel):
     async def wait_until_gone(
         self, *names: str, timeout_s: float | None = None, bucket: Waited = "nodepools"
     ) -> None:
-        """Returns once none of the objects exists.
+        """Wait until all the objects are gone.
 
         Raises `TimedOut` after `timeout_s` seconds; None waits without limit.
         """
@@ -136,10 +136,10 @@ class Waiting(ReadModel):
             raise TimedOut(f"timed out waiting for {shown} to be deleted") from None
 
     async def follow(self, bucket: Waited, name: str) -> AsyncGenerator[Document | None, None]:
-        """An object and each change of it; None while it does not exist. It never ends by itself.
+        """Yield an object and each change of it, without end; None while the object does not exist.
 
-        A NodePool of the read model that is older than what the log has accepted is passed over;
-        one that is deleted there does not exist.
+        Skips a NodePool of the read model that is older than what the log has accepted. A NodePool
+        that is deleted in the log does not exist.
         """
         accepted = await self._accepted(name) if bucket == "nodepools" else None
         async with aclosing(self._changes(bucket, name)) as changes:
@@ -150,14 +150,14 @@ class Waiting(ReadModel):
                     yield None
 
     async def _accepted(self, pool: str) -> Accepted | None:
-        """What the log says of a NodePool; None where it never existed."""
+        """Return what the log says of a NodePool; None if the NodePool never existed."""
         name = token(checked("name", pool))
         return await read_accepted(lambda event: self._last_event(event, name))
 
     async def _changes(
         self, bucket: Waited, *names: str
     ) -> AsyncGenerator[tuple[str, Document | None], None]:
-        """Each of the objects, and each change of them; None for one that does not exist."""
+        """Yield each object, and each change of an object; None if the object does not exist."""
         prefix = self._prefix(bucket)
         wanted = frozenset(checked("name", name) for name in names)
         unseen = set(wanted)
@@ -191,9 +191,10 @@ def _filters(prefix: str, names: frozenset[str]) -> Sequence[str]:
 
 
 def has_condition(document: Document, condition: str, status: str) -> bool:
-    """Whether a condition, in any case, has this status for the object's newest generation.
+    """Return whether a condition has this status for the object's newest generation.
 
-    A condition without an `observedGeneration`, as Nodes have them, is taken as it is.
+    Names and statuses match in any case. A condition without an `observedGeneration`, as Nodes
+    have, is accepted for any generation.
     """
     metadata, state = document.get("metadata"), document.get("status")
     conditions = state.get("conditions") if isinstance(state, Mapping) else None

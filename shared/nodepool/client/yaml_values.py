@@ -64,7 +64,7 @@ class Dumper(_SafeDumper):
 
 
 def _scalar(loader: Loader, node: yaml.ScalarNode, name: str) -> str:
-    """Return the text of a scalar; raise where a tag gives a type that its text does not have."""
+    """Return the text of a scalar; raise if a tag gives a type that its text does not have."""
     text = loader.construct_scalar(node)
     assert isinstance(text, str)
     if not _FORMS[name].fullmatch(text):

@@ -127,10 +127,10 @@ TERMS_FIELD: Final = (
 
 
 def oversized(affinity: Affinity | None) -> tuple[str, str] | None:
-    """Which field of a manifest is larger than it may be, and why; None where all is within bounds.
+    """Return the field of a manifest that is too large, and why; None if no field is too large.
 
-    Every machine that becomes free is held against every NodePool that waits, so what one NodePool
-    may cost is limited.
+    Every machine that becomes free is checked against every NodePool that waits, so the cost of a
+    NodePool is limited.
     """
     listed = terms(affinity)
     if len(listed) > TERMS_MAX:
@@ -147,7 +147,7 @@ def oversized(affinity: Affinity | None) -> tuple[str, str] | None:
 
 
 def fault(affinity: Affinity | None) -> str | None:
-    """The first fault, with its term, expression and key; None where there is none.
+    """Return the first fault, with its term, expression and key; None if the affinity is valid.
 
     In and NotIn need values, Exists and DoesNotExist take none, Gt and Lt take one integer; keys
     and values follow the grammar of labels. A term without expressions is a fault, because it
@@ -164,9 +164,9 @@ def fault(affinity: Affinity | None) -> str | None:
 
 
 def machine_labels(instance_type: InstanceType, zone: Zone) -> dict[str, str]:
-    """The labels that every machine of this type in this zone has.
+    """Return the labels that every machine of this type in this zone has.
 
-    The flavor of the backend fabric is one of them only for types that have such a fabric.
+    The label of the backend flavor is included only for types with a backend fabric.
     """
     labels = {
         "node.kubernetes.io/instance-type": instance_type.id,
@@ -188,7 +188,7 @@ def _selector(affinity: Affinity | None) -> NodeSelector | None:
 
 
 def terms(affinity: Affinity | None) -> tuple[NodeSelectorTerm, ...]:
-    """The terms of an affinity, of which one must hold; none where it accepts every machine."""
+    """Return the terms of an affinity, of which one must hold; empty if it accepts all machines."""
     selector = _selector(affinity)
     return () if selector is None else selector.node_selector_terms
 
@@ -205,7 +205,7 @@ def _malformed(requirement: NodeSelectorRequirement) -> str | None:
 
 
 def unfit(requirement: NodeSelectorRequirement) -> str | None:
-    """Why the values of a comparison do not fit its operator, or None."""
+    """Return why the values of a comparison do not fit its operator, or None."""
     values = requirement.values
     match requirement.operator:
         case Operator.IN | Operator.NOT_IN:
@@ -221,10 +221,10 @@ def unfit(requirement: NodeSelectorRequirement) -> str | None:
 
 
 def holds(requirement: NodeSelectorRequirement, value: str | None) -> bool:
-    """Whether a comparison holds for a label of this value; None is an absent label.
+    """Return whether a comparison holds for a label of this value; None is an absent label.
 
-    NotIn and DoesNotExist hold where it is absent; Gt and Lt hold for integers of 64 bits only. One
-    with an unknown operator, or with values that do not fit its operator, never holds.
+    NotIn and DoesNotExist hold if the label is absent; Gt and Lt hold only for integers of 64 bits.
+    A comparison with an unknown operator, or with values that do not fit its operator, never holds.
     """
     if unfit(requirement):
         return False

@@ -79,7 +79,7 @@ class Zone:
 
 
 def offered(instance_type: str, zone: str) -> bool:
-    """Whether this zone offers this type; False where either is unknown.
+    """Return whether this zone offers this type; False if the zone or the type is unknown.
 
     Names are case-sensitive.
     """
@@ -88,20 +88,20 @@ def offered(instance_type: str, zone: str) -> bool:
 
 
 def rack_size(instance_type: str) -> int:
-    """How many machines of a type are a rack; 0 for one that comes one by one, or is unknown."""
+    """Return the number of machines per rack of a type; 0 if it has no racks or is unknown."""
     entry = INSTANCE_TYPES.get(instance_type)
     return entry.rack_size if entry is not None else 0
 
 
 def type_fault(name: str) -> str | None:
-    """Why this is no instance type, with a close one where there is one; None for one that is."""
+    """Return why this is no instance type, with a close name if any; None if it is a type."""
     if name in INSTANCE_TYPES:
         return None
     return f"{name} is not a known instance type{did_you_mean(name, INSTANCE_TYPES)}"
 
 
 def zone_fault(name: str) -> str | None:
-    """As `type_fault`, of an availability zone."""
+    """Return why this is no availability zone, like `type_fault`."""
     return None if name in ZONES else f"{name} is not a known zone{did_you_mean(name, ZONES)}"
 
 

@@ -136,7 +136,7 @@ HEALTHY: Mapping[Reason, str] = {
 
 
 def status_of(reason: Reason) -> ConditionStatus:
-    """The status that belongs to a reason."""
+    """Return the status that belongs to a reason."""
     if (type(reason), reason.value) in _TRUE:
         return "True"
     return "Unknown" if reason.value in _UNKNOWN else "False"
@@ -160,7 +160,7 @@ class Condition:
     position: int = 0
 
     def document(self) -> dict[str, object]:
-        """The condition as a Kubernetes client sees it."""
+        """Return the condition as a Kubernetes client sees it."""
         known = {"logPosition": self.position} if self.position else {}
         return {
             "lastTransitionTime": rfc3339(self.since),
@@ -181,7 +181,7 @@ def changed(
     now: datetime,
     position: int = 0,
 ) -> Condition:
-    """The condition after a verdict; `before` itself where the verdict is the same.
+    """Return the condition after a verdict; `before` itself if the verdict is the same.
 
     The transition time changes with the status, not with the reason or the message; the position
     changes with any of them.
@@ -203,11 +203,11 @@ def accepted(
     *,
     refused: bool,
 ) -> Condition | None:
-    """The deprecated Accepted after a change of other conditions; `before` itself where it stays.
+    """Return the deprecated Accepted after other conditions changed; `before` if it is unchanged.
 
-    It follows two conditions, so when it changed last can be read from neither. None before the
-    NodePool was validated. `refused`: whether it is invalid because its zone does not offer its
-    instance type; Accepted calls that a policy violation.
+    Accepted follows two conditions, and neither tells when Accepted changed last. None before the
+    NodePool was validated. `refused`: whether the NodePool is invalid because its zone does not
+    offer its instance type; Accepted calls that a policy violation.
     """
     validated, quota = conditions.get("Validated"), conditions.get("Quota")
     if validated is None:
@@ -225,7 +225,7 @@ def accepted(
 def deprecated(
     conditions: Mapping[str, Condition], accepted: Condition | None
 ) -> tuple[Condition, ...]:
-    """Accepted as it is kept; Allocated and SufficientCapacity from what replaced them."""
+    """Return Accepted as stored, and Allocated and SufficientCapacity from their successors."""
     derived = (
         accepted,
         _allocated(conditions.get("AtTarget")),

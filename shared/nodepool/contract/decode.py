@@ -64,10 +64,10 @@ class _Misplaced(NamedTuple):
 def decode(
     kind: type[M], subject: str, content: bytes, headers: dict[str, str], position: int
 ) -> Envelope[M] | Unreadable:
-    """The envelope in `content`, or why it cannot be read; never raises for bad content.
+    """Return the envelope in `content`, or why it cannot be read; never raise for bad content.
 
-    What a sender may say is decided by subject alone, so a message of another type or identity than
-    its subject is not read. A command may also be sent in the binary mode of CloudEvents or as bare
+    Permissions depend on the subject alone, so a message whose type or identity differs from its
+    subject is not read. A command may also be sent in the binary mode of CloudEvents or as bare
     JSON. Its id is then the header `ce-id` or `Nats-Msg-Id`, or else its position in the log.
     """
     if issubclass(kind, Command):
@@ -88,7 +88,7 @@ def decode(
 def unknown_command(
     subject: str, content: bytes, headers: Mapping[str, str], position: int
 ) -> Unreadable:
-    """A command of an unknown name, to be refused under the id that its sender waits for."""
+    """Return a command of an unknown name, to refuse under the id that its sender waits for."""
     name = subject.rpartition(".")[2]
     cause = f"{name} is no command: see the last part of the subject"
     return unread(subject, content, headers, position, "type", cause)
@@ -102,12 +102,12 @@ def unread(
     field: str,
     cause: str,
 ) -> Unreadable:
-    """A message of which only the id is read; a command is refused under it."""
+    """Return a message of which only the id is read; a command is refused under this id."""
     return _unread(_address(subject), opened(content, headers, position), field, cause)
 
 
 def value_in(kind: type[V], content: str) -> V | tuple[str, str]:
-    """The value in a JSON text; where it is none, the field at fault and one sentence."""
+    """Return the value in a JSON text; if it is invalid, the field at fault and one sentence."""
     try:
         return kind.model_validate_json(content, strict=True)
     except ValidationError as error:
@@ -115,10 +115,11 @@ def value_in(kind: type[V], content: str) -> V | tuple[str, str]:
 
 
 def explain(error: ValidationError, kind: type[Message] | None = None) -> tuple[str, str]:
-    """The fault of a validation: the field as a manifest writes it, and one sentence.
+    """Return the fault of a validation: the field as a manifest writes it, and one sentence.
 
-    It is the first, or an unknown field where there is one: one that is misspelt is missing too.
-    For that a field of the message `kind` is suggested.
+    An unknown field comes before all other faults, because a misspelt field is also missing.
+    Otherwise the first fault counts. For an unknown field, the sentence suggests a field of the
+    message `kind`.
     """
     faults = error.errors(include_url=False, include_context=False)
     fault = next((each for each in faults if each["type"] == "extra_forbidden"), faults[0])
@@ -137,7 +138,7 @@ def explain(error: ValidationError, kind: type[Message] | None = None) -> tuple[
 
 
 def _suggestion(kind: type[Message] | None, place: Sequence[int | str]) -> str:
-    """The end of a sentence that suggests a field of `kind` for the unknown one at a place."""
+    """Return the end of a sentence that suggests a field of `kind` for an unknown field."""
     if kind is None:
         return ""
     *path, unknown = place
@@ -165,7 +166,7 @@ def _address(subject: str) -> Address:
 
 
 def _misplaced(envelope: Envelope[M], kind: type[M], subject: str) -> _Misplaced | None:
-    """Why an event that can be read does not belong on its subject; None where it does."""
+    """Return why an event that can be read does not belong on its subject; None if it does."""
     name, speaker = kind.__name__, getattr(kind, "speaker", "")
     if envelope.type != name:
         return _Misplaced("type", OTHER_TYPE.format(name))
@@ -217,7 +218,7 @@ def _decode_command(
 
 
 def _unread(address: Address, command: Opened, field: str, cause: str) -> Unreadable:
-    """A command that is not read, under the id and in the trace that its sender has given it."""
+    """Return a command that is not read, under the id and in the trace that its sender gave."""
     return Unreadable(address, command.id, field, cause, command.id, *command.trace)
 
 
@@ -232,10 +233,10 @@ _IDENTITY: dict[type[Message], tuple[str, ...]] = {
 
 
 def _identified(data: M, address: Address) -> M | _Misplaced:
-    """`data` with the identity that its subject gives.
+    """Return `data` with the identity that its subject gives.
 
-    What a sender may do is decided by subject alone. So the content must not name another identity,
-    and the message must belong on exactly this subject: one about a machine is not accepted on the
+    Permissions depend on the subject alone. So the content must not name another identity, and the
+    message must belong on exactly this subject: a message about a machine is not accepted on the
     subject of an organisation, although the three tokens would fit.
     """
     names = next(names for base, names in _IDENTITY.items() if isinstance(data, base))

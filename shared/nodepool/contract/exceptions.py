@@ -16,9 +16,9 @@ raises it in every process, and each of them would end.
 
 
 def describe(error: Exception) -> str:
-    """An exception as one sentence: its kind and its text, at most 500 characters.
+    """Return an exception as one sentence: its kind and its text, at most 500 characters.
 
-    What UTF-8 cannot hold is written as a question mark, so that the sentence can be stored.
+    Characters that UTF-8 cannot encode become question marks, so that the sentence can be stored.
     """
     kind = type(error).__name__
     try:

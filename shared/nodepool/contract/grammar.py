@@ -64,12 +64,12 @@ def organisation(name: str) -> str | None:
 
 
 def dns1123_label(name: str) -> str | None:
-    """Why `name` is no DNS label of 1 to 63 characters (RFC 1123), or None."""
+    """Return why `name` is no DNS label of 1 to 63 characters (RFC 1123), or None."""
     return _breach("name", name, _DNS_LABEL, _DNS_LABEL_RULE, LABEL_LIMIT)
 
 
 def dns1123_subdomain(name: str) -> str | None:
-    """Why `name` is no DNS subdomain of 1 to 253 characters, or None.
+    """Return why `name` is no DNS subdomain of 1 to 253 characters, or None.
 
     Only the length of the whole name is limited, not that of each part between dots.
     """
@@ -77,9 +77,9 @@ def dns1123_subdomain(name: str) -> str | None:
 
 
 def pool_name(name: str) -> str | None:
-    """Why `name` cannot be a NodePool's: no DNS subdomain of 1 to 63 characters; or None.
+    """Return why `name` cannot be a NodePool's: no DNS subdomain of 1 to 63 characters; or None.
 
-    Each Node of the NodePool has the name as the value of a label, which holds no more.
+    Each Node of the NodePool has the name as the value of a label, which holds 63 characters.
     """
     if LABEL_LIMIT < len(name) <= SUBDOMAIN_LIMIT:
         return (
@@ -90,7 +90,7 @@ def pool_name(name: str) -> str | None:
 
 
 def qualified_name(key: str) -> str | None:
-    """Why `key` cannot be the key of a label, annotation or taint, or None.
+    """Return why `key` cannot be the key of a label, annotation or taint, or None.
 
     A key is a name of 1 to 63 characters, optionally after a DNS subdomain and a slash.
     """
@@ -109,7 +109,7 @@ def qualified_name(key: str) -> str | None:
 
 
 def label_value(value: str) -> str | None:
-    """Why `value` cannot be the value of a label, or None.
+    """Return why `value` cannot be the value of a label, or None.
 
     A value is empty, or a name of at most 63 characters.
     """
@@ -117,12 +117,12 @@ def label_value(value: str) -> str | None:
 
 
 def taint_value(value: str) -> str | None:
-    """Why `value` cannot be the value of a taint, or None; the rules are those of a label."""
+    """Return why `value` cannot be the value of a taint, or None, by the rules of label values."""
     return label_value(value)
 
 
 def taint_effect(effect: str) -> str | None:
-    """Why `effect` is no effect of a taint, or None."""
+    """Return why `effect` is no effect of a taint, or None."""
     if effect in TAINT_EFFECTS:
         return None
     return (
@@ -142,7 +142,7 @@ def text_length(text: str) -> str | None:
 
 
 def annotations_size(annotations: Mapping[str, str]) -> str | None:
-    """Why the annotations are too large together, or None.
+    """Return why the annotations are too large together, or None.
 
     All keys and values may take 256 KiB in UTF-8, as the Kubernetes API server counts them.
     """
@@ -156,7 +156,7 @@ def annotations_size(annotations: Mapping[str, str]) -> str | None:
 
 
 def node_annotations_size(annotations: Mapping[str, str]) -> str | None:
-    """Why these annotations are too large together for each Node of a NodePool, or None."""
+    """Return why the annotations are too large together for each Node of a NodePool, or None."""
     size = sum(2 * _bytes(key) + _bytes(value) for key, value in annotations.items())
     if size <= NODE_ANNOTATIONS_LIMIT_BYTES:
         return None
@@ -167,7 +167,7 @@ def node_annotations_size(annotations: Mapping[str, str]) -> str | None:
 
 
 def reserved_namespace(key: str) -> bool:
-    """Whether the prefix of the key is reserved for the platform, so that a customer cannot set it.
+    """Return whether the platform reserves the prefix of the key, so that customers cannot set it.
 
     Reserved are `coreweave.cloud`, `coreweave.com` and their subdomains, in any case, with or
     without the final dot of DNS; the one exception is `cks.coreweave.cloud/system-critical`. See
@@ -183,7 +183,7 @@ def reserved_namespace(key: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """The text in quotes, for a reason; cut at the longest length that a key can have."""
+    """Return the text in quotes, for a reason; cut at the longest length that a key can have."""
     return repr(text if len(text) <= _SHOWN_LIMIT else f"{text[:_SHOWN_LIMIT]}…")
 
 

@@ -122,21 +122,22 @@ BY_TYPE: Final[Mapping[str, Cause]] = {cause.type: cause for cause in CAUSES.val
 
 
 def is_problem(type: str, status: str) -> bool:  # Of a condition.
-    """Whether a condition of this type and status makes its Node unhealthy."""
+    """Return whether a condition of this type and status makes its Node unhealthy."""
     cause = BY_TYPE.get(type)
     return cause is not None and cause.status == status
 
 
 def cordon_cause(type: str) -> str:  # Of a condition.
-    """What the problem that a condition reports is named where it is the cause of a cordon.
+    """Return the name of the problem that a condition reports, as the cause of a cordon.
 
-    The type of the condition; a Node whose `Ready` is not True is `NotReady`, as kubectl prints it.
+    The name is the type of the condition, except that a Node whose `Ready` is not True is
+    `NotReady`, as kubectl prints it.
     """
     return "NotReady" if type == "Ready" else type
 
 
 def causes_table() -> str:
-    """What makes a Node unhealthy as a page in Markdown shows it."""
+    """Return the faults that make a Node unhealthy, as a table in Markdown."""
     lines = [
         "| Fault of a simulated machine | Condition | Reason | What cures it |",
         "| --- | --- | --- | --- |",

@@ -28,20 +28,20 @@ LedgerKey = NewType("LedgerKey", str)
 
 
 def token(name: str) -> str:
-    """A name as one subject token: NATS separates tokens by dots, so a dot is written `~`."""
+    """Return a name as one subject token, with `~` for each dot: NATS separates tokens by dots."""
     return name.replace(".", "~")
 
 
 def name_at(token: str) -> str:
-    """The name that a subject token stands for."""
+    """Return the name that a subject token stands for."""
     return token.replace("~", ".")
 
 
 def cut(path: PoolPath) -> PoolPath:
-    """The identity with each token short enough for any subject.
+    """Return the identity with each token short enough for any subject.
 
-    One that is too long ends with an ellipsis and is still longer than `TOKEN_MAX`, so that it is
-    nobody's identity.
+    A token that is too long is cut to end with an ellipsis. It is still longer than `TOKEN_MAX`, so
+    no object has this identity.
     """
     org, cluster, pool = map(_cut, path)
     return org, cluster, pool
@@ -52,72 +52,72 @@ def _cut(name: str) -> str:
 
 
 def cluster_key(org: str, cluster: str) -> ClusterKey:
-    """The key of a cluster."""
+    """Return the key of a cluster."""
     return ClusterKey(f"{org}/{cluster}")
 
 
 def pool_key(org: str, cluster: str, pool: str) -> PoolKey:
-    """The key of a NodePool."""
+    """Return the key of a NodePool."""
     return PoolKey(f"{org}/{cluster}/{pool}")
 
 
 def node_key(org: str, cluster: str, node: str) -> NodeKey:
-    """The key of a Node in its cluster."""
+    """Return the key of a Node in its cluster."""
     return NodeKey(f"{org}/{cluster}/{node}")
 
 
 def machine_key(zone: str, machine: str) -> MachineKey:
-    """The key of a machine, and of the Node that it is."""
+    """Return the key of a machine, and of the Node on this machine."""
     return MachineKey(f"{zone}/{machine}")
 
 
 def offering_key(zone: str, instance_type: str) -> OfferingKey:
-    """The key of all machines of a type in a zone."""
+    """Return the key of all machines of a type in a zone."""
     return OfferingKey(f"{zone}/{instance_type}")
 
 
 def ledger_key(org: str, zone: str, instance_type: str) -> LedgerKey:
-    """The key of an organisation's limit for a type in a zone."""
+    """Return the key of an organisation's limit for a type in a zone."""
     return LedgerKey(f"{org}/{zone}/{instance_type}")
 
 
 def pool_path(key: PoolKey) -> PoolPath:
-    """Organisation, cluster and name of a NodePool."""
+    """Return organisation, cluster and name of a NodePool."""
     org, cluster, pool = key.split("/", 2)
     return org, cluster, pool
 
 
 def cluster_of(key: PoolKey) -> ClusterKey:
-    """The key of the cluster of a NodePool."""
+    """Return the key of the cluster of a NodePool."""
     org, cluster, _ = pool_path(key)
     return cluster_key(org, cluster)
 
 
 def machine_parts(key: MachineKey) -> tuple[str, str]:
-    """Zone and name of a machine."""
+    """Return zone and name of a machine."""
     zone, _, machine = key.partition("/")
     return zone, machine
 
 
 def offering_parts(key: OfferingKey) -> tuple[str, str]:
-    """Zone and instance type of an offering."""
+    """Return zone and instance type of an offering."""
     zone, _, instance_type = key.partition("/")
     return zone, instance_type
 
 
 def ledger_parts(key: LedgerKey) -> tuple[str, str, str]:
-    """Organisation, zone and instance type of a limit."""
+    """Return organisation, zone and instance type of a limit."""
     org, zone, instance_type = key.split("/", 2)
     return org, zone, instance_type
 
 
 def path_text(path: PoolPath) -> str:
-    """The identity tokens as one text: the `subject` of a CloudEvent; of a NodePool, its key."""
+    """Return the identity as one text: a CloudEvent's `subject`, and the key of a NodePool."""
     return "/".join(path)
 
 
 def as_pool_key(text: str) -> PoolKey | None:
-    """The text as the key of a NodePool; None where it is the key of something else."""
+    """Return the text as the key of a NodePool; None if it is the key of another object."""
     parts = text.split("/")
     if len(parts) != 3 or parts[0] == FLEET or UNNAMED in parts:
         return None
@@ -125,12 +125,12 @@ def as_pool_key(text: str) -> PoolKey | None:
 
 
 def pod_name(namespace: str, name: str) -> str:
-    """The name of a Pod of a cluster of Kubernetes on the bus: with its namespace."""
+    """Return the name of a Pod of a Kubernetes cluster as messages write it: with its namespace."""
     return f"{namespace}/{name}"
 
 
 def pod_parts(name: str) -> tuple[str, str]:
-    """The namespace and the name of the Pod that has this name on the bus."""
+    """Return the namespace and the name of the Pod that has this name in messages."""
     namespace, _, rest = name.partition("/")
     return namespace, rest
 

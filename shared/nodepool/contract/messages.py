@@ -145,13 +145,13 @@ class PoolFields(TypedDict):
 
 
 def pool_fields(key: PoolKey) -> PoolFields:
-    """The identity of a NodePool as the fields of a message about it."""
+    """Return the identity of a NodePool as the fields of a message about the NodePool."""
     org, cluster, pool = pool_path(key)
     return {"org": org, "cluster": cluster, "pool": pool}
 
 
 def path_fields(message: Message) -> PoolFields:
-    """The identity of `message` as the fields of a message about a NodePool."""
+    """Return the identity of `message` as the fields of a message about a NodePool."""
     org, cluster, pool = message.path
     return {"org": org, "cluster": cluster, "pool": pool}
 
@@ -193,19 +193,19 @@ class Envelope(BaseModel, Generic[M]):
     data: M
 
     def encode(self) -> bytes:
-        """This envelope as the bytes that are stored."""
+        """Return this envelope as the bytes that are stored."""
         return self.__pydantic_serializer__.to_json(self, exclude_none=True)
 
 
 @cache
 def envelope_of(message: type[Message]) -> type[Envelope[Message]]:
-    """The envelope class that carries messages of this class."""
+    """Return the envelope class that carries messages of this class."""
     # Pydantic makes the class at run time from a type that is a value here.
     return Envelope[message]  # type: ignore[valid-type]
 
 
 def members(union: object) -> Iterator[type[Message]]:
-    """The message classes of a `Hears` or `Says`: a union, or one class."""
+    """Yield the message classes of a `Hears` or `Says`: a union, or one class."""
     args = getattr(union, "__args__", None) or ((union,) if union is not None else ())
     for member in args:
         if isinstance(member, type) and issubclass(member, Message):

@@ -194,7 +194,7 @@ class NodePoolSpec(Value):
 
     @model_validator(mode="after")
     def _has_one_target(self) -> Self:
-        """Raises where there is no target, or more than one, naming the field as it is written.
+        """Raise an error that names the field if the spec has no target, or more than one target.
 
         While autoscaling is true, the target may be left to the autoscaler.
         """
@@ -211,7 +211,7 @@ class NodePoolSpec(Value):
 
     @property
     def target(self) -> int:
-        """How many Nodes it is to have, whichever way it says so; the fewest where it does not."""
+        """How many Nodes the spec asks for, in Nodes or racks; else `minNodes` or 0."""
         if self.target_nodes is None and self.target_racks is None:
             return self.min_nodes or 0
         return self.target_nodes if self.target_nodes is not None else self._target_of_racks
@@ -227,7 +227,7 @@ class NodePoolSpec(Value):
 
     @property
     def priority(self) -> int:
-        """The scheduling priority; 0 where the spec has none."""
+        """The scheduling priority; 0 if the spec sets no priority."""
         return self.scheduling_priority.value if self.scheduling_priority else 0
 
 
@@ -288,7 +288,7 @@ ConditionStatus = Literal["True", "False", "Unknown"]
 
 
 def spec_document(spec: NodePoolSpec) -> dict[str, object]:
-    """The spec as a Kubernetes client sees it: with defaults, without empty fields."""
+    """Return the spec as a Kubernetes client sees it: with defaults, without empty fields."""
     document: dict[str, object] = spec.model_dump(mode="json", exclude_none=True)
     if spec.compute_class is ComputeClass.DEFAULT:
         del document["computeClass"]

@@ -4,5 +4,5 @@ from datetime import UTC, datetime
 
 
 def rfc3339(moment: datetime) -> str:
-    """A moment as Kubernetes writes it: RFC 3339, in UTC and whole seconds."""
+    """Return a time as Kubernetes writes it: RFC 3339, in UTC and whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

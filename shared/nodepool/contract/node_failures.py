@@ -54,9 +54,9 @@ CORDON_CAUSES: Final = (*INTENDED, RACK_UNAVAILABLE)
 
 
 def failure_of(message: str) -> str:
-    """What a message says has failed: a `NodeFailure` or a problem; the first where it says more.
+    """Return the first failure that a message names: a `NodeFailure` or a problem.
 
-    Empty where it says nothing of a failure.
+    Empty if the message names no failure.
     """
     places = {name: message.find(phrase) for name, phrase in _phrases()}
     found = [(place, name) for name, place in places.items() if place >= 0]
@@ -64,7 +64,7 @@ def failure_of(message: str) -> str:
 
 
 def cordon_label(cause: str) -> str:
-    """The first of the causes of a cordon, as metrics name it; `Other` for one from a command."""
+    """Return the first cause of a cordon, as metrics name it; `Other` for an unknown cause."""
     first = cause.partition(",")[0]
     name = first.partition(" ")[0]  # A rack is followed by its NVLink domain.
     return name if name in PROBLEMS or name in CORDON_CAUSES else NodeFailure.OTHER.value

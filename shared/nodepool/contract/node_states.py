@@ -64,12 +64,12 @@ STATE_MOVES: Final[Mapping[MachineState, tuple[MachineState, ...]]] = {
 
 
 def may_follow(before: NodePhase, after: NodePhase) -> bool:
-    """Whether a Node in the first phase may be in the second one next."""
+    """Return whether a Node in phase `before` may be in phase `after` next."""
     return after in PHASE_MOVES[before] or (after is before and bool(PHASE_MOVES[before]))
 
 
 def states_table() -> str:
-    """Both tables as a page in Markdown shows them."""
+    """Return both tables in Markdown, as a page shows them."""
     lines = ["| Phase of a Node | May be followed by |", "| --- | --- |"]
     lines += [f"| {phase} | {_listed(moves)} |" for phase, moves in PHASE_MOVES.items()]
     lines += ["", "| State of a machine | May be followed by |", "| --- | --- |"]

@@ -31,7 +31,7 @@ class Opened(NamedTuple):
     fault: str = ""
 
     def attribute(self, name: str, default: object = None) -> object:
-        """An attribute, which is a header in the binary mode of CloudEvents."""
+        """Return an attribute, which is a header in the binary mode of CloudEvents."""
         return self.attributes.get(name, self.headers.get(f"ce-{name}", default))
 
     @property
@@ -42,9 +42,9 @@ class Opened(NamedTuple):
 
     @property
     def trace(self) -> tuple[str | None, str | None]:
-        """Its `traceparent` and `tracestate`; None for what is missing or malformed.
+        """The `traceparent` and `tracestate` of the command; None if missing or malformed.
 
-        The names of their headers are those of W3C, or those of the binary mode.
+        The headers have the names of W3C, or the names of the binary mode.
         """
         parent = traceparent_of(self._sent("traceparent"))
         return parent, tracestate_of(self._sent("tracestate")) if parent else None
@@ -55,7 +55,7 @@ class Opened(NamedTuple):
 
 
 def opened(content: bytes, headers: Mapping[str, str], position: int) -> Opened:
-    """A command taken apart; one that cannot be has a `fault`."""
+    """Return the parts of a command; a command that cannot be parsed has a `fault`."""
     header = {name.lower(): value for name, value in headers.items() if _is_text(value)}
     id = header.get("ce-id") or header.get("nats-msg-id") or ""
     if not 0 < len(id) <= ID_MAX:
@@ -79,14 +79,14 @@ def opened(content: bytes, headers: Mapping[str, str], position: int) -> Opened:
 
 
 def size_fault(content: bytes) -> str | None:
-    """Why a command is refused for its size; None for one that is not."""
+    """Return why a command is refused for its size; None if its size is allowed."""
     if len(content) <= COMMAND_BYTES_MAX:
         return None
     return f"the command has {len(content)} bytes; at most {COMMAND_BYTES_MAX} are taken"
 
 
 def _is_text(value: str) -> bool:
-    """Whether UTF-8 can hold it."""
+    """Return whether UTF-8 can encode the value."""
     try:
         value.encode()
     except UnicodeEncodeError:

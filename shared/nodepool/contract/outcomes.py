@@ -9,7 +9,7 @@ CommandOutcome = CommandAccepted | CommandRefused
 def accepted(
     command: Command, result: Result, generation: int | None = None, *, dry_run: bool = False
 ) -> CommandAccepted:
-    """The outcome of a command that is carried out; `generation` is the NodePool's, if any."""
+    """Return the outcome of an accepted command, with the `generation` of its NodePool, if any."""
     return CommandAccepted(
         **path_fields(command),
         command=type(command).__name__,
@@ -22,7 +22,7 @@ def accepted(
 def refused(
     command: Command, field: str, message: str, reason: RefusalReason = "Invalid"
 ) -> CommandRefused:
-    """The outcome of a command that changes nothing; `field` is the one to correct."""
+    """Return the outcome of a command that changes nothing; `field` is the field to correct."""
     return CommandRefused(
         **path_fields(command),
         command=type(command).__name__,

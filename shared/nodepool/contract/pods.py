@@ -62,7 +62,7 @@ class Toleration(Value):
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
 
     def matches(self, taint: Taint) -> bool:
-        """Whether it tolerates this taint."""
+        """Return whether the toleration tolerates this taint."""
         return (
             self.effect in ("", taint.effect)
             and (self.key == taint.key or (not self.key and self.operator == "Exists"))
@@ -76,9 +76,10 @@ NO_GPU: Final = Toleration(key=CPU_TAINT.key, operator="Exists", effect="NoSched
 
 @lru_cache(maxsize=1_024)
 def reserved_taint(value: str) -> Taint:
-    """The taint of a Node that is reserved, by the value of its label `RESERVED`.
+    """Return the taint of a Node that is reserved, by the value of its label `RESERVED`.
 
-    Where the value is an organisation, the platform gives each of its Pods a toleration of it.
+    If the value is an organisation, the platform gives each Pod of the organisation a toleration of
+    the taint.
     """
     digest = sha256(value.encode()).hexdigest()
     return Taint(key=RESERVED, value=digest[:10], effect="NoExecute")
@@ -87,7 +88,7 @@ def reserved_taint(value: str) -> Taint:
 def repelled(
     taints: Iterable[Taint], effects: Iterable[str], tolerations: Iterable[Toleration]
 ) -> Taint | None:
-    """The first of these taints that has one of the effects and is not tolerated, if any."""
+    """Return the first taint that has one of the effects and is not tolerated, if any."""
     effects, tolerations = tuple(effects), tuple(tolerations)
     return next(
         (
@@ -112,7 +113,7 @@ class Shape(NamedTuple):
     slots: int = 1
 
     def room(self, gpus: int, accelerators: int, slots: int = PODS_MAX) -> int:
-        """How many Pods of this shape fit where so much is left."""
+        """Return how many Pods of this shape fit into this room of a Node."""
         rooms = [slots // self.slots]
         if self.gpus:
             rooms.append(gpus // self.gpus)
@@ -156,11 +157,11 @@ class Pod(Value):
         return (*self.tolerations, *own)
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether a Node with this taint is open to it."""
+        """Return whether the Pod tolerates this taint of a Node."""
         return any(toleration.matches(taint) for toleration in self._tolerated)
 
     def repelled(self, taints: Iterable[Taint], *effects: str) -> Taint | None:
-        """The first of these taints that has one of the effects and is not tolerated, if any."""
+        """Return the first taint that has one of the effects and is not tolerated, if any."""
         return repelled(taints, effects, self._tolerated)
 
 

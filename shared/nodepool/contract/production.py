@@ -23,9 +23,9 @@ _MANAGED = frozenset((taint.key, taint.effect) for taint in MANAGED_TAINTS)
 def production_labels(
     pool: PoolKey, uid: str, instance_type: InstanceType, zone: Zone, compute_class: ComputeClass
 ) -> dict[str, str]:
-    """The labels that win over those that the NodePool asks for.
+    """Return the labels that take precedence over the labels of the NodePool.
 
-    Those that differ between its Nodes are not among them, such as the name.
+    Labels that differ between Nodes of the NodePool, such as the name, are not included.
     """
     org, _, name = pool_path(pool)
     return {
@@ -39,18 +39,18 @@ def production_labels(
 
 
 def kind_taint(instance_type: InstanceType) -> Taint:
-    """The taint that says what a Node computes with."""
+    """Return the taint that tells whether a Node computes with GPUs or with CPUs."""
     return GPU_TAINT if instance_type.kind is Kind.GPU else CPU_TAINT
 
 
 def asked_taints(taints: Sequence[Taint]) -> tuple[Taint, ...]:
-    """The taints that Nodes get because their NodePool asks for them.
+    """Return the taints that Nodes get because their NodePool asks for the taints.
 
-    Those that are managed are left out: stored specs may hold one.
+    Managed taints are left out, because a stored spec may hold a managed taint.
     """
     return tuple(taint for taint in taints if (taint.key, taint.effect) not in _MANAGED)
 
 
 def production_taints(instance_type: InstanceType, taints: Sequence[Taint]) -> tuple[Taint, ...]:
-    """The taints of a Node: that of its kind, then those that its NodePool asks for."""
+    """Return the taints of a Node: the taint of its kind, then the taints of its NodePool."""
     return (kind_taint(instance_type), *asked_taints(taints))

@@ -28,7 +28,7 @@ _CHECKS = (Validated.__name__, Quota.__name__, Capacity.__name__)
 def evaluated_generation(conditions: Mapping[str, Condition]) -> int:
     """Return the newest generation that every check has evaluated; 0 for none.
 
-    A check that fails ends the evaluation: those after it wait until it succeeds.
+    A check that fails ends the evaluation: the next checks wait until it succeeds.
     """
     evaluated = max((each.generation for each in conditions.values()), default=0)
     for kind in _CHECKS:

@@ -54,7 +54,7 @@ class Field:
 
 
 def described(model: type[BaseModel], name: str) -> Field:
-    """An object of this class, as if it were a required field of this name."""
+    """Return an object of this class, described as a required field of this name."""
     schema = model.model_json_schema(by_alias=True)
     definitions = schema.get("$defs", {})
     return _field(name, schema, _Reader(definitions), text="", required=True)
@@ -67,7 +67,7 @@ class _Reader:
     definitions: Mapping[str, Schema]
 
     def resolved(self, schema: Schema) -> Schema:
-        """The schema itself, without references and without `null` as an alternative."""
+        """Return the schema, without references and without `null` as an alternative."""
         while True:
             alternatives = schema.get("anyOf")
             if isinstance(alternatives, list):
@@ -140,7 +140,7 @@ def _default(value: object) -> str:
 
 
 def documentation(text: str) -> tuple[str, Mapping[str, str]]:
-    """The documentation of an object, and of its fields: the lines `name, name: text` of it."""
+    """Return the documentation of an object, and of its fields: the lines `name, name: text`."""
     about: list[str] = []
     texts: dict[str, str] = {}
     names: list[str] | None = None

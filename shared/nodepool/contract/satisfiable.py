@@ -49,9 +49,9 @@ def satisfiable(
 def _impossible(
     term: NodeSelectorTerm, fixed: Mapping[str, str], open_keys: Collection[str]
 ) -> str | None:
-    """Why the term accepts no possible machine, or None.
+    """Return why the term accepts no possible machine, or None.
 
-    Each key is checked alone: the value of one label does not limit that of another.
+    Each key is checked alone: the value of one label does not limit the value of another label.
     """
     by_key: dict[str, list[NodeSelectorRequirement]] = {}
     for requirement in term.match_expressions:
@@ -70,7 +70,7 @@ def _impossible(
 
 
 def _possible(requirements: list[NodeSelectorRequirement]) -> bool:
-    """Whether all these comparisons of one open key hold for some value, or for its absence."""
+    """Return whether these comparisons of an open key all hold for a value, or for its absence."""
     if any(unfit(each) for each in requirements):
         return False
     listed = [set(each.values) for each in requirements if each.operator == Operator.IN]
@@ -91,10 +91,10 @@ def _possible(requirements: list[NodeSelectorRequirement]) -> bool:
 
 
 def _numerals(requirements: list[NodeSelectorRequirement]) -> Iterator[str]:
-    """Label values that are integers between the bounds of Gt and Lt, smallest first.
+    """Yield label values that are integers between the bounds of Gt and Lt, smallest first.
 
-    A label value cannot begin with a sign, so none is negative; with leading zeros, each integer
-    can be written in many ways.
+    A label value cannot begin with a sign, so no value is negative; with leading zeros, each
+    integer can be written in many ways.
     """
     first, end = 0, INT64_END
     for requirement in requirements:

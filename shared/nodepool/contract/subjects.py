@@ -36,7 +36,7 @@ class Address:
 
 
 def subject_of(message: Message, service: str) -> str:
-    """The subject of `message`; `service` is the one that says an event, and unused for others."""
+    """Return the subject of `message`; `service` publishes an event, and is unused for commands."""
     tokens = ".".join(map(token, message.path))
     name = type(message).__name__
     if isinstance(message, Command):
@@ -45,7 +45,7 @@ def subject_of(message: Message, service: str) -> str:
 
 
 def filter_of(message: type[Message]) -> str:
-    """The subject filter for all messages of this class."""
+    """Return the subject filter for all messages of this class."""
     name = message.__name__
     if issubclass(message, Command):
         return f"np.cmd.*.*.*.{name}"
@@ -56,7 +56,7 @@ def filter_of(message: type[Message]) -> str:
 
 @cache
 def template_of(message: type[Message]) -> str:
-    """The subject of all messages of this class, with names in braces for what differs."""
+    """Return the subject of all messages of this class, with variable parts named in braces."""
     names = {name: f"{{{name}}}" for name in _NAMES if name in message.model_fields}
     speaker: str = getattr(message, "speaker", "")
     # A value without its other fields has the identity that its class gives it.
@@ -64,13 +64,13 @@ def template_of(message: type[Message]) -> str:
 
 
 def is_taken(subject: str) -> bool:
-    """Whether the log takes messages on this subject: whether one of `SUBJECTS` matches it."""
+    """Return whether the log takes messages on this subject: whether one of `SUBJECTS` matches."""
     tokens = subject.split(".")
     return "" not in tokens and (*tokens[:2], len(tokens)) in _SHAPES
 
 
 def address_of(subject: str) -> Address | None:
-    """The parts of a message's subject; None for any other subject."""
+    """Return the parts of a message's subject; None for any other subject."""
     match subject.split("."):
         case ["np", "cmd", org, cluster, pool, name]:
             path = (name_at(org), name_at(cluster), name_at(pool))
@@ -82,7 +82,7 @@ def address_of(subject: str) -> Address | None:
 
 
 def path_at(subject: str) -> PoolPath:
-    """The identity in the subject of a message."""
+    """Return the identity in the subject of a message."""
     _, org, cluster, pool, _ = subject.rsplit(".", 4)
     if "~" not in subject:
         return org, cluster, pool

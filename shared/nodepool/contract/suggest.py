@@ -13,18 +13,18 @@ CLOSE: Final = 0.7
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence that says `name` is unknown: `; did you mean <known name>?`.
+    """Return the end of a sentence that says `name` is unknown: `; did you mean <known name>?`.
 
-    Empty where no known name is close. Case does not count, nor does an end that was left out. A
-    name that holds the whole of what was written is closer than any other; of several, the first
-    is suggested.
+    Empty if no known name is close. Neither case nor a missing end counts as a difference. A known
+    name that contains all of `name` is closer than any other. If several known names are equally
+    close, the first of them is suggested.
     """
     best = closest(name, known)
     return f"; did you mean {best}?" if best else ""
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """The known name that `did_you_mean` suggests; empty where none is close."""
+    """Return the known name that `did_you_mean` suggests; empty if no known name is close."""
     best = max(known, key=lambda other: _closeness(name, other), default="")
     return best if best and _closeness(name, best) >= CLOSE else ""
 

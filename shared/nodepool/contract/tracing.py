@@ -14,9 +14,9 @@ _STATE: Final = re.compile("[ -~]+")
 
 
 def traceparent_of(value: object) -> str | None:
-    """A sender's `traceparent` as it is passed on; None for one that the standard has ignored.
+    """Return a sender's `traceparent` as it is passed on; None if the standard says to ignore it.
 
-    One of a later version is passed on as one of version 00, as the standard asks for.
+    A `traceparent` of a later version is passed on as version 00, as the standard requires.
     """
     if not isinstance(value, str) or len(value) > TRACE_MAX:
         return None
@@ -27,7 +27,7 @@ def traceparent_of(value: object) -> str | None:
 
 
 def tracestate_of(value: object) -> str | None:
-    """A sender's `tracestate` as it is passed on; None for one that is too long or no ASCII."""
+    """Return a sender's `tracestate` as it is passed on; None if it is too long or not ASCII."""
     if not isinstance(value, str) or len(value) > STATE_MAX:
         return None
     return value if _STATE.fullmatch(value) else None

@@ -53,42 +53,42 @@ class Size(NamedTuple):
         return self.messages >= OUTPUTS_MAX or self.bytes >= BYTES_MAX
 
     def plus(self, message: Message) -> "Size":
-        """The size with one message more."""
+        """Return the size with one more message."""
         return Size(self.messages + 1, self.bytes + bytes_of(message))
 
     def with_all(self, messages: Iterable[Message]) -> "Size":
-        """The size with these messages more."""
+        """Return the size with these messages added."""
         size = self
         for message in messages:
             size = size.plus(message)
         return size
 
     def fits(self, other: "Size") -> bool:
-        """Whether messages of these two sizes fit one commit."""
+        """Return whether messages of these two sizes fit one commit."""
         return (
             self.messages + other.messages <= OUTPUTS_MAX and self.bytes + other.bytes <= BYTES_MAX
         )
 
 
 def size_of(messages: Iterable[Message]) -> Size:
-    """The size of these messages."""
+    """Return the size of these messages."""
     return Size().with_all(messages)
 
 
 def fill_a_step(messages: Sequence[Message]) -> bool:
-    """Whether a step with these messages was stopped at its bound, or has just reached it."""
+    """Return whether a step with these messages was stopped at its bound, or just reached it."""
     # Few messages never fill a step, and most steps have few.
     return len(messages) >= BYTES_MAX // MESSAGE_BYTES_MAX and size_of(messages).is_full
 
 
 def bytes_of(message: Message) -> int:
-    """How many bytes a message counts as; the same for one that was stored and read again."""
+    """Return how many bytes a message counts as; the same after it was stored and read again."""
     measure = _measure(type(message))
     return SMALL_BYTES if measure is None else len(measure(message))
 
 
 def check(message: Message) -> None:
-    """Raises Unstorable for an output that the log does not take."""
+    """Raise Unstorable for an output that the log does not take."""
     name, path = type(message).__name__, message.path
     size = len(message.__pydantic_serializer__.to_json(message))
     if size > DATA_BYTES_MAX:
@@ -102,9 +102,10 @@ def check(message: Message) -> None:
 
 @cache
 def _measure(kind: type[Message]) -> Callable[[Message], bytes] | None:
-    """How a class of messages becomes JSON; None where all its fields are numbers or short texts.
+    """Return the function that encodes a class of messages as JSON; None if all are small.
 
-    Making JSON only to measure it costs time, and most messages are small by their class.
+    Encoding JSON only to measure it costs time. Messages whose fields are all numbers or short
+    texts are small by their class.
     """
     if any(_is_container(field.annotation) for field in kind.model_fields.values()):
         return kind.__pydantic_serializer__.to_json

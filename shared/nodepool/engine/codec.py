@@ -23,7 +23,7 @@ MODELS_MAX, MODEL_MAX = 4_096, 500
 
 
 def encode(value: object) -> Json:
-    """A value of a state as plain JSON; raises TypeError for what a state cannot hold."""
+    """Return a value of a state as plain JSON; raise TypeError for a value no state can hold."""
     kind = type(value)
     encoder = _ENCODERS.get(kind)
     if encoder is None:
@@ -53,9 +53,9 @@ def _encoder(kind: type) -> _Encoder:
 
 
 def decoder(hint: object) -> Decoder:
-    """A function that turns what `encode` made of a value of this type back into it.
+    """Return the decoder that turns the JSON of a value of this type back into the value.
 
-    It raises ValueError for what `encode` makes of no value of this type.
+    The decoder raises ValueError for JSON that `encode` makes of no value of this type.
     """
     if isinstance(hint, NewType):
         return decoder(hint.__supertype__)
@@ -88,7 +88,7 @@ def _items(raw: Json) -> list[Json]:
 
 
 def _each(*decoders: Decoder) -> Callable[[Json], tuple[object, ...]]:
-    """A decoder for a list with one item for each of these."""
+    """Return a decoder for a list with one item per decoder."""
 
     def decode(raw: Json) -> tuple[object, ...]:
         if type(raw) is not list or len(raw) != len(decoders):
@@ -99,7 +99,7 @@ def _each(*decoders: Decoder) -> Callable[[Json], tuple[object, ...]]:
 
 
 def _pairs(key: Decoder, item: Decoder, raw: list[Json]) -> dict[object, object]:
-    """Pairs of a key and an item, none of them twice."""
+    """Return the decoded pairs of a key and an item; raise ValueError for a duplicate key."""
     pair = _each(key, item)
     decoded: dict[object, object] = {}
     for name, value in map(pair, raw):
@@ -114,7 +114,7 @@ def _map(key: Decoder, item: Decoder) -> Decoder:
 
 
 def _mapping(key: Decoder, item: Decoder) -> Decoder:
-    """Any mapping with text for keys: plain JSON, or a persistent map as a list of pairs."""
+    """Return a decoder for a mapping with text keys: a JSON object, or pairs for a `Map`."""
 
     def decode(raw: Json) -> object:
         if isinstance(raw, dict):
@@ -130,7 +130,7 @@ def _optional(args: tuple[object, ...]) -> Decoder:
 
 
 def _one_of(values: Mapping[tuple[type, object], object]) -> Decoder:
-    """A decoder for some plain values, each given by its type too, for True equals 1."""
+    """Return a decoder for these plain values, each with its type, because True equals 1."""
 
     def decode(raw: Json) -> object:
         if not isinstance(raw, str | int) or (type(raw), raw) not in values:

@@ -25,7 +25,7 @@ class Correlation(NamedTuple):
 
 
 def correlation_of(envelope: Envelope[M] | Unreadable) -> Correlation:
-    """The correlation of a message; an event that cannot be read has none."""
+    """Return the correlation of a message; an unreadable event has no correlation."""
     return Correlation(envelope.correlationid, envelope.traceparent, envelope.tracestate)
 
 
@@ -41,7 +41,7 @@ class Correlations:
         self._known: dict[str, Correlation] = {}
 
     def note(self, message: Message, correlation: Correlation) -> None:
-        """Remembers the correlation of the NodePool, and of the Node, that a message is about."""
+        """Remember the correlation of the NodePool, and of the Node, that a message is about."""
         if correlation.correlationid is None or not isinstance(message, OfPool):
             return
         self._put(message.key, correlation)
@@ -72,7 +72,7 @@ class Correlations:
         self._known[key] = correlation
 
     def of(self, message: Message) -> Correlation:
-        """The correlation of the machine or NodePool that a message is about; empty if unknown."""
+        """Return the correlation of the machine or NodePool of a message; empty if unknown."""
         match message:
             case OfNode(key=key, node_key=node):
                 known = self._known
@@ -82,11 +82,11 @@ class Correlations:
         return Correlation()
 
     def of_cause(self, envelope: Envelope[M] | Unreadable) -> Correlation:
-        """The correlation of what follows from an input.
+        """Return the correlation of the outputs of an input.
 
-        Where the input has none, it is that of the Node, machine or NodePool that the input is
-        about, but for a trace of the input's own. Of a Node its machine is looked up first, since
-        its NodePool may have been mentioned for another reason meanwhile.
+        An input without a correlation id gets the correlation of the Node, machine or NodePool that
+        it is about, but keeps a trace of its own. For a Node, the machine is looked up first: its
+        NodePool may have been mentioned for another reason since.
         """
         own = correlation_of(envelope)
         if own.correlationid is not None or not isinstance(envelope, Envelope):

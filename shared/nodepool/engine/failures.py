@@ -16,7 +16,7 @@ CAUSES_MAX = 10
 
 
 def refusal(failure: Failure) -> CommandRefused:
-    """The outcome of a command that could not be processed."""
+    """Return the outcome of a command that could not be processed."""
     org, cluster, pool = failure.address.path
     return CommandRefused(
         org=org,
@@ -30,12 +30,12 @@ def refusal(failure: Failure) -> CommandRefused:
 
 
 def unreadable(message: Unreadable) -> Failure:
-    """The failure of an input whose content cannot be read."""
+    """Return the failure of an input whose content cannot be read."""
     return Failure(message.address, message.address.name, message.field, message.cause)
 
 
 def bug(message: Message, error: Exception) -> Failure:
-    """The failure of an input on which the service raised an exception, or said too much."""
+    """Return the failure of an input that raised an exception, or led to an unstorable output."""
     name = type(message).__name__
     kind = "cmd" if isinstance(message, Command) else "evt"
     address = Address(kind, "", message.path, name)
@@ -45,9 +45,9 @@ def bug(message: Message, error: Exception) -> Failure:
 
 
 def retried(failure: Failure | None, before: Failure | None) -> Failure | None:
-    """The failure of a `Wake`; as a retry where it is the one that the `Wake` before it had.
+    """Return the failure of a `Wake`, marked as a retry if the `Wake` before it failed alike.
 
-    What is due again as soon as it has failed is retried for ever, and is parked once.
+    A key that is due again as soon as it has failed is retried without end, but parked only once.
     """
     if failure is None or failure != before:
         return failure
@@ -55,9 +55,9 @@ def retried(failure: Failure | None, before: Failure | None) -> Failure | None:
 
 
 def merged(failures: Sequence[Failure]) -> Failure | None:
-    """The failures of a `Wake` as one; the first `CAUSES_MAX` of several keys are named.
+    """Return the failures of a `Wake` as one failure, which names at most `CAUSES_MAX` keys.
 
-    Retries that failed again are named only where there is nothing else to name.
+    Retries that failed again are named only if there is no other failure.
     """
     failures = [failure for failure in failures if not failure.is_retry] or failures
     if len(failures) < 2:

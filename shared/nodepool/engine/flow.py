@@ -20,7 +20,7 @@ class Part(Protocol):
 
 
 def table(services: Iterable[Part], questions: Mapping[str, str]) -> str:
-    """A row for each service: its question, what it hears (events by speaker), and what it says.
+    """Return a row per service: its question, what it hears (events by speaker), what it says.
 
     A service without an entry in `questions` is shown without its question.
     """

@@ -22,18 +22,18 @@ class Folded(Generic[S]):
 
 
 def work_of(state: object) -> WithWork[str]:
-    """The state as one with a work queue; raises AssertionError where it has none."""
+    """Return the state typed as one with a work queue; raise AssertionError if it has none."""
     assert isinstance(state, WithWork), "the state of a service with a reconciler has a work queue"
     return state
 
 
 def with_work(folded: Folded[S], work: WorkQueue[str]) -> Folded[S]:
-    """The same with another work queue in the state."""
+    """Return the folded value with another work queue in its state."""
     state = folded.state
     assert isinstance(state, WithWork)
     return folded if work is state.work else Folded(replace(state, work=work), folded.receipts)
 
 
 def due(service: Service[S, I, O], state: S) -> datetime | None:
-    """The next moment at which the service is to be woken; None where there is none."""
+    """Return the next moment at which the service must wake; None if there is none."""
     return None if service.reconciler is None else work_of(state).work.next()

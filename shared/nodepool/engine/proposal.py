@@ -38,14 +38,14 @@ class Input(Generic[I]):
 
     @property
     def envelope(self) -> Envelope[I | Wake] | Unreadable | None:
-        """The message in its envelope; None where the service does not hear it."""
+        """The message in its envelope; None if the service does not hear it."""
         if not self._decoded:
             self._decoded = True
             self._envelope = self._service.read(self.entry)
         return self._envelope
 
     def unread(self) -> tuple["Input[I]", Unreadable]:
-        """The same command as one of which only the id is read."""
+        """Return the command as an input of which only the id is read, and its message."""
         position, _, subject, content, headers = self.entry
         command = unread(subject, content, dict(headers), position, "", "")
         item = Input[I](self.entry, self._service)
@@ -122,7 +122,7 @@ class Proposal(Generic[S, I]):
 
     @property
     def messages(self) -> list[Outgoing]:
-        """All outputs and dead letters, in the order in which they are to lie in the log."""
+        """All outputs and dead letters, in their order in the log."""
         return [outgoing for processed in self.processed for outgoing in self._outgoing(processed)]
 
     def _outgoing(self, processed: Processed[I]) -> Iterator[Outgoing]:
@@ -143,7 +143,7 @@ class Proposal(Generic[S, I]):
         return commit_subject(self.service)
 
     def record(self) -> bytes:
-        """The content of the commit record."""
+        """Return the content of the commit record."""
         parts = (len(each.envelopes) + (each.parked is not None) for each in self.processed)
         outputs, before = sum(parts), self.expected_sequence
         return Record(self.position, outputs, before, self.log, self.skips).encode()
@@ -181,7 +181,7 @@ def envelopes_of(
 
 
 def dead_letter(entry: Entry, cause: str, field: str = "") -> bytes:
-    """The copy of what could not be processed or stored, and why."""
+    """Return the dead letter of an entry that could not be processed or stored, with the cause."""
     # Both may quote the input, which may be larger than what the server takes of a dead letter.
     letter = {
         "position": entry.position,

@@ -36,7 +36,7 @@ class Record(NamedTuple):
     skipped: bool = False
 
     def encode(self) -> bytes:
-        """The record as the bytes that are stored."""
+        """Return the record as the bytes that are stored."""
         fields: dict[str, object] = self._asdict()
         if not self.skipped:
             del fields["skipped"]
@@ -61,12 +61,12 @@ class Followed(NamedTuple):
 def follow(
     entry: Entry, log: LogId, *, committed: int, before: int, is_chained: bool
 ) -> Followed | None:
-    """What to believe of a commit record; None where it is not the service's own.
+    """Return the trusted content of a commit record; None if it is not the service's own.
 
     log: the identity of the log.
     committed, before: the committed position, and where the record before this one lies.
-    is_chained: whether a record was followed that says which one it follows; from then on one that
-        does not is not the service's own.
+    is_chained: whether an earlier record said which record it follows. From then on, a record that
+        does not say so is not the service's own.
     """
     fields = _fields(entry)
     position = _number(fields, "position")
@@ -86,7 +86,7 @@ def follow(
 def outputs_by_cause(
     service: Service[S, I, O], entries: Iterable[Entry], first: int
 ) -> dict[int, list[O | CommandOutcome]]:
-    """The outputs among these entries of a service's own subjects, by the position of their input.
+    """Return the outputs among entries on a service's own subjects, by position of their input.
 
     first: where the batch of a commit begins; the service did not say what lies before it.
     """

@@ -59,7 +59,7 @@ class Replica(Generic[S, I, O]):
         log: LogId = NO_ID,
         waiting_max: int = WAITING_MAX,
     ) -> None:
-        """Starts at a snapshot, or at the beginning of the log; `log` is its identity.
+        """Start at a snapshot or at the beginning of the log, whose identity is `log`.
 
         waiting_max: the most commands of one organisation that may wait.
         """
@@ -110,9 +110,10 @@ class Replica(Generic[S, I, O]):
         return self._passed
 
     def read(self, entry: Entry) -> bool:
-        """Takes the next entry of the log; True if it is a commit that another replica made.
+        """Read the next entry of the log; return True for a commit that another replica made.
 
-        A service's own messages are to be read without a gap, since its commit records count them.
+        The caller must pass a service's own messages without a gap, because its commit records
+        count them.
         """
         self.read_to = entry.position
         if entry.subject == self._commit:
@@ -171,13 +172,16 @@ class Replica(Generic[S, I, O]):
         most: int = INPUTS_MAX,
         is_old: Callable[[Entry], bool] = is_never_old,
     ) -> Proposal[S, I] | None:
-        """Processes open inputs, as many as one commit holds; None if there are none, or if behind.
+        """Process as many open inputs as one commit holds, and return the proposal.
 
-        A `Wake` that is too old ends the proposal, whose record says that it is passed over. What
-        is due stays so, and is published soon after the next `Wake`, which is fired for it.
+        Return None if no input is open, or if the replica is behind.
 
-        even_if_quiet: makes a proposal worth storing that only moves the committed position.
-        most: how many inputs it may have at most.
+        A `Wake` that is too old ends the proposal, and the commit record says that the `Wake` is
+        passed over. Keys that are due stay due, and their outputs are published soon after the next
+        `Wake`, which is fired for them.
+
+        even_if_quiet: whether a proposal that only moves the committed position is worth storing.
+        most: the most inputs of the proposal.
         is_old: whether a `Wake` is older than `FRESH` by now.
         """
         if self.is_behind or not self._open:
@@ -208,8 +212,8 @@ class Replica(Generic[S, I, O]):
     def claim(self) -> Proposal[S, I]:
         """Return a proposal without inputs, which moves the committed position to what is read.
 
-        Its commit record shows other replicas that one is at work. For a replica without open or
-        quiet inputs only.
+        Its commit record shows other replicas that this replica is at work. The replica must have
+        no open or quiet inputs.
         """
         assert not self._open, "what is open or quiet has to be processed"
         return self._proposal((), self.read_to, True)
@@ -234,7 +238,7 @@ class Replica(Generic[S, I, O]):
         )
 
     def _refused(self, item: Input[I]) -> tuple[Input[I], Step[S, O]]:
-        """A command too many, of which only the id is read, and the outcome it had or has."""
+        """Return an excess command with only its id read, and the outcome that it had or gets."""
         unread, command = item.unread()
         address = command.address
         before = self._folded.receipts.outcome_at(address.path, address.name, command.id)
@@ -268,7 +272,7 @@ class Replica(Generic[S, I, O]):
                 self._correlations.note_command(message, correlation_of(processed.envelopes[0]))
 
     def accepted(self, proposal: Proposal[S, I], position: int) -> None:
-        """Takes note that the proposal is stored, with its commit record at `position`."""
+        """Note that the proposal is stored, with its commit record at `position`."""
         self._note_commands(proposal)
         while self._open and self._open[0].entry.position <= proposal.position:
             self._open.popleft()
@@ -280,16 +284,16 @@ class Replica(Generic[S, I, O]):
         self._recorded.clear()
 
     def conflicted(self) -> None:
-        """Undoes the proposal: another replica committed first, and its commit is to be read."""
+        """Undo the proposal: another replica committed first, and its commit is not read yet."""
         self.in_doubt()
         self.is_behind = True
 
     def in_doubt(self) -> None:
-        """Undoes the proposal, which may be stored all the same: then it is read from the log."""
+        """Undo the proposal; if it was stored all the same, it is read from the log."""
         self._folded = self.safe
         self._passed = 0
         self._wake_failure = None
 
     def due(self) -> datetime | None:
-        """The next moment at which the service is to be woken; None where there is none."""
+        """Return the next moment at which the service must wake; None if there is none."""
         return due(self.service, self.state)

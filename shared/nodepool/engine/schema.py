@@ -13,10 +13,11 @@ Schema = list[list[str]]
 
 
 def schema(state: type) -> Schema:
-    """The classes that a state is made of, in the order in which they are met first.
+    """Return the classes that a state is made of, in the order in which they are met first.
 
-    Two states with equal schemas are written alike. Defaults of models count, for what has its
-    default is left out when a model is written, and so do the members of enumerations.
+    Two states with equal schemas are written alike. A schema contains the members of enumerations.
+    It also contains the defaults of models, because a model is written without the fields that
+    have their defaults.
     """
     found: dict[type, list[str]] = {}
     _collect(state, found)
@@ -41,7 +42,7 @@ def _collect(hint: object, found: dict[type, list[str]]) -> None:
 
 
 def _lines(kind: type) -> Iterator[str]:
-    """The fields or members of a class; nothing for one that has none, such as `str`."""
+    """Yield the fields or members of a class; nothing for a class without any, such as `str`."""
     if issubclass(kind, Enum):
         yield from (f"{member.name} = {member.value!r}" for member in kind)
     elif issubclass(kind, BaseModel):
@@ -57,7 +58,7 @@ def _lines(kind: type) -> Iterator[str]:
 
 
 def _text(hint: object) -> str:
-    """A type as it is written in source, whichever form of it was used there."""
+    """Return a type as source code, the same for each form in which it can be written."""
     if hint is None or hint is type(None):
         return "None"
     if hint is Ellipsis:

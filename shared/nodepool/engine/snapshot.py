@@ -19,10 +19,10 @@ _SCHEMA = "schema"
 
 
 def dump(folded: Folded[S]) -> Iterator[bytes]:
-    """The schema, then the state and the receipts: a line for each field or entry of a map.
+    """Yield the schema, the state and the receipts: a line per field, or per entry of a map.
 
-    Maps are sorted by key, so that neither history nor hashing shows in the bytes. A field that
-    holds maps of its own is taken apart likewise: no line grows with the state.
+    Maps are sorted by key, so that neither history nor hashing shows in the bytes. A field whose
+    value holds maps is split in the same way, so that no line grows with the state.
     """
     assert isinstance(folded, Folded), "a state alone lacks the receipts"
     yield _line(_SCHEMA, _schema(type(folded.state)))
@@ -59,7 +59,10 @@ def _line(*parts: object) -> bytes:
 
 
 def load(state: type[S], lines: Iterable[bytes]) -> Folded[S]:
-    """What was dumped as these lines, with a state of this class; raises as `Loader` does."""
+    """Return the folded value that was dumped as these lines; raise the errors of `Loader`.
+
+    state: the class of the state.
+    """
     loader = Loader(state)
     for line in lines:
         loader.add(line)
@@ -79,7 +82,7 @@ class Loader(Generic[S]):
         self._has_schema = False
 
     def add(self, line: bytes) -> None:
-        """Takes the next line; raises ValueError for one of another form."""
+        """Add the next line; raise ValueError for a line that cannot be read."""
         try:
             path, *rest = json.loads(line)
             if self._has_schema:
@@ -92,7 +95,7 @@ class Loader(Generic[S]):
             raise ValueError(f"a line cannot be read: {describe(error)}") from error
 
     def folded(self) -> Folded[S]:
-        """The whole; raises ValueError where something is missing."""
+        """Return the folded value; raise ValueError if a part is missing."""
         try:
             folded = self._builder.build()
         except NO_FAILURE:
@@ -113,7 +116,7 @@ class _Builder:
     """Takes the lines of one dataclass, then makes it."""
 
     def __init__(self, kind: object, **hints: object) -> None:
-        """`kind` is the dataclass; `hints` are the types of fields that its own leave open."""
+        """Prepare to build `kind`, a dataclass; `hints` are types of fields that it leaves open."""
         self._kind = get_origin(kind) or kind
         self._name = getattr(self._kind, "__name__", "")
         self._values: dict[str, object] = {}
@@ -131,7 +134,7 @@ class _Builder:
                 self._decoders[name] = decoder(hint)
 
     def add(self, path: str, rest: list[Json]) -> None:
-        """Takes one line: where it belongs, and a value or a key and a value."""
+        """Add one line: where it belongs, then a value, or a key and a value."""
         name, _, deeper = path.partition(".")
         if deeper and name in self._nested:
             self._nested[name].add(deeper, rest)
@@ -151,7 +154,7 @@ class _Builder:
         items[key] = self._decoders[name](raw)
 
     def build(self) -> object:
-        """The dataclass; raises ValueError where a field is missing."""
+        """Return an instance of the dataclass; raise ValueError if a field is missing."""
         missing = set(self._decoders) - set(self._entries) - set(self._values)
         if missing:
             raise ValueError(f"{self._name} lacks {', '.join(sorted(missing))}")

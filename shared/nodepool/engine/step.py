@@ -52,16 +52,16 @@ class Replayed(NamedTuple, Generic[S]):
 def step(
     service: Service[S, I, O], before: Folded[S], message: I | Wake | Unreadable, context: Context
 ) -> Step[S, O]:
-    """Folds an input, decides on it, and folds the outputs; raises NO_FAILURE and nothing else.
+    """Fold an input, decide on it, and fold the outputs; raise NO_FAILURE and nothing else.
 
     A command that was processed before leads to the outcome it had then, and to nothing else.
 
-    A function of the service that raises fails the input: nothing that it led to is kept. A command
-    is then refused, and the service reports any other input with `on_failure`. An input that cannot
-    be folded leaves the state as it was; one that cannot be decided on stays folded.
+    If a function of the service raises, the input fails and none of its outputs is kept. A failed
+    command is refused; the service reports any other failed input with `on_failure`. An input that
+    cannot be folded leaves the state as it was. An input that cannot be decided on stays folded.
 
-    No more outputs are returned than fit one commit: what is missing then is in the work queue. One
-    that the log does not take fails the input, too, instead of every attempt to store it.
+    The outputs fit one commit; a key for which outputs are still missing is in the work queue. An
+    output that the log does not take fails the input too, so that the commit can be stored.
     """
     if isinstance(message, Unreadable):
         return _failed(service, before, unreadable(message), context)
@@ -92,9 +92,9 @@ def replay(
     recorded: Sequence[O | CommandOutcome],
     context: Context,
 ) -> Replayed[S]:
-    """Folds an input and the outputs that the log holds for it; decides nothing.
+    """Fold an input and the outputs that the log holds for it; decide nothing.
 
-    Raises NO_FAILURE and nothing else.
+    Raise NO_FAILURE and nothing else.
 
     An output that cannot be folded is passed over: the service did not say it, or said it in
     another release.
@@ -119,7 +119,7 @@ def fold(
     outputs: Iterable[O | CommandOutcome],
     context: Context,
 ) -> Folded[S]:
-    """What is folded after these outputs: outcomes into receipts, events into the state."""
+    """Fold these outputs: outcomes into the receipts, events into the state."""
     state, receipts = before.state, before.receipts
     for output in outputs:
         if isinstance(output, (CommandAccepted, CommandRefused)):  # Twice as fast.
@@ -132,7 +132,7 @@ def fold(
 def _taken(
     service: Service[S, I, O], before: Folded[S], message: I | Wake, context: Context
 ) -> tuple[Folded[S], tuple[str, ...]]:
-    """What is folded with the input, and the keys that are to be reconciled for it."""
+    """Fold the input; return the result and the keys that must be reconciled for the input."""
     if isinstance(message, Wake):
         keys, work = work_of(before.state).work.take(context.time, KEYS_MAX)
         return with_work(before, work), keys
@@ -151,7 +151,7 @@ def _decided(
     keys: tuple[str, ...],
     context: Context,
 ) -> Step[S, O]:
-    """The decision on a message, then what is missing for the key that it concerns."""
+    """Fold the decision on a message, then the missing events of the key that it concerns."""
     folded, outputs = _decision(service, folded, message, context)
     for key in keys:
         folded, missing = _missing(service, folded, key, size_of(outputs), context)
@@ -166,7 +166,7 @@ def _reconciled(
     keys: tuple[str, ...],
     context: Context,
 ) -> Step[S, O]:
-    """What is missing for the keys of a `Wake`; one that fails does not keep the others waiting."""
+    """Fold the missing events of the keys of a `Wake`; a key that fails does not block others."""
     outputs: list[O | CommandOutcome] = []
     size = Size()
     failures: list[Failure] = []
@@ -263,11 +263,12 @@ def _check_declared(service: Service[S, I, O], output: O | CommandOutcome) -> No
 def _requeued(
     folded: Folded[S], keys: tuple[str, ...], outputs: Sequence[O | CommandOutcome]
 ) -> Folded[S]:
-    """After a step that was stopped at its bound, its keys are ready to be reconciled further.
+    """Put the keys of a step that was stopped at its bound back into the work queue, as ready.
 
-    All of them, since a replay cannot tell at which of them it was stopped, and in their order.
-    Those that were finished have nothing more to say. One that failed fails and is reported again.
-    One that never finishes keeps the others of its `Wake` waiting: that is a bug of the service.
+    All keys are put back, in their order, because a replay cannot tell at which key the step was
+    stopped. A key that was finished has no more events. A key that failed fails and is reported
+    again. A key that never finishes keeps the other keys of its `Wake` waiting: that is a bug of
+    the service.
     """
     if not keys or not fill_a_step(outputs):
         return folded
@@ -309,7 +310,7 @@ def _failed(
 def _reported(
     service: Service[S, I, O], folded: Folded[S], failure: Failure, room: int, context: Context
 ) -> Step[S, O]:
-    """A failure with the events that report it; without, if the report fails itself."""
+    """Return the failure with the events that report it; without events if the report fails."""
     try:
         outputs = tuple(islice(service.on_failure(folded.state, failure), min(room, REPORT_MAX)))
         for output in outputs:

@@ -32,16 +32,16 @@ class Waiting:
     """
 
     def __init__(self, most: int) -> None:
-        """At most so many of one organisation wait."""
+        """Allow at most `most` commands of each organisation to wait."""
         self._most = most
         self._commands: deque[tuple[int, str, int]] = deque()
         self._counts: Counter[str] = Counter()
         self._stored: deque[tuple[int, int]] = deque()
 
     def is_excess(self, position: int, subject: str, size: int) -> bool:
-        """Whether a message that was read, of so many bytes, is a command too many.
+        """Count a message of `size` bytes if it is a command; return whether it is one too many.
 
-        One that is counts as waiting, too.
+        A command too many counts as waiting, too.
         """
         if not subject.startswith("np.cmd."):
             return False
@@ -52,16 +52,16 @@ class Waiting:
         return before >= self._most
 
     def stored(self, record: int, committed: int) -> None:
-        """Notes a commit of this replica itself, whose record it has still to read."""
+        """Note a commit of this replica, before the replica reads the commit record."""
         self._stored.append((record, committed))
 
     def record_read(self, record: int) -> None:
-        """Takes note that such a record was read."""
+        """Note that the commit records of this replica up to this position were read."""
         while self._stored and self._stored[0][0] <= record:
             self.committed(self._stored.popleft()[1])
 
     def committed(self, position: int) -> None:
-        """Takes note of a record that was read, which names this position."""
+        """Note that a commit record names this position; commands up to it wait no longer."""
         while self._commands and self._commands[0][0] <= position:
             _, org, weight = self._commands.popleft()
             self._counts[org] -= weight
@@ -70,7 +70,7 @@ class Waiting:
 
 
 def too_many(command: Unreadable, most: int) -> CommandRefused:
-    """The outcome of a command that is one too many; it is not looked at further."""
+    """Return the outcome of a command too many, of which nothing but the id is read."""
     org, cluster, pool = command.address.path
     return CommandRefused(
         org=org,
@@ -87,6 +87,6 @@ def too_many(command: Unreadable, most: int) -> CommandRefused:
 
 
 def was_too_many(outputs: "Sequence[Message]") -> bool:
-    """Whether these outputs are those of a command that was not looked at."""
+    """Return whether these outputs are the outcome of a command too many."""
     first = outputs[0] if outputs else None
     return isinstance(first, CommandRefused) and first.reason == TOO_MANY

@@ -14,16 +14,16 @@ CLOCK = "clock"
 
 
 def wake_subject(service: str) -> str:
-    """The literal subject of the wakes of a service."""
+    """Return the literal subject of the wakes of a service."""
     return f"np.evt.{CLOCK}.{token(service)}.{UNNAMED}.{UNNAMED}.{Wake.__name__}"
 
 
 def wake(service: str, due: datetime, after: int) -> Envelope[Wake]:
-    """The message that wakes a service for what is due at a moment.
+    """Return the message that wakes a service for the keys that are due at a moment.
 
-    `after` is the position that the replica has read to. It is stored on the condition that the
-    service's `Wake` before it, at `last_wake`, is still the last one, so that replicas which wake
-    the service for the same reason store one message.
+    `after` is the position that the replica has read to. The message is stored only if the `Wake`
+    at `last_wake` is still the last `Wake` of the service, so that replicas which wake the service
+    for the same reason store one message.
     """
     return Envelope[Wake].model_construct(
         id=f"{service}.{due.timestamp():.6f}.{after}",

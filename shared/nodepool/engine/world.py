@@ -36,7 +36,7 @@ class Log:
     id: LogId = NO_ID
 
     def append(self, subject: str, content: bytes, headers: Mapping[str, str] | None = None) -> int:
-        """Stores one message; its position, or 0 where the log does not take this subject."""
+        """Store one message; return its position, or 0 if the log does not take its subject."""
         if not is_taken(subject):
             return 0
         self.clock += TICK
@@ -46,18 +46,19 @@ class Log:
         return position
 
     def append_after(self, expected: int, subject: str, content: bytes) -> int | None:
-        """The same, on the condition that the last message on the subject lies at `expected`.
+        """Store one message if the last message on its subject lies at `expected`.
 
-        None where it does not; 0 stands for a subject without a message.
+        Return its position as `append` does, or None if another message is the last. An `expected`
+        of 0 stands for a subject without a message.
         """
         return self.append(subject, content) if self.last.get(subject, 0) == expected else None
 
     def is_old(self, wake: Entry) -> bool:
-        """Whether what this `Wake` leads to would be published too late by now."""
+        """Return whether the outputs of this `Wake` would be published too late by now."""
         return self.clock - wake.time > FRESH
 
     def commit(self, proposal: Proposal[Any, Any]) -> int | None:
-        """Stores all of a proposal and its commit record; None where another came before it."""
+        """Store a proposal and its commit record; return None if another commit came first."""
         if self.last.get(proposal.subject, 0) != proposal.expected_sequence:
             return None
         messages = proposal.messages
@@ -77,7 +78,7 @@ class Host:
 
 
 class World:
-    """The services given, with so many replicas of each, over one log."""
+    """The services given, with `replicas` replicas of each, over one log."""
 
     def __init__(
         self, services: Sequence[AnyService], replicas: int = 1, log: Log | None = None
@@ -88,11 +89,11 @@ class World:
         self.sent = 0
 
     def host(self, service: AnyService) -> Host:
-        """A replica that has read nothing yet."""
+        """Return a replica that has not read any entry yet."""
         return Host(service, Replica(service, log=self.log.id))
 
     def send(self, command: Command, id: str = "") -> str:
-        """Publishes a command; its id."""
+        """Publish a command and return its id."""
         self.sent += 1
         id = id or f"c{self.sent}"
         envelope = envelope_of(type(command)).model_construct(
@@ -107,11 +108,11 @@ class World:
         return id
 
     def publish(self, subject: str, content: bytes, id: str = "") -> int:
-        """Publishes bytes as any client could; their position."""
+        """Publish bytes as any client could, and return their position."""
         return self.log.append(subject, content, {"Nats-Msg-Id": id} if id else None)
 
     def read(self, host: Host, most: int = 1_000_000) -> int:
-        """Lets a replica read on, at most so many entries; how many it read."""
+        """Let a replica read at most `most` entries; return how many it read."""
         until = min(len(self.log.entries), host.cursor + most)
         for entry in self.log.entries[host.cursor : until]:
             if host.service.wants(entry.subject):
@@ -120,7 +121,7 @@ class World:
         return read
 
     def process(self, host: Host, *, even_if_quiet: bool = False) -> bool:
-        """Lets a replica process what it has read; True where the log changed."""
+        """Let a replica process what it has read; return True if the log changed."""
         proposal = host.replica.propose(even_if_quiet=even_if_quiet, is_old=self.log.is_old)
         if proposal is None or not proposal.worth_storing:
             return False
@@ -132,7 +133,7 @@ class World:
         return True
 
     def fire(self, host: Host) -> bool:
-        """Wakes a replica for which something is due; True where the log changed."""
+        """Wake a replica for which something is due; return True if the log changed."""
         due = host.replica.due()
         if due is None or due > self.log.clock or host.replica.open:
             return False
@@ -145,7 +146,7 @@ class World:
         return False
 
     def run_until_idle(self) -> None:
-        """Lets everything happen that does not need time to pass."""
+        """Let everything happen that does not need time to pass."""
         for _ in range(STEPS_MAX):
             moved = [self._moves(host) for host in self.hosts]
             if any(moved):
@@ -156,14 +157,14 @@ class World:
         raise AssertionError("the world is never idle")
 
     def _moves(self, host: Host) -> bool:
-        """Lets a replica read and process once; False where there was nothing to do."""
+        """Let a replica read and process once; return False if there was nothing to do."""
         has_read = self.read(host) > 0
         before = host.replica.open
         has_stored = self.process(host)
         return has_read or has_stored or host.replica.open != before
 
     def pass_time(self, duration: timedelta) -> None:
-        """Lets time pass, from each moment at which something is due to the next."""
+        """Let time pass, from each moment at which something is due to the next."""
         self.run_until_idle()
         end = self.log.clock + duration
         for _ in range(STEPS_MAX):
@@ -176,14 +177,14 @@ class World:
         raise AssertionError("there is always another moment")
 
     def messages(self, *kinds: type[Message]) -> list[Message]:
-        """Every message of these classes in the log, in its order; all of them where none is given.
+        """Return the messages of these classes in log order; without classes, all events.
 
-        Wakes, commit records and dead letters are not among them unless asked for.
+        Wakes, commit records and dead letters are left out unless asked for.
         """
         return [envelope.data for envelope in self.envelopes(*kinds)]
 
     def envelopes(self, *kinds: type[Message]) -> list[Envelope[Message]]:
-        """As `messages`, in their envelopes."""
+        """Return the same messages as `messages`, in their envelopes."""
         wanted = {kind.__name__: kind for kind in kinds} or _everything(self.services)
         envelopes: list[Envelope[Message]] = []
         for entry in self.log.entries:
@@ -197,11 +198,11 @@ class World:
         return envelopes
 
     def state(self, service: str) -> object:
-        """The state of a service's first replica."""
+        """Return the state of the first replica of a service."""
         return next(host.replica.state for host in self.hosts if host.service.name == service)
 
     def objects(self, bucket: str) -> dict[str, Object]:
-        """The objects of a bucket of the read model, by key."""
+        """Return the objects of a bucket of the read model, by key."""
         for host in self.hosts:
             projection, state = host.service.projection, host.replica.state
             if projection is not None:
@@ -211,7 +212,7 @@ class World:
         raise AssertionError("no service of this world has a read model")
 
     def replay_differs(self) -> list[str]:
-        """The services of which a replay of the log makes other bytes than what is folded."""
+        """Return the services for which a replay yields other bytes than the live run."""
         self.run_until_idle()
         for host in self.hosts:
             self.process(host, even_if_quiet=True)

@@ -19,9 +19,9 @@ class BatchSize:
         self._factor = 2
 
     def grow(self) -> None:
-        """As many inputs were processed as it allows, or all that there were."""
+        """Grow the batch size: the last batch was as large as allowed, or had all open inputs."""
         self.most = min(self._factor * self.most, INPUTS_MAX)
 
     def refused(self) -> None:
-        """The server has refused a commit for a reason of its own."""
+        """Note that the server has refused a commit for a reason of its own."""
         self.most, self._factor = 1, 8

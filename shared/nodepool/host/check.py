@@ -18,7 +18,7 @@ _REACHED_BY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def obstacle(environment: Mapping[str, str]) -> str | None:
-    """Why the service with these settings is not ready, as one line; None where it is."""
+    """Return why the service with these settings is not ready, as one line; None if it is ready."""
     host = environment.get("NODEPOOL_METRICS_HOST", "127.0.0.1")
     port = environment.get("NODEPOOL_METRICS_PORT", "-1")
     if not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65_536:
@@ -35,7 +35,7 @@ def obstacle(environment: Mapping[str, str]) -> str | None:
 
 
 def _get(host: str, port: int) -> bytes:
-    """The response to a request for `/readyz`, its head included."""
+    """Return the response to a request for `/readyz`, with its head."""
     with socket.create_connection((host, port), TIMEOUT_S) as connection:
         connection.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
         response = b""

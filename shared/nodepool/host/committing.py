@@ -63,7 +63,7 @@ class Committing(Generic[S, I, O]):
 
     @property
     def fault(self) -> str:
-        """Why the last commit was not stored, as one line; empty where it was."""
+        """Why the last commit was not stored, as one line; empty if it was."""
         return self._fault
 
     @property
@@ -72,11 +72,11 @@ class Committing(Generic[S, I, O]):
         return self._in_flight
 
     def followed(self, record: Entry, now: float, *, caught_up: bool) -> None:
-        """The replica has read a commit that it did not know of: what was quiet counts from now.
+        """Handle an unknown commit that the replica has read; restart the wait for quiet inputs.
 
-        It is another one's, and what has failed here is that one's to do; or it is an own one that
-        was in doubt, and its inputs are counted now. While this replica is not `caught_up`, that is
-        history.
+        If another replica made the commit, work that has failed here is left to that replica. If
+        it is an own commit that was in doubt, its inputs are counted now. While this replica is
+        not `caught_up`, the commit is history.
         """
         replica = self._replica
         self._quiet_since, self._fault = now, ""
@@ -93,7 +93,7 @@ class Committing(Generic[S, I, O]):
             self._projector.suspend()
 
     def seconds_left(self, now: float) -> float | None:
-        """In how many seconds there may be something to commit, unless a message arrives first."""
+        """Return the seconds until a commit may be due, unless a message arrives first."""
         replica, leadership = self._replica, self._leadership
         waits = []
         if replica.quiet:
@@ -103,9 +103,9 @@ class Committing(Generic[S, I, O]):
         return min(waits, default=None)
 
     async def run(self) -> int:
-        """Processes and commits what is open; how many inputs were processed.
+        """Process and commit the open inputs; return how many inputs were processed.
 
-        Returns early where a commit was not stored: what is read next decides. A replica that has
+        Returns early if a commit was not stored: the next message read decides. A replica that has
         nothing to process, and has met no other for a while, makes an empty commit. Raises Stale.
         """
         replica, leadership = self._replica, self._leadership
@@ -128,19 +128,19 @@ class Committing(Generic[S, I, O]):
         return self._processed - before
 
     async def claim(self) -> None:
-        """Commit all that is read, where there was nothing to process in it and none follows."""
+        """Make an empty commit if the replica is idle, does not follow, and may store."""
         replica = self._replica
         idle = not (replica.open or replica.quiet or replica.is_behind)
         if idle and not self._leadership.following and self.may_store():
             await self._store(replica.claim())
 
     async def finish(self) -> None:
-        """Commits inputs without an output, so that nothing processes them again."""
+        """Commit inputs without an output, so that no replica processes them again."""
         if self._replica.quiet and not self._leadership.following:
             await self._commit_batch(even_if_quiet=True)
 
     async def _commit_batch(self, *, even_if_quiet: bool) -> bool:
-        """Processes a batch of open inputs; False where it has to be tried again later."""
+        """Process a batch of open inputs; return False if the batch must be tried again later."""
         was_quiet, most = self._replica.quiet, self._size.most
         even_if_quiet = even_if_quiet or self._replica.open > most
         self._telemetry.begin(self._replica.log)

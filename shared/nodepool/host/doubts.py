@@ -26,7 +26,7 @@ class Doubts(Generic[S, I]):
         self._processed: dict[int, Processed[I]] = {}
 
     def add(self, proposal: Proposal[S, I]) -> None:
-        """Takes a commit that may be stored or not."""
+        """Add a commit that may or may not be stored."""
         before = self._proposal
         if before is None or (before.log, before.expected_sequence) != (
             proposal.log,
@@ -37,15 +37,15 @@ class Doubts(Generic[S, I]):
         self._processed |= {item.input.entry.position: item for item in proposal.processed}
 
     def clear(self) -> None:
-        """A commit is stored, so that no earlier one can be any more."""
+        """Forget the commits in doubt: a later commit is stored, so they no longer can be."""
         if self._proposal is not None:
             self._proposal, self._processed = None, {}
 
     def resolved(self, record: Entry, log: LogId, committed: int) -> Proposal[S, I] | None:
-        """What a commit record that was read has stored of this; None where it is another's.
+        """Return what a commit record has stored of the commit in doubt; None for a foreign record.
 
         log: the identity of the log. committed: the position that the record names. Any record
-        after the one that a commit had to follow says what has become of it.
+        after the one that a commit had to follow says what has become of the commit.
         """
         proposal, processed = self._proposal, self._processed
         if proposal is None or record.position <= proposal.expected_sequence:

@@ -40,11 +40,11 @@ class Ids(IdGenerator):
         self.trace = self.span = 0
 
     def generate_trace_id(self) -> int:
-        """The id of the trace that a span without a parent begins."""
+        """Return the id of the trace that a span without a parent begins."""
         return self.trace
 
     def generate_span_id(self) -> int:
-        """The id of the next span."""
+        """Return the id of the next span."""
         return self.span
 
 
@@ -67,7 +67,7 @@ class Exporting:
         self.tracer: Tracer = self.provider.get_tracer("nodepool", version_of(), SCHEMA)
 
     def close(self) -> None:
-        """Sends the spans that are left, if they are taken in time."""
+        """Send the remaining spans, if the receiver takes them in time."""
         # Its own shutdown waits for a receiver that does not respond much longer.
         closing = Thread(target=self.provider.shutdown, daemon=True)
         closing.start()
@@ -75,7 +75,7 @@ class Exporting:
 
 
 def context_of(traceparent: str | None, tracestate: str | None) -> Context | None:
-    """The span that a `traceparent` names; None where it is missing or malformed."""
+    """Return the span that a `traceparent` names; None if it is missing or malformed."""
     if traceparent is None:
         return None
     carrier = {"traceparent": traceparent}
@@ -88,7 +88,7 @@ _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
 
 def _resource(service: str) -> Resource:
-    """Who makes the spans; `OTEL_RESOURCE_ATTRIBUTES` may say all but the name of the service."""
+    """Return who makes the spans; `OTEL_RESOURCE_ATTRIBUTES` may set all but the service name."""
     given = OTELResourceDetector().detect()
     own = {
         "service.namespace": "nodepool",

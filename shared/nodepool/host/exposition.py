@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
 
 
 def wanted(accept: str, accept_encoding: str) -> Wanted:
-    """What the headers of a request ask for; the text format where they leave it open."""
+    """Return the format that the headers of a request ask for; the text format by default."""
     openmetrics = text = 0.0
     for kind, version, quality in _choices(accept):
         if kind == "application/openmetrics-text" and version in ("", "1.0.0"):
@@ -56,7 +56,7 @@ def wanted(accept: str, accept_encoding: str) -> Wanted:
 
 
 def _choices(header: str) -> Iterator[tuple[str, str, float]]:
-    """What a header lists: name, version and quality; a quality that is no number counts as 0."""
+    """Yield the name, version and quality of each choice; an invalid quality counts as 0."""
     for choice in header.split(","):
         kind, *parameters = (part.strip() for part in choice.split(";"))
         values = dict(part.split("=", 1) for part in parameters if "=" in part)
@@ -70,9 +70,9 @@ def _choices(header: str) -> Iterator[tuple[str, str, float]]:
 def written(
     samples: Iterable[Sample], shared: Mapping[str, str], *, openmetrics: bool
 ) -> list[bytes]:
-    """The families of the samples as pieces of a page; each family is in one place.
+    """Return the families of the samples as pieces of a page; each family is in one place.
 
-    shared: the labels of every series, which stand before its own.
+    shared: the labels of every series, which come before its own.
     """
     families: dict[str, _Family] = {}
     for number, sample in enumerate(samples, 1):
@@ -87,7 +87,7 @@ def written(
 
 
 def compressed(pieces: Iterable[bytes]) -> list[bytes]:
-    """The pieces as one gzip file; zlib lets other threads run while it works."""
+    """Return the pieces as one gzip file; zlib lets other threads run meanwhile."""
     # 31 is the window of zlib's default size, with the header and the trailer of gzip.
     gzip = zlib.compressobj(1, zlib.DEFLATED, 31)
     return [*(gzip.compress(piece) for piece in pieces), gzip.flush()]
@@ -110,8 +110,10 @@ class _Family:
         self._pieces: list[bytes] = []
 
     def add(self, sample: Sample) -> None:
-        """Writes the line of a sample, or the lines of a histogram; raises TypeError for a kind
-        of value that the metric has not."""
+        """Write the line of a sample, or the lines of a histogram.
+
+        Raises TypeError for a kind of value that the metric does not have.
+        """
         labels, value = sample.labels, sample.value
         if _SPECIAL.search("".join(labels)):
             labels = tuple(label.translate(_ESCAPES) for label in labels)
@@ -138,7 +140,7 @@ class _Family:
         self._lines = []
 
     def pieces(self) -> list[bytes]:
-        """All lines."""
+        """Return all lines in pieces."""
         self._flush()
         return self._pieces
 

@@ -41,17 +41,17 @@ class Families:
         self._registry = registry
 
     def counters(self, metric: Metric) -> Children[Counter]:
-        """The counters of a metric."""
+        """Return the counters of a metric."""
         names = (*self._names, *metric.labels)
         family = Counter(metric.name, metric.help, names, registry=self._registry)
         return Children(lambda labels: family.labels(*self._values, *labels))
 
     def counter(self, metric: Metric) -> Counter:
-        """The counter of a metric without labels, which is there at once."""
+        """Return the counter of a metric without labels, which exists at once."""
         return self.counters(metric)[()]
 
     def histograms(self, metric: Metric) -> Children[Histogram]:
-        """The histograms of a metric."""
+        """Return the histograms of a metric."""
         family = Histogram(
             metric.name,
             metric.help,
@@ -62,14 +62,14 @@ class Families:
         return Children(lambda labels: family.labels(*self._values, *labels))
 
     def histogram(self, metric: Metric) -> Histogram:
-        """The histogram of a metric without labels, which is there at once."""
+        """Return the histogram of a metric without labels, which exists at once."""
         return self.histograms(metric)[()]
 
 
 def exemplar_of(traceparent: str | None) -> dict[str, str] | None:
-    """What an exemplar says of a message: its trace; None where it belongs to none that is kept.
+    """Return the exemplar of a message, its trace; None if the message has no sampled trace.
 
-    That is 40 characters of the 128 that OpenMetrics allows, see
+    The exemplar takes 40 characters of the 128 that OpenMetrics allows, see
     https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md#exemplars.
     """
     match = _TRACE.fullmatch(traceparent or "")

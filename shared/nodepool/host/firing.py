@@ -45,7 +45,7 @@ class Firing(Generic[S, I, O]):
 
     @property
     def fault(self) -> str:
-        """Why what is due is not done, as one line; empty where nothing is, or it is."""
+        """Why due work is not done, as one line; empty if no work is due, or it is done."""
         fault = self._timers.fault
         if not fault:
             return ""
@@ -53,19 +53,19 @@ class Firing(Generic[S, I, O]):
         return fault if due is not None and due <= datetime.now(UTC) else ""
 
     def read(self, entry: Entry, now: float) -> None:
-        """Takes note of an entry that was read, which may be a `Wake`."""
+        """Note an entry that was read, which may be a `Wake`."""
         if entry.subject.endswith(_WAKES):
             self._timers.wake_read(entry.position, entry.time, now)
 
     def seconds_left(self, now: float) -> float | None:
-        """In how many seconds to fire; None while nothing is due, or inputs are open."""
+        """Return the seconds until the next `Wake`; None if nothing is due, or inputs are open."""
         due = self._replica.due()
         if due is None or self._replica.open:
             return None
         return self._left(due, now)
 
     async def run(self) -> None:
-        """Stores the `Wake` that is due, if any; one that cannot be stored is fired again later."""
+        """Store the `Wake` that is due, if any; retry later if it cannot be stored."""
         replica, due = self._replica, self._replica.due()
         if due is None or replica.open or replica.is_behind:
             return

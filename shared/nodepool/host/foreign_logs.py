@@ -19,7 +19,7 @@ class _Handler(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes one record as one line; one that cannot be written is lost."""
+        """Write a record as one line; drop a record that cannot be written."""
         try:
             text = " ".join(record.getMessage().split())
             # It is about one request out of many, and another line says if all are in vain.
@@ -33,7 +33,7 @@ class _Handler(logging.Handler):
 
 @contextmanager
 def foreign_logs(log: Logger) -> Iterator[None]:
-    """Writes what others log and warn of to `log`, until the context ends."""
+    """Write the log records and warnings of libraries to `log`, until the context ends."""
     handler, root = _Handler(log), logging.getLogger()
     root.addHandler(handler)
     logging.captureWarnings(True)

@@ -66,10 +66,10 @@ class HealthServer:
         return self._server.server_port
 
     async def watch(self, stop: asyncio.Event, log: Logger) -> None:
-        """Shows that the event loop turns, and makes a server again that does not respond.
+        """Show that the event loop turns, and replace a server that does not respond.
 
-        Sets `stop` where this ends, and raises what ended it, as SettingsError where the server
-        cannot be made again.
+        Sets `stop` when this ends, and raises the error that ended it, such as SettingsError if the
+        server cannot be replaced.
         """
         try:
             while True:
@@ -79,7 +79,7 @@ class HealthServer:
             stop.set()
 
     def turn(self, now: float, log: Logger) -> None:
-        """Shows once that the event loop turns, and looks at the server."""
+        """Show once that the event loop turns, and replace a server that is silent too long."""
         self._loop.end()
         silent_s = self._server.silence.look(now)
         if silent_s > SERVER_SILENT_S:
@@ -90,7 +90,7 @@ class HealthServer:
 
     @property
     def _hang(self) -> str | None:
-        """Why the service is not alive, as one line; None where it is."""
+        """Why the service is not alive, as one line; None if it is."""
         silent_s = self._loop.seconds
         if silent_s <= self._hang_s:
             return None
@@ -128,7 +128,7 @@ class HealthServer:
         return response.pieces(HTTPStatus.OK, wants.content_type, page, vary, *encoding)
 
     def close(self) -> None:
-        """Stops listening."""
+        """Stop listening."""
         self._server.end()
 
 
@@ -140,14 +140,14 @@ class _Response:
         self._with_content = with_content
 
     def text(self, status: HTTPStatus, text: str, *headers: tuple[str, str]) -> Iterable[bytes]:
-        """Responds with a line of text."""
+        """Respond with a line of text."""
         content = [f"{text}\n".encode()]
         return self.pieces(status, "text/plain; charset=utf-8", content, *headers)
 
     def pieces(
         self, status: HTTPStatus, kind: str, content: list[bytes], *headers: tuple[str, str]
     ) -> Iterable[bytes]:
-        """Responds with content in pieces."""
+        """Respond with content in pieces."""
         length = str(sum(map(len, content)))
         fields = [("Content-Type", kind), ("Content-Length", length), *headers]
         self._start(f"{status.value} {status.phrase}", fields)
@@ -175,7 +175,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._changing = threading.Lock()
 
     def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]  # No datagrams.
-        """Starts the thread of a client; responds in this thread where no other can be started."""
+        """Start the thread of a client; respond in this thread if no other can be started."""
         with self._changing:
             if len(self._clients) >= CLIENTS_MAX:
                 oldest = next(iter(self._clients))
@@ -191,7 +191,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self.process_request_thread(request, client_address)
 
     def serve(self) -> None:
-        """Serves until `end`, which may come before this thread has begun."""
+        """Serve until `end`, which may come before this thread has begun."""
         try:
             self.serve_forever()
         except (OSError, ValueError):  # Of a socket that is closed.
@@ -199,17 +199,17 @@ class _Server(ThreadingMixIn, WSGIServer):
                 raise
 
     def service_actions(self) -> None:
-        """Notes that the thread of the server turns, and looks at the event loop."""
+        """Note that the thread of the server turns, and look at the event loop."""
         if self._has_ended:
             raise SystemExit  # Ends this thread alone, without a word.
         self.silence.end()
         self.loop.look(time.monotonic())
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Says nothing: the connection is closed, and whoever has no page asks again."""
+        """Log nothing: the connection is closed, and a client without its page asks again."""
 
     def end(self) -> None:
-        """Frees the port, and ends the thread; waits for nothing, since that thread may hang."""
+        """Free the port, and end the thread; wait for nothing, since that thread may hang."""
         self._has_ended = True
         with suppress(OSError):  # Wakes the thread, which would keep the port until its next turn.
             self.socket.shutdown(socket.SHUT_RDWR)
@@ -220,7 +220,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             client.close()
 
     def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]  # As above.
-        """Ends the connection of a client."""
+        """End the connection of a client."""
         with self._changing:
             self._clients.pop(request, None)
         super().shutdown_request(request)
@@ -231,9 +231,9 @@ class _Request(WSGIRequestHandler):
     """How many seconds a client may be silent."""
 
     def handle(self) -> None:
-        """Responds; a client that is silent or gone has no response."""
+        """Respond; a client that is silent or gone gets no response."""
         with suppress(OSError):
             super().handle()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Logs nothing: a scrape is no event."""
+        """Log nothing: a scrape is no event."""

@@ -47,7 +47,7 @@ class Start(NamedTuple):
 
 
 def projector_of(host: Host[S, I, O], bus: Bus) -> Projector[S, I]:
-    """What writes the read model of a session."""
+    """Return the projector that writes the read model of a session."""
     settings, telemetry = host.settings, host.telemetry
     return Projector(
         writer_for(

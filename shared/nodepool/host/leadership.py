@@ -54,54 +54,55 @@ class Leadership:
 
     @property
     def leader(self) -> str:
-        """The mark of the replica that committed last, where that is another one; or empty."""
+        """The mark of the replica that committed last, if it is another replica; else empty."""
         return self._leader
 
     def caught_up(self, now: float) -> None:
-        """The log is read as far as it went at the start; from now on another replica is heard."""
+        """Time the leader's silence from now, as the log is read to where it ended at the start."""
         self._leader_heard_at = now
 
     def input_arrived(self, now: float) -> None:
-        """An input has arrived while no other was open."""
+        """Note that an input has arrived while no other was open."""
         self._oldest_input_at = now
 
     def followed(self, now: float, *, caught_up: bool, leader: str = "") -> None:
-        """A commit was read that is not known to be one of this replica.
+        """Note a commit that was read and is not known to be from this replica.
 
-        leader: the mark of the replica that has made it; empty if unknown.
+        leader: the mark of the replica that has made the commit; empty if unknown.
 
-        While this replica is not `caught_up`, that is history and says nothing about the present.
+        While this replica is not `caught_up`, the commit is history and says nothing about the
+        present.
         """
         self._leader, self._leader_heard_at = leader, now
         self._has_followed = self._has_followed or caught_up
         self._role = _Role.FOLLOWER if caught_up else _Role.CANDIDATE
 
     def conflicted(self, now: float) -> None:
-        """A commit of this replica was refused, because another replica committed first."""
+        """Follow, because a commit of this replica was refused: another replica committed first."""
         self._role = _Role.FOLLOWER
         self._has_followed = True
         self._leader_heard_at = self._conflicted_at = now
 
     def gone(self, leader: str) -> None:
-        """This leader is not there any more, so who leads is open."""
+        """Note that this leader is gone, so that it is open who leads."""
         if self.following and leader == self._leader:
             self._role = _Role.CANDIDATE
 
     def committed(self) -> bool:
-        """A commit of this replica is stored, so it leads; True where it has followed before."""
+        """Lead, as a commit of this replica is stored; return whether it has followed before."""
         took_over, self._has_followed = self._has_followed, False
         self._role = _Role.LEADER
         return took_over
 
     def claim_is_due(self, now: float) -> bool:
-        """Whether a replica that is caught up and idle is to commit, so that it is known to lead.
+        """Return whether a caught-up idle replica must commit, so that it is known to lead.
 
-        Without that, replicas that start on a quiet log would not know which of them does.
+        Without that commit, replicas that start on a quiet log would not know which of them leads.
         """
         return self._role is _Role.CANDIDATE and now - self._leader_heard_at >= CLAIM_S
 
     def may_commit(self, now: float) -> bool:
-        """Whether to process what is open: a follower after STANDBY_S, any other at once."""
+        """Return whether to process open inputs: a follower after STANDBY_S, any other at once."""
         return not self.following or now >= self.takeover_at
 
     @property
@@ -110,9 +111,9 @@ class Leadership:
         return max(self._leader_heard_at, self._oldest_input_at) + STANDBY_S
 
     def leader_silent_s(self, now: float) -> float:
-        """For how many seconds no other replica was heard."""
+        """Return for how many seconds no other replica was heard."""
         return now - self._leader_heard_at
 
     def is_stale(self, now: float) -> bool:
-        """Whether the commit that caused a conflict should have been read long ago."""
+        """Return whether the commit that caused a conflict should have been read long ago."""
         return now - self._conflicted_at > STALE_S

@@ -35,11 +35,12 @@ _LAST: Final = "frames"
 
 
 def line_of(fields: Mapping[str, object]) -> str:
-    """The fields as a line of JSON of at most LINE_BYTES_MAX bytes; most are written as they are.
+    """Return the fields as a line of JSON of at most LINE_BYTES_MAX bytes.
 
-    Of one that would be longer, texts, names and lists are cut, the places of an exception before
-    the one where it was raised; of many fields those in the middle are left out. What is no text
-    (bytes that are no UTF-8, halves of surrogate pairs) is written with backslashes.
+    Most lines are written as they are. In a longer line, texts, names and lists are cut; the frames
+    of an exception are cut before the frame that raised it. If there are many fields, those in the
+    middle are left out. Invalid text (bytes that are not UTF-8, halves of surrogate pairs) is
+    written with backslashes.
     """
     content = _json_of(fields)
     for stage in _STAGES:
@@ -51,7 +52,7 @@ def line_of(fields: Mapping[str, object]) -> str:
 
 
 def _json_of(fields: Mapping[str, object]) -> bytes | None:
-    """The fields as they are; None where they cannot be written."""
+    """Return the fields as JSON without cuts; None if they cannot be written."""
     try:
         return to_json(fields, fallback=str)
     except ValueError:  # No text, or a value within itself; of pydantic's own kind or plain.
@@ -90,11 +91,11 @@ def _name(name: object, stage: _Stage) -> str:
 def _ends(
     items: Iterable[tuple[object, object]], count: int, most: int
 ) -> Iterable[tuple[object, object]]:
-    """The first and the last of many fields: a line begins and ends with what each line has."""
+    """Return the first and last fields: these are the fields that all lines have."""
     left_out = range(most // 2, count - most // 2) if count > most else range(0)
     return (item for number, item in enumerate(items) if number not in left_out)
 
 
 def _ending(name: object, value: object, items: int) -> object:
-    """A list of which the last items matter without the others; any other value as it is."""
+    """Return the last items of a list whose last items matter most; any other value unchanged."""
     return value[-items:] if name == _LAST and isinstance(value, list) else value

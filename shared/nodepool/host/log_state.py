@@ -32,7 +32,7 @@ class LogState:
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Look at the log now; what was seen before holds where no reply comes."""
+        """Look at the log now; keep the last result if no reply comes."""
         try:
             info = await stream_info(self._connection, STREAM)
         except (Conflict, InDoubt, ServerRefusal, NatsError, OSError):
@@ -45,10 +45,10 @@ class LogState:
 async def check_beginning(
     connection: Connection, service: str, committed: int, unused: str
 ) -> None:
-    """Raise HeadMissing where a replica cannot read on, because the head of the log is cut.
+    """Raise HeadMissing if a replica cannot read on, because the head of the log is cut.
 
     committed: the position up to which the replica is restored.
-    unused: why the stored snapshot was not used; empty where it was, or where there is none.
+    unused: why the stored snapshot was not used; empty if it was used, or does not exist.
     """
     info = await stream_info(connection, STREAM)
     if info is None or info.first <= committed + 1:

@@ -40,7 +40,7 @@ class LogWatch:
         """Those of the last request; None where there was none, or it had no reply."""
 
     def tasks(self) -> Iterable[Coroutine[None, None, None]]:
-        """What has to run in the background."""
+        """Return the coroutines that must run in the background."""
         return (self._run(),) if self._is_watched else ()
 
     async def _run(self) -> None:

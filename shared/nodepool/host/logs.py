@@ -69,17 +69,17 @@ class Output:
         self._stream = stream
 
     def msg(self, line: str) -> None:
-        """Takes one line."""
+        """Write one line to the stream."""
         with suppress(*_WRITE_ERRORS):
             self._stream.write(f"{line}\n")
 
     def flush(self) -> None:
-        """Writes the lines taken so far."""
+        """Write the lines taken so far."""
         with suppress(*_WRITE_ERRORS):
             self._stream.flush()
 
     def close(self) -> None:
-        """Writes the last lines; a stream that takes none is closed."""
+        """Write the last lines; close a stream that takes no more lines."""
         try:
             self._stream.flush()
         except _WRITE_ERRORS:
@@ -103,7 +103,7 @@ class RotatingOutput(Output):
         return stream
 
     def flush(self) -> None:
-        """Writes the lines taken so far, and begins a new file once this one is full."""
+        """Write the lines taken so far, and begin a new file once this one is full."""
         super().flush()
         with suppress(*_WRITE_ERRORS):
             if self._stream.tell() > LOG_FILE_BYTES:
@@ -111,7 +111,7 @@ class RotatingOutput(Output):
                 self._stream = self._opened()
 
     def close(self) -> None:
-        """Writes the last lines, and closes the file."""
+        """Write the last lines, and close the file."""
         super().flush()
         with suppress(*_WRITE_ERRORS):
             self._handler.close()
@@ -159,7 +159,7 @@ class ServiceLog:
         self.shows_messages = level <= _LEVELS["info"]
 
     def _limit(self, _logger: object, _name: str, fields: EventDict) -> EventDict:
-        """Drops a warning that was written lately; says of others how many were dropped."""
+        """Drop a warning that was written lately; add to others how many were dropped."""
         if fields["level"] in LIMITED:
             left_out = self._repeats.left_out(_json(fields), time.monotonic())
             if left_out is None:
@@ -177,10 +177,10 @@ class ServiceLog:
         time: str,
         span: SpanIds | None = None,
     ) -> None:
-        """Writes the line of one processed input.
+        """Write the line of one processed input.
 
         name: the input's type. age: seconds since the log stored it. time: now, in ISO 8601.
-        span: its span, where traces are on.
+        span: its span, if traces are on.
         """
         envelope = item.input.envelope
         fields: dict[str, object] = {
@@ -210,11 +210,11 @@ class ServiceLog:
         self._output.msg(str(_RENDERER(None, "info", fields)))
 
     def flush(self) -> None:
-        """Writes the lines of a batch."""
+        """Write the lines of a batch."""
         self._output.flush()
 
     def close(self) -> None:
-        """Writes the last lines, and closes the file if there is one."""
+        """Write the last lines, and close the file if there is one."""
         self._output.close()
 
 
@@ -229,7 +229,7 @@ def _open(path: str) -> Output:
 
 
 def _messages(outputs: Sequence[Envelope[Message]]) -> list[str]:
-    """The sentences that users are shown of an input's outputs."""
+    """Return the messages that users are shown of an input's outputs."""
     return [
         _cut(output.data.message)
         for output in outputs[:MESSAGES_SHOWN]

@@ -63,7 +63,7 @@ class Metrics:
         self._begin(service)
 
     def _begin(self, service: AnyService) -> None:
-        """Shows at 0 what may be counted: a first increase is none where there was nothing before.
+        """Begin each counter at 0: Prometheus sees no increase when a series first appears.
 
         See https://prometheus.io/docs/practices/instrumentation/#avoid-missing-metrics.
         """
@@ -81,7 +81,7 @@ class Metrics:
             self._commands[UNKNOWN, "refused", "Invalid"].inc(0)
 
     def page(self, wants: Wanted) -> list[bytes] | None:
-        """The page of all metrics in pieces; None where too many are being made.
+        """Return the page of all metrics in pieces; None if other pages take too long.
 
         Only one page is made at a time, whatever the number of scrapers.
         """
@@ -103,12 +103,12 @@ class Metrics:
         age: float,
         exemplar: Mapping[str, str] | None = None,
     ) -> None:
-        """Counts one processed input.
+        """Count one processed input.
 
-        name: the name on its subject; one that the service does not know counts as UNKNOWN.
+        name: the name on its subject; a name that the service does not know counts as UNKNOWN.
         outcome: "stored", "quiet" or "failure".
         age: how many seconds ago the log stored it.
-        exemplar: what an exemplar of its age says; None for no exemplar.
+        exemplar: the exemplar of its age; None for no exemplar.
         """
         name = name if name in self._messages else UNKNOWN
         self._processed[name, outcome].inc()
@@ -132,27 +132,27 @@ class Metrics:
     def committed(
         self, seconds: float, result: str, exemplar: Mapping[str, str] | None = None
     ) -> None:
-        """Counts one commit and how long it took; `result` is one of COMMIT_RESULTS.
+        """Count one commit and how long it took; `result` is one of COMMIT_RESULTS.
 
-        It "failed" where the server refused it for a reason of its own.
+        The result is "failed" if the server refused the commit for a reason of its own.
         """
         self._commits[result,].inc()
         self._commit.observe(seconds, dict(exemplar) if exemplar else None)
 
     def parked(self) -> None:
-        """Counts an object of the read model that was parked on the dead-letter subject."""
+        """Count an object of the read model that was parked on the dead-letter subject."""
         self._dead_letters.inc()
 
     def repaired(self, count: int) -> None:
-        """Counts objects of the read model that are written again."""
+        """Count objects of the read model that are written again."""
         self._repairs.inc(count)
 
     def reconnected(self) -> None:
-        """Counts one reconnect."""
+        """Count one reconnect."""
         self._reconnects.inc()
 
     def restarted(self) -> None:
-        """Counts one session that began anew."""
+        """Count one restarted session."""
         self._restarts.inc()
 
 

@@ -23,7 +23,7 @@ from nodepool.service import I, O, S, commit_subject
 async def open_session(
     host: Host[S, I, O], connection: Connection
 ) -> AsyncIterator[Session[S, I, O]]:
-    """A session on a bus that is provisioned, restored from the newest snapshot, and reading."""
+    """Provide a session on a provisioned bus, restored from the newest snapshot, and reading."""
     service = host.service
     check_limits(connection)
     log = await provision(connection, host.settings.replicas)

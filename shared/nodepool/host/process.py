@@ -26,9 +26,9 @@ def main(
     service: Service[S, I, O],
     configured: Callable[[Settings], Service[S, I, O]] | None = None,
 ) -> None:
-    """Runs one replica of a service until SIGTERM or SIGINT; settings come from the environment.
+    """Run one replica of a service until SIGTERM or SIGINT; read its settings from the environment.
 
-    `configured` makes the service where a setting goes into what it says.
+    `configured` makes the service if its outputs depend on a setting.
     """
     with ending_with_a_line(service.name):
         settings = read(os.environ)
@@ -48,7 +48,7 @@ def main(
 
 @contextmanager
 def ending_with_a_line(name: str) -> Iterator[None]:
-    """Ends the process with one line on standard error where something goes wrong inside."""
+    """End the process with one line on standard error if an exception occurs in the context."""
     try:
         yield
     except SettingsError as error:
@@ -58,7 +58,7 @@ def ending_with_a_line(name: str) -> Iterator[None]:
 
 
 def run_until_stopped(serve: Serving, settings: Settings) -> None:
-    """Runs `serve` in an event loop; SIGTERM and SIGINT set the event that it is given."""
+    """Run `serve` in an event loop; SIGTERM and SIGINT set the event passed to `serve`."""
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         runner.run(_serve(serve, settings))
 
@@ -75,9 +75,9 @@ async def _serve(serve: Serving, settings: Settings) -> None:
 
 
 async def _freeze_when_ready(ready: asyncio.Event) -> None:
-    """Takes the state that was read from the garbage collector, which would soon go through it.
+    """Freeze the state that was read, so that the garbage collector does not traverse it.
 
-    For 100,000 Nodes that takes a good part of a second, in which nothing else happens.
+    For 100,000 Nodes a traversal takes a good part of a second, in which nothing else happens.
     """
     while True:
         await ready.wait()
@@ -86,7 +86,7 @@ async def _freeze_when_ready(ready: asyncio.Event) -> None:
 
 
 def _configure_collector() -> None:
-    """Runs the garbage collector rarely: a state is large, lives long and holds no garbage."""
+    """Run the garbage collector rarely: a state is large, lives long and holds no garbage."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

@@ -31,28 +31,28 @@ class Projector(Generic[S, I]):
         self._writer = writer
 
     def update(self, state: S, proposal: Proposal[S, I]) -> None:
-        """The state has processed these inputs; the objects that they changed are written soon."""
+        """Take the state after a proposal; soon write the objects that its inputs changed."""
         if self._writer is not None:
             self._writer.update(state, _messages(proposal.processed), proposal.position)
 
     def suspend(self) -> None:
-        """Another replica has committed: it writes, and this one does not."""
+        """Stop writing, as another replica has committed and writes instead."""
         if self._writer is not None:
             self._writer.suspend()
 
     def invalidate(self) -> None:
-        """What is stored may have changed unseen; it is read again before the next write."""
+        """Read the stored objects again before the next write, as they may have changed unseen."""
         if self._writer is not None:
             self._writer.invalidate()
 
     def compare(self, replica: Replica[S, I, O]) -> None:
-        """Compares what is stored with the replica's state: either may be behind the other."""
+        """Compare the stored objects with the replica's state: either may be behind the other."""
         if self._writer is not None:
             self._writer.update(replica.state, (), replica.committed)
             self._writer.invalidate()
 
     def sweep(self, replica: Replica[S, I, O], leader_silent_s: float) -> None:
-        """Compares for a leader that is silent, unless there are inputs to process first."""
+        """Compare on behalf of a silent leader, unless there are inputs to process first."""
         writer = self._writer
         if writer is None or not writer.suspended or replica.open:
             return
@@ -61,7 +61,7 @@ class Projector(Generic[S, I]):
 
     @property
     def fault(self) -> str:
-        """Why the read model is not written, as one line; empty where it is, or by another one."""
+        """Why the read model is not written, as one line; empty if any replica writes it."""
         writer = self._writer
         if writer is None or writer.suspended or not writer.unwritten.fault:
             return ""
@@ -69,17 +69,17 @@ class Projector(Generic[S, I]):
 
     @property
     def lag(self) -> Lag | None:
-        """What is not written; None where another replica writes it, or there is no read model."""
+        """What is not written; None if another replica writes it, or there is no read model."""
         writer = self._writer
         return None if writer is None or writer.suspended else writer.unwritten.lag()
 
     def tasks(self) -> Iterable[Coroutine[None, None, None]]:
-        """What has to run in the background."""
+        """Return the coroutines that must run in the background."""
         writer = self._writer
         return () if writer is None else (writer.run(), writer.inspect())
 
     async def finish(self) -> None:
-        """Writes what is not written yet; raises as `ReadModelWriter.flush` does."""
+        """Write the objects not written yet; raise as `ReadModelWriter.flush` does."""
         if self._writer is not None:
             await self._writer.flush()
 
@@ -92,10 +92,10 @@ def writer_for(
     on_parked: Callable[[ObjectKey, str], None],
     on_wrong: Report,
 ) -> ReadModelWriter[S, I] | None:
-    """What writes the projection of a service; None for a service without one.
+    """Return the writer of a service's projection; None if the service has no projection.
 
-    `on_parked` hears of each object that cannot be stored, and why; `on_wrong` of objects that
-    another program has changed or removed.
+    `on_parked` is called with each object that cannot be stored, and why; `on_wrong` with objects
+    that another program has changed or removed.
     """
     projection = service.projection
     if projection is None:

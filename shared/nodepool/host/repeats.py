@@ -32,7 +32,7 @@ class Repeats:
         self._written: dict[str, _Written] = {}
 
     def left_out(self, report: str, now: float) -> int | None:
-        """How many equal reports were left out since the last one; None leaves this one out too.
+        """Return how many equal reports were left out; None if this report is left out too.
 
         `now` is in seconds of a monotonic clock.
         """

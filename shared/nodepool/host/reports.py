@@ -21,7 +21,7 @@ class Reports:
         connection.on_error.append(self._complained)
 
     def end(self) -> None:
-        """Logs no more: that the connection is closed now is no loss."""
+        """Stop logging disconnects, as the connection is closed on purpose from now on."""
         self._connection.on_disconnect.remove(self._lost)
 
     def _lost(self) -> None:
@@ -45,7 +45,7 @@ class RoleReports:
         self._role = ""
 
     def note(self, leadership: Leadership, committed: int) -> None:
-        """Takes the part that it has now, and its committed position."""
+        """Log the role of the replica and its committed position if the role has changed."""
         role = "leading" if leadership.leading else "following" if leadership.following else ""
         if role and role != self._role:
             self._role = role

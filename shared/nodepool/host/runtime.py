@@ -91,9 +91,9 @@ class Runtime(Generic[S, I, O]):
         return self._session is not None and self._session.committing.in_flight
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serves until `stop` is set; an error of the bus only delays it.
+        """Serve until `stop` is set; an error of the bus only delays the service.
 
-        Raises SettingsError where metrics cannot be served.
+        Raises SettingsError if metrics cannot be served.
         """
         self.port = self.telemetry.serve(self.obstacle)
         self.telemetry.log.info("started", version=version_of(), **self.settings.shown())
@@ -125,11 +125,11 @@ class Runtime(Generic[S, I, O]):
             self.telemetry.close()
 
     def is_ready(self) -> bool:
-        """Whether it does its work: it has caught up with the log, is connected, and can commit."""
+        """Return whether the replica has caught up with the log, is connected, and can commit."""
         return self.obstacle() is None
 
     def obstacle(self) -> str | None:
-        """Why it is not ready, as one line; None where it is."""
+        """Return why the replica is not ready, as one line; None if it is ready."""
         session = self._session
         return self._fault if session is None else session.obstacle
 
@@ -152,7 +152,7 @@ class Runtime(Generic[S, I, O]):
         return None if session is None else session.progress
 
     def _oldest_input_age(self) -> float:
-        """Seconds; where no session knows it, those since one knew that there was none."""
+        """Return the age in seconds; if no session knows it, the time since no input was open."""
         session = self._session
         age = None if session is None else session.oldest_input_age
         return time.monotonic() - self._behind_since if age is None else age
@@ -182,7 +182,7 @@ class Runtime(Generic[S, I, O]):
                 await connection.close()
 
     async def _connected(self) -> Connection:
-        """A connection as soon as there is a server."""
+        """Return a connection as soon as a server is reachable."""
         settings = self.settings
         connection = await connect(
             settings.url,
@@ -201,7 +201,7 @@ class Runtime(Generic[S, I, O]):
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:
-    """The result of some work; None where `stop` came first, and then it is cancelled."""
+    """Return the result of `work`; cancel `work` and return None if `stop` is set first."""
     working = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
     try:

@@ -122,12 +122,12 @@ class Session(Generic[S, I, O]):
 
     @property
     def lag(self) -> Lag | None:
-        """What of the read model is not written; None where this replica does not write it."""
+        """What of the read model is not written; None if this replica does not write it."""
         return self._projector.lag
 
     @property
     def obstacle(self) -> str | None:
-        """Why it does not do its work now, as one line; None where it does."""
+        """Why the replica does not do its work now, as one line; None if it does."""
         if not self.connection.is_connected:
             return self.connection.fault
         for part in (self.committing, self._firing, self._log_state, self._projector):
@@ -139,7 +139,7 @@ class Session(Generic[S, I, O]):
         return None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Works until `stop` is set, then leaves nothing half done.
+        """Work until `stop` is set, then leave nothing half done.
 
         Raises Stale, ConnectionClosed, or an error of the bus that a new session may not meet.
         """
@@ -196,7 +196,7 @@ class Session(Generic[S, I, O]):
         self._save()
 
     async def _wait(self) -> None:
-        """Until messages arrive, or something is due."""
+        """Wait until messages arrive, or something is due."""
         arrived = self._reader.arrived
         if not arrived.is_set():
             # A timer that sets the event costs a tenth of what waiting with a timeout does.
@@ -221,7 +221,7 @@ class Session(Generic[S, I, O]):
             self._firing.read(entry, now)
 
     def _is_at_work(self) -> bool:
-        """Whether what lay in the log at the start is read, and processed or left to the leader."""
+        """Return whether the initial log is read, and processed or left to the leader."""
         is_read = self.replica.read_to >= self._start.end or not self._reader.pending
         return is_read and (not self.replica.open or self._leadership.following)
 
@@ -240,7 +240,7 @@ class Session(Generic[S, I, O]):
             return await self._committer.commit(proposal, is_cut=True)
 
     def _is_cursor_far_behind(self) -> bool:
-        """Whether an idle replica has to commit what it has read: the log has grown, or was cut."""
+        """Return whether an idle replica must commit, because the log has grown or was cut."""
         replica, log = self.replica, self._log_state
         moves = replica.read_to > replica.committed or replica.expected_sequence < log.first
         is_cut = log.first > replica.committed + 1 and moves
@@ -257,7 +257,7 @@ class Session(Generic[S, I, O]):
         )
 
     def _saving(self) -> Job | None:
-        """What saves a snapshot; None where that is left to another replica."""
+        """Return the job that saves a snapshot; None if saving is left to another replica."""
         if not self.replica.is_chained or self._leadership.following:
             return None
         host = self._host

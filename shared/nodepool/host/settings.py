@@ -72,11 +72,11 @@ class Settings:
 
     @property
     def storage_limit(self) -> int | None:
-        """The most bytes that all copies of what is stored may take; None where not known."""
+        """The most bytes that all copies of what is stored may take; None if not known."""
         return self.max_file_store * self.replicas or None
 
     def shown(self) -> Mapping[str, str | int]:
-        """Every setting by its name, without secrets."""
+        """Return every setting by its name, without secrets."""
         values = {name: getattr(self, name) for name in _OWN}
         return {**values, **asdict(self.access), "url": without_password(self.url)}
 
@@ -120,7 +120,7 @@ other services ignore; and the variable that `nodepool run` sets for its program
 
 
 def read(environment: Mapping[str, str]) -> Settings:
-    """The settings in `NODEPOOL_*`; raises SettingsError for a wrong value or an unknown name."""
+    """Return the `NODEPOOL_*` settings; raise SettingsError for a wrong value or unknown name."""
     values: dict[str, str | int] = {}
     for variable, value in sorted(environment.items()):
         if not variable.startswith(PREFIX):
@@ -140,7 +140,7 @@ def read(environment: Mapping[str, str]) -> Settings:
 
 
 def read_access(environment: Mapping[str, str]) -> Access:
-    """What connections show and trust; raises SettingsError for what cannot be used."""
+    """Return what connections show and trust; raise SettingsError if a file cannot be used."""
     values = {name: environment.get(PREFIX + name.upper(), "") for name in Access.__slots__}
     for name, value in values.items():
         _check_text(PREFIX + name.upper(), value)
@@ -151,7 +151,7 @@ def read_access(environment: Mapping[str, str]) -> Access:
 
 
 def _check_text(variable: str, value: str) -> None:
-    """Raises SettingsError for bytes that are no UTF-8, which no log line could show."""
+    """Raise SettingsError for bytes that are not UTF-8, which no log line could show."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -159,7 +159,7 @@ def _check_text(variable: str, value: str) -> None:
 
 
 def check_access(access: Access, url: str) -> None:
-    """Raises SettingsError where a file and the address contradict each other."""
+    """Raise SettingsError if a file and the address contradict each other."""
     with _named():
         check_address(access, split_addresses(url))
 
@@ -173,7 +173,7 @@ def _named() -> Iterator[None]:
 
 
 def check_names(environment: Mapping[str, str]) -> None:
-    """Raises SettingsError for the first `NODEPOOL_*` variable that is no setting of anything."""
+    """Raise SettingsError for the first `NODEPOOL_*` variable that is not a known setting."""
     for variable, value in sorted(environment.items()):
         name = variable.removeprefix(PREFIX)
         if name == variable or name in OTHERS or name.lower() in FIELDS:
@@ -183,9 +183,9 @@ def check_names(environment: Mapping[str, str]) -> None:
 
 
 def is_service_link(variable: str, value: str) -> bool:
-    """Whether Kubernetes has set this variable for a Service, whatever it is called.
+    """Return whether Kubernetes has set this variable for a Service of any name.
 
-    One that is called `nodepool-metrics` gets a `NODEPOOL_METRICS_PORT`.
+    A Service named `nodepool-metrics` sets a `NODEPOOL_METRICS_PORT`.
     """
     return _SERVICE_LINK.fullmatch(f"{variable}={value}") is not None
 

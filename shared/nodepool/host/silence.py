@@ -18,7 +18,7 @@ class Silence:
         self._looked_at: float | None = None
 
     def end(self) -> None:
-        """The thread is heard of; that thread calls this method."""
+        """End the silence of the thread; that thread calls this method."""
         self.seconds = 0.0
 
     def look(self, now: float) -> float:

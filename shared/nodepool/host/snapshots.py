@@ -46,10 +46,9 @@ class Snapshots:
         self._look_at = 0.0
 
     def restored(self, position: int, *, is_usable: bool = True) -> None:
-        """The snapshot that is stored goes up to this position; 0 where none is of use.
+        """Note the position up to which the stored snapshot goes; 0 if no snapshot is usable.
 
-        is_usable: False where one is stored that cannot be used. It counts for none, as an ignored
-            one does.
+        is_usable: False if a snapshot is stored that cannot be used; it is then `ignored`.
         """
         self._stored = position
         self.ignored = self.ignored or not is_usable
@@ -57,7 +56,7 @@ class Snapshots:
     def work(
         self, committed: int, now: float, *, save: Job | None, look: Job, first: int = 1
     ) -> None:
-        """Starts what is to be done, in the background; `save` is None for a follower.
+        """Start the job that is due, in the background; `save` is None for a follower.
 
         committed: the position up to which the replica's state goes.
         first: the position at which the log begins.
@@ -82,13 +81,13 @@ class Snapshots:
         return job
 
     def _saved(self, job: "asyncio.Task[int]") -> None:
-        """A job that saves is over, also one that was abandoned at its end."""
+        """Note that a save job has ended, even if it was abandoned at its end."""
         if not job.cancelled() and job.exception() is None:
             self.ignored = False
             self._log.info("snapshot saved", position=job.result())
 
     def _is_done(self, now: float) -> bool:
-        """Whether the job is over; logs one that has failed, which is tried again later."""
+        """Return whether the job is over; log a failed job, which is tried again later."""
         job = self._job
         if job is None or not job.done():
             return False
@@ -110,7 +109,7 @@ class Snapshots:
         return True
 
     async def finish(self, committed: int, save: Job | None) -> None:
-        """Waits for a snapshot that is being saved, or saves one; raises what that raises.
+        """Wait for a snapshot that is being saved, or save a snapshot; raise the errors of the job.
 
         committed, save: as for `work`. Raises TimeoutError after STOP_S.
         """
@@ -122,7 +121,7 @@ class Snapshots:
                 await self._begin(save)
 
     def abandon(self) -> None:
-        """Saves no further: the log is another one, or the connection is given up."""
+        """Cancel the running job: the log is another one, or the connection is given up."""
         if self._job is not None:
             self._job.cancel()
             # It may have failed with the connection; asyncio reports an error that nobody asks for.

@@ -59,12 +59,13 @@ class Source:
     version: str = "unknown"
 
     def read(self) -> Iterator[Sample]:
-        """The series of the replica now.
+        """Yield the current series of the replica.
 
-        What is unknown while it is not connected is left out, and `nodepool_connected` says why, as
-        https://prometheus.io/docs/instrumenting/writing_exporters/#failed-scrapes has it. The
-        series of the state, and of the log, are those of the leader alone, so that no sum over
-        replicas counts an object twice.
+        Values that are unknown while the replica is disconnected are left out, and
+        `nodepool_connected` says why, as
+        https://prometheus.io/docs/instrumenting/writing_exporters/#failed-scrapes recommends.
+        Only the leader yields the series of the state and of the log, so that no sum over replicas
+        counts an object twice.
         """
         now = self.progress()
         yield Sample(contract.BUILD_INFO, (self.version,), 1)

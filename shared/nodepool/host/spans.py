@@ -51,20 +51,20 @@ class Spans:
         self._open: dict[int, Mapping[str | None, Span]] = {}
 
     def begin(self, log: LogId) -> None:
-        """The next batch of inputs of this log is decided on now."""
+        """Begin to process the next batch of inputs of this log now."""
         if log != self._log:
             self._starts = {}
         self._log, self._began = log, time_ns()
 
     def traced(self, proposal: Proposal[S, I]) -> Proposal[S, I]:
-        """The proposal with a span begun for each input, which its outputs name."""
+        """Return the proposal with a span begun for each input, which its outputs name."""
         self._open.clear()
         before, positions = self._starts, (each.input.entry.position for each in proposal.processed)
         self._starts = {position: before.get(position, self._began) for position in positions}
         return replace(proposal, processed=tuple(map(self._traced, proposal.processed)))
 
     def ended(self, processed: Iterable[Processed[I]]) -> Mapping[int, SpanIds]:
-        """Ends the spans of inputs that were processed; a span of each by its position."""
+        """End the spans of processed inputs; return the ids of one span per input, by position."""
         ids: dict[int, SpanIds] = {}
         now = time_ns()
         for item in processed:
@@ -77,7 +77,7 @@ class Spans:
         return ids
 
     def close(self) -> None:
-        """Sends the spans that are left."""
+        """Send the remaining spans."""
         self._exporting.close()
 
     def _traced(self, item: Processed[I]) -> Processed[I]:
@@ -89,9 +89,9 @@ class Spans:
         return item._replace(envelopes=outputs)
 
     def _begun(self, item: Processed[I]) -> Mapping[str | None, Span]:
-        """The spans of an input, by the `traceparent` that its outputs came with.
+        """Return the spans of an input, by the `traceparent` that its outputs came with.
 
-        There is one, but for a `Wake`: that has a span in each trace that it carries on.
+        An input has one span. A `Wake` has a span in each trace that it continues.
         """
         return {parent.traceparent: self._span(item, parent) for parent in _parents(item)}
 
@@ -145,11 +145,11 @@ class Spans:
 
 
 def _parents(item: Processed[I]) -> tuple[Correlation, ...]:
-    """What the spans of an input go on from.
+    """Return the correlations that the spans of an input continue.
 
-    That is what its outputs go on with: of an event without a trace, as an agent's, the trace of
-    the object that it is about. A `Wake` belongs to no trace: what follows from it goes on with
-    that of each object, and one from which nothing follows has no span.
+    They are the correlations of the input's outputs. For an event without a trace, such as an
+    agent's event, that is the trace of the object that the event is about. A `Wake` belongs to no
+    trace: its outputs continue the trace of each object, and a `Wake` without outputs has no span.
     """
     envelope = item.input.envelope
     if envelope is None:
@@ -163,7 +163,7 @@ def _parents(item: Processed[I]) -> tuple[Correlation, ...]:
 
 
 def _message(item: Processed[I]) -> tuple[str, str]:
-    """The template of an input's subject, and its id."""
+    """Return the template of an input's subject, and its id."""
     envelope = item.input.envelope
     if isinstance(envelope, Envelope):
         return template_of(type(envelope.data)), envelope.id
@@ -172,14 +172,14 @@ def _message(item: Processed[I]) -> tuple[str, str]:
 
 
 def _correlation(item: Processed[I]) -> str | None:
-    """The command that an input follows from; where it does not say, that of its first output."""
+    """Return the command that an input follows from; by default that of its first output."""
     envelope = item.input.envelope
     own = None if envelope is None else envelope.correlationid
     return own or next((each.correlationid for each in item.envelopes if each.correlationid), None)
 
 
 def _named(span: Span) -> dict[str, str | None]:
-    """The attributes of a message whose parent is this span."""
+    """Return the attributes of a message whose parent is this span."""
     context = span.get_span_context()
     return {
         "traceparent": f"00-{'-'.join(_ids(span))}-{context.trace_flags:02x}",

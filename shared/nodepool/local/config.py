@@ -25,9 +25,9 @@ def server_config(
     *,
     enabled: bool = True,
 ) -> str:
-    """The text of the file; `monitor_port` None means no monitoring over HTTP.
+    """Return the text of the file; if `monitor_port` is None, there is no monitoring over HTTP.
 
-    enabled: whether the server stores anything; a reload changes it.
+    enabled: whether JetStream is on, so that the server stores messages; a reload changes it.
     """
     settings: list[tuple[str, str | int]] = [
         ("server_name", name),

@@ -4,6 +4,6 @@ import sys
 
 
 def report(text: str) -> None:
-    """Prints a text and a newline, at once even into a pipe."""
+    """Print a text and a newline, and flush, so that a pipe gets the text at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()

@@ -36,7 +36,7 @@ DATA_CENTRE = (
 
 
 async def seed_demo(client: Client) -> None:
-    """Creates the client's cluster with its quotas and machines, and keeps what exists of them."""
+    """Create the client's cluster with its quotas and machines, and keep those that exist."""
     await client.register_cluster(client.cluster, ZONE)
     await _stock(client)
 
@@ -54,7 +54,7 @@ async def _stock(client: Client) -> None:
 
 
 def additions(machines: Machines) -> Iterator[AddMachines]:
-    """The commands that add these machines, at most `MACHINES_MAX` in each."""
+    """Yield the commands that add these machines, at most `MACHINES_MAX` per command."""
     for added in range(0, machines.count, MACHINES_MAX):
         yield AddMachines(
             zone=ZONE,
@@ -81,7 +81,7 @@ async def apply_examples(client: Client, examples: Path) -> None:
 
 
 async def seed_once(client: Client, examples: Path) -> None:
-    """As `seed_demo` and `apply_examples`, and brings back nothing that was deleted since.
+    """Do the same as `seed_demo` and `apply_examples`, and restore nothing that was deleted.
 
     Raises `UpError` for a NodePool that is refused.
     """

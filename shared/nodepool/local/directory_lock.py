@@ -25,9 +25,9 @@ class DirectoryLock:
         self.descriptor = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def acquire(self, deadline: float) -> None:
-        """Takes the lock; raises `ServerError` where a process that is to stay holds it.
+        """Take the lock; raise `ServerError` if a process that keeps running holds it.
 
-        A holder that is ending is waited for until `deadline`, a time of `time.monotonic`.
+        If the holder is ending, waits for its end until `deadline`, a time of `time.monotonic`.
         """
         while not self._try():
             owner, server = self._holders()
@@ -47,12 +47,12 @@ class DirectoryLock:
         self.note(server=None)
 
     def note(self, server: int | None) -> None:
-        """Writes into the lock file that this process holds it, and the server's process id."""
+        """Write the process id of this process and of the server into the lock file."""
         # One write, always of the same length, so that a reader never sees half a note.
         os.pwrite(self.descriptor, f"{os.getpid()} {server or ''}".ljust(_NOTE_BYTES).encode(), 0)
 
     def release(self) -> None:
-        """Closes this process's descriptor; a server that still runs keeps the lock."""
+        """Close this process's descriptor; a server that still runs keeps the lock."""
         os.close(self.descriptor)
 
     def _try(self) -> bool:
@@ -63,7 +63,7 @@ class DirectoryLock:
         return True
 
     def _holders(self) -> tuple[int | None, int | None]:
-        """The process ids of the owner and of its server, as far as they are noted."""
+        """Return the process ids of the owner and of its server; None for an id not in the file."""
         words = os.pread(self.descriptor, 64, 0).decode("ascii", "replace").split()
         pids = [int(word) if word.isdigit() else None for word in words[:2]]
         owner, server = (*pids, None, None)[:2]
@@ -71,7 +71,7 @@ class DirectoryLock:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is a process with this id, of any user."""
+    """Return whether there is a process with this id, of any user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

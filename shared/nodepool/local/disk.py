@@ -39,18 +39,18 @@ class DiskWatch:
         return self._is_full
 
     def check(self) -> bool:
-        """Reads what the server has logged; whether it is full, and storing is worth a try."""
+        """Read the new log lines; return whether the disk was full and now has room again."""
         lines = [line.lower() for line in self._new_lines() if _OF_CLIENT not in line]
         self._is_full = self._is_full or any(sign in line for line in lines for sign in _SIGNS)
         return self._is_full and self._has_room()
 
     def relieved(self) -> None:
-        """It was made to try again; what it has logged so far counts no more."""
+        """Note that the server tries again, and ignore the log lines up to now."""
         self._new_lines()
         self._is_full = False
 
     def _new_lines(self) -> Sequence[bytes]:
-        """The whole lines that were added; the last ones where those are many."""
+        """Return the complete lines added to the log, at most the last `LOG_BYTES_MAX` bytes."""
         try:
             size = self._log_file.stat().st_size
             with self._log_file.open("rb") as log:
@@ -73,7 +73,7 @@ class DiskWatch:
 
 
 def storage_limit(store: Path) -> int:
-    """How many bytes a server that starts now lets its data in this folder take; 0 if not known."""
+    """Return how many bytes a server that starts now may store in this folder; 0 if not known."""
     try:
         return _limit(os.statvfs(store), _size(store))
     except OSError:
@@ -85,7 +85,7 @@ def _limit(stat: os.statvfs_result, own: int) -> int:
 
 
 def _size(folder: Path) -> int:
-    """How much the files below a folder take; one that goes meanwhile counts as nothing."""
+    """Return the bytes that the files of a folder take; a file that vanishes meanwhile counts 0."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:

@@ -30,6 +30,6 @@ class Guard:
         )
 
     def dismiss(self) -> None:
-        """Ends the guard without a signal to the other, whose process id may be reused soon."""
+        """End the guard without a signal to the guarded process, whose id may be reused soon."""
         self._process.kill()
         self._process.communicate()

@@ -18,11 +18,11 @@ INTERVAL = "5s"
 
 
 def write_prometheus_config(data_dir: Path, ports: Mapping[str, int]) -> str:
-    """Writes `prometheus.yml`; returns the command that starts a Prometheus with it.
+    """Write `prometheus.yml`; return the command that starts a Prometheus with this file.
 
-    data_dir: where it is written. ports: the port of each service's metrics.
+    data_dir: the folder of the file. ports: the port of each service's metrics.
 
-    Raises `UpError` where it cannot be written.
+    Raises `UpError` if the file cannot be written.
     """
     file = data_dir / "prometheus.yml"
     text = "# Written by `nodepool up` at each start.\n" + _config(ports)
@@ -44,7 +44,7 @@ def write_prometheus_config(data_dir: Path, ports: Mapping[str, int]) -> str:
 
 
 def _config(ports: Mapping[str, int]) -> str:
-    """The text of the file: every service as a target with its name, and the alerts."""
+    """Return the text of the file: every service as a target with its name, and the alerts."""
     targets = [
         {"targets": [f"{HOST}:{port}"], "labels": {"service": name}} for name, port in ports.items()
     ]

@@ -14,11 +14,11 @@ _PORTS_END = 65_000
 
 @contextmanager
 def claimed_ports(count: int, first: int) -> Iterator[Sequence[int]]:
-    """So many free ports from `first` upwards, which no other claim gives away meanwhile.
+    """Claim this number of free ports from `first` upwards, for the time of the context.
 
-    They are free for whoever listens on them: of their block, this process holds the last port
-    only, and another claim that finds it held goes on to the next block. Raises UpError where too
-    few are free.
+    Other programs may listen on the ports: this process holds only the last port of their block,
+    and another claim that finds that port held tries the next block. Raises UpError if too few
+    ports are free.
     """
     for start in range(first, _PORTS_END, BLOCK):
         with socket.socket() as guard:

@@ -33,7 +33,7 @@ class NotStarted(Exception):
 
 
 def executable(name: str, environment: Mapping[str, str]) -> str:
-    """The path of a program, found as a shell finds it; raises `NotStarted`."""
+    """Return the path of a program, found as a shell finds it; raise `NotStarted` if not found."""
     path = shutil.which(name, path=environment.get("PATH"))
     if path is not None:
         return path
@@ -58,10 +58,10 @@ class LocalProcess:
     async def start(
         cls, command: Sequence[str], environment: Mapping[str, str], *, grace_s: int = 30
     ) -> "LocalProcess":
-        """Starts a program with these arguments; raises `NotStarted`.
+        """Start a program with these arguments; raise `NotStarted` if it cannot be started.
 
-        It cannot read from a terminal, since it is not in the foreground there. If this process is
-        killed, it is asked to end, and killed `grace_s` seconds later.
+        The program cannot read from a terminal, since it is not in the foreground there. If this
+        process is killed, the program is asked to end, and killed `grace_s` seconds later.
         """
         path = executable(command[0], environment)
         stdin = asyncio.subprocess.DEVNULL if _is_terminal() else None
@@ -79,14 +79,14 @@ class LocalProcess:
         return self._ending_since is not None
 
     def terminate(self, grace_s: float) -> None:
-        """Asks it to end, and kills it `grace_s` seconds after it was first asked."""
+        """Ask the program to end, and kill it `grace_s` seconds after the first such request."""
         if self._ending_since is None:
             self._ending_since = asyncio.get_running_loop().time()
             self._signal(signal.SIGTERM)
         self.kill_after(grace_s)
 
     def kill_after(self, seconds: float) -> None:
-        """Kills it so many seconds after it was asked to end, unless it is due sooner."""
+        """Kill the program so long after the request to end it, unless a kill is due sooner."""
         loop = asyncio.get_running_loop()
         moment = (self._ending_since or loop.time()) + seconds
         if moment < self._kill_at:
@@ -96,11 +96,11 @@ class LocalProcess:
             self._kill = loop.call_at(moment, self.kill)
 
     def kill(self) -> None:
-        """Kills it and all processes of its group."""
+        """Kill the program and all processes of its group."""
         self._signal(signal.SIGKILL)
 
     async def wait(self) -> int:
-        """Its exit code as a shell has it, once it has ended; what it left behind is killed."""
+        """Return the exit code as a shell gives it, once the program ends; kill what it started."""
         code = await self._process.wait()
         self._guard.dismiss()
         if self._kill is not None:

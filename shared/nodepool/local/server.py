@@ -69,9 +69,9 @@ class NatsServer:
         return self._data_dir / "nats-server.log"
 
     def start(self, timeout_s: float = 10) -> None:
-        """Starts the server; returns once clients can connect and JetStream is ready.
+        """Start the server; return once clients can connect and JetStream is ready.
 
-        Does nothing for a server that runs. Raises `ServerError` where it cannot be started, or is
+        Does nothing if the server runs. Raises `ServerError` if the server cannot be started, or is
         not ready within `timeout_s` seconds.
         """
         if self.running:
@@ -89,7 +89,7 @@ class NatsServer:
             raise
 
     def stop(self) -> None:
-        """Stops the server in good order; one that takes longer than `STOP_S` is killed."""
+        """Stop the server gracefully; kill the server if that takes more than `STOP_S` seconds."""
         if self._process is not None:
             self._dismiss_guard()
             self._process.terminate()
@@ -100,15 +100,15 @@ class NatsServer:
         self._clean_up()
 
     def kill(self) -> None:
-        """Ends the server as a crash does: with SIGKILL."""
+        """End the server as a crash does: with SIGKILL."""
         if self._process is not None:
             self._process.kill()
         self._clean_up()
 
     def restart_storage(self, timeout_s: float = 10) -> None:
-        """Has the running server stop its storage and start it again from what is on the disk.
+        """Make the running server stop its storage and start it again from the data on the disk.
 
-        Clients stay connected. Raises `ServerError` where that is not done within `timeout_s`
+        Clients stay connected. Raises `ServerError` if that is not done within `timeout_s`
         seconds.
         """
         deadline = time.monotonic() + timeout_s
@@ -189,12 +189,12 @@ class NatsServer:
         raise ServerError(f"nats-server did not restart its storage: see {self.log_file}")
 
     def _stores(self) -> bool | None:
-        """Whether this server stores messages; None where it does not respond."""
+        """Return whether this server stores messages; None if the server does not respond."""
         info = _server_info(self._port)
         return info.get("jetstream") is True if info.get("server_name") == self._name else None
 
     def _failed_start(self, log_start: int) -> ServerError:
-        """Why the server ended, as its log since `log_start` says."""
+        """Return an error that says why the server ended, from its log since `log_start`."""
         with self.log_file.open("rb") as log:
             log.seek(log_start)
             lines = log.read().decode("utf-8", "replace").splitlines()
@@ -221,9 +221,9 @@ class NatsServer:
 
 
 def _server_info(port: int) -> dict[str, object]:
-    """What a NATS server sends to each new client; empty where no NATS server responds.
+    """Return what a NATS server sends to each new client; empty if no NATS server responds.
 
-    It is the `INFO` of https://docs.nats.io/reference/reference-protocols/nats-protocol.
+    The message is the `INFO` of https://docs.nats.io/reference/reference-protocols/nats-protocol.
     """
     try:
         with socket.create_connection((HOST, port), timeout=0.5) as connection:

@@ -40,9 +40,9 @@ class Restarts:
     pause_s: float = RESTART_MIN_S
 
     def ended(self, ready_s: float) -> "Restarts":
-        """The count after it ended, having been ready for `ready_s` seconds.
+        """Return the count after the service ended, after it was ready for `ready_s` seconds.
 
-        How long it took to become ready does not count: a slow machine is no sign of health.
+        The time until the service became ready does not count: a slow start is no sign of health.
         """
         if ready_s > RESTART_MAX_S:
             return Restarts()
@@ -50,10 +50,10 @@ class Restarts:
 
 
 async def keep_service(name: str, environment: Mapping[str, str]) -> None:
-    """Runs a service, again whenever it ends; stops it when this task is cancelled.
+    """Run a service, again whenever it ends; stop the service when this task is cancelled.
 
-    Its standard error goes beside its log, to a file that ends in `.err`. What it says last there
-    is reported once it has ended `REPORTED_ENDS` times in a row.
+    The standard error of the service goes to a file next to its log, which ends in `.err`. The last
+    line of that file is reported once the service has ended `REPORTED_ENDS` times in a row.
     """
     restarts = Restarts()
     loop = asyncio.get_running_loop()
@@ -80,7 +80,7 @@ async def keep_service(name: str, environment: Mapping[str, str]) -> None:
 
 
 def ending(name: str, code: int, restarts: Restarts, error: str, errors: Path) -> str:
-    """What is reported of a service that ended; `error` is the last line of its error log."""
+    """Return the report of a service that ended; `error` is the last line of its error log."""
     reason = ""
     if restarts.early >= REPORTED_ENDS:
         reason = f", {restarts.early} times in a row: {error or 'without a word'} (see {errors})"
@@ -92,7 +92,7 @@ def ending(name: str, code: int, restarts: Restarts, error: str, errors: Path) -
 def last_line(errors: Path) -> str:
     """Return the last line of an error log that says something, without control characters.
 
-    It is empty where there is no such line.
+    The text is empty if there is no such line.
     """
     try:
         with errors.open("rb") as file:
@@ -105,7 +105,7 @@ def last_line(errors: Path) -> str:
 
 
 async def _ready_at(environment: Mapping[str, str]) -> float:
-    """When the service was ready, on the clock of the event loop; waits until it is."""
+    """Wait until the service is ready, and return that time on the clock of the event loop."""
     port = int(environment.get("NODEPOOL_METRICS_PORT", "0"))
     while True:
         await asyncio.sleep(READY_S)
@@ -154,7 +154,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 
 async def keep_server(server: NatsServer) -> None:
-    """Starts the server again whenever its process has ended, until this task is cancelled."""
+    """Start the server again whenever its process has ended, until this task is cancelled."""
     while True:
         await asyncio.sleep(WATCH_S)
         if not server.running:
@@ -167,7 +167,7 @@ async def keep_server(server: NatsServer) -> None:
 
 
 async def keep_storing(server: NatsServer) -> None:
-    """Has the server store again whenever its disk was full and has room, until cancelled."""
+    """Make the server store again whenever its full disk has room again, until cancelled."""
     watch, was_full = DiskWatch(server.data_dir, server.log_file), False
     while True:
         await asyncio.sleep(DISK_S)

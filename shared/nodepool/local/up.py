@@ -53,7 +53,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Runs until SIGINT or SIGTERM and returns the exit code; raises `UpError` if it cannot."""
+    """Run until SIGINT or SIGTERM and return the exit code; raise `UpError` if the start fails."""
     try:
         server = NatsServer(options.data_dir, options.port, find_server(options.binary))
         server.start()
@@ -70,7 +70,7 @@ def run(options: Options) -> int:
 
 
 def _log_folder(data_dir: Path) -> Path:
-    """The folder of the services' logs; raises UpError where they cannot be written."""
+    """Return the folder of the services' logs; raise UpError if the logs cannot be written."""
     logs = data_dir / "logs"
     try:
         logs.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ async def _run_services(
 async def _services(
     options: Options, server: NatsServer, environments: Mapping[str, Mapping[str, str]]
 ) -> AsyncIterator[None]:
-    """Keeps the server and every service running inside the context."""
+    """Keep the server and every service running inside the context."""
     ports = {name: int(each["NODEPOOL_METRICS_PORT"]) for name, each in environments.items()}
     watching = write_prometheus_config(options.data_dir, ports)
     keepers = [
@@ -134,7 +134,7 @@ async def _services(
 def service_environments(
     url: str, logs: Path, ports: Sequence[int], limit: int = 0
 ) -> Mapping[str, Mapping[str, str]]:
-    """The settings of each service as environment variables, by its name; one port for each.
+    """Return the environment variables of each service, by its name; each service has one port.
 
     limit: how many bytes the server may store; 0 if not known.
     """
@@ -152,7 +152,7 @@ def service_environments(
 
 
 async def _set_up(options: Options, url: str) -> None:
-    """Seeds the demo, applies the examples, and prints the NodePools and what to try."""
+    """Seed the demo, apply the examples, and print the NodePools and what to try."""
     client = Client(url, org=options.org, cluster=options.cluster, timeout_s=OUTCOME_S)
     async with client:
         try:
@@ -168,7 +168,7 @@ async def _set_up(options: Options, url: str) -> None:
 
 
 def advice(url: str, org: str, cluster: str) -> str:
-    """What to try on the control plane that runs."""
+    """Return what to try on the control plane that runs."""
     settings = (("URL", url, URL), ("ORG", org, "demo"), ("CLUSTER", cluster, "demo"))
     unusual = [f"NODEPOOL_{name}={value}" for name, value, usual in settings if value != usual]
     where = f", after 'export {' '.join(unusual)}'," if unusual else ","

@@ -46,7 +46,7 @@ class Access:
     inbox_prefix: str = ""
 
     def check(self, now_s: float) -> None:
-        """Raises AccessError for what cannot be used; `now_s` is the time of day in seconds."""
+        """Raise AccessError if a setting or file cannot be used; `now_s` is the Unix time."""
         if self.inbox_prefix and not _PREFIX.fullmatch(self.inbox_prefix):
             text = f"{self.inbox_prefix!r} cannot begin a subject; write it as _INBOX_name"
             raise AccessError("inbox_prefix", text)
@@ -67,7 +67,7 @@ class Access:
             self.password()
 
     def tls_context(self) -> "ssl.SSLContext":
-        """What to encrypt with; raises AccessError for a file that cannot be used."""
+        """Return the TLS context for connections; raise AccessError if a file cannot be used."""
         import ssl
 
         if self.ca_file:
@@ -116,22 +116,22 @@ class Access:
         return replace(self, inbox_prefix="") != NO_ACCESS
 
     def key_pair(self) -> KeyPair:
-        """What to sign with; raises AccessError for a file that cannot be used."""
+        """Return the nkey that signs; raise AccessError if its file cannot be used."""
         if not self.creds_file:
             return key_pair("nkey_file", self.nkey_file, one_line("nkey_file", self.nkey_file))
         return key_pair("creds_file", self.creds_file, seed_of(self.creds_file))
 
     def jwt(self) -> str:
-        """The user's JWT; raises AccessError for a file that cannot be used."""
+        """Return the user's JWT; raise AccessError if the credentials file cannot be used."""
         return jwt_of(self.creds_file)
 
     def sign(self, nonce: str) -> tuple[str, bytes]:
-        """The public nkey, and the signature of what a server asks to sign, in base64."""
+        """Return the public nkey, and the signature of the server's nonce in base64."""
         pair = self.key_pair()
         return pair.public_key, base64.b64encode(pair.sign(nonce.encode()))
 
     def password(self) -> str:
-        """The password or token; raises AccessError for a file that cannot be used."""
+        """Return the password or token; raise AccessError if its file cannot be used."""
         return one_line("password_file", self.password_file)
 
 
@@ -140,7 +140,7 @@ NO_ACCESS = Access()
 
 
 def check_address(access: Access, addresses: Sequence[str]) -> None:
-    """Raises AccessError where the addresses and a file contradict each other."""
+    """Raise AccessError if the addresses contradict each other or the password file."""
     if not access.password_file:
         return
     users = [address.rpartition("://")[2].rpartition("@")[0] for address in addresses]

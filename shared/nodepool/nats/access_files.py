@@ -20,7 +20,7 @@ class AccessError(Exception):
 
 
 def content_of(field: str, path: str, most: int = BYTES_MAX) -> bytes:
-    """What a file of at most so many bytes holds; raises AccessError where it cannot be read."""
+    """Return the content of a file of at most `most` bytes; raise AccessError if that fails."""
     try:
         with open_file(path) as file:
             content = file.read(most + 1)
@@ -34,7 +34,7 @@ def content_of(field: str, path: str, most: int = BYTES_MAX) -> bytes:
 
 
 def one_line(field: str, path: str) -> str:
-    """The one line that a file holds, without blanks around it; raises AccessError for others."""
+    """Return the only line of a file, stripped; raise AccessError if it is not a single line."""
     try:
         text = content_of(field, path).decode().strip()
     except UnicodeDecodeError:

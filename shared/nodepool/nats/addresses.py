@@ -9,12 +9,12 @@ _FORM = "write it as nats://HOST:PORT"
 
 
 def split_addresses(url: str) -> Sequence[str]:
-    """The addresses in a text, each without blanks around it."""
+    """Return the addresses in a text, each without whitespace around it."""
     return [address.strip() for address in url.split(",")]
 
 
 def without_password(url: str) -> str:
-    """The addresses without the user and password that each may hold."""
+    """Return the addresses without the user and password that each may hold."""
     return ",".join(map(_without_password, split_addresses(url)))
 
 
@@ -24,7 +24,7 @@ def _without_password(address: str) -> str:
 
 
 def address_fault(url: str) -> str | None:
-    """Why a text is not the addresses of NATS servers, as one clause; None where it is."""
+    """Return why a text does not hold addresses of NATS servers, as one clause; None if it does."""
     pieces = url.split(",")
     for number, piece in enumerate(pieces, 1):
         if not _is_address(piece.strip()):
@@ -35,7 +35,7 @@ def address_fault(url: str) -> str | None:
 
 
 def _shown(url: str, piece: str, number: int) -> str:
-    """The piece at fault, unless it may hold a part of a password."""
+    """Return the faulty piece, or only its number or host if a password may be in the text."""
     if "@" not in url:
         return repr(piece)
     return repr(piece.rpartition("@")[2]) if piece == url else f"address {number}"
@@ -58,7 +58,7 @@ def _is_address(address: str) -> bool:
 
 
 def _is_host(host: str) -> bool:
-    """Whether a name may be one of a host or an IP address; a scope such as `%eth0` may follow."""
+    """Return whether a text may be a host name or an IP address with a scope such as `%eth0`."""
     from re import fullmatch
 
     return len(host) <= 253 and fullmatch(r"[\w.-]+|[0-9a-f:.]+(%[\w.-]+)?", host) is not None

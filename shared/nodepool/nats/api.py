@@ -37,16 +37,16 @@ Json = dict[str, object]
 async def request(
     client: MemberClient, subject: str, body: Mapping[str, object] | None = None
 ) -> Json:
-    """The reply to a request to the API; raises Conflict or ServerRefusal for one with an error."""
+    """Return the reply of the API; raise Conflict or ServerRefusal if the reply holds an error."""
     content = json.dumps(body).encode() if body is not None else b""
     timeout_s = HURRIED_REPLY_S if client.hurries else REPLY_TIMEOUT_S
     return parse_reply(await client.request(subject, content, timeout=timeout_s))
 
 
 def parse_reply(message: Msg) -> Json:
-    """A reply of JetStream; raises Conflict or ServerRefusal for one with an error.
+    """Return the content of a JetStream reply; raise Conflict or ServerRefusal if it is an error.
 
-    Raises InDoubt where nothing serves the subject, as while a stream has no leader.
+    Raises InDoubt if nothing serves the subject, such as while a stream has no leader.
     """
     if message.headers and message.headers.get("Status") == "503":
         raise InDoubt("JetStream does not answer")
@@ -63,12 +63,12 @@ def parse_reply(message: Msg) -> Json:
 
 
 def stored_position(message: Msg) -> int:
-    """The position in the reply to a publish; raises as `parse_reply` does."""
+    """Return the position in the reply to a publish; raise the same errors as `parse_reply`."""
     return int(str(parse_reply(message)["seq"]))
 
 
 def check_limits(client: MemberClient) -> None:
-    """Raises ServerRefusal where the server takes no messages as large as services may say."""
+    """Raise ServerRefusal if the `max_payload` of the server is below MESSAGE_BYTES_MAX."""
     most = client.max_payload
     if most < MESSAGE_BYTES_MAX:
         text = f"its max_payload is {most} bytes; set it to {MESSAGE_BYTES_MAX} or more"
@@ -76,19 +76,19 @@ def check_limits(client: MemberClient) -> None:
 
 
 async def last_position(client: MemberClient, stream: str) -> int:
-    """The position of the newest message of a stream; 0 for an empty one."""
+    """Return the position of the newest message of a stream; 0 if the stream is empty."""
     return (await extent(client, stream))[0]
 
 
 async def extent(client: MemberClient, stream: str) -> tuple[int, int]:
-    """The position of the newest message of a stream, and how many subjects it has."""
+    """Return the position of the newest message of a stream, and the number of its subjects."""
     state = (await request(client, f"$JS.API.STREAM.INFO.{stream}")).get("state")
     assert isinstance(state, dict), "a stream's info has a state"
     return int(state["last_seq"]), int(state.get("num_subjects", 0))
 
 
 async def last_message(client: MemberClient, stream: str, subject: str) -> Entry | None:
-    """The newest message on a subject; None where there is none."""
+    """Return the newest message on a subject; None if the subject has no message."""
     reply = await _direct_get(client, stream, {"last_by_subj": subject})
     headers = reply.headers or {}
     if headers.get("Status") == "404":
@@ -99,18 +99,18 @@ async def last_message(client: MemberClient, stream: str, subject: str) -> Entry
 
 
 async def leaders_message(client: MemberClient, stream: str, subject: str) -> Entry | None:
-    """As `last_message`, from the leader of the stream: nothing that is stored is missing.
+    """Return the newest message on a subject from the stream leader, which misses no message.
 
-    Any copy answers `last_message`, and one that follows may be some milliseconds behind.
+    Any copy answers `last_message`, and a follower may be some milliseconds behind.
     """
     return await _leaders(client, stream, {"last_by_subj": subject})
 
 
 async def leaders_message_at(client: MemberClient, stream: str, position: int) -> Entry | None:
-    """As `message_at`, from the leader of the stream, and without the right to a direct get.
+    """Return the message at a position from the stream leader, without the right to a direct get.
 
-    That right is a wide one: the server replies with what is stored on any subject that the sender
-    asks it to, also where the sender may not publish.
+    That right is wide: the server sends a stored message to any subject that the sender names as
+    the reply subject, even if the sender may not publish there.
     """
     return await _leaders(client, stream, {"seq": position})
 
@@ -118,7 +118,7 @@ async def leaders_message_at(client: MemberClient, stream: str, position: int) -
 async def leaders_next_message(
     client: MemberClient, stream: str, subject: str, position: int
 ) -> Entry | None:
-    """Return the first message of a subject at or after a position; None where there is none."""
+    """Return the first message of a subject at or after a position; None if none exists."""
     return await _leaders(client, stream, {"seq": position, "next_by_subj": subject})
 
 
@@ -138,7 +138,7 @@ async def _leaders(client: MemberClient, stream: str, which: Mapping[str, object
 
 
 async def message_at(client: MemberClient, stream: str, position: int) -> Entry | None:
-    """The message at a position; None where there is none, or the position cannot be one."""
+    """Return the message at a position; None if no message is there or the position is invalid."""
     reply = await _direct_get(client, stream, {"seq": position})
     headers = reply.headers or {}
     return entry_of(reply, headers) if "Nats-Sequence" in headers else None
@@ -150,14 +150,14 @@ async def _direct_get(client: MemberClient, stream: str, body: Mapping[str, obje
 
 
 def entry_of(reply: Msg, headers: Mapping[str, str]) -> Entry:
-    """A message of a stream in the form in which a direct get replies with it."""
+    """Return the Entry for a message as a direct get replies with it."""
     position, subject = int(headers["Nats-Sequence"]), headers["Nats-Subject"]
     time = parse_time(headers["Nats-Time-Stamp"])
     return Entry(position, time, subject, reply.data, headers)
 
 
 def parse_time(text: str) -> datetime:
-    """A moment as the server writes it, in UTC: with nanoseconds, of which Python reads micro."""
+    """Return a time that the server wrote, in UTC; its nanoseconds are cut to microseconds."""
     return datetime.fromisoformat(text[:26].rstrip("Z") + "+00:00")
 
 
@@ -169,9 +169,9 @@ async def publish(
     *,
     timeout_s: float = REPLY_TIMEOUT_S,
 ) -> int:
-    """Stores one message and returns its position.
+    """Store a message and return its position.
 
-    Raises Conflict where a condition in `headers` does not hold, InDoubt without a reply in time,
+    Raises Conflict if a condition in `headers` does not hold, InDoubt if no reply comes in time,
     or ServerRefusal.
     """
     given = dict(headers or {})
@@ -190,10 +190,10 @@ async def publish_event(
     *,
     timeout_s: float = REPLY_TIMEOUT_S,
 ) -> int:
-    """The same for a CloudEvent as structured JSON.
+    """Store a CloudEvent as structured JSON and return its position; see `publish`.
 
-    It has no `Nats-Msg-Id`: the server drops any message with an id that it knows, also where
-    another sender has used that id for something else.
+    The message has no `Nats-Msg-Id`: the server drops any message with an id that it knows, even if
+    another sender used that id for another message.
     """
     headers = {"Content-Type": CONTENT_TYPE, **(headers or {})}
     return await publish(client, subject, content, headers, timeout_s=timeout_s)

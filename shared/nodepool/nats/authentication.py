@@ -30,7 +30,7 @@ class AuthenticatingClient(Client):
         self._access = NO_ACCESS
 
     def shown(self, access: Access, address: str) -> Shown:
-        """What to show to all servers; `address` names the user."""
+        """Return the options that authenticate to all servers; `address` names the user."""
         self._access = access
         self._auth_configured = access.is_shown
         user = user_of(address)
@@ -46,7 +46,7 @@ class AuthenticatingClient(Client):
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
-        """What to encrypt a connection with; raises AccessError where a file does not serve."""
+        """The TLS context of a connection; raises AccessError if a file cannot be used."""
         return self._access.tls_context()
 
     def _jwt(self) -> bytes:
@@ -69,5 +69,5 @@ class AuthenticatingClient(Client):
 
 
 def user_of(address: str) -> str:
-    """The user of an address with its password, as they are written there; "" for none."""
+    """Return the user of an address with its password, as written there; "" if it has no user."""
     return address.rpartition("://")[2].rpartition("@")[0]

@@ -28,12 +28,11 @@ SILENCE_S = 30.0
 
 
 async def snapshot(client: Connection, stream: str, size: int, write: Write) -> Json:
-    """Passes all of a stream, as it is now, to `write`, piece by piece.
+    """Pass the whole stream, as it is now, to `write` in chunks; return its `config` and `state`.
 
-    size: how many bytes the stream has; the server reads them all before it sends the first.
-    Returns its `config` and `state`. The server waits for what was written, so that memory is
-    bounded. Raises ServerRefusal, or InDoubt where the server falls silent or cuts it off; what
-    `write` raises goes on.
+    size: the bytes of the stream; the server reads them all before it sends the first chunk.
+    The server waits until each chunk is written, so memory is bounded. Raises ServerRefusal, or
+    InDoubt if the server falls silent or ends the snapshot early; errors of `write` propagate.
     """
     inbox = client.new_inbox()
     subscription = await client.subscribe(inbox)
@@ -55,7 +54,7 @@ async def snapshot(client: Connection, stream: str, size: int, write: Write) -> 
 
 
 async def _next_chunk(next_message: Callable[[float], Awaitable[Msg]]) -> Msg | None:
-    """The next piece; None after the last one."""
+    """Return the next chunk; None after the last chunk."""
     try:
         message = await heeding(next_message(SILENCE_S))
     except (NatsError, OSError) as error:
@@ -72,12 +71,12 @@ async def _next_chunk(next_message: Callable[[float], Awaitable[Msg]]) -> Msg | 
 async def restore(
     client: Connection, stream: str, info: Mapping[str, object], chunks: Iterable[bytes], size: int
 ) -> Json:
-    """Makes a stream from what `snapshot` has passed on; its state on the server.
+    """Create a stream from the chunks of `snapshot`; return its state on the server.
 
-    size: how many bytes the stream has, of which the server makes an index after the last.
+    size: the bytes of the stream, which the server indexes after the last chunk.
 
-    Nothing is there until all of it is. Raises ServerRefusal, such as for a stream that is there
-    already, or InDoubt where the server falls silent.
+    The stream does not exist until it is complete. Raises ServerRefusal, such as for a stream that
+    exists already, or InDoubt if the server falls silent.
     """
     body = {"config": info["config"], "state": info["state"]}
     begun = await _asked(client, f"$JS.API.STREAM.RESTORE.{stream}", body, patience_s(0))
@@ -93,7 +92,7 @@ async def restore(
 
 
 def patience_s(size: int) -> float:
-    """How long a server may be silent while it reads or makes a stream of so many bytes."""
+    """Return how many seconds a server may be silent while it reads or makes `size` bytes."""
     return BEGIN_S + size / SLOWEST_BYTES_S
 
 

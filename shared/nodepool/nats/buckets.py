@@ -28,7 +28,7 @@ class Bus:
 
 
 async def restore_bucket(bus: Bus, bucket: str) -> StreamInfo | None:
-    """A bucket as it is; None where it was gone, and has been made again."""
+    """Return the stream of a bucket; create the bucket and return None if it was gone."""
     name = f"KV_{bucket}"
     info = await stream_info(bus.connection, name)
     if info is None:
@@ -39,9 +39,9 @@ async def restore_bucket(bus: Bus, bucket: str) -> StreamInfo | None:
 async def read_bucket(
     connection: Connection, bucket: str, *, start: int = 1
 ) -> AsyncIterator[list[Entry]]:
-    """The newest write of every object of a bucket, from a position on, in the order of writing.
+    """Yield the newest write of each object of a bucket, from position `start`, in write order.
 
-    Raises StreamChanged where the bucket is gone.
+    Raises StreamChanged if the bucket is gone.
     """
     verify = partial(_verify, connection, bucket)
     reader = Reader(connection, f"KV_{bucket}", [f"$KV.{bucket}.>"], start=start, verify=verify)

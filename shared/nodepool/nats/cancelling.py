@@ -10,13 +10,14 @@ AGAIN_S = 0.1
 
 
 async def cancel(*tasks: "asyncio.Task[object]") -> None:
-    """Cancels tasks, and returns once all have ended; does nothing to one that has.
+    """Cancel tasks and return when all have ended; leave tasks alone that have ended already.
 
     `asyncio.wait_for` of Python 3.11, which nats-py uses, loses a cancellation that comes together
-    with its result (https://github.com/python/cpython/issues/86296), so one may not be enough.
+    with its result (https://github.com/python/cpython/issues/86296). So a task may need more than
+    a single cancellation.
 
-    An error that one of them ends with is dropped, unless somebody asks that task for it. Where
-    the task that calls this is cancelled meanwhile, CancelledError is raised, but only then.
+    An error that a task ends with is dropped, unless somebody asks that task for it. If the calling
+    task is cancelled meanwhile, CancelledError is raised, but only when all tasks have ended.
     """
     is_cancelled = False
     while running := [task for task in tasks if not task.done()]:
@@ -34,9 +35,9 @@ async def cancel(*tasks: "asyncio.Task[object]") -> None:
 
 
 async def heeding(work: Awaitable[T]) -> T:
-    """The result of what waits by `asyncio.wait_for`, for a task that heeds its cancellations.
+    """Return the result of `work`, which may use `asyncio.wait_for`, and heed each cancellation.
 
-    Raises CancelledError where the task was cancelled meanwhile, and the wait has lost that.
+    Raises CancelledError if the calling task was cancelled meanwhile, even if `work` lost that.
     """
     task = asyncio.current_task()
     assert task is not None, "whatever waits does so in a task"

@@ -16,7 +16,7 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", r
 
 
 def certificate_end(path: str) -> datetime:
-    """When the first certificate of a PEM file expires; raises AccessError where there is none."""
+    """Return when the first certificate of a PEM file expires; raise AccessError if it has none."""
     match = _PEM.search(content_of("cert_file", path))
     try:
         import ssl
@@ -40,7 +40,7 @@ def _not_after(der: bytes) -> datetime:
 
 
 def _elements(der: bytes) -> Sequence[tuple[int, bytes]]:
-    """The elements in DER, each with its tag and content; raises IndexError where it is cut."""
+    """Return the tag and content of each DER element; raise IndexError if the DER is cut short."""
     elements, at = [], 0
     while at < len(der):
         tag, size, at = der[at], der[at + 1], at + 2

@@ -46,10 +46,12 @@ class Committer:
         doubt_when_lost(connection, lambda: () if self._reply is None else (self._reply,))
 
     async def commit(self, proposal: Proposal[S, I], *, is_cut: bool = False) -> int:
-        """The position of the commit record; raises Conflict, InDoubt or ServerRefusal.
+        """Store a commit and return the position of its commit record.
 
-        is_cut: whether the record that this one follows was cut from the log with its head. Then
-            the condition is that the log holds no record of the service.
+        is_cut: whether the previous commit record was cut from the log with its head. Then the
+            condition is that the log holds no commit record of the service.
+
+        Raises Conflict, InDoubt or ServerRefusal.
         """
         messages = proposal.messages
         expected = 0 if is_cut else proposal.expected_sequence

@@ -90,7 +90,7 @@ class Connection(MemberClient):
     async def look_for(
         self, addresses: Sequence[str], name: str, silence_s: float, access: Access
     ) -> None:
-        """Connects to one of these servers; tries until it succeeds. See `connect`."""
+        """Connect to any of these servers; retry until that succeeds. See `connect`."""
         await self.connect(
             servers=list(addresses),
             name=name,
@@ -139,7 +139,7 @@ class Connection(MemberClient):
     # What goes wrong.
 
     async def _process_err(self, err_msg: str) -> None:
-        """An error of the server; those that are about one message leave the connection alone."""
+        """Handle an error of the server; keep the connection if it is about one message only."""
         reason = err_msg.strip("'")
         if reason.startswith(_KEPT):
             return
@@ -192,7 +192,7 @@ class Connection(MemberClient):
             notify(self.fault)
 
     async def disconnected(self) -> None:
-        """Fails every pending request and notifies observers; the client calls it."""
+        """Fail every pending request and notify observers; the client calls this method."""
         if asyncio.get_running_loop().time() - self._since > STABLE_S:
             self._attempts = 0
         # Replies on their way are lost with the server; the client itself would wait for them.
@@ -202,12 +202,12 @@ class Connection(MemberClient):
             notify()
 
     async def reconnected(self) -> None:
-        """Notifies observers; the client calls it."""
+        """Notify observers; the client calls this method."""
         for notify in tuple(self.on_reconnect):
             notify()
 
     async def failed(self, error: Exception) -> None:
-        """Notifies observers of an error that belongs to no call; the client calls it."""
+        """Notify observers of an error that belongs to no call; the client calls this method."""
         if self.is_connected:
             for notify in tuple(self.on_error):
                 notify(error)
@@ -217,7 +217,7 @@ class Connection(MemberClient):
     # Finding a server.
 
     async def _select_next_server(self) -> None:
-        """Connects to the next server that can be reached; each round of them waits for longer."""
+        """Connect to the next reachable server; wait longer before each round of the servers."""
         while True:
             servers = max(len(self._server_pool), 1)
             if self._attempts % servers == 0:
@@ -270,15 +270,15 @@ async def connect(
     access: Access = NO_ACCESS,
     on_fault: FaultListener | None = None,
 ) -> Connection:
-    """A connection that finds its server again by itself; `name` is what the server shows for it.
+    """Connect to NATS with automatic reconnects; the server lists the connection under `name`.
 
     url: the addresses of servers of one cluster, with commas between.
-    patience_s: how long to look for one; None is for ever.
-    silence_s: a server that has not replied to a ping for about so long counts as gone.
+    patience_s: how long to look for a server; None sets no limit.
+    silence_s: a server that has not replied to a ping for about this time counts as gone.
     access: whom to trust, and what to show.
-    on_fault: called with the reason whenever one could not be reached, now and later.
+    on_fault: called with the reason whenever a server cannot be reached, now and later.
 
-    Raises Unreachable where no server answers in time, AccessError where a file does not serve.
+    Raises Unreachable if no server answers in time, AccessError if a file cannot be used.
     """
     addresses = split_addresses(url)
     access.check(time.time())

@@ -39,12 +39,12 @@ class Delivery(NamedTuple):
 
 
 def new_name() -> str:
-    """The name of another consumer."""
+    """Return the name of a new consumer."""
     return f"r{os.urandom(8).hex()}"
 
 
 def delivery_of(reply: str) -> Delivery:
-    """What the reply subject of a delivered message says.
+    """Return the Delivery that the reply subject of a delivered message describes.
 
     $JS.ACK[.<domain>.<account>].<stream>.<consumer>.<deliveries>.<position>.<number>.<time>
     .<remaining> has nine tokens, or more with the domain.
@@ -56,18 +56,18 @@ def delivery_of(reply: str) -> Delivery:
 
 
 def pull_request(batch: int, heartbeat_s: float) -> bytes:
-    """The content of a request for so many messages at most, with a heartbeat while there are none.
+    """Return the body of a pull request for up to `batch` messages, with heartbeats when idle.
 
-    It stays open for 30 seconds.
+    The request stays open for 30 seconds.
     """
     heartbeat = int(heartbeat_s * 1e9)
     return json.dumps({"batch": batch, "expires": _OPEN_NS, "idle_heartbeat": heartbeat}).encode()
 
 
 def missing_of(headers: Mapping[str, str]) -> int | None:
-    """What a message without content says of a pull request: how many it will not bring any more.
+    """Return how many messages a pull request will no longer bring, by a status message.
 
-    0 for a heartbeat; None where no such request can be relied on.
+    0 for a heartbeat; None if the pull request cannot be relied on.
     """
     match headers.get("Status"):
         case "100":
@@ -78,9 +78,9 @@ def missing_of(headers: Mapping[str, str]) -> int | None:
 
 
 def kept_of(info: Mapping[str, object]) -> dict[str, object]:
-    """What the server's description of a consumer says of its configuration, without metadata.
+    """Return the configuration in the server's description of a consumer, without metadata.
 
-    That names the release of the server, which changes with an upgrade.
+    The metadata names the release of the server, which changes with an upgrade.
     """
     config = info.get("config")
     return {k: v for k, v in config.items() if k != "metadata"} if isinstance(config, dict) else {}
@@ -89,9 +89,9 @@ def kept_of(info: Mapping[str, object]) -> dict[str, object]:
 def consumer_config(
     name: str, filters: Sequence[str], start: int, *, newest: bool
 ) -> dict[str, object]:
-    """The configuration of a consumer from position `start` on.
+    """Return the configuration of a consumer that reads from position `start` on.
 
-    newest: from the start of the stream, the newest message of each subject only.
+    newest: if `start` is the start of the stream, deliver only the newest message per subject.
     """
     if start > 1:
         policy = {"deliver_policy": "by_start_sequence", "opt_start_seq": start}

@@ -29,9 +29,9 @@ async def read_on(
     last: Callable[[], tuple[int, datetime | None]],
     goes_on: Callable[[], bool],
 ) -> AsyncIterator[Entry]:
-    """The messages after the one at position and time `last()`, in order, while it goes on.
+    """Yield the messages after the one at position and time `last()`, in order, while `goes_on()`.
 
-    Nothing is read of a copy that does not have that message: it is of another log, or behind. A
+    A copy that does not have that message is of another log or behind: nothing is read from it. A
     copy may be some milliseconds behind the leader; what it lacks comes with a later request.
     """
     while goes_on():

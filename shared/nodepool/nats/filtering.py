@@ -42,10 +42,11 @@ class Filtering:
         self._subjects = 0
 
     def begins(self, behind: int, subjects: int, filtered: bool | None = None) -> bool:
-        """Whether to begin with filters, so many positions behind in a stream of so many subjects.
+        """Return whether to begin with filters, `behind` positions before the end of the stream.
 
-        filtered: what was decided before; None where only the cost counts. Only a consumer with the
-            filters shows how many matches there are; then `keeps` has the last word.
+        subjects: how many subjects the stream has.
+        filtered: the earlier decision; None if only the cost counts. Only a consumer with filters
+            shows how many matches there are; then `keeps` decides.
         """
         self._dropped, self._subjects = 0, subjects
         is_far = behind * SUBJECTS_PER_POSITION > subjects
@@ -53,23 +54,23 @@ class Filtering:
         return self.filtered
 
     def keeps(self, behind: int, matches: int) -> bool:
-        """Whether to stay with filters; without where searching these matches costs more."""
+        """Return whether to stay with filters; drop them if searching the matches costs more."""
         self.filtered = _is_cheap(behind, matches)
         return self.filtered
 
     def dropped(self) -> None:
-        """Notes that it has dropped a message."""
+        """Count a message that the reader has dropped."""
         self._dropped += 1
 
     def asks(self, remaining: int) -> bool:
-        """Whether it has to know how far the end is.
+        """Return whether the reader must ask how far away the end of the stream is.
 
-        remaining: how many matches lie before it, or how many messages where it has no filters.
+        remaining: how many matches lie before the end, or how many messages if it has no filters.
         """
         return remaining > MATCHES if self.filtered else not remaining and self._is_paid_for
 
     def changes(self, behind: int, subjects: int, remaining: int) -> bool:
-        """Whether it had better give up its filters, or take them up."""
+        """Return whether the reader should give up its filters, or take them up."""
         self._subjects = subjects
         if self.filtered:
             return not _is_cheap(behind, remaining)
@@ -81,5 +82,5 @@ class Filtering:
 
 
 def _is_cheap(behind: int, matches: int) -> bool:
-    """Whether finding the matches costs the server no more than reading all would cost."""
+    """Return whether finding the matches costs the server no more than reading all messages."""
     return behind <= BEHIND or matches * POSITIONS_PER_SEARCH <= behind

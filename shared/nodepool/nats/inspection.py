@@ -46,13 +46,13 @@ class Written(Protocol):
         ...
 
     def invalidate(self) -> None:
-        """Reads what is stored again and compares it."""
+        """Read the stored objects again and compare them with the state."""
         ...
 
     def examine(
         self, key: ObjectKey, stored: StoredObject, content: bytes, log_end: int
     ) -> Finding:
-        """What a stored object is; a wrong one is written again."""
+        """Return the Finding for a stored object; mark a wrong object to be written again."""
         ...
 
 
@@ -79,11 +79,11 @@ class Inspection:
         self._undecided: dict[ObjectKey, int] = {}
 
     def wrote(self, bucket: str, position: int) -> None:
-        """Takes note of a write of this writer."""
+        """Note a write of this writer."""
         self._extents[bucket].note(position)
 
     async def run(self) -> None:
-        """Inspects for ever; an error of the bus only delays it."""
+        """Inspect until cancelled; an error of the bus only delays the next inspection."""
         while True:
             await asyncio.sleep(INSPECT_S)
             try:
@@ -105,7 +105,7 @@ class Inspection:
         await self._examine_undecided()
 
     def _has_changed(self, bucket: str, known: int, info: StreamInfo) -> bool:
-        """Whether the bucket is another one, or holds less than it should."""
+        """Return whether the bucket is another one, or holds fewer messages than it should."""
         extent = self._extents[bucket]
         if extent.created != info.created or info.last < extent.known:
             is_first = not extent.created
@@ -120,7 +120,7 @@ class Inspection:
         return True
 
     async def _examine_all(self, bucket: str, last: int) -> None:
-        """Examines what lies in a bucket up to `last` and is not known."""
+        """Examine the objects in a bucket up to position `last` that are not known yet."""
         extent, log_end, wrong = self._extents[bucket], await self._log_end(), 0
         async for entries in read_bucket(self._connection, bucket, start=extent.known + 1):
             for first in range(0, len(entries), SLICE):
@@ -137,7 +137,7 @@ class Inspection:
             self._report(f"objects in {bucket} are not what was written", wrong)
 
     def _examine(self, bucket: str, entry: Entry, log_end: int) -> bool:
-        """Whether an object is wrong; one that this writer has written since is not."""
+        """Return whether an object is wrong; an object that this writer wrote since is not."""
         key = key_of_object(bucket, entry.subject)
         stored = stored_object(entry.headers, entry.position)
         if entry.position < self._stored.get(key).position:
@@ -151,7 +151,7 @@ class Inspection:
         return finding is Finding.WRONG
 
     async def _examine_undecided(self) -> None:
-        """Examines objects again whose version was newer than the writer's state."""
+        """Examine objects again whose version was newer than the writer's state."""
         keys = list(self._undecided)[:UNDECIDED_MAX]
         log_end = await self._log_end() if keys else 0
         for key in keys:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 def intake_fault(
     config: Mapping[str, object], state: Mapping[str, object], subjects: Sequence[str]
 ) -> str:
-    """Return why a stream takes no messages; empty where it takes them.
+    """Return why a stream takes no messages; "" if it takes them.
 
     config, state: the parts of these names in the server's description of the stream.
-    subjects: the subjects that the stream has to take.
+    subjects: the subjects that the stream must take.
     """
     if config.get("sealed"):
         return "it is sealed"

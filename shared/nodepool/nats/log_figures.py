@@ -31,7 +31,7 @@ class LogFigures(NamedTuple):
 
 
 async def log_figures(client: MemberClient) -> LogFigures:
-    """The figures of now, by two requests; raises as `nodepool.nats.api.request` does."""
+    """Return the current figures, by two requests; raise as `nodepool.nats.api.request` does."""
     info = await request(client, f"$JS.API.STREAM.INFO.{STREAM}")
     account = await request(client, "$JS.API.INFO")
     state = _object(info, "state")
@@ -54,9 +54,9 @@ class Storage(NamedTuple):
 
 
 def storage_of(account: Json, copies: int) -> Storage:
-    """What counts for streams with so many copies, by an account's info.
+    """Return the storage and its limit for streams with `copies` copies, by an account's info.
 
-    An account may have limits for each number of copies, its tiers; it then has none of its own.
+    An account may have limits per number of copies, its tiers; then it has no limits of its own.
     """
     tier = _object(_object(account, "tiers"), f"R{copies}")
     limits = tier or account
@@ -78,7 +78,7 @@ class Copy(NamedTuple):
 
 
 def followers(cluster: Json) -> Sequence[Copy]:
-    """The copies of a stream beside that of its leader, by the `cluster` of its info."""
+    """Return the copies of a stream except the leader's, by the `cluster` of its info."""
     replicas = cluster.get("replicas")
     return [
         Copy(str(each.get("name")), _state(each), int(each.get("lag", 0)))
@@ -93,9 +93,9 @@ def _state(replica: Json) -> State:
 
 
 def copies(cluster: Json) -> Mapping[State, int]:
-    """How many copies are in each state, by the `cluster` of a stream's info.
+    """Return how many copies are in each state, by the `cluster` of a stream's info.
 
-    A server that belongs to no cluster gives none, and has the only copy.
+    A server outside a cluster lists no copies, and has the only copy.
     """
     states: dict[State, int] = {"current": 1, "lagging": 0, "offline": 0}
     for copy in followers(cluster):

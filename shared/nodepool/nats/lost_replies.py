@@ -18,9 +18,9 @@ SERVER_LOST_S = 0.5
 def doubt_when_lost(
     connection: "Connection", waiting: "Callable[[], Iterable[asyncio.Future[T]]]"
 ) -> None:
-    """Has what waits for a reply fail with InDoubt as soon as its reply may be lost.
+    """Fail waiting replies with InDoubt as soon as their connection or server may be lost.
 
-    waiting: all that waits when it is called.
+    waiting: returns all futures that wait for a reply when it is called.
     """
 
     def connection_lost() -> None:
@@ -35,7 +35,7 @@ def doubt_when_lost(
 
 
 def give_up(waiting: "Iterable[asyncio.Future[T]]", error: Callable[[], Exception]) -> None:
-    """Fails what has no reply yet, each with an error of its own."""
+    """Fail each future that has no reply yet with an error of its own."""
     for reply in tuple(waiting):
         if not reply.done():
             reply.set_exception(error())

@@ -53,7 +53,7 @@ class MemberClient(AuthenticatingClient):
         old_style: bool = False,
         headers: dict[str, str] | None = None,
     ) -> Msg:
-        """The reply to a message; a task that is cancelled meanwhile is so in any case."""
+        """Return the reply to a message; always heed a cancellation of the calling task."""
         return await heeding(super().request(subject, payload, timeout, old_style, headers))
 
     async def _process_info(
@@ -79,7 +79,7 @@ class MemberClient(AuthenticatingClient):
             notify()
 
     def _learn(self, named: Sequence[str], server: Srv) -> None:
-        """Takes the other servers that this one names, and forgets those that it no longer does."""
+        """Add the other servers that this server names, and forget servers no longer named."""
         given = [known for known in self._server_pool if not known.discovered or known is server]
         places = {(known.uri.hostname, known.uri.port) for known in given}
         before = {known.uri.geturl(): known for known in self._server_pool if known.discovered}

@@ -32,7 +32,7 @@ class KeyPair:
     _secret: bytes
 
     def sign(self, content: bytes) -> bytes:
-        """The signature of some bytes."""
+        """Return the signature of some bytes."""
         from nacl.signing import SigningKey
 
         signature: bytes = SigningKey(self._secret).sign(content).signature
@@ -43,7 +43,7 @@ class KeyPair:
 
 
 def key_pair(field: str, path: str, seed: str) -> KeyPair:
-    """The key of a seed that was read from a file; raises AccessError for what is none."""
+    """Return the key of a seed that was read from a file; raise AccessError for an invalid seed."""
     secret = _secret(field, path, seed)
     try:
         from nacl.signing import SigningKey
@@ -54,7 +54,7 @@ def key_pair(field: str, path: str, seed: str) -> KeyPair:
 
 
 def _secret(field: str, path: str, seed: str) -> bytes:
-    """The 32 bytes that a seed stands for."""
+    """Return the 32 secret bytes of a seed; raise AccessError for an invalid seed."""
     try:
         raw = base64.b32decode(seed.encode() + b"=" * (-len(seed) % 8))
     except (binascii.Error, ValueError):
@@ -75,7 +75,7 @@ def _checksum(content: bytes) -> bytes:
 
 
 def seed_of(path: str) -> str:
-    """The seed in a credentials file; raises AccessError where there is none."""
+    """Return the seed in a credentials file; raise AccessError if the file has no seed."""
     match = _SEED.search(_text(path))
     if match is None:
         raise AccessError("creds_file", f"{path} holds no seed of an nkey; nsc writes one there")
@@ -83,10 +83,10 @@ def seed_of(path: str) -> str:
 
 
 def jwt_of(path: str, now_s: float | None = None) -> str:
-    """The JWT in a credentials file, its claims unchecked where there is no `now_s`.
+    """Return the JWT in a credentials file; check its claims only if `now_s` is given.
 
-    Raises AccessError where there is none, where it has expired, or where it is that of another
-    key than the seed beside it.
+    Raises AccessError if the file has no JWT, or if the JWT has expired or belongs to another key
+    than the seed in the file.
     """
     match = _JWT.search(_text(path))
     if match is None:
@@ -97,13 +97,13 @@ def jwt_of(path: str, now_s: float | None = None) -> str:
 
 
 def jwt_end(path: str) -> datetime | None:
-    """When the JWT in a credentials file expires; None for one that does not."""
+    """Return when the JWT in a credentials file expires; None if the JWT does not expire."""
     _, end = _claims(path, jwt_of(path))
     return end
 
 
 def _claims(path: str, jwt: str) -> tuple[str, datetime | None]:
-    """The user of a JWT, and when it expires; None for one that does not."""
+    """Return the user of a JWT and its expiry, None if the JWT does not expire."""
     try:
         claims = jwt.split(".")[1]
         data = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))

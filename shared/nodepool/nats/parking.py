@@ -14,9 +14,10 @@ MESSAGE_CODES = frozenset({10054, 10097, 10165})
 
 
 def is_about_object(refusal: ServerRefusal, *, stores: bool) -> bool:
-    """Return whether the server refuses an object for itself.
+    """Return whether the server refuses an object for a reason of that object alone.
 
-    stores: whether it stores others. A bucket that is sealed takes none, whatever others do.
+    stores: whether the server stores other objects. A sealed bucket takes no objects, whatever
+        other buckets do.
     """
     return refusal.code != SEALED_CODE and (stores or refusal.code in MESSAGE_CODES)
 
@@ -44,9 +45,9 @@ class Parking:
         return len(self._parked)
 
     async def park(self, key: ObjectKey, version: int, content: bytes, cause: str) -> None:
-        """Stores the dead letter of an object, unless this version has one for this cause.
+        """Store the dead letter of an object, unless this version has one for this cause.
 
-        Raises InDoubt where that cannot be stored either; then it is not parked.
+        Raises InDoubt if the dead letter cannot be stored either; then the object is not parked.
         """
         if self._parked.get(key) == (version, cause):
             return
@@ -60,12 +61,15 @@ class Parking:
         self._on_parked(key, cause)
 
     def release(self, key: ObjectKey) -> None:
-        """The object is stored, or gone."""
+        """Forget that an object was parked, as the object is stored or gone."""
         self._parked.pop(key, None)
 
 
 def storing_fault(key: ObjectKey, content: bytes, most: int) -> str | None:
-    """Return why an object cannot be stored where a message has `most` bytes; None if it can be."""
+    """Return why an object cannot be stored; None if it can be.
+
+    most: how many bytes a message may have.
+    """
     if len(content) + HEADERS_BYTES > most:
         return f"the object has {len(content)} bytes; at most {most - HEADERS_BYTES} are stored"
     return key_fault(key)

@@ -23,7 +23,7 @@ def open_file(path: str | Path) -> BufferedReader:
 
 
 def read_given(path: str | Path, most: int) -> bytes:
-    """Return what a file holds, up to one byte more than `most`; raise `OSError` as `open_file`.
+    """Return the content of a file, up to `most` + 1 bytes; raise `OSError` as `open_file` does.
 
     The descriptors that a shell has opened, as for `<(command)`, are read as well.
     """

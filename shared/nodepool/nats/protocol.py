@@ -24,10 +24,10 @@ def text(raw: bytes) -> str:
 
 
 def parse_headers(raw: bytes) -> dict[str, str] | None:
-    """The headers of a message by name, None where there are none; raises nothing.
+    """Return the headers of a message by name, None if it has no headers; never raise.
 
-    The status of a message that has one, such as 503, is `Status`, and what follows is
-    `Description`. A stored message has none: what looks like it was written by its sender.
+    The status of a message that has one, such as 503, is `Status`, and the text after it is
+    `Description`. A stored message has no status: what looks like it was written by its sender.
     """
     first, *lines = raw.split(b"\r\n")
     headers = _status(first.removeprefix(VERSION)) if first.startswith(VERSION) else {}
@@ -58,12 +58,12 @@ class Parser(ClientParser):
     """Takes what arrives apart, and passes each whole message and operation to the client."""
 
     def reset(self) -> None:
-        """Forgets what has arrived; the client calls it for a new connection."""
+        """Forget the bytes that have arrived; the client calls this method for a new connection."""
         super().reset()
         self._head: _Head | None = None
 
     async def parse(self, data: bytes = b"") -> None:
-        """Takes some bytes; raises ProtocolError for what no server sends."""
+        """Process received bytes; raise ProtocolError for bytes that no server sends."""
         buffer, at = self.buf, 0
         buffer += data
         while buffer is self.buf:  # Until the client gives this connection up.

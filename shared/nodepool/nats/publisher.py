@@ -28,7 +28,7 @@ class Publisher:
         doubt_when_lost(connection, self._pending.values)
 
     async def open(self) -> None:
-        """Subscribes to the replies."""
+        """Subscribe to the replies."""
         await self._connection.subscribe(f"{self._inbox}.*", cb=self._receive)
 
     async def _receive(self, message: Msg) -> None:
@@ -43,9 +43,9 @@ class Publisher:
     async def send(
         self, subject: str, content: bytes, headers: Mapping[str, str] | None = None
     ) -> "asyncio.Future[int]":
-        """Sends a message as soon as the window allows; the future is its position.
+        """Send a message as soon as the window allows; return a future with its position.
 
-        The future fails with Conflict, InDoubt or ServerRefusal. Raises InDoubt where the message
+        The future fails with Conflict, InDoubt or ServerRefusal. Raises InDoubt if the message
         could not be sent at all.
         """
         await self._window.acquire()
@@ -69,7 +69,7 @@ class Publisher:
     async def publish(
         self, subject: str, content: bytes, headers: Mapping[str, str] | None = None
     ) -> int:
-        """Stores a message and returns its position; raises Conflict, InDoubt or ServerRefusal."""
+        """Store a message and return its position; raise Conflict, InDoubt or ServerRefusal."""
         stored = await self.send(subject, content, headers)
         try:
             async with asyncio.timeout(REPLY_TIMEOUT_S):

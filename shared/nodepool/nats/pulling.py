@@ -57,9 +57,9 @@ class PullConsumer:
     async def create(
         self, filters: Sequence[str], start: int, metadata: Mapping[str, str], *, newest: bool
     ) -> int:
-        """Another consumer from position `start` on; how many messages there are for it.
+        """Create a consumer from position `start` on; return how many messages await it.
 
-        metadata: what it shows of who reads. newest: as for `consumer_config`.
+        metadata: what the consumer shows of its reader. newest: as for `consumer_config`.
         """
         name = new_name()
         await self.drop()
@@ -79,7 +79,7 @@ class PullConsumer:
         return int(str(info.get("num_pending", 0)))
 
     async def drop(self) -> None:
-        """Has the server forget the consumer; it does so by itself, but only after a while."""
+        """Delete the consumer, which the server otherwise would forget only after a while."""
         subscription, name = self._subscription, self._name
         self._subscription, self._name = None, ""  # Nothing may be pulled meanwhile.
         if self._looking is not None:
@@ -91,7 +91,7 @@ class PullConsumer:
                     await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}")
 
     async def _look(self, name: str, made: Json) -> None:
-        """Looks until the server says that the consumer is not what was made any more."""
+        """Poll until the server no longer has the consumer as created; then report that."""
         subject = f"$JS.API.CONSUMER.INFO.{self._stream}.{name}"
         is_same = True
         while is_same:
@@ -107,7 +107,7 @@ class PullConsumer:
         self._changed()
 
     async def pull(self, room: int, heartbeat_s: float) -> None:
-        """Requests more while there is room for so many beside those that are on their way."""
+        """Request more messages while `room` for another request remains."""
         while self._name and self.requested <= room - PULL:
             self.requested += PULL
             subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
@@ -119,15 +119,15 @@ class PullConsumer:
                 return
 
     def is_of(self, delivery: Delivery) -> bool:
-        """Whether a message is of this consumer, and not of one that was given up."""
+        """Return whether a message is of this consumer, and not of one that was given up."""
         return delivery.consumer == self._name
 
     def took(self, delivery: Delivery) -> bool:
-        """Counts a message; False where one before it is missing."""
+        """Count a message; return False if a message before it is missing."""
         self._received += 1
         self.requested -= 1
         return delivery.number == self._received
 
     def missed(self, count: int) -> None:
-        """So many messages that were requested will not come."""
+        """Note that `count` requested messages will not come."""
         self.requested -= count

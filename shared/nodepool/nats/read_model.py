@@ -92,7 +92,7 @@ class ReadModelWriter(Generic[S, I]):
         return self.unwritten.is_known
 
     def update(self, state: S, messages: Iterable[I], committed: int) -> None:
-        """Takes the newest state, and writes what these messages may have changed in it soon.
+        """Take the newest state; soon write the objects that these messages may have changed.
 
         `committed` is the position up to which the state is committed: the version of a deletion.
         """
@@ -105,13 +105,13 @@ class ReadModelWriter(Generic[S, I]):
             self._wake.set()
 
     def suspend(self) -> None:
-        """Writes nothing until the next `update`, because another replica has a newer state."""
+        """Write nothing until the next `update`, because another replica has a newer state."""
         self._suspended = True
 
     def invalidate(self) -> None:
-        """Reads what lies in the buckets again, compares it with the state, writes what differs.
+        """Read the buckets again, compare them with the state, and write the objects that differ.
 
-        A pause after a failure ends: something has changed since.
+        A pause after a failure ends, because conditions have changed since.
         """
         self.unwritten.lost()
         self._wake.set()
@@ -123,11 +123,11 @@ class ReadModelWriter(Generic[S, I]):
         return self.is_current and not self._suspended
 
     async def inspect(self) -> None:
-        """Finds for ever what other programs have written, and has it written again."""
+        """Find what other programs have written, until cancelled; have it written again."""
         await self._inspection.run()
 
     async def run(self) -> None:
-        """Writes for ever; an error of the bus only delays it, each in a row for longer."""
+        """Write until cancelled; after an error of the bus retry, with a longer pause each time."""
         pause_s = RETRY_S
         while True:
             await self._wake.wait()
@@ -148,7 +148,7 @@ class ReadModelWriter(Generic[S, I]):
             self._wake.set()
 
     async def flush(self) -> None:
-        """Writes every object that has changed so far; returns early when suspended.
+        """Write every object that has changed so far; return early when suspended.
 
         Raises InDoubt, ServerRefusal or an error of the client; then `invalidate` and try again.
         """
@@ -164,7 +164,7 @@ class ReadModelWriter(Generic[S, I]):
                 return
 
     async def _compare(self) -> None:
-        """Reads the buckets, and marks every object that differs from the state as changed."""
+        """Read the buckets, and mark every object that differs from the state as changed."""
         self._stored.clear()
         others, now = 0, asyncio.get_running_loop().time()
         for bucket in self._rendering.buckets:
@@ -192,7 +192,7 @@ class ReadModelWriter(Generic[S, I]):
     def examine(
         self, key: ObjectKey, stored: StoredObject, content: bytes, log_end: int
     ) -> Finding:
-        """What an object is that was read from its bucket; a wrong one is written again."""
+        """Return the Finding for an object read from its bucket; write a wrong object again."""
         was_right = not self._rendering.differs(key, self._stored.get(key))
         self._stored.note_read(key, stored, asyncio.get_running_loop().time())
         finding = self._rendering.examine(key, stored, content, log_end)
@@ -207,7 +207,7 @@ class ReadModelWriter(Generic[S, I]):
         return finding
 
     async def _write_some(self) -> None:
-        """Writes up to WRITES_MAX objects; raises the first error once all have ended."""
+        """Write up to WRITES_MAX objects; raise the first error when all writes have ended."""
         writes: list[_Write] = []
         for key in self.unwritten.first(WRITES_MAX):
             self.unwritten.begin(key)
@@ -222,7 +222,7 @@ class ReadModelWriter(Generic[S, I]):
             raise errors[0]
 
     async def _send(self, key: ObjectKey) -> _Write | None:
-        """Sends an object where it replaces the stored one; None where nothing is to do."""
+        """Send an object if it replaces the stored one; return None if nothing was sent."""
         stored, content, version = self._stored.get(key), b"", self._rendering.committed
         try:
             wanted, item = self._rendering.wanted(key)
@@ -246,10 +246,11 @@ class ReadModelWriter(Generic[S, I]):
     async def _unparked(
         self, results: Sequence[tuple[_Write, Exception | None]]
     ) -> list[Exception]:
-        """The errors of a round without those of objects that are parked.
+        """Return the errors of a round without those of objects that are parked.
 
-        An object is, if the server refuses it for itself, or refuses it and stores another one.
-        What else is refused is written again: the server has no room, or the bucket is sealed.
+        An object is parked if the server refuses it with an error about the object itself, or
+        refuses it and stores another object. Other refused objects are written again: the server
+        has no room, or the bucket is sealed.
         """
         errors: list[Exception] = []
         stores = any(error is None for _, error in results)
@@ -264,7 +265,7 @@ class ReadModelWriter(Generic[S, I]):
         return errors
 
     async def _finish(self, write: _Write) -> Exception | None:
-        """Notes the result of a write; the error where it is not certain, or refused."""
+        """Note the result of a write; return an error if the write is uncertain or refused."""
         future, now = write.stored, asyncio.get_running_loop().time()
         if not future.done():
             future.cancel()
@@ -284,7 +285,7 @@ class ReadModelWriter(Generic[S, I]):
         return None
 
     async def _reread(self, write: _Write, now: float) -> None:
-        """Reads one object; where even older ones are gone, the bucket has been made anew."""
+        """Read one object again; distrust the whole bucket if older writes are gone from it too."""
         entry = await last_message(self._connection, f"KV_{write.key[0]}", write.subject)
         if (entry.position if entry else 0) < self._stored.get(write.key).position:
             self.unwritten.lost()

@@ -112,7 +112,7 @@ class Reader:
         return self._last, self._last_time
 
     async def open(self) -> None:
-        """Starts to read; returns when the server has the consumer."""
+        """Start to read; return when the server has the consumer."""
         self._client.on_reconnect.append(self.verification.distrust)
         self._client.on_reconnect.append(self._hurry)
         self._client.on_server_lost.append(self._hurry)
@@ -123,7 +123,7 @@ class Reader:
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """Stops reading; what was received and not handed over is dropped."""
+        """Stop reading; drop the messages that were received but not handed over."""
         self._closed = True
         self.verification.close()
         own = (self._hurry, self.verification.distrust)
@@ -136,7 +136,7 @@ class Reader:
         await self.consumer.drop()
 
     async def next(self, timeout_s: float | None = None) -> list[Entry]:
-        """The messages that have arrived, at least one; none after `timeout_s` seconds."""
+        """Return the messages that have arrived, at least one; [] after `timeout_s` seconds."""
         if self._closed:
             await asyncio.sleep(0)  # So that a task which reads on can be cancelled.
         elif not self._buffer:
@@ -147,9 +147,9 @@ class Reader:
         return await self.take()
 
     async def take(self) -> list[Entry]:
-        """The messages that have arrived, without waiting; raises what reading ended with.
+        """Return the messages that have arrived, without waiting.
 
-        That is what `verify` raised, or NO_FAILURE.
+        Raises the error that ended reading: the error of `verify`, or one of NO_FAILURE.
         """
         self._raise_end()
         entries, self._buffer = list(self._buffer), deque()
@@ -161,7 +161,7 @@ class Reader:
             raise self._end_of_reading
 
     def _restart(self, *, filtered: bool | None = None) -> None:
-        """Reads on with a new consumer, with filters or without; None for what costs less."""
+        """Read on with a new consumer, filtered or not; None chooses the cheaper way."""
         if not self._closed and not self._is_creating:
             self._creating = asyncio.create_task(self._create(filtered=filtered))
 
@@ -170,7 +170,7 @@ class Reader:
         return self._creating is not None and not self._creating.done()
 
     def _hurry(self) -> None:
-        """A server is lost, and perhaps the consumer with it: reads without until there is one."""
+        """Replace a consumer that may be lost with its server; use direct gets until then."""
         if self._attempt is not None and not self._attempt.expired():
             self._attempt.reschedule(asyncio.get_running_loop().time())
         self._restart()
@@ -196,7 +196,7 @@ class Reader:
                 self._restart()
 
     async def _create(self, *, filtered: bool | None = None) -> None:
-        """Creates a consumer that starts after the last position; tries until it succeeds."""
+        """Create a consumer that starts after the last position; retry until that succeeds."""
         failures = 0
         while not self._closed:
             try:
@@ -239,7 +239,7 @@ class Reader:
         await self._create_consumer([])
 
     async def _distance(self) -> tuple[int, int]:
-        """How many positions the end of the stream is away, and how many subjects it has."""
+        """Return how many positions the end of the stream is away, and how many subjects it has."""
         last, subjects = await extent(self._client, self._stream)
         return last - self._last, subjects
 
@@ -250,7 +250,7 @@ class Reader:
         self.heard_at = time.monotonic()
 
     async def _pull(self) -> None:
-        """Requests more while the buffer has room for it."""
+        """Request more messages while the buffer has room for them."""
         await self.consumer.pull(BUFFER_MAX - len(self._buffer), HEARTBEAT_S)
 
     async def _receive(self, message: Msg) -> None:
@@ -284,7 +284,7 @@ class Reader:
         )
 
     def _follows(self, delivery: Delivery) -> bool:
-        """Whether no message is gone before this one: the server says nothing of such messages."""
+        """Return whether no message is missing before this one: the server does not report gaps."""
         if self._filtering is None:
             return True
         if self._filtering.filtered:
@@ -296,7 +296,7 @@ class Reader:
         self.arrived.set()
 
     async def _kept(self, filtering: Filtering, subject: str) -> bool:
-        """Whether a message is wanted; one that is not makes room for another right away."""
+        """Return whether a message is wanted; replace an unwanted message at once by another."""
         if not (kept := filtering.filtered or self._wants is None or self._wants(subject)):
             filtering.dropped()
             if self.consumer.requested <= PULL:
@@ -306,7 +306,7 @@ class Reader:
         return kept
 
     async def _ask(self, filtering: Filtering) -> None:
-        """Gives up the filters or takes them up, where the distance to the end says so."""
+        """Start or stop to filter if the distance to the end of the stream makes that cheaper."""
         with suppress(*FAULTS):
             behind, subjects = await self._distance()
             if filtering.changes(behind, subjects, self._remaining):

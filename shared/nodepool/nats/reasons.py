@@ -10,7 +10,7 @@ from nodepool.nats.access_files import AccessError
 
 
 def reason_of(error: Exception) -> str:
-    """What went wrong, without the address that it is about."""
+    """Return the reason for an error, without the address that the error is about."""
     match error:
         case UnexpectedEOF():
             return "the server closed the connection"

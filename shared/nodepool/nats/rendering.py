@@ -41,34 +41,34 @@ class Rendering(Generic[S, I]):
         return self._committed
 
     def update(self, state: S, committed: int) -> None:
-        """Takes the newest state."""
+        """Store the newest state and the position up to which it is committed."""
         self._state, self._committed = state, committed
 
     def touched(self, message: I) -> Iterator[ObjectKey]:
-        """The objects that a message may have changed in the state."""
+        """Yield the keys of the objects that a message may have changed in the state."""
         if self._state is not None:
             yield from self._projection.touched(self._state, message)
 
     def keys(self) -> Iterator[ObjectKey]:
-        """Every object that there should be."""
+        """Yield the key of every object that the state has."""
         if self._state is not None:
             for bucket in self.buckets:
                 for key in self._projection.keys(self._state, bucket):
                     yield bucket, key
 
     def wanted(self, key: ObjectKey) -> tuple[StoredObject, Object | None]:
-        """How an object should be stored, and the object; raises what the projection raises."""
+        """Return how an object should be stored, and the object; raise errors of the projection."""
         assert self._state is not None, "an object is one of a state"
         item = self._projection.get(self._state, *key)
         version = self._committed if item is None else item.version
         return StoredObject(0, version, item is None, self._projection.rendering, self.log), item
 
     def document(self, item: Object | None) -> bytes:
-        """An object as JSON, nothing for one that is deleted; raises what the projection raises."""
+        """Return an object as JSON, b"" if it is deleted; raise the errors of the projection."""
         return b"" if item is None else to_json(self._projection.render(item))
 
     def differs(self, key: ObjectKey, stored: StoredObject) -> bool:
-        """Whether an object should replace what is stored of it."""
+        """Return whether an object should replace its stored version."""
         try:
             return replaces(self.wanted(key)[0], stored)
         except NO_FAILURE:
@@ -79,7 +79,7 @@ class Rendering(Generic[S, I]):
     def examine(
         self, key: ObjectKey, stored: StoredObject, content: bytes, log_end: int
     ) -> Finding:
-        """What a stored object is, its content included."""
+        """Return the Finding for a stored object; compare its content too."""
         try:
             wanted, item = self.wanted(key)
             if item is not None and wanted == stored._replace(position=0):

@@ -41,7 +41,7 @@ class Replicas(NamedTuple):
 
 
 async def replicas(client: MemberClient) -> Replicas:
-    """Return the replicas of the services; raises as `nodepool.nats.api.request` does."""
+    """Return the replicas of the services; raise as `nodepool.nats.api.request` does."""
     at_work, silent = await _consumers_of(client, SERVICE)
     return Replicas(
         Counter(Reading(each[SERVICE], each.get(VERSION, "")) for each in at_work),
@@ -50,12 +50,12 @@ async def replicas(client: MemberClient) -> Replicas:
 
 
 async def replicas_at_work(client: MemberClient) -> Counter[Reading]:
-    """How many replicas read the log now; raises as `nodepool.nats.api.request` does."""
+    """Return how many replicas read the log now; raise as `nodepool.nats.api.request` does."""
     return (await replicas(client)).at_work
 
 
 async def agents_at_work(client: MemberClient) -> Mapping[str, str]:
-    """The release of each agent that reads the log now, by `<org>/<cluster>`.
+    """Return the release of each agent that reads the log now, by `<org>/<cluster>`.
 
     Raises as `nodepool.nats.api.request` does.
     """
@@ -64,9 +64,10 @@ async def agents_at_work(client: MemberClient) -> Mapping[str, str]:
 
 
 async def is_reading(client: MemberClient, replica: str) -> bool:
-    """Whether the process with this mark has a consumer; raises as `replicas_at_work` does.
+    """Return whether the process with this mark has a consumer; raise as `replicas_at_work` does.
 
-    It has one a minute after it was killed, too, and none for a moment where it makes another one.
+    A killed process still has a consumer for a minute; a process that replaces its consumer has
+    no consumer for a moment.
     """
     async for consumer in _consumers(client):
         if _metadata(consumer).get(REPLICA) == replica:
@@ -77,10 +78,10 @@ async def is_reading(client: MemberClient, replica: str) -> bool:
 async def _consumers_of(
     client: MemberClient, key: str
 ) -> tuple[Sequence[Mapping[str, str]], Sequence[Mapping[str, str]]]:
-    """Return the metadata of each consumer that has this key: of those in use, and of the others.
+    """Return the metadata of each consumer with this key: of consumers in use, and of the others.
 
-    A consumer is in use where a request waits for messages: that of a process which was killed
-    stays without one for a minute. One with much to read has none for moments, too.
+    A consumer is in use if a request waits for messages: the consumer of a killed process stays
+    without a request for a minute. A consumer with much to read briefly has no request, too.
     """
     waiting: set[str] = set()
     found: dict[str, Mapping[str, str]] = {}
@@ -102,7 +103,7 @@ async def _consumers_of(
 
 
 async def _consumers(client: MemberClient) -> AsyncIterator[Json]:
-    """All consumers of the log, as the server describes them."""
+    """Yield all consumers of the log, as the server describes them."""
     offset = 0
     for _ in range(PAGES_MAX):
         page = await request(client, f"$JS.API.CONSUMER.LIST.{STREAM}", {"offset": offset})

@@ -43,9 +43,9 @@ class Standing:
 
 
 async def standing_of(connection: Connection, service: AnyService, log: LogId) -> Standing:
-    """How far a service is; reads its commit records as its replicas do, from the first one.
+    """Return the progress of a service, by reading all its commit records as its replicas do.
 
-    Raises InDoubt where the server falls silent.
+    Raises InDoubt if the server falls silent.
     """
     committed = before = 0
     is_chained = False
@@ -65,10 +65,10 @@ async def standing_of(connection: Connection, service: AnyService, log: LogId) -
 
 
 async def skip(connection: Connection, service: AnyService, log: LogId, standing: Standing) -> int:
-    """Has a service pass over its next input; the position of the commit record that says so.
+    """Make a service pass over its next input; return the position of the commit record.
 
-    The input is parked as a dead letter, and a command is refused. Raises Conflict where the
-    service has committed since, and so gets past the input; also InDoubt and ServerRefusal.
+    The input is parked as a dead letter, and a command is refused. Raises Conflict if the service
+    has committed since, and so gets past the input; also InDoubt and ServerRefusal.
     """
     assert standing.next is not None, "there is nothing to pass over"
     proposal = Proposal(
@@ -112,7 +112,7 @@ def _passed_over(service: AnyService, entry: Entry) -> Processed[Message]:
 async def _entries(
     connection: Connection, filters: Sequence[str], start: int
 ) -> AsyncIterator[AsyncIterator[Entry]]:
-    """What the log holds now from a position on."""
+    """Provide an iterator over the entries that the log holds now from position `start` on."""
     reader = Reader(connection, STREAM, filters, start=start)
     await reader.open()
     try:

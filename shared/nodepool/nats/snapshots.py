@@ -72,7 +72,7 @@ class Restored(NamedTuple, Generic[S, I, O]):
 
 
 async def _trust() -> None:
-    """Take the log for the one that the replica has read."""
+    """Trust that the log is the log that the replica has read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,11 @@ class Storing:
 
 
 async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, I, O]) -> int:
-    """Stores the committed state of a replica; the position up to which the stored snapshot goes.
+    """Store the committed state of a replica; return the position of the stored snapshot.
 
-    A stored snapshot that goes further stays. What is left of snapshots before this one is removed,
-    also of those that were never completed. Raises Conflict where another replica has saved at the
-    same time, InDoubt, ServerRefusal, StreamChanged or an error of the client; the snapshot before
-    this one then stays valid.
+    A stored snapshot with a later position is kept. Older snapshots are removed, also those that
+    were never completed. Raises Conflict if another replica has saved at the same time, InDoubt,
+    ServerRefusal, StreamChanged or an error of the client; the previous snapshot then stays valid.
     """
     folded, committed, expected = replica.safe, replica.committed, replica.expected_sequence
     connection, publisher, log = storing.connection, storing.publisher, storing.log
@@ -135,7 +134,7 @@ async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, 
 
 
 async def _newer(storing: Storing, service: str) -> int:
-    """The position up to which a stored snapshot goes that may not be replaced by an older one."""
+    """Return the position of a stored snapshot that an older one may not replace; 0 for none."""
     if storing.replaces_newer:
         return 0
     return await stored_position(storing.connection, service, storing.log)
@@ -144,9 +143,9 @@ async def _newer(storing: Storing, service: str) -> int:
 async def restore(
     connection: Connection, service: Service[S, I, O], log: LogId
 ) -> Restored[S, I, O]:
-    """A replica at the newest usable snapshot; at the log's start where there is none.
+    """Return a replica at the newest usable snapshot; at the log's start if there is none.
 
-    A snapshot that is damaged, of another log, or of a state of another shape is not used.
+    A snapshot is not used if it is damaged, of another log, or of a state of another shape.
     """
     try:
         manifest = await _manifest(connection, service.name)
@@ -161,7 +160,7 @@ async def restore(
 
 
 async def stored_position(connection: Connection, service: str, log: LogId) -> int:
-    """The position up to which the stored snapshot of a service goes; 0 where none is of use."""
+    """Return the position up to which a service's stored snapshot goes; 0 if none is usable."""
     if await stream_info(connection, SNAPSHOTS) is None:
         return 0
     try:
@@ -180,7 +179,7 @@ def _chunk_subject(service: str, id: str, number: int) -> str:
 
 
 async def _chunks(folded: Folded[S]) -> AsyncIterator[bytes]:
-    """The lines, cut anywhere: a chunk must fit the bus however long a line is."""
+    """Yield the lines in chunks, cut anywhere: a chunk must fit the bus however long a line is."""
     buffer, clock = bytearray(), asyncio.get_running_loop().time
     began = clock()
     for number, line in enumerate(dump(folded)):
@@ -197,7 +196,7 @@ async def _chunks(folded: Folded[S]) -> AsyncIterator[bytes]:
 
 
 async def _manifest(connection: Connection, service: str) -> Manifest | None:
-    """The manifest that is stored; raises ValueError for what is none."""
+    """Return the stored manifest, None if there is none; raise ValueError for an invalid one."""
     entry = await last_message(connection, SNAPSHOTS, _manifest_subject(service))
     if entry is None:
         return None
@@ -214,7 +213,7 @@ async def _manifest(connection: Connection, service: str) -> Manifest | None:
 
 
 async def _check_log(connection: Connection, service: str, manifest: Manifest, log: LogId) -> None:
-    """Raises ValueError unless the log holds the commit record that it was taken after."""
+    """Raise ValueError unless the log holds the last commit record before the snapshot."""
     if manifest.log != log:
         raise ValueError(f"it is of the log {manifest.log!r}, and this is {log}")
     record = await message_at(connection, STREAM, manifest.expected_sequence)
@@ -228,7 +227,7 @@ async def _check_log(connection: Connection, service: str, manifest: Manifest, l
 async def _folded(
     connection: Connection, service: Service[S, I, O], manifest: Manifest
 ) -> Folded[S]:
-    """What the snapshot holds; raises ValueError where it is not what the manifest says."""
+    """Return the state in a snapshot; raise ValueError if its chunks do not match the manifest."""
     loader, digest, size = Loader(type(service.initial)), hashlib.sha256(), 0
     rest = b""
     async for chunk in _stored_chunks(connection, service.name, manifest):
@@ -247,7 +246,7 @@ async def _folded(
 async def _stored_chunks(
     connection: Connection, service: str, manifest: Manifest
 ) -> AsyncIterator[bytes]:
-    """The chunks in their order, some of them ahead; raises ValueError for one that is none."""
+    """Yield the chunks in order, reading some ahead; raise ValueError if a chunk is invalid."""
 
     async def read(number: int) -> bytes:
         subject = _chunk_subject(service, manifest.id, number)

@@ -50,7 +50,7 @@ NOTHING = StoredObject(position=0, version=0, deleted=True)
 
 
 def key_fault(key: ObjectKey) -> str | None:
-    """Why an object cannot be stored under its key; None where it can."""
+    """Return why an object cannot be stored under its key; None if it can be."""
     name = key[1].removeprefix(_FOREIGN)
     if len(name) > _KEY_MAX:
         return f"the key has {len(name)} characters; at most {_KEY_MAX} are stored"
@@ -60,7 +60,7 @@ def key_fault(key: ObjectKey) -> str | None:
 
 
 def subject_of_object(key: ObjectKey) -> str:
-    """The subject of an object in its bucket."""
+    """Return the subject of an object in its bucket."""
     bucket, name = key
     if name.startswith(_FOREIGN):
         return f"$KV.{bucket}.{name.removeprefix(_FOREIGN)}"
@@ -68,14 +68,14 @@ def subject_of_object(key: ObjectKey) -> str:
 
 
 def key_of_object(bucket: str, subject: str) -> ObjectKey:
-    """The key of the object on this subject; a subject that none has makes a key that none has."""
+    """Return the key of the object on a subject; an unused key for a foreign subject."""
     name = subject.removeprefix(f"$KV.{bucket}.")
     key = bucket, "/".join(name.split(".", PARTS[bucket] - 1))
     return key if subject_of_object(key) == subject else (bucket, _FOREIGN + name)
 
 
 def stored_object(headers: Mapping[str, str], position: int) -> StoredObject:
-    """A write by its headers; one without a proper version is older than all others."""
+    """Return a write by its headers; a write without a valid version gets version 0."""
     text = headers.get(VERSION, "")
     version = int(text) if _DIGITS.fullmatch(text) else 0
     deleted = headers.get("KV-Operation") in ("DEL", "PURGE")
@@ -85,7 +85,7 @@ def stored_object(headers: Mapping[str, str], position: int) -> StoredObject:
 
 
 def headers_of(written: StoredObject, replaced: int) -> dict[str, str]:
-    """The headers of a write that replaces the one at the sequence `replaced` of the bucket."""
+    """Return the headers of a write that replaces the write at sequence `replaced`."""
     headers = {
         "Nats-Expected-Last-Subject-Sequence": str(replaced),
         VERSION: str(written.version),
@@ -98,9 +98,9 @@ def headers_of(written: StoredObject, replaced: int) -> dict[str, str]:
 
 
 def replaces(wanted: StoredObject, stored: StoredObject) -> bool:
-    """Whether to write what is wanted over what is stored: it is newer, or looks otherwise.
+    """Return whether to overwrite a stored object: the wanted one is newer or looks different.
 
-    What is stored is older than all others if it counts the positions of another log.
+    A stored object is older than all others if it counts the positions of another log.
     """
     if wanted.deleted and stored.deleted:
         return False
@@ -121,12 +121,12 @@ class Finding(Enum):
 
 
 def examine(stored: StoredObject, wanted: StoredObject, committed: int, log_end: int) -> Finding:
-    """What a stored object is by its headers.
+    """Return the Finding for a stored object by its headers.
 
     wanted: what this writer would write, whose state goes up to `committed`.
     log_end: the position of the newest message of the log.
 
-    Where it is right and has the version of what is wanted, its content remains to be compared.
+    If the object is RIGHT and has the version of `wanted`, its content remains to be compared.
     """
     if stored.log != wanted.log:
         return Finding.WRONG
@@ -140,7 +140,7 @@ def examine(stored: StoredObject, wanted: StoredObject, committed: int, log_end:
 
 
 def is_same_document(content: bytes, wanted: bytes) -> bool:
-    """Whether two documents say the same, in whatever order their fields come."""
+    """Return whether two documents have the same content, in whatever order of their fields."""
     if content == wanted:
         return True
     try:
@@ -165,22 +165,22 @@ class Extent:
         self._own: set[int] = set()
 
     def note(self, position: int) -> None:
-        """Takes note of a write of this writer."""
+        """Note the position of a write of this writer."""
         self._own.add(position)
         self._absorb()
 
     def is_own(self, position: int) -> bool:
-        """Whether this writer has made the write at a position beyond what is known."""
+        """Return whether this writer made the write at a position beyond the known ones."""
         return position in self._own
 
     def examined(self, position: int) -> None:
-        """Everything up to this position has been examined."""
+        """Note that everything up to this position has been examined."""
         self.known = max(self.known, position)
         self._own = {own for own in self._own if own > self.known}
         self._absorb()
 
     def begin(self, created: str) -> None:
-        """The bucket is another one: nothing of it is known."""
+        """Begin with another bucket, of which nothing is known yet."""
         self.created, self.known = created, 0
         self._own.clear()
 
@@ -203,11 +203,11 @@ class StoredObjects:
         self._tombstones: dict[ObjectKey, float] = {}
 
     def get(self, key: ObjectKey) -> StoredObject:
-        """The last write of an object; `NOTHING` where there is none."""
+        """Return the last write of an object; `NOTHING` if there is none."""
         return self._objects.get(key, NOTHING)
 
     def note(self, key: ObjectKey, written: StoredObject, now: float) -> None:
-        """Remembers a write."""
+        """Remember a write."""
         self._objects[key] = written
         self._tombstones.pop(key, None)
         if written.deleted:
@@ -215,14 +215,14 @@ class StoredObjects:
             self._forget_expired(now)
 
     def note_missing(self, key: ObjectKey) -> None:
-        """Remembers that the bucket holds nothing for this key."""
+        """Remember that the bucket holds nothing for this key."""
         self._objects.pop(key, None)
         self._tombstones.pop(key, None)
 
     def note_read(
         self, key: ObjectKey, written: StoredObject, now: float, age_s: float = 0.0
     ) -> None:
-        """Remembers a write that was read, unless a later one of the object is known.
+        """Remember a write that was read, unless a later write of the object is known.
 
         age_s: how long ago it was stored, in seconds.
         """
@@ -232,7 +232,7 @@ class StoredObjects:
             self.note(key, written, now if is_kept else now - age_s)
 
     def count(self, bucket: str, now: float) -> range:
-        """How many messages the bucket may hold, when this is all that is known of it.
+        """Return how many messages the bucket may hold if only the remembered writes exist.
 
         The server forgets a tombstone at about the moment at which it expires here.
         """
@@ -242,11 +242,11 @@ class StoredObjects:
         return range(total - expiring, total + 1)
 
     def live(self) -> set[ObjectKey]:
-        """Every object that is stored and not deleted."""
+        """Return the keys of all objects that are stored and not deleted."""
         return self._objects.keys() - self._tombstones.keys()
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Forget everything."""
         self._objects.clear()
         self._tombstones.clear()
 

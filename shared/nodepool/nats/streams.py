@@ -66,10 +66,10 @@ class StreamInfo(NamedTuple):
 
 
 def streams(replicas: int = 1) -> dict[str, Config]:
-    """The configuration of every stream, by name; `replicas` is how many copies of each are kept.
+    """Return the configuration of each stream by name; `replicas` is the number of copies.
 
-    The log never loses a message. The other streams can be made again from it, so while there is
-    one copy of each they need no fsync of their own.
+    The log never loses a message. The other streams can be rebuilt from the log, so they need no
+    fsync of their own while there is one copy of each.
     """
     rebuildable: dict[str, object] = {"persist_mode": "async"} if replicas == 1 else {}
     buckets = {f"KV_{bucket}": _bucket(bucket, replicas) | rebuildable for bucket in BUCKETS}
@@ -122,10 +122,9 @@ def _bucket(bucket: str, replicas: int) -> dict[str, object]:
 
 
 async def provision(client: MemberClient, replicas: int = 1) -> LogId:
-    """Creates every stream that is missing, and updates one that has other settings.
+    """Create every missing stream, update streams with other settings, return the log's identity.
 
-    Returns the identity of the log. Any number of programs may do so at the same time; nothing that
-    is stored is lost.
+    Any number of programs may do so at the same time; nothing that is stored is lost.
     """
     configs = streams(replicas)
     log = await _provision_log(client, configs.pop(STREAM))
@@ -135,12 +134,13 @@ async def provision(client: MemberClient, replicas: int = 1) -> LogId:
 
 
 async def provision_stream(client: MemberClient, name: str, config: Config) -> None:
-    """Creates one stream, or updates one that has other settings.
+    """Create a stream, or update it if it has other settings.
 
-    What is written asynchronously can have no second copy, and stays so: where more copies are
-    wanted, such a stream is made anew, and filled from the log. Otherwise it stays synced.
+    A stream that is written asynchronously can have only one copy, and that setting is fixed: if
+    more copies are wanted, the stream is deleted, created again, and filled from the log. If only
+    the new configuration is asynchronous, the stream stays synced.
 
-    A sealed stream stays as it is: what it holds can be read, and its writer says what is wrong.
+    A sealed stream stays as it is: its content can be read, and its writer reports what is wrong.
     """
     try:
         await request(client, f"$JS.API.STREAM.CREATE.{name}", config)
@@ -165,7 +165,7 @@ async def provision_stream(client: MemberClient, name: str, config: Config) -> N
 
 
 async def _provision_log(client: MemberClient, config: Config) -> LogId:
-    """The same for the log; its identity is noted on it, and what others have noted is kept."""
+    """Create or update the log; store its identity in its metadata, and keep other metadata."""
     info = await stream_info(client, STREAM)
     while info is None:
         try:
@@ -181,7 +181,7 @@ async def _provision_log(client: MemberClient, config: Config) -> LogId:
 
 
 async def stream_info(client: MemberClient, stream: str) -> StreamInfo | None:
-    """A stream as it is now; None where there is none."""
+    """Return a stream as it is now; None if the stream does not exist."""
     info = await whole_stream_info(client, stream)
     if info is None:
         return None
@@ -202,7 +202,7 @@ async def stream_info(client: MemberClient, stream: str) -> StreamInfo | None:
 
 
 async def whole_stream_info(client: MemberClient, stream: str) -> Json | None:
-    """All that the server says of a stream; None where there is none."""
+    """Return the server's full info of a stream; None if the stream does not exist."""
     try:
         return await request(client, f"$JS.API.STREAM.INFO.{stream}")
     except ServerRefusal as refusal:
@@ -219,14 +219,14 @@ async def verify_log(
     *,
     is_whole: bool = False,
 ) -> None:
-    """Returns where the log is still the same one, and holds what was read of it and what follows.
+    """Verify that the log is the same, and still holds what was read of it and what follows.
 
     read_to: the position of the last message read; 0 for none.
-    read_at: the time of that message, by which it is known; None where it is not known. A log that
-        was set back and has grown since has another message there.
+    read_at: the time of that message, which identifies it; None if the time is not known. A log
+        that was set back and has grown since has another message there.
     is_whole: whether nothing may be missing between that message and the oldest one of the log.
 
-    Raises LogChanged where it is not.
+    Raises LogChanged if the log fails the check.
     """
     info = await stream_info(client, STREAM)
     if info is None:

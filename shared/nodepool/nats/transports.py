@@ -11,7 +11,7 @@ from nodepool.nats.websocket import WebSocketTransport
 
 
 def transport_to(uri: ParseResult, tls: Callable[[], ssl.SSLContext]) -> transport.Transport:
-    """A transport to this address, not yet connected.
+    """Return a transport to an address, not yet connected.
 
     tls: makes the context that says whose certificates are trusted.
     """
@@ -42,7 +42,7 @@ class TcpTransport(transport.TcpTransport):
         buffer_size: int,
         connect_timeout: int,
     ) -> None:
-        """Encrypts what is connected; a reader that is not read from stops the server here too."""
+        """Encrypt the connection; a reader that is not read from stops the server here too."""
         assert self._io_writer is not None, "connect first"
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=buffer_size)
@@ -59,11 +59,11 @@ class TcpTransport(transport.TcpTransport):
         self._io_writer = asyncio.StreamWriter(transport, protocol, reader, loop)
 
     def write(self, payload: bytes) -> None:
-        """Sends some bytes; raises OSError where the socket is closed."""
+        """Send bytes; raise OSError if the socket is closed."""
         self.writelines([payload])
 
     def writelines(self, payload: Sequence[bytes]) -> None:
-        """Sends some bytes, one after the other; raises OSError where the socket is closed."""
+        """Send several pieces of bytes in order; raise OSError if the socket is closed."""
         try:
             super().writelines(payload)  # type: ignore[no-untyped-call]  # As nats-py has it.
         except RuntimeError as error:

@@ -44,44 +44,44 @@ class Unwritten:
         return self._unknown_since is None
 
     def lost(self) -> None:
-        """What is stored is not known any more."""
+        """Note that the stored objects are not known any more."""
         if self._unknown_since is None:
             self._unknown_since = self._clock()
 
     def known(self) -> float:
-        """What is stored is known again; since when it was not."""
+        """Note that the stored objects are known again; return since when they were not."""
         since, self._unknown_since = self._unknown_since, None
         return self._clock() if since is None else since
 
     def add(self, key: ObjectKey, since: float | None = None) -> None:
-        """An object has changed, now or at that moment of the clock."""
+        """Mark an object as changed, now or at the time `since` of the clock."""
         if key not in self._since:
             self._since[key] = self._clock() if since is None else since
 
     def first(self, most: int) -> list[ObjectKey]:
-        """The objects that are to be written next."""
+        """Return the objects to write next, at most `most`."""
         return list(islice(self._since, most))
 
     def begin(self, key: ObjectKey) -> None:
-        """An object is being written."""
+        """Note that an object is being written."""
         self._in_flight[key] = self._since.pop(key)
 
     def again(self, key: ObjectKey) -> None:
-        """One that is being written is to be written once more; it waits since it first changed."""
+        """Write an object again after the current write; it waits since it first changed."""
         self._since[key] = self._in_flight.get(key, self._clock())
 
     def refused(self, key: ObjectKey, refusal: ServerRefusal) -> None:
-        """Write an object once more that the server has refused; it waits as after `again`."""
+        """Write an object again that the server has refused; it waits as after `again`."""
         self.again(key)
         if not isinstance(refusal, Busy):
             self.fault = f"KV_{key[0]}: {refusal}"
 
     def landed(self) -> None:
-        """Nothing is being written any more."""
+        """Note that no object is being written any more."""
         self._in_flight.clear()
 
     def lag(self) -> Lag:
-        """How far the read model is behind."""
+        """Return how far the read model is behind."""
         # Each of these lists is made at once, whatever other threads do.
         waiting, flying = list(self._since.values()), list(self._in_flight.values())
         moments = waiting + flying

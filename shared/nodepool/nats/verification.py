@@ -73,16 +73,16 @@ class Verification:
             self._verifying.cancel()
 
     async def check(self) -> None:
-        """Verify the stream now; raises StreamChanged, or one of FAULTS."""
+        """Verify the stream now; raise StreamChanged, or one of FAULTS."""
         if self._verify is not None:
             await self._verify(*self._last())
         self._holds = True
         self._done()
 
     async def accepts_a_gap(self) -> bool:
-        """Return whether what is missing was never there; False where that cannot be known now.
+        """Return whether the missing messages never existed; False if that cannot be known now.
 
-        Reading ends where the stream is not the one that was read any more.
+        Reading ends if the stream is no longer the stream that was read.
         """
         try:
             await self.check()

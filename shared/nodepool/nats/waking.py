@@ -12,10 +12,10 @@ from nodepool.service import I, O, S
 
 
 async def fire(connection: Connection, replica: Replica[S, I, O], due: datetime) -> int:
-    """Stores the `Wake` for what is due; the position of the service's last one.
+    """Store the `Wake` for what is due; return the position of the service's last `Wake`.
 
-    That is another one where another replica was quicker, or where this one began at a snapshot and
-    did not know it; then it lies before what the replica has read, and this is to be called again.
+    That is another `Wake` if another replica was quicker, or if this replica began at a snapshot
+    and did not know of it. If its position is before what the replica has read, call `fire` again.
     Raises InDoubt, ServerRefusal or an error of the client.
     """
     name = replica.service.name

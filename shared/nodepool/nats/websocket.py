@@ -47,7 +47,7 @@ class WebSocketTransport(Transport):
         return self._reader, self._writer
 
     async def connect(self, uri: ParseResult, buffer_size: int, connect_timeout: int) -> None:
-        """Connects and shakes hands; raises OSError, TimeoutError or an error of the client."""
+        """Connect and shake hands; raise OSError, TimeoutError or an error of the client."""
         context = self._tls() if uri.scheme == "wss" else None
         port = uri.port or (443 if context else 80)
         async with asyncio.timeout(connect_timeout):
@@ -58,7 +58,7 @@ class WebSocketTransport(Transport):
             await self._shake_hands(uri)
 
     async def connect_tls(self, *_: object) -> None:
-        """Does nothing: what is to be encrypted is so from the first byte."""
+        """Do nothing: an encrypted connection is encrypted from the first byte."""
 
     async def _shake_hands(self, uri: ParseResult) -> None:
         reader, writer = self._streams
@@ -82,11 +82,11 @@ class WebSocketTransport(Transport):
             raise NatsError("nats: no WebSocket answers there")
 
     def write(self, payload: bytes) -> None:
-        """Sends bytes; `drain` waits for them."""
+        """Send bytes; `drain` waits until they are written."""
         self._send(_BINARY, payload)
 
     def writelines(self, payload: Sequence[bytes]) -> None:
-        """Sends several pieces in one frame."""
+        """Send several pieces in one frame."""
         self._send(_BINARY, b"".join(payload))
 
     def _send(self, kind: int, payload: bytes) -> None:
@@ -96,12 +96,12 @@ class WebSocketTransport(Transport):
             raise ConnectionResetError(str(error)) from error
 
     async def read(self, buffer_size: int) -> bytes:
-        """What has arrived, at least a byte; none at the end."""
+        """Return the bytes that have arrived, at least one byte; b"" at the end."""
         received, self._received = self._received, b""
         return received or await self._next()
 
     async def readline(self) -> bytes:
-        """What has arrived up to the next line end; what there is at the end of the stream."""
+        """Return the bytes up to the next line end, or up to the end of the stream."""
         line = b""
         while b"\n" not in line:
             received = await self.read(0)
@@ -112,7 +112,7 @@ class WebSocketTransport(Transport):
         return line + mark
 
     async def _next(self) -> bytes:
-        """The content of the next frame with content; empty at the end."""
+        """Return the content of the next frame with content; b"" at the end."""
         reader, _ = self._streams
         while True:
             try:
@@ -128,23 +128,23 @@ class WebSocketTransport(Transport):
                 return payload
 
     async def drain(self) -> None:
-        """Waits until there is room for more."""
+        """Wait until there is room for more bytes."""
         await self._streams[1].drain()
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         if self._writer is not None:
             with suppress(OSError, RuntimeError):
                 self._send(_CLOSE, b"")
             self._writer.close()
 
     async def wait_closed(self) -> None:
-        """Waits until it is closed."""
+        """Wait until the connection is closed."""
         if self._writer is not None:
             await self._writer.wait_closed()
 
     def at_eof(self) -> bool:
-        """Whether the server has closed it, and all is read."""
+        """Return whether the server has closed the connection, and all bytes are read."""
         if self._reader is None or self._is_closed:
             return True
         return not self._received and self._reader.at_eof()
@@ -154,7 +154,7 @@ class WebSocketTransport(Transport):
 
 
 def frame(kind: int, payload: bytes, mask: bytes) -> bytes:
-    """A frame from a client to a server, whose payload is masked with these four bytes."""
+    """Return a frame from a client to a server; the four bytes of `mask` mask its payload."""
     size = len(payload)
     if size < 126:
         head = bytes((_FINAL | kind, _MASKED | size))
@@ -168,7 +168,7 @@ def frame(kind: int, payload: bytes, mask: bytes) -> bytes:
 
 
 async def _read_frame(reader: StreamReader) -> tuple[int, bytes]:
-    """The kind of the next frame and its payload; raises IncompleteReadError at the end."""
+    """Return the kind and payload of the next frame; raise IncompleteReadError at the end."""
     first, second = await reader.readexactly(2)
     size = second & 0x7F
     if size >= 126:

@@ -20,14 +20,14 @@ class Deadlines(Generic[K]):
     buckets: Map[int, Map[K, bool]] = Map()
 
     def put(self, key: K, due: datetime) -> "Deadlines[K]":
-        """The deadlines with `key` due at this moment and no other."""
+        """Return the deadlines with `key` due at this moment and at no other."""
         rest = self.drop(key)
         second = int(due.timestamp())
         bucket = rest.buckets.get(second, Map()).set(key, True)
         return Deadlines(rest.moments.set(key, due), rest.buckets.set(second, bucket))
 
     def drop(self, key: K) -> "Deadlines[K]":
-        """The deadlines without `key`; the same value where it had none."""
+        """Return the deadlines without `key`; the same value if `key` has no deadline."""
         due = self.moments.get(key)
         if due is None:
             return self
@@ -37,7 +37,7 @@ class Deadlines(Generic[K]):
         return Deadlines(self.moments.delete(key), buckets)
 
     def due(self, now: datetime, limit: int) -> tuple[K, ...]:
-        """At most `limit` keys whose moment has come, earliest first, then by key."""
+        """Return at most `limit` keys whose moment has come, earliest first, then by key."""
         overdue: list[tuple[datetime, K]] = []
         for second in sorted(second for second in self.buckets if second <= now.timestamp()):
             overdue += ((self.moments[key], key) for key in self.buckets[second])
@@ -46,7 +46,7 @@ class Deadlines(Generic[K]):
         return tuple(key for due, key in sorted(overdue) if due <= now)[:limit]
 
     def next(self) -> datetime | None:
-        """The earliest moment of all; None where nothing has one."""
+        """Return the earliest moment of all keys; None if no key has one."""
         if not self.buckets:
             return None
         return min(self.moments[key] for key in self.buckets[min(self.buckets)])

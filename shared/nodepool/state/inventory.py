@@ -50,7 +50,7 @@ class Machine:
 
     @property
     def offering(self) -> OfferingKey:
-        """The offering it belongs to."""
+        """The offering that the machine belongs to."""
         return offering_key(self.zone, self.instance_type)
 
     @property
@@ -60,7 +60,7 @@ class Machine:
 
     @property
     def domain(self) -> str:
-        """Its NVLink domain; empty for one without."""
+        """The NVLink domain of the machine; empty if it has none."""
         return domain_of(self.labels)
 
 
@@ -89,7 +89,7 @@ class Inventory:
     reclaimed: Map[OfferingKey, Queue[MachineKey]] = Map()
 
     def changed(self, event: MachineChanged) -> "Inventory":
-        """The inventory after a message about a machine that is no Node."""
+        """Return the inventory after a message about a machine that is no Node."""
         match event:
             case MachineAdded():
                 return self.add(event)
@@ -103,7 +103,7 @@ class Inventory:
                 assert_never(event)
 
     def add(self, event: MachineAdded) -> "Inventory":
-        """The inventory with a new machine, free; one that is known already stays as it is."""
+        """Return the inventory with a new machine, free; a known machine stays as it is."""
         if event.machine_key in self.machines:
             return self
         machine = Machine(event.zone, event.machine, event.instance_type, event.labels)
@@ -118,22 +118,22 @@ class Inventory:
         return self._with(key, replace(machine, holder=holder, assignment=assignment, since=since))
 
     def depart(self, event: CWNodeDeleted | CWNodeRegistrationFailed) -> "Inventory":
-        """The inventory without this Node: its machine is free, or out of service where it failed.
+        """Return the inventory without this Node: its machine is free, or in triage if it failed.
 
-        The same value if the stay that the event is about is not the machine's last.
+        Return the same value if the event is not about the last stay of the machine.
         """
         failed = isinstance(event, CWNodeRegistrationFailed) or event.triage
         return self._leave(event.machine_key, event.assignment, TRIAGE if failed else "")
 
     def repair(self, key: MachineKey) -> "Inventory":
-        """The inventory with this machine free again, if it was out of service."""
+        """Return the inventory with this machine free again, if it was out of service."""
         machine = self.machines.get(key)
         if machine is None or machine.holder != TRIAGE:
             return self
         return self._with(key, replace(machine, holder=""))
 
     def reclaim(self, key: MachineKey) -> "Inventory":
-        """The inventory with this free machine held back."""
+        """Return the inventory with this free machine held back."""
         machine = self.machines[key]
         assert not machine.holder, f"{key} is held by {machine.holder}, and cannot be reclaimed"
         queue: Queue[MachineKey] = self.reclaimed.get(machine.offering, Queue())
@@ -141,7 +141,7 @@ class Inventory:
         return replace(after, reclaimed=after.reclaimed.set(machine.offering, queue.put(key)))
 
     def give_back(self, key: MachineKey) -> "Inventory":
-        """The inventory with this machine free again, which was held back."""
+        """Return the inventory with this machine, which was held back, free again."""
         machine = self.machines[key]
         assert machine.holder == RECLAIMED, f"{key} is not held back"
         queue = self.reclaimed[machine.offering].drop(key)
@@ -174,19 +174,19 @@ class Inventory:
         return self.racks.set(machine.offering, domains)
 
     def count(self, offering: OfferingKey) -> int:
-        """How many machines of an offering are free."""
+        """Return how many machines of an offering are free."""
         return len(self.free.get(offering, ()))
 
     def reclaimed_count(self, offering: OfferingKey) -> int:
-        """How many machines of an offering are held back."""
+        """Return how many machines of an offering are held back."""
         return len(self.reclaimed.get(offering, ()))
 
     def shelf(self, offering: OfferingKey) -> "FreeMachines":
-        """The free machines of an offering, to be shared out."""
+        """Return the free machines of an offering, to share out among NodePools."""
         return FreeMachines(self, offering)
 
     def indexed(self, offering: OfferingKey) -> _Shelf:
-        """The free machines of an offering with an index of their labels."""
+        """Return the free machines of an offering with an index of their labels."""
         if offering not in self._shelves:
             keys = tuple(self.free.get(offering, ()))
             labels = [labels_of(self.machines[key]) for key in keys]
@@ -217,11 +217,11 @@ class FreeMachines:
         self._gone_of = Counter[str]()
 
     def count(self, affinity: Affinity | None) -> int:
-        """How many that are left satisfy an affinity; None accepts all."""
+        """Return how many of the machines left satisfy an affinity; None accepts all of them."""
         return self.left if affinity is None else self._fitting(affinity).bit_count()
 
     def take(self, affinity: Affinity | None, count: int) -> list[MachineKey]:
-        """At most so many of those, which are not left then."""
+        """Take at most `count` of the machines left that satisfy an affinity."""
         if affinity is None:
             # Most NodePools have no affinity, and for those nothing is looked at but what they get.
             left = (key for key in self._in_order if key not in self._taken)
@@ -234,7 +234,7 @@ class FreeMachines:
         return keys
 
     def by_domain(self, affinity: Affinity | None) -> dict[str, int]:
-        """How many that are left satisfy an affinity, of each NVLink domain."""
+        """Return how many of the machines left satisfy an affinity, per NVLink domain."""
         queues = self._inventory.racks.get(self._offering, Map())
         if affinity is None:
             gone = self._gone_of
@@ -243,7 +243,7 @@ class FreeMachines:
         return {domain: sum(map(fits, queue)) for domain, queue in queues.items()}
 
     def take_of(self, domain: str, affinity: Affinity | None, count: int) -> list[MachineKey]:
-        """At most so many of a domain that satisfy an affinity, which are not left then."""
+        """Take at most `count` of the machines left in a domain that satisfy an affinity."""
         queue = self._inventory.racks.get(self._offering, Map()).get(domain, Queue())
         left = (key for key in queue if key not in self._taken)
         keys = list(islice(filter(self._fits(affinity), left), count))
@@ -254,7 +254,7 @@ class FreeMachines:
         return keys
 
     def _fits(self, affinity: Affinity | None) -> Callable[[MachineKey], bool]:
-        """Whether a machine is left that satisfies an affinity."""
+        """Return a test for machines that are left and satisfy an affinity; None accepts all."""
         if affinity is None:
             return lambda _: True
         fitting, places = self._fitting(affinity), self._inventory.indexed(self._offering).places
@@ -281,9 +281,9 @@ class FreeMachines:
 def take_racks(
     free: FreeMachines, affinity: Affinity | None, size: int, goal: int, held: Counts
 ) -> list[MachineKey]:
-    """The machines of a type that comes in racks which a NodePool can be given; none is left then.
+    """Take the machines that a NodePool can be given of a type that comes in racks.
 
-    size: the machines of a rack.
+    size: the number of machines in a rack.
     goal, held: how many Nodes it may have in all, and has of each NVLink domain.
     """
     parts = deliveries(size, goal, held, free.by_domain(affinity))
@@ -291,7 +291,7 @@ def take_racks(
 
 
 def labels_of(machine: Machine) -> dict[str, str]:
-    """Every label a machine carries before it belongs to a NodePool."""
+    """Return every label that a machine carries before it belongs to a NodePool."""
     kind, zone = INSTANCE_TYPES[machine.instance_type], ZONES[machine.zone]
     return {
         **machine_labels(kind, zone),

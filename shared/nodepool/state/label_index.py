@@ -46,9 +46,10 @@ class LabelIndex:
         return len(self._accepted) + len(self._values)
 
     def accepted(self, affinity: Affinity | None) -> int:
-        """The machines that an affinity accepts; without one, all.
+        """Return the machines that an affinity accepts; without an affinity, all machines.
 
-        One term must hold, and of it every expression; a term without any accepts no machine.
+        An affinity accepts a machine if every expression of one of its terms holds. A term without
+        expressions accepts no machine.
         """
         listed = terms(affinity)
         if affinity is None or not listed:
@@ -85,7 +86,7 @@ class LabelIndex:
                 return reduce(or_, compared, 0)
 
     def _by_value(self, label: str) -> dict[str | None, int]:
-        """The machines with each value of a label; those that lack it under None."""
+        """Return the machines with each value of a label; machines without it are under None."""
         known = self._values.get(label)
         if known is None:
             known = {}

@@ -38,7 +38,7 @@ class Queue(Generic[K]):
             _, key = self.links[key]
 
     def put(self, key: K) -> "Queue[K]":
-        """The queue with `key` at its end; the same queue where it waits already."""
+        """Return the queue with `key` at its end; the same queue if `key` is in it already."""
         if key in self.links:
             return self
         links = self.links.set(key, (self.tail, None))
@@ -48,7 +48,7 @@ class Queue(Generic[K]):
         return Queue(links.set(self.tail, (before, key)), self.head, key)
 
     def drop(self, key: K) -> "Queue[K]":
-        """The queue without `key`; the same queue where it was not in it."""
+        """Return the queue without `key`; the same queue if `key` is not in it."""
         ends = self.links.get(key)
         if ends is None:
             return self
@@ -63,7 +63,10 @@ class Queue(Generic[K]):
         return Queue(links, head, tail)
 
     def replace(self, key: K, other: K) -> "Queue[K]":
-        """The queue with `other`, which must not be in it, at the place of `key`, which must."""
+        """Return the queue with `other` in the place of `key`.
+
+        `key` must be in the queue, and `other` must not.
+        """
         before, after = self.links[key]
         links = self.links.delete(key).set(other, (before, after))
         if before is not None:

@@ -24,12 +24,12 @@ class Delivery(NamedTuple):
 
 
 def domain_of(labels: Mapping[str, str]) -> str:
-    """The NVLink domain of a machine with these labels; empty for one without the label."""
+    """Return the NVLink domain of a machine with these labels; empty if the label is missing."""
     return labels.get(NVLINK_DOMAIN, "")
 
 
 def counted(counts: Counts, domain: str, change: int) -> Counts:
-    """The counts with so many more machines of a domain, or fewer."""
+    """Return the counts with `change`, which may be negative, added for a domain."""
     count = counts.get(domain, 0) + change
     if count:
         return counts.set(domain, count)
@@ -37,7 +37,7 @@ def counted(counts: Counts, domain: str, change: int) -> Counts:
 
 
 def lacking(size: int, held: Mapping[str, int]) -> list[Delivery]:
-    """What the racks lack that a NodePool holds in part; the fullest first, then by domain."""
+    """Return the machines that complete the racks held in part; fullest first, then by domain."""
     parts = [Delivery(domain, -count % size) for domain, count in held.items() if count % size]
     return sorted(parts, key=lambda part: (part.machines, part.domain))
 
@@ -45,13 +45,13 @@ def lacking(size: int, held: Mapping[str, int]) -> list[Delivery]:
 def deliveries(
     size: int, goal: int, held: Mapping[str, int], free: Mapping[str, int]
 ) -> Iterator[Delivery]:
-    """What a NodePool can be given of the free machines, in machines of each domain.
+    """Yield how many free machines of each domain a NodePool can be given.
 
-    goal: how many Nodes it may have in all.
-    held, free: how many it has, and how many it could have, of each domain.
+    goal: how many Nodes the NodePool may have in all.
+    held, free: how many machines it has, and how many it could have, of each domain.
 
-    The racks that it has in part come first, each only where all that it lacks is free in its own
-    domain; then whole racks, as many as it has fewer than its goal, by the names of their domains.
+    Racks that the NodePool has in part come first, each only if all machines that it lacks are free
+    in its own domain. Whole racks follow, up to the goal, by the names of their domains.
     """
     is_whole = any(count >= size for count in free.values())
     if not is_whole and not any(count % size for count in held.values()):

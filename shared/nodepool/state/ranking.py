@@ -62,7 +62,7 @@ class Waiting(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A NodePool that takes at most so many machines now."""
+    """A NodePool that takes at most `nodes` machines now."""
 
     key: PoolKey
     nodes: int

@@ -39,11 +39,11 @@ class Receipts:
     order: Queue[str] = Queue()
 
     def outcome_of(self, command: Command, id: str) -> CommandOutcome | None:
-        """The outcome of a command that was processed before; None for a new one."""
+        """Return the outcome of a command that was processed before; None for a new command."""
         return self.outcome_at(command.path, type(command).__name__, id)
 
     def outcome_at(self, path: PoolPath, name: str, id: str) -> CommandOutcome | None:
-        """The same by identity, name and id of the command."""
+        """Return the outcome by identity, name and id of a command; None for a new command."""
         receipt = self.known.get(_key(path, name, id))
         if receipt is None:
             return None
@@ -63,10 +63,10 @@ class Receipts:
         )
 
     def put(self, id: str, outcome: CommandOutcome) -> "Receipts":
-        """The receipts with this outcome; the first of two for the same id stays.
+        """Return the receipts with this outcome; the first of two for the same id stays.
 
-        A dry run leaves no receipt, nor does a refusal that another attempt may not meet: sent
-        again, such a command is processed again.
+        A dry run leaves no receipt. Nor does a refusal that may not hold for another attempt: if
+        such a command is sent again, it is processed again.
         """
         match outcome:
             case CommandAccepted(dry_run=False):

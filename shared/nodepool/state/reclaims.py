@@ -11,16 +11,16 @@ from nodepool.state.racks import Counts, deliveries
 
 
 def outstanding(inventory: Inventory, offering: OfferingKey, goal: int) -> int:
-    """How many machines are to be held back beside those that are, of `goal` in all."""
+    """Return how many more machines must be held back to reach `goal`."""
     return max(0, goal - inventory.reclaimed_count(offering)) if goal else 0
 
 
 def take_reclaimed(
     inventory: Inventory, offering: OfferingKey, goal: int, free: FreeMachines
 ) -> list[MachineKey]:
-    """The free machines that are still to be held back, of `goal` in all; none is left then.
+    """Take the free machines that must still be held back to reach `goal`.
 
-    Of a type that comes in racks, those that complete racks.
+    Of a type that comes in racks, take only machines that complete racks.
     """
     count = outstanding(inventory, offering, goal)
     if not count:
@@ -32,7 +32,7 @@ def take_reclaimed(
 
 
 def reclaimable(inventory: Inventory, offering: OfferingKey) -> int:
-    """How many of the free machines could be held back; of a type in racks, those in whole ones."""
+    """Return how many free machines could be held back; of a type in racks, only whole racks."""
     free, size = inventory.count(offering), _rack_size(offering)
     if not size:
         return free
@@ -46,6 +46,6 @@ def _rack_size(offering: OfferingKey) -> int:
 
 
 def _held(inventory: Inventory, offering: OfferingKey) -> Counts:
-    """How many machines of each NVLink domain are held back."""
+    """Return how many machines of each NVLink domain are held back."""
     keys = inventory.reclaimed.get(offering, ())
     return Map(Counter(inventory.machines[key].domain for key in keys))

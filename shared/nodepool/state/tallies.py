@@ -33,7 +33,7 @@ class _ByLabels(ABC):
         """What there is, by the values of the labels of its metric."""
 
     def samples(self, metric: Metric, known: Iterable[Labels] = ()) -> Iterator[Sample]:
-        """A sample of each, in the order of their labels; 0 for what is known and not there.
+        """Yield a sample per series, sorted by labels; 0 for a known series without a value.
 
         A counter that begins with its first count has not grown for `increase()`, see
         https://prometheus.io/docs/practices/instrumentation/#avoid-missing-metrics.
@@ -44,7 +44,7 @@ class _ByLabels(ABC):
 
 
 def _nothing(metric: Metric) -> float | Histogram:
-    """What a metric shows before its first count."""
+    """Return the value that a metric shows before its first count."""
     is_histogram = metric.kind == "histogram"
     return Histogram((0,) * (len(metric.buckets) + 1), 0.0) if is_histogram else 0
 
@@ -56,7 +56,7 @@ class Counters(_ByLabels):
     values: Map[Labels, float] = Map()
 
     def add(self, *labels: str, by: float = 1) -> "Counters":
-        """The counters with this one larger."""
+        """Return the counters with the counter of these labels increased by `by`."""
         labels = labels if labels in self.values else _bounded(self.values, labels)
         return Counters(self.values.set(labels, self.values.get(labels, 0) + by))
 
@@ -68,7 +68,7 @@ class Histograms(_ByLabels):
     values: Map[Labels, Histogram] = Map()
 
     def observe(self, metric: Metric, value: float, *labels: str) -> "Histograms":
-        """The histograms with one value more; one of other buckets begins anew."""
+        """Return the histograms with one more value; a histogram of other buckets starts again."""
         buckets = metric.buckets
         before = self.values.get(labels)
         if before is None:
@@ -88,7 +88,7 @@ class Levels(_ByLabels):
     values: Map[Labels, int] = Map()
 
     def moved(self, before: Labels | None, after: Labels | None) -> "Levels":
-        """The levels after a thing that had the first labels has the second; None for none."""
+        """Return the levels after an item got other labels; None stands for no item."""
         if before == after:
             return self
         values = self.values
@@ -109,18 +109,18 @@ class Violations:
     last: Map[str, int] = Map()
 
     def add(self, invariant: str, position: int) -> "Violations":
-        """The violations with one more, by the message at this position."""
+        """Return the violations with one more broken rule, by the message at this position."""
         return Violations(self.counts.add(invariant), self.last.set(invariant, position))
 
     def samples(self, count: Metric, last: Metric, rules: Iterable[str]) -> Iterator[Sample]:
-        """A sample of each rule, 0 for one that always held, and of where it was broken last."""
+        """Yield the count of each rule, 0 if it always held, and where it was broken last."""
         yield from self.counts.samples(count, ((rule,) for rule in rules))
         for invariant, position in sorted(self.last.items()):
             yield Sample(last, (invariant,), position)
 
 
 def _bounded(values: Map[Labels, object], labels: Labels) -> Labels:
-    """The labels of a new series; `OTHER` where there are too many."""
+    """Return the labels of a new series, or `OTHER` for each label if there are too many series."""
     return labels if len(values) < SERIES_MAX else (OTHER,) * len(labels)
 
 

@@ -89,7 +89,7 @@ class Wait:
         return replace(self, runs=tuple(run for run in runs if run.nodes))
 
     def trimmed(self, lacks: int) -> "Wait":
-        """Return the wait with at most so many positions, the earliest."""
+        """Return the wait with at most `lacks` positions, the earliest."""
         if self.lacks <= lacks:
             return self
         runs: list[Run] = []
@@ -100,7 +100,7 @@ class Wait:
         return replace(self, runs=tuple(runs))
 
     def fitted(self, lacks: int) -> tuple[Run, ...]:
-        """Return positions for exactly so many Nodes; the last start counts for what is missing."""
+        """Return positions for exactly `lacks` Nodes; the last start counts for what is missing."""
         runs = self.trimmed(lacks).runs
         missing = lacks - sum(run.nodes for run in runs)
         if not missing or self.since is None:

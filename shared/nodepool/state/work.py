@@ -31,33 +31,33 @@ class WorkQueue(Generic[K]):
     failures: Map[K, int] = Map()
 
     def put(self, key: K) -> "WorkQueue[K]":
-        """The work queue with `key` ready, behind all others that are."""
+        """Return the work queue with `key` ready, behind all other ready keys."""
         ready = self.ready.put(key)
         return self if ready is self.ready else replace(self, ready=ready)
 
     def put_at(self, key: K, due: datetime) -> "WorkQueue[K]":
-        """The work queue with `key` due at this moment, instead of at any other."""
+        """Return the work queue with `key` due at this moment, in place of any other."""
         return replace(self, deadlines=self.deadlines.put(key, due))
 
     def failed(self, key: K, now: datetime) -> "WorkQueue[K]":
-        """The work queue with `key` due again after a delay that grows with its failures."""
+        """Return the work queue with `key` due again after a delay that grows with its failures."""
         before = self.failures.get(key, 0)
         due = now + RETRY_AFTER[min(before, len(RETRY_AFTER) - 1)]
         return replace(self.put_at(key, due), failures=self.failures.set(key, before + 1))
 
     def is_retried(self, key: K) -> bool:
-        """Whether `key` failed, and is due to be tried again."""
+        """Return whether `key` failed, and is due to be tried again."""
         return key in self.failures and key in self.deadlines.moments
 
     def succeeded(self, key: K) -> "WorkQueue[K]":
-        """The work queue with the failures of `key` forgotten, and the retry that was due."""
+        """Return the work queue with the failures of `key`, and the retry that was due, removed."""
         if key not in self.failures:
             return self
         deadlines = self.deadlines.drop(key)
         return replace(self, deadlines=deadlines, failures=self.failures.delete(key))
 
     def drop(self, key: K) -> "WorkQueue[K]":
-        """The work queue without `key`, be it ready, due later, or failed before."""
+        """Return the work queue without `key`, whether it is ready, due later or failed before."""
         work = self.succeeded(key)
         ready, deadlines = work.ready.drop(key), work.deadlines.drop(key)
         if ready is work.ready and deadlines is work.deadlines:
@@ -65,7 +65,7 @@ class WorkQueue(Generic[K]):
         return replace(work, ready=ready, deadlines=deadlines)
 
     def due(self, now: datetime, limit: int) -> tuple[K, ...]:
-        """At most `limit` keys: those that are ready, then others whose moment has come."""
+        """Return at most `limit` keys: first the ready keys, then keys whose moment has come."""
         ready = tuple(islice(self.ready, limit))
         room = limit - len(ready)
         if not room:
@@ -74,9 +74,9 @@ class WorkQueue(Generic[K]):
         return (*ready, *islice((key for key in overdue if key not in self.ready), room))
 
     def take(self, now: datetime, limit: int) -> tuple[tuple[K, ...], "WorkQueue[K]"]:
-        """At most `limit` keys that are due, and the work queue without them.
+        """Return at most `limit` keys that are due, and the work queue without them.
 
-        A key that is taken is not ready any more; its moment stays where that has not come yet.
+        A key that is taken is no longer ready. Its moment stays if that has not come yet.
         """
         keys, ready, deadlines = self.due(now, limit), self.ready, self.deadlines
         if not keys:
@@ -89,7 +89,7 @@ class WorkQueue(Generic[K]):
         return keys, replace(self, ready=ready, deadlines=deadlines)
 
     def next(self) -> datetime | None:
-        """When there is something to do: `IMMEDIATELY`, a moment, or never (None)."""
+        """Return the moment of the next work: `IMMEDIATELY`, a deadline, or None for never."""
         return IMMEDIATELY if len(self.ready) else self.deadlines.next()
 
 

@@ -122,7 +122,7 @@ def _places(manifests: "Sequence[Manifest]") -> list[str]:
 def _created(
     names: "Sequence[str]", files: Files, flags: "Mapping[str, object]"
 ) -> "tuple[list[ApplyNodePool], list[str]]":
-    """The commands that create the NodePools, and where each is written."""
+    """Return the commands that create the NodePools, and where each command is written."""
     given = [f"--{name.replace('_', '-')}" for name, value in flags.items() if value is not None]
     if files.names:
         if names or given:
@@ -146,9 +146,9 @@ def _created(
 
 
 async def _existing(client: "Client", manifest: "Manifest") -> "ApplyNodePool":
-    """The command for a manifest that is refused unless the NodePool that exists now still does.
+    """Return the command for a manifest, refused unless the current NodePool still exists.
 
-    Raises `NotFound` where there is none.
+    Raises `NotFound` if the NodePool does not exist.
     """
     command = client.addressed(manifest)
     metadata = command.metadata

@@ -137,7 +137,7 @@ def replay(
 
 
 async def _replay(operator: "Operator", letter: "DeadLetter", *, dry_run: bool, force: bool) -> int:
-    """Replays one dead letter and prints what came of it; the exit code."""
+    """Replay one dead letter, print the result and return the exit code."""
     replay = await operator.replay_of(letter)
     if replay.is_stale and force:
         replay = with_changes(replay, why_not="")

@@ -76,7 +76,7 @@ async def _diff(client: "Client", manifests: "Sequence[Manifest]") -> int:
 
 
 def _changes(name: str, before: "Document | None", command: "ApplyNodePool") -> list[str]:
-    """Return the lines that say what a command would change; none where it changes nothing."""
+    """Return the lines that say what a command would change; empty if it changes nothing."""
     from nodepool.client.stored import desired_document
 
     old = _comparable(before) if before is not None else []
@@ -84,7 +84,7 @@ def _changes(name: str, before: "Document | None", command: "ApplyNodePool") -> 
 
 
 def _comparable(document: "Document") -> list[str]:
-    """The lines of an object, without what only the control plane knows of it."""
+    """Return the lines of an object, without the fields that only the control plane knows."""
     metadata = document["metadata"]
     assert isinstance(metadata, dict), "an object has metadata"
     kept = {key: metadata[key] for key in ("name", "labels", "annotations") if key in metadata}

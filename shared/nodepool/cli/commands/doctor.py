@@ -52,7 +52,7 @@ def doctor(context: click.Context, form: Format) -> int:
 
 
 def _storing() -> "Storing":
-    """How streams are to be stored, as far as the environment says it."""
+    """Return how streams should be stored, as far as the environment says so."""
     from nodepool.client.doctor.server import NOT_KNOWN, Storing
     from nodepool.host.settings import SettingsError, read
 
@@ -66,7 +66,7 @@ def _storing() -> "Storing":
 
 
 async def _examined(settings: Settings, storing: "Storing", form: Format) -> "list[Finding]":
-    """All findings; in a table each is printed as soon as it is there."""
+    """Return all findings; a table prints each finding as soon as it is known."""
     from nodepool.client.doctor.examination import examine
     from nodepool.host.version import version_of
 

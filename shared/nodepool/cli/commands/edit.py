@@ -44,7 +44,7 @@ def edit(settings: Settings, what: tuple[str, ...], output: Output) -> int:
 
 
 def _edit(settings: Settings, name: str, output: Output) -> int:
-    """Edits one NodePool and returns the exit code."""
+    """Edit one NodePool and return the exit code."""
     from nodepool.client import ClientError
     from nodepool.client.manifests import ManifestError
     from nodepool.client.stored import stored_document
@@ -77,7 +77,7 @@ def _edit(settings: Settings, name: str, output: Output) -> int:
 
 
 def _can_be_mended(error: Exception) -> bool:
-    """Whether another edit may be stored where this one was not."""
+    """Return whether another edit may be stored after this edit was not."""
     from nodepool.client import Refused
     from nodepool.client.manifests import ManifestError
 
@@ -91,7 +91,7 @@ class _Unfit(CliError):
 
 
 async def _store(before: "Document", saved: str, output: Output, client: "Client") -> int:
-    """Stores what was saved; raises `CliError` where another change touched the same field."""
+    """Store the saved text; raise `CliError` if another change touched the same field."""
     from nodepool.cli.changing import change_one
     from nodepool.cli.patches import conflicts, merge_patch, merged
     from nodepool.client.manifests import parse_yaml
@@ -125,7 +125,10 @@ def _new_file(name: str) -> Path:
 
 
 def _opened(file: Path, text: str, reason: str) -> str:
-    """What is saved in the editor, without comments; raises `CliError` where it fails."""
+    """Return the text saved in the editor, without comments.
+
+    Raises `CliError` if the editor fails or the file cannot be read.
+    """
     from nodepool.client.manifests import SIZE_MAX
 
     refusal = f"# It was not stored:\n# * {' '.join(reason.split())}\n#\n" if reason else ""

@@ -41,7 +41,7 @@ class Query:
     since: timedelta
 
     def includes(self, event: "ObjectEvent") -> bool:
-        """Whether the event has one of the types."""
+        """Return whether the event has one of the types."""
         return not self.types or event.severity.lower() in self.types
 
 
@@ -59,7 +59,7 @@ class Printer:
         self._table: Table = table if headers else table.without_header()
 
     def print_each(self, documents: "list[Document]") -> None:
-        """Prints some of the events."""
+        """Print some of the events."""
         if self.form.is_whole:
             for document in documents:
                 self.form.print_one_of_many(document)
@@ -77,7 +77,7 @@ class Printer:
         print_lines(self._table.lines(rows))
 
     def print_all(self, documents: "list[Document]") -> None:
-        """Prints all events there are; as one list where the format has one."""
+        """Print all events, as one list if the format has lists."""
         if self.form.is_whole:
             self.form.print_whole(documents, single=False)
         elif documents:

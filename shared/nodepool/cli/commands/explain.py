@@ -56,7 +56,7 @@ def explain(
 
 
 async def _explain(client: "ReadingClient", name: str, form: Format) -> int:
-    """Prints why a NodePool does not have what it wants; returns the exit code."""
+    """Print why a NodePool does not have what it wants; return the exit code."""
     from nodepool.cli.explained import explained, read_facts
     from nodepool.explanation.sentence import explain
 
@@ -72,7 +72,7 @@ async def _explain(client: "ReadingClient", name: str, form: Format) -> int:
 
 
 def _document(path: str, *, recursive: bool) -> int:
-    """Prints the documentation of a field; returns the exit code."""
+    """Print the documentation of a field; return the exit code."""
     from nodepool.cli.schema import NoSuchFieldError, find_field
 
     spelling, *names = path.rstrip(".").split(".")

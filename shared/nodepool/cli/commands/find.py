@@ -32,7 +32,7 @@ def find() -> None:
 def _selections(
     _: click.Context, __: click.Parameter, words: Sequence[str]
 ) -> tuple[Selection, ...]:
-    """Instance types and counts; which of them make a query is checked when it is made."""
+    """Return instance types and counts; the query checks later which of them are valid."""
     return tuple(map(_selection, words))
 
 
@@ -125,7 +125,7 @@ def _print(found: "CapacityFound", form: Format, *, no_headers: bool) -> None:
 
 
 def zone_documents(found: "CapacityFound") -> list[Document]:
-    """The zones as objects, in their order."""
+    """Return the zones as objects, in the order of the result."""
     return [
         {
             "kind": KIND,
@@ -147,7 +147,7 @@ def zone_documents(found: "CapacityFound") -> list[Document]:
 
 
 def _titles(found: "CapacityFound") -> list[str]:
-    """The titles of the columns; those of the selections follow where there are several."""
+    """Return the titles of the columns; several selections have a column each."""
     each = [f"{selection.instance_type}={selection.count}" for selection in found.selections]
     return ["ZONE", "AVAILABILITY", "CLUSTER", *(each if len(each) > 1 else ())]
 

@@ -111,7 +111,7 @@ def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -
 
 
 def _back(views: Sequence[View], since: str) -> timedelta | None:
-    """How far to look back; None where that is left to the type of object."""
+    """Return how far to look back; None if the type of object decides."""
     if not since:
         return None
     for view in views:
@@ -144,7 +144,7 @@ def _views(selections: Sequence[Selection], options: Options) -> list[View]:
 async def _get(
     client: "ReadingClient", views: Sequence[View], back: timedelta | None, *, ignore: bool
 ) -> int:
-    """Prints the objects of the views; `ignore`: whether a missing one is no error."""
+    """Print the objects of the views; with `ignore`, a missing object is no error."""
     shown: list[tuple[View, list[Item]]] = []
     missing: list[tuple[View, list[str]]] = []
     for view in views:
@@ -164,7 +164,7 @@ async def _get(
 
 
 def _print(shown: Sequence[tuple[View, list[Item]]], *, has_missing: bool) -> None:
-    """Prints all objects in the format of the first view; all have the same."""
+    """Print all objects in the format of the first view; all views have the same format."""
     (view, _), *others = shown
     documents = [item.document or {} for _, items in shown for item in items]
     if view.format.is_whole:

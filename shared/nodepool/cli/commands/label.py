@@ -44,12 +44,12 @@ class Pairs:
         return "annotated"
 
     def before(self, document: "Document") -> Mapping[str, str]:
-        """The labels or annotations of an object."""
+        """Return the labels or annotations of an object."""
         given = field(document, "metadata", f"{self.kind}s")
         return given if isinstance(given, Mapping) else {}
 
     def revise(self, document: "Document") -> "Document":
-        """The object with the changes; raises `CliError` where a key must not be overwritten."""
+        """Return the object with the changes; raise `CliError` if a key must not be overwritten."""
         old = self.before(document)
         for key, value in self.values.items():
             if not self.overwrite and old.get(key, value) != value:
@@ -68,7 +68,7 @@ class Pairs:
 
 
 def _command(name: str, kind: str, help: str) -> click.Command:
-    """`label` or `annotate`, which differ in their words and in the grammar of values alone."""
+    """Return `label` or `annotate`; only their words and the grammar of values differ."""
 
     @click.command(name, cls=Command, help=help)
     @target_options("Change", trailing=True)
@@ -120,7 +120,7 @@ annotate = _command(
 
 
 def _pairs(words: Sequence[str], kind: str) -> tuple[dict[str, str], list[str]]:
-    """The values to set, and the keys to remove; raises a usage error for any other word."""
+    """Return the values to set and the keys to remove; raise a usage error for any other word."""
     from nodepool.contract import grammar
 
     values: dict[str, str] = {}

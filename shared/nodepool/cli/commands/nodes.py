@@ -108,7 +108,7 @@ def reboot(settings: Settings, what: tuple[str, ...], force: bool) -> int:
 
 
 async def _each(client: "Client", names: Sequence[str], command: Commands, verb: str) -> int:
-    """Sends the command about each Node and reports it; returns the exit code."""
+    """Send the command about each Node and report it; return the exit code."""
 
     async def sent(name: str) -> str:
         outcome = await client.send(command(client, await pool_of(client, name), name))
@@ -120,7 +120,7 @@ async def _each(client: "Client", names: Sequence[str], command: Commands, verb:
 async def _drain_each(
     client: "Client", names: Sequence[str], command: Commands, timeout_s: float | None
 ) -> int:
-    """Sends the command about each Node and waits for its end; returns the exit code."""
+    """Send the command about each Node and wait until the Node is drained; return the exit code."""
 
     async def drained(name: str) -> str:
         # Followed from before the command, so that no change that it leads to is missed.
@@ -140,9 +140,9 @@ async def _drain_each(
 async def _drained(
     first: Document, changes: AsyncIterator[Document | None], timeout_s: float | None
 ) -> None:
-    """Waits until nothing runs on a Node, or it is rebooted or gone.
+    """Wait until nothing runs on a Node, or the Node is rebooted or gone.
 
-    Raises `CliError` where the cordon ends before that: the drain was taken back.
+    Raises `CliError` if the cordon ends before that, because the drain was taken back.
     """
     import asyncio
 

@@ -77,7 +77,7 @@ def _content(file: str) -> str | bytes:
 
 
 def _parsed(text: str | bytes) -> object:
-    """The value of a patch; raises `CliError` where it is neither JSON nor YAML."""
+    """Return the value of a patch; raise `CliError` if the text is neither JSON nor YAML."""
     from nodepool.client.manifests import ManifestError, parse_yaml
 
     try:

@@ -18,7 +18,7 @@ GPUS = click.IntRange(0, 1_024)
 
 
 def machine_of(context: click.Context, option: click.Parameter, value: str) -> tuple[str, str]:
-    """Zone and name of a machine that is written `ZONE/MACHINE`."""
+    """Return the zone and the name of a machine that is written `ZONE/MACHINE`."""
     zone, slash, machine = value.partition("/")
     if not (zone and slash and machine):
         raise click.UsageError(f"{option.make_metavar(context)}: {value!r} must be ZONE/MACHINE")
@@ -76,7 +76,7 @@ _OPTIONS = (
 
 
 def pod_options(command: F) -> F:
-    """The options of a command that starts a Pod."""
+    """Add the options of a command that starts a Pod."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -103,7 +103,7 @@ def _toleration(text: str) -> "Toleration":
 
 
 def pod_of(name: str, options: PodOptions, *, daemon_set: bool = False) -> "Pod":
-    """The Pod that these options describe; raises a usage error for what it cannot be."""
+    """Return the Pod that the options describe; raise a usage error for invalid tolerations."""
     from nodepool.contract.pods import TOLERATIONS_MAX, Pod, PodClass
 
     if len(options["toleration"]) > TOLERATIONS_MAX:

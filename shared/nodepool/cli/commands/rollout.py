@@ -63,7 +63,7 @@ def status(
 async def _status(
     client: "ReadingClient", name: str, timeout_s: float | None, *, watches: bool
 ) -> int:
-    """Prints each change of the progress of one NodePool, and returns the exit code."""
+    """Print each change of the progress of one NodePool, and return the exit code."""
     import asyncio
 
     from nodepool.client.errors import TimedOut

@@ -64,7 +64,10 @@ def run(settings: Settings, **options: Unpack[RunOptions]) -> int:
 
 
 def _ran(settings: Settings, options: RunOptions) -> int:
-    """Runs the program to its end; returns its exit code, or that of a shell that cannot run it."""
+    """Run the program to its end and return its exit code.
+
+    If the program cannot be started, return the exit code of a shell in the same case.
+    """
     from nodepool.local.process import NotStarted, executable
 
     pool, command = options["pool"], options["command"]
@@ -89,6 +92,6 @@ def _ran(settings: Settings, options: RunOptions) -> int:
 
 
 def _made_name(program: str) -> str:
-    """A name for a Pod that no other has, which begins with that of its program."""
+    """Return a unique name for a Pod, which begins with the name of its program."""
     words = re.sub(r"[^a-z0-9]+", "-", Path(program).name.lower()).strip("-")[:NAME_MAX]
     return f"{words.strip('-') or 'run'}-{uuid4().hex[:5]}"

@@ -68,7 +68,7 @@ def scale(
 
 
 async def _nodes(client: "Client", name: str, racks: int | None) -> int:
-    """How many Nodes so many racks are."""
+    """Return how many Nodes a number of racks has."""
     spec = (await client.stored(name)).spec
     if not spec.rack_size:
         raise CliError(f"--racks: {spec.instance_type} does not come in racks; use --target")
@@ -78,7 +78,7 @@ async def _nodes(client: "Client", name: str, racks: int | None) -> int:
 async def _command(
     client: "Client", name: str, target: int, current: int | None, version: str | None
 ) -> "ScaleNodePool":
-    """The command; with `current` it is refused unless the NodePool stays as it was read."""
+    """Return the command; with `current`, it is refused if the NodePool changes meanwhile."""
     from nodepool.contract.commands import ScaleNodePool
 
     if current is not None:

@@ -71,9 +71,9 @@ def wait(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) 
 async def _wait(
     client: "ReadingClient", views: Sequence[View], awaited: Awaited, timeout_s: float
 ) -> int:
-    """Waits for one object after the other; the exit code is that of the last error.
+    """Wait for one object after the other; return the exit code of the last error.
 
-    The time limit is for all together, as in kubectl.
+    The time limit is for all objects together, as in kubectl.
     """
     import asyncio
 
@@ -100,7 +100,7 @@ async def _wait(
 
 
 async def _selection(client: "ReadingClient", view: View) -> Selection:
-    """The objects that are waited for; those that are named may not exist."""
+    """Return the objects to wait for; objects that are given by name may not exist."""
     if view.names:
         return Selection(view.kind, view.names)
     items = view.chosen(await read(client, view.kind))

@@ -12,7 +12,7 @@ from nodepool.nats.replicas import agents_at_work
 async def agents(
     connection: Connection, client: ReadingClient, own: str
 ) -> AsyncGenerator[Finding, None]:
-    """A finding for each cluster that an agent connects; `own` is the version of this program."""
+    """Yield a finding for each cluster with an agent; `own` is the version of this program."""
     listed = await client.list("clusters", everywhere=True)
     connected = {each.key: name for each in listed if (name := _connected(each.document))}
     if not connected:
@@ -28,7 +28,7 @@ async def agents(
 
 
 def _connected(document: Document | None) -> str:
-    """`<org>/<cluster>` of a cluster of Kubernetes; empty for another one."""
+    """Return `<org>/<cluster>` of a Kubernetes cluster; empty for a cluster of another kind."""
     match document:
         case {"metadata": {"name": str(name)}, "spec": {"org": str(org), "kubernetes": True}}:
             return f"{org}/{name}"
@@ -36,7 +36,7 @@ def _connected(document: Document | None) -> str:
 
 
 def _missing(cluster: str, *, has_pools: bool) -> Finding:
-    """A problem only where NodePools need it: one may have been taken away for good."""
+    """Return a problem if the cluster has NodePools; else a note, as the agent may be retired."""
     check, name = f"agent {cluster}", cluster.rpartition("/")[2]
     fix = f"in {name}: kubectl -n kube-system get pods -l app.kubernetes.io/name=nodepool-agent"
     if has_pools:

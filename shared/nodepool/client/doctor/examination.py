@@ -40,11 +40,11 @@ async def examine(
     storing: Storing = NOT_KNOWN,
     version: str = "unknown",
 ) -> AsyncIterator[Finding]:
-    """What there is to say about a set-up, in the order in which it is mended.
+    """Yield the findings about a set-up, in the order in which to fix them.
 
-    known: the services that are to be at work.
-    storing: how streams are to be stored.
-    version: that of this program.
+    known: the services that are expected to run.
+    storing: how streams are expected to be stored.
+    version: the version of this program.
     """
     addresses = await reaching.reachable(url)
     for finding in (*reaching.files(access), *addresses):
@@ -76,7 +76,7 @@ async def examine(
 def _checks(
     connection: Connection, known: Sequence[AnyService], org: str, storing: Storing, own: str
 ) -> Checks:
-    """What is asked on the connection, each with its name."""
+    """Return the checks to make on the connection, each with its name."""
 
     async def clock() -> AsyncGenerator[Finding, None]:
         yield await server.clock(connection, STREAM)
@@ -117,7 +117,10 @@ async def _objects(
 
 
 async def _asked(connection: Connection, checks: Checks) -> AsyncGenerator[Finding, None]:
-    """What the server says; a check that fails itself does not keep the next ones from running."""
+    """Yield the findings of the checks, until the server no longer replies or lacks the log.
+
+    A check that fails does not keep the next checks from running.
+    """
     seen: list[Finding] = []
     for name, check in checks:
         lacks_buckets = any(
@@ -140,7 +143,7 @@ async def _asked(connection: Connection, checks: Checks) -> AsyncGenerator[Findi
 
 
 async def _guarded(name: str, check: Check) -> AsyncGenerator[Finding, None]:
-    """The findings of a check, and why it could not be made to its end."""
+    """Yield the findings of a check, and the fault that ended the check early."""
     async with aclosing(check()) as findings:
         try:
             while True:
@@ -154,7 +157,7 @@ async def _guarded(name: str, check: Check) -> AsyncGenerator[Finding, None]:
 
 
 async def _replies(connection: Connection) -> bool:
-    """Whether the server still replies to a ping."""
+    """Return whether the server still replies to a ping."""
     try:
         await connection.flush(REPLY_S)  # type: ignore[arg-type]  # Any number will do.
     except (NatsError, OSError):

@@ -30,22 +30,22 @@ class Finding:
 
 
 def ok(check: str, text: str) -> Finding:
-    """What is as it should be."""
+    """Return a finding that all is well."""
     return Finding(check, "ok", text)
 
 
 def note(check: str, text: str, fix: str = "") -> Finding:
-    """What is worth knowing."""
+    """Return a finding that is worth knowing, but is not a problem."""
     return Finding(check, "note", text, fix)
 
 
 def problem(check: str, text: str, fix: str) -> Finding:
-    """What is wrong, and what to do."""
+    """Return a finding that something is wrong, and how to fix it."""
     return Finding(check, "problem", text, fix)
 
 
 def fault_of(check: str, error: Exception) -> Finding:
-    """Why a check could not be made."""
+    """Return a problem that says why a check could not be made."""
     fix = "check that the server runs, and that this user has the permissions of a service"
     reason = "no reply in time" if isinstance(error, TimeoutError) else str(error)
     return problem(check, f"cannot be looked at: {reason or type(error).__name__}", fix)

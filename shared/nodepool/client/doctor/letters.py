@@ -15,9 +15,10 @@ LOOK_S = 20.0
 
 
 async def dead_letters(client: Replays, within_s: float = LOOK_S) -> Finding:
-    """How many dead letters there are, and whether a service failed on something lately.
+    """Return the number of dead letters, and whether a service failed on a message lately.
 
-    What is invalid is the sender's to correct, and a command that was accepted since is done.
+    An invalid command is not a failure, because its sender has to correct it. A command that was
+    accepted since is not a failure either.
     """
     counts = await client.dead_letter_counts()
     if not counts:

@@ -30,9 +30,9 @@ _LOSING: Mapping[str, object] = {
 
 
 async def stored(connection: Connection, replicas: int) -> AsyncGenerator[Finding, None]:
-    """A finding for each stream that is not as it should be, and one for the log.
+    """Yield a finding for each stream that is not stored as expected, and for the log.
 
-    replicas: how many copies there are to be; 0 for as many as the log has.
+    replicas: the expected number of copies; 0 for the number that the log has.
     """
     log = await whole_stream_info(connection, STREAM)
     if log is None:
@@ -94,7 +94,7 @@ def _remedy_of_a_sealed(name: str) -> str:
 async def beginning(
     connection: Connection, known: Sequence[AnyService]
 ) -> AsyncGenerator[Finding, None]:
-    """A finding where the head of the log is cut: whether each service has a snapshot beyond it."""
+    """Yield a finding if the log lost its head: whether each service has a snapshot beyond it."""
     check = "beginning of the log"
     log = await stream_info(connection, STREAM)
     if log is None or log.first <= 1:
@@ -121,7 +121,7 @@ def _differs(key: str, there: object, wanted: object) -> bool:
 
 
 def _lagging(cluster: Json) -> list[str]:
-    """What is wrong with the copies of a stream, by the server that has one."""
+    """Return what is wrong with the copies of a stream, per server that holds a copy."""
     faults = [] if cluster.get("leader") or not cluster else ["it has no leader"]
     for copy in followers(cluster):
         match copy.state:

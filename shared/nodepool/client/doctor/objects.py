@@ -20,7 +20,7 @@ _SEEDS: Final = (
 
 
 async def objects(client: ReadingClient) -> AsyncGenerator[Finding, None]:
-    """Findings about the read model."""
+    """Yield findings about the read model."""
     if not await client.catch_up(everywhere=True):
         text = "it does not show what the log has accepted"
         yield problem("read model", text, "see the log of the aggregator")
@@ -43,7 +43,7 @@ def _pools(pools: list[Document], now: datetime) -> Finding:
 
 
 def is_stuck(pool: Document, now: datetime) -> bool:
-    """Whether a NodePool lacks Nodes for long, and no check says why."""
+    """Return whether a NodePool has lacked Nodes for long, and no check says why."""
     spec, status = _part(pool, "spec"), _part(pool, "status")
     target, current = spec.get("targetNodes"), status.get("currentNodes", 0)
     conditions = status.get("conditions")

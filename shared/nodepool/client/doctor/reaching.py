@@ -28,12 +28,12 @@ _PORTS = {"ws": 80, "wss": 443}
 
 
 async def reachable(url: str) -> list[Finding]:
-    """A finding for each address of servers."""
+    """Return a finding for each server address in the URL."""
     return [await _reached(address) for address in split_addresses(url)]
 
 
 def files(access: Access) -> list[Finding]:
-    """Notes on the files that are shown to servers."""
+    """Return notes on the credential files: readable by other users, or about to expire."""
     return [*_kept_secret(access), *_soon_over(access)]
 
 
@@ -65,7 +65,7 @@ async def _reached(address: str) -> Finding:
 
 
 async def _fault(ip: str, port: int) -> str:
-    """Why a port cannot be connected to; empty where it can."""
+    """Return why a port cannot be connected to; empty if it can."""
     try:
         async with asyncio.timeout(PORT_S):
             _, writer = await asyncio.open_connection(ip, port)
@@ -79,7 +79,7 @@ async def _fault(ip: str, port: int) -> str:
 
 
 def _kept_secret(access: Access) -> list[Finding]:
-    """A note for each secret in a file that others on this machine may read."""
+    """Return a note for each secret in a file that all users of this machine may read or write."""
     secrets = ("key_file", "creds_file", "nkey_file", "password_file")
     findings = []
     for name, path in asdict(access).items():
@@ -90,7 +90,7 @@ def _kept_secret(access: Access) -> list[Finding]:
 
 
 def _mode(path: str) -> int:
-    """The permissions of a file; 0 where there is none, which connecting finds out."""
+    """Return the permissions of a file; 0 if the file is missing, which connecting reports."""
     try:
         return Path(path).stat().st_mode
     except OSError:
@@ -98,7 +98,7 @@ def _mode(path: str) -> int:
 
 
 def _soon_over(access: Access) -> list[Finding]:
-    """A note where what a file shows to servers is valid for a few days more only."""
+    """Return a note for each credential file whose content expires within a few days."""
     findings = []
     with suppress(AccessError):  # Connecting finds that out.
         if access.cert_file:
@@ -109,7 +109,7 @@ def _soon_over(access: Access) -> list[Finding]:
 
 
 def certificate_soon_over(connection: Connection) -> list[Finding]:
-    """A note where the certificate that the server has shown is valid for a few days more only."""
+    """Return a note if the certificate of the server expires within a few days."""
     writer = getattr(connection._transport, "_io_writer", None)
     peer = writer.get_extra_info("peercert") if writer is not None else None
     if not peer:
@@ -125,7 +125,7 @@ def _ends(check: str, end: datetime) -> list[Finding]:
 
 
 def unreachable(url: str, reason: str) -> Finding:
-    """Why there is no connection, where the ports are open."""
+    """Return a problem that says why there is no connection although the ports are open."""
     check = f"connection to {without_password(url)}"
     if "mismatch" in reason:
         fix = "connect to a name that its certificate has, or have the certificate name this one"

@@ -40,7 +40,7 @@ NOT_KNOWN = Storing()
 
 
 async def server(connection: Connection, storing: Storing) -> AsyncGenerator[Finding, None]:
-    """Findings about the server; the last one is a problem where nothing more can be asked."""
+    """Yield findings about the server; if the last finding is a problem, no other check can run."""
     info = connection._server_info
     version = str(info.get("version", "unknown"))
     known = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
@@ -83,7 +83,7 @@ async def _storage(connection: Connection, storing: Storing) -> Finding:
 
 
 async def clock(connection: Connection, stream: str) -> Finding:
-    """How far the clock of this machine is from the server's."""
+    """Return a finding on how far the clock of this machine is from the clock of the server."""
     before = datetime.now(UTC)
     info = await api.request(connection, f"$JS.API.STREAM.INFO.{stream}")
     after = datetime.now(UTC)
@@ -97,7 +97,7 @@ async def clock(connection: Connection, stream: str) -> Finding:
 
 
 async def may_publish(connection: Connection, org: str) -> Finding:
-    """Whether commands of the organisation may be published; none is stored."""
+    """Return a finding on whether this user may publish commands; no command is stored."""
     check, subject = f"commands of {org}", f"np.cmd.{token(org)}._._.SetQuota"
     denied = asyncio.Event()
 
@@ -127,7 +127,7 @@ async def may_publish(connection: Connection, org: str) -> Finding:
 
 
 async def _fault(connection: Connection, subject: str) -> str:
-    """Why the log does not take a message on this subject; empty where it would."""
+    """Return why the log does not take a message on this subject; empty if it would."""
     try:
         await api.publish(connection, subject, b"{}", NEVER)
     except Conflict:

@@ -25,7 +25,7 @@ LOOKED_AT_MAX = 10_000
 async def services(
     connection: Connection, known: Sequence[AnyService], own: str
 ) -> AsyncGenerator[Finding, None]:
-    """A finding for each service; `own` is the version of this program."""
+    """Yield a finding for each service; `own` is the version of this program."""
     readers = await replicas(connection)
     for finding in await asyncio.gather(
         *(_guarded(connection, service, readers, own) for service in known)
@@ -36,7 +36,7 @@ async def services(
 async def _guarded(
     connection: Connection, service: AnyService, readers: Replicas, own: str
 ) -> Finding:
-    """The finding of a service; one that cannot be made leaves those of the others."""
+    """Return the finding of a service, or the fault of its check, so that other checks go on."""
     try:
         return await _service(connection, service, readers, own)
     except FAULTS as error:
@@ -93,7 +93,7 @@ def _absent(check: str, name: str, record: Entry | None, *, is_silent: bool) -> 
 
 
 def _committed(record: Entry | None) -> int:
-    """The position in a commit record; 0 where there is none that can be read."""
+    """Return the position in a commit record; 0 if no record can be read."""
     try:
         data = json.loads(record.content) if record is not None else {}
     except ValueError:
@@ -103,9 +103,9 @@ def _committed(record: Entry | None) -> int:
 
 
 async def _waiting(connection: Connection, service: AnyService, committed: int) -> Entry | None:
-    """The first command that has waited too long for the service; each leads to an outcome.
+    """Return the first command that has waited too long for the service to process it.
 
-    Raises TimeoutError where what is stored does not come in time.
+    Raises TimeoutError if stored messages do not arrive in time.
     """
     filters = [subject for subject in service.filters() if subject.startswith("np.cmd.")]
     if not filters:

@@ -17,7 +17,7 @@ QUOTED_MAX = 1_000
 
 
 def _quoted(text: str) -> str:
-    """A text that may repeat parts of the command, cut so that a refusal stays small."""
+    """Return a text that may repeat parts of the command, cut so that a refusal stays small."""
     return text if len(text) <= QUOTED_MAX else f"{text[:QUOTED_MAX]}…"
 
 
