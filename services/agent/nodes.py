@@ -179,7 +179,7 @@ def _is_older(pod: PodObject, node_created: datetime) -> bool:
 def _joined(
     view: NodeView, both: _Both, place: Place, log: LogId, now: datetime
 ) -> Iterator[Action]:
-    """Yield what was observed, then what is to be made; end Pods only if no new Pod can begin.
+    """Yield the reports first, then the changes; end Pods only if no other Pod can begin.
 
     By force they end at once: a Node whose cordon is refused is as much at its end.
     """

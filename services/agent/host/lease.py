@@ -77,7 +77,7 @@ class Lease:
         self._log.warning("lost the Lease", leader=self.holder, cause=self.fault)
 
     async def release(self) -> None:
-        """Release the Lease; if that fails, another replica begins only after the duration."""
+        """Release the Lease at once; if that fails, another replica begins after the duration."""
         was_held = self.held
         self._election.lost()
         if not was_held:

@@ -151,7 +151,7 @@ class Reconciler:
         return min((state.version for state in states), default=self._log.end)
 
     def _unwanted_s(self, key: Key, now: float) -> float:
-        """Return for how many seconds the read model lacks a Node; wake the key once that counts."""
+        """Return for how many seconds the read model lacks a Node; wake the key once they count."""
         is_wanted = key.name in self._bus.model.nodes
         since = self._view.memory.unwanted_since(key.name, now, is_wanted=is_wanted)
         if not is_wanted and since + ABANDONED_S > now:

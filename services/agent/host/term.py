@@ -77,7 +77,7 @@ class Term:
             self._wake(key)
 
     def _wake(self, key: Key) -> None:
-        """Wake a key. Limit how often the waiting Pods are compared: any Pod or Node may wake them."""
+        """Wake a key. Limit how often waiting Pods are compared: any Pod or Node may wake them."""
         if key != WAITING:
             self.work.wake(key)
             return
