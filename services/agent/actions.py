@@ -21,7 +21,7 @@ Kind = Literal["NodePool", "Node", "Pod"]
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Sends a command with this id, so that any repetition is one command."""
+    """Sends a command with this id; commands with the same id count as one."""
 
     id: str
     command: Command
@@ -29,9 +29,9 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Says what is observed of a Node.
+    """Reports the state of a Node.
 
-    drain: which drain of the Node it answers; empty for none.
+    drain: which drain of the Node the report answers; empty for no drain.
     """
 
     event: NodeReported | NodeConditionReported
@@ -40,16 +40,16 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class ReportWaiting:
-    """Says which Pods wait for a Node of a NodePool."""
+    """Reports which Pods wait for a Node of a NodePool."""
 
     event: PodsWaitingReported
 
 
 @dataclass(frozen=True, slots=True)
 class ListPods:
-    """Reads the Pods of a Node from the API server itself, once its scheduler knows of a cordon.
+    """Lists the Pods of a Node from the API server, once the scheduler has seen a cordon.
 
-    key: what that is to prove, see `agent.nodes.NodeView.proven`.
+    key: what the list proves, see `agent.nodes.NodeView.proven`.
     """
 
     node: str
@@ -58,7 +58,7 @@ class ListPods:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Creates an object; it does no harm where there is one of that name already."""
+    """Creates an object; does no harm if an object of that name already exists."""
 
     kind: Kind
     document: Document
@@ -68,8 +68,8 @@ class Create:
 class Patch:
     """Changes an object, or its status.
 
-    patch: a JSON merge patch (RFC 7386); of the status of a Node a strategic merge patch. With a
-      `resourceVersion` in its metadata it is refused where the object was changed since.
+    patch: a JSON merge patch (RFC 7386); for the status of a Node, a strategic merge patch. If its
+      metadata has a `resourceVersion`, the API server refuses it if the object has changed since.
     """
 
     kind: Kind
@@ -82,9 +82,9 @@ class Patch:
 class Delete:
     """Deletes an object of this uid.
 
-    grace_s: the grace period of a Pod in seconds; None for its own.
-    version: its `resourceVersion`, with which it is refused where the object was changed since;
-      empty where that does not matter.
+    grace_s: the grace period of a Pod in seconds; None for the default of the Pod.
+    version: the `resourceVersion` of the object: the API server refuses the deletion if the object
+      has changed since; empty to delete any version.
     """
 
     kind: Kind
@@ -99,7 +99,7 @@ class Delete:
 class Evict:
     """Asks the Eviction API to end a Pod, which PodDisruptionBudgets may refuse.
 
-    grace_s: its grace period in seconds; None for its own.
+    grace_s: the grace period in seconds; None for the default of the Pod.
     """
 
     namespace: str
@@ -112,7 +112,8 @@ class Evict:
 class RecordEvent:
     """Records a Kubernetes Event about an object, once for each key.
 
-    key: distinguishes it from all others about the object; the name of the Event is made of it.
+    key: distinguishes the Event from all others about the object; the name of the Event is derived
+      from it.
     """
 
     kind: Kind

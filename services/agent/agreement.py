@@ -1,7 +1,7 @@
-"""What did both sides of a NodePool agree on last, and which of them has changed what since?
+"""What did both sides of a NodePool last agree on, and what has each side changed since?
 
 A NodePool has two writers: people in the cluster and commands on the bus. Its object carries the
-last agreed state, so that a comparison of three ways tells whose change is new.
+last agreed state, so a three-way comparison tells which side has made a new change.
 """
 
 import hashlib
@@ -18,20 +18,20 @@ from nodepool.contract.model import NodePoolSpec
 AGREED: Final = "compute.coreweave.com/agreed"
 """The annotation of a NodePool object that holds the last agreed state, as JSON."""
 LABELS: Final = "metadata.labels"
-"""The field that stands for the labels of a NodePool; all others are those of its spec."""
+"""The field name that stands for the labels of a NodePool; all other fields are in its spec."""
 DIGITS: Final = 16
-"""How many hex digits of a SHA-256 stand for a value."""
+"""The number of hex digits of a SHA-256 that represent a value."""
 
 Fields = Mapping[str, str]
-"""The digest of each field that is not empty, by name."""
+"""The digest of each non-empty field, by the name of the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """The last state of a NodePool in which both sides were equal.
 
-    log: the log of the bus.
-    object: the uid of the object; empty until that is known, for one that the agent creates.
+    log: the identity of the log of the bus.
+    object: the uid of the object; empty if the agent creates the object and does not know its uid.
     uid, of, version: the uid, the generation and the `resourceVersion` of the NodePool on the bus.
     generation: the generation of the object.
     fields: the digests of its fields.
@@ -63,7 +63,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class SpecFault:
-    """Why the spec of an object is none: the field, as a manifest writes it, and one sentence."""
+    """Why the spec of an object is invalid: the field, as in a manifest, and one sentence."""
 
     field: str
     message: str
@@ -71,7 +71,7 @@ class SpecFault:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """The fields in which the two sides differ, by who has changed them since the agreement."""
+    """The fields that differ, by the side that has changed them since the agreement."""
 
     bus: frozenset[str]
     cluster: frozenset[str]

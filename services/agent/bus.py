@@ -1,4 +1,4 @@
-"""What the bus says of a cluster: NodePools, Nodes, and what became of the agent's commands."""
+"""What the bus says about a cluster: NodePools, Nodes, and outcomes of the agent's commands."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,20 +10,20 @@ from nodepool.contract.messages import Command
 from nodepool.contract.model import NodePhase, Taint
 
 Document = Mapping[str, object]
-"""An object as its JSON has it."""
+"""An object as decoded from JSON."""
 Drain = Literal["", "safe", "forced"]
-"""Whether a Node is to be drained, and whether that waits for what may block it."""
+"""Whether to drain a Node, and if so, whether to wait for what may block the drain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The log that the read model is made of.
+    """The log from which the read model is built.
 
     id: its identity.
-    end: the position of its newest message, as far as known. It is to be asked for again before an
-      agreement is compared that is newer: the log may have been restored from a backup.
-    start: the position up to which the read model is known to show everything: that of the newest
-      message when it was listed, or of the newest object that has come since.
+    end: the position of its newest message, as far as known. Before an agreement with a higher
+      position is compared, read it again: the log may have been restored from a backup.
+    start: the position up to which the read model is known to be complete: the position of the
+      newest message when the read model was listed, or of the newest object received since.
     """
 
     id: LogId
@@ -40,8 +40,8 @@ class WantedPool:
     version: its `resourceVersion`.
     deleting: whether it is being deleted.
     spec: as `nodepool.contract.model.spec_document` writes it.
-    labels, annotations: its own.
-    status: as the read model has it.
+    labels, annotations: its labels and annotations.
+    status: its status in the read model.
     """
 
     name: str
@@ -59,16 +59,16 @@ class WantedPool:
 class WantedNode:
     """A Node of the read model.
 
-    name, zone, pool, assignment: which Node, of which NodePool, and which stay of the machine.
+    name, zone, pool, assignment: its name, zone and NodePool, and the number of the machine's stay.
     version: its `resourceVersion`.
-    phase: where it is between its assignment and its deletion.
-    registered: whether it has joined its cluster; what follows is not to be seen before.
-    unschedulable, cordon: whether it is cordoned, and the number of its last cordon.
-    lock: the number of the lock that a Slurm job has on it, or waits for; 0 without one.
-    drain: whether it is drained, and how.
-    request: the number of the question how its condition Ready is; 0 where that is answered.
-    labels, annotations, taints: all that the control plane owns of it.
-    conditions: those of the read model.
+    phase: its phase between its assignment and its deletion.
+    registered: whether it has joined its cluster; its object shows the fields below only then.
+    unschedulable, cordon: whether it must be cordoned, and the number of its last cordon.
+    lock: the number of the lock that a Slurm job holds on it or waits for; 0 without a lock.
+    drain: whether to drain it, and how.
+    request: the number of the request for its condition Ready; 0 if the request is answered.
+    labels, annotations, taints: those that the control plane owns.
+    conditions: its conditions in the read model.
     """
 
     name: str
@@ -91,13 +91,13 @@ class WantedNode:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A command that the agent has sent, and what became of it.
+    """A command that the agent has sent, and its outcome.
 
-    id: of the command.
-    outcome: its outcome; empty while there is none.
+    id: the id of the command.
+    outcome: its outcome; empty while there is no outcome.
     is_shown: whether the read model has caught up with the outcome.
-    reason, field, message: those of a refusal.
-    command: what was sent; None where that is not known any more.
+    reason, field, message: the parts of a refusal.
+    command: the command itself; None if it is not known any more.
     """
 
     id: str
@@ -111,11 +111,11 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What this process has reported of a Node last; None for what it has not.
+    """What this process last reported about a Node.
 
-    node: how it was found.
-    conditions: its conditions by type.
-    drain: which drain of the Node its last report has answered.
+    node: the last report of the Node; None if there was no report.
+    conditions: the last report of each condition, by type.
+    drain: which drain of the Node the last report answered.
     """
 
     node: NodeReported | None = None

@@ -10,19 +10,20 @@ from nodepool.contract.model import Taint
 from nodepool.contract.pods import Pod
 
 SKEW_MAX: Final = timedelta(minutes=1)
-"""How far the clocks of two API servers may be apart, so that an object seems to be the older."""
+"""The most by which the clocks of two API servers differ; a new object may look that much older."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolObject:
     """A NodePool object.
 
-    name, uid, generation, version: those of its metadata; version is its `resourceVersion`.
-    spec, status: its documents.
-    labels, annotations, finalizers: those of its metadata.
+    name, uid, generation, version: from its metadata; version is its `resourceVersion`.
+    spec, status: its spec and status as documents.
+    labels, annotations, finalizers: from its metadata.
     deleting: whether it has a `deletionTimestamp`.
-    created, deleted: its `creationTimestamp` and its `deletionTimestamp`; empty for none.
-    agreed: the last agreement that was seen on it, for where its annotation is gone; else empty.
+    created, deleted: its `creationTimestamp` and its `deletionTimestamp`; empty if it
+      has none.
+    agreed: the last agreement that was seen on it, used if its annotation is gone; else empty.
     """
 
     name: str
@@ -44,14 +45,14 @@ class PoolObject:
 class NodeObject:
     """A Node object.
 
-    name, uid, version: those of its metadata; version is its `resourceVersion`.
-    labels, annotations: those of its metadata.
-    taints, unschedulable: those of its spec.
-    taints_added: the `timeAdded` of its taints by `key:effect`, of those that have one.
-    conditions: those of its status.
+    name, uid, version: from its metadata; version is its `resourceVersion`.
+    labels, annotations: from its metadata.
+    taints, unschedulable: from its spec.
+    taints_added: the `timeAdded` of each taint that has one, by `key:effect`.
+    conditions: from its status.
     deleting: whether it has a `deletionTimestamp`.
-    created: its `creationTimestamp`; None where it has none.
-    provider_id, pod_cidrs: those of its spec, which others give it.
+    created: its `creationTimestamp`; None if it has none.
+    provider_id, pod_cidrs: from its spec; other components set them.
     """
 
     name: str
@@ -71,13 +72,15 @@ class NodeObject:
 
 @dataclass(frozen=True, slots=True)
 class PodObject:
-    """A Pod that is bound to a Node, and has not ended.
+    """A Pod that is bound to a Node and has not ended.
 
-    namespace, uid, node: those of the object.
-    pod: what counts where it runs and when its Node may leave; its name is `namespace/name`.
+    namespace, uid, node: from the object.
+    pod: what decides where the Pod may run and when its Node may leave; its name is
+      `namespace/name`.
     created: when it was created.
     terminating_since: when its deletion began; None while it runs.
-    blocked_by: why its eviction was refused last, as the API server says it; else empty.
+    blocked_by: why the API server refused its last eviction, in the words of the API server; else
+      empty.
     """
 
     namespace: str

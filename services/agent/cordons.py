@@ -1,4 +1,4 @@
-"""A cordon that the control plane wants, and one that a person sets or takes back by hand."""
+"""A cordon that the control plane wants, and a cordon that a person sets or removes by hand."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,12 +13,12 @@ from nodepool.contract.commands import CordonNode, UncordonNode
 
 
 class Cordon(NamedTuple):
-    """What is to become of the cordon of a Node object.
+    """How the cordon of a Node object must change.
 
-    unschedulable: what the object is to have; None to leave it as it is.
-    remembered, number: what is remembered as set by the control plane.
-    asked: what is remembered as set by hand, and asked of the bus.
-    actions: what comes before that.
+    unschedulable: the value that the object must get; None to leave it as it is.
+    remembered, number: the value and cordon number to remember as set by the control plane.
+    asked: the value to remember as set by hand and requested from the bus.
+    actions: the actions to carry out first.
     """
 
     unschedulable: bool | None
@@ -29,9 +29,9 @@ class Cordon(NamedTuple):
 
 
 class _View(NamedTuple):
-    """A Node of which the control plane has set the cordon before.
+    """A Node whose cordon the control plane has set before.
 
-    last: what it has set.
+    last: the value that the control plane set last.
     """
 
     wanted: WantedNode
@@ -50,7 +50,7 @@ class _View(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The id of the command that asks for what the object has."""
+        """The id of the command that asks the bus for the cordon that the object has."""
         return f"{self.prefix(cordons=self.found.unschedulable)}{self.wanted.version}"
 
     def prefix(self, *, cordons: bool) -> str:

@@ -1,4 +1,4 @@
-"""A Node object where there is none, which its kubelet goes on with."""
+"""Creates a missing Node object, which the kubelet of the Node then uses."""
 
 from collections.abc import Collection, Mapping
 from typing import Final

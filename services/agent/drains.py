@@ -1,4 +1,4 @@
-"""How the Pods of a Node are ended: for a drain, or because the Node is gone."""
+"""Ends the Pods of a Node, for a drain or because the Node is gone."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What is recorded about an object, as the Kubernetes Event that `kubectl describe` shows.
+"""The Kubernetes Events about an object, which `kubectl describe` shows.
 
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ lists its fields.
 """
@@ -14,9 +14,9 @@ from nodepool.contract.model import API_VERSION
 from nodepool.contract.moments import rfc3339
 
 NAMESPACE: Final = "default"
-"""Where Events are of objects that are in no namespace."""
+"""The namespace of Events about objects that have no namespace."""
 MESSAGE_MAX: Final = 1024
-"""The most characters of a message, as `events.k8s.io/v1` limits it."""
+"""The maximum length of a message in characters, as limited by `events.k8s.io/v1`."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _VERSIONS: Final = {"NodePool": API_VERSION, "Node": "v1", "Pod": "v1"}
 

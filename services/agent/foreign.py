@@ -1,4 +1,4 @@
-"""What somebody else has given a Node, which stays once the control plane asks for it no more."""
+"""What others have set on a Node: it stays when the control plane no longer asks for it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

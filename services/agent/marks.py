@@ -1,4 +1,4 @@
-"""What the control plane owns of a Node object, and the patch that makes it so."""
+"""The parts of a Node object that the control plane owns, and the patch that sets them."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,29 +15,29 @@ from nodepool.contract.pods import reserved_taint
 from nodepool.contract.well_known import MANAGED
 
 POOL_UID: Final = "compute.coreweave.com/node-pool-uid"
-"""The label of a Node with the uid of its NodePool."""
+"""The label of a Node that holds the uid of its NodePool."""
 STARTUP_TAINT: Final = Taint(key=RESERVED, value="booting", effect="NoSchedule")
 """Keeps Pods away from a Node until it has its own taints."""
 STARTUP_TAINTS: Final = frozenset((STARTUP_TAINT, reserved_taint("onboard")))
 """The taints with which the kubelet of a machine of the control plane registers its Node."""
 
 ALWAYS_MANAGED: Final = frozenset(taint.key for taint in MANAGED_TAINTS) - {CORDON.key}
-"""The keys of the taints that are the control plane's, whoever has set them."""
+"""The keys of the taints that belong to the control plane, even if somebody else set them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Managed:
-    """What the control plane has made of a Node object.
+    """What the control plane has set on a Node object.
 
-    log: the log that says so.
-    assignment: the stay of the machine; 0 where that cannot be read any more.
-    version: a position in that log at which the Node was in this stay; 0 where that is not known.
-    labels, annotations: their keys.
-    taints: each as `key:effect`.
-    unschedulable: as the control plane has set it last; None before that.
-    asked: what a person has set instead, while the bus is asked for it; None for nothing.
+    log: the log from which the control plane took these values.
+    assignment: the number of the machine's stay; 0 if it cannot be read any more.
+    version: a position in that log at which the Node was in this stay; 0 if it is not known.
+    labels, annotations: the keys that the control plane has set.
+    taints: the taints that the control plane has set, each as `key:effect`.
+    unschedulable: the value that the control plane set last; None if it has set no value yet.
+    asked: the value that a person set instead, while the bus is asked for it; None otherwise.
     cordon, lock: the numbers of the cordon and of the lock that the Node has received.
-    conditions: the problems that Node and bus agreed on last: the status by type.
+    conditions: the problems on which the Node and the bus last agreed: their status by type.
     """
 
     log: LogId
@@ -144,8 +144,8 @@ def claim(
 
     before: what is remembered of the same stay.
     """
-    # Of two positions in the stay the earlier: what was remembered may be of a history of the log
-    # that is lost, where the log was restored from a backup.
+    # Take the earlier of the two positions in the stay: if the log was restored from a backup, the
+    # remembered position may belong to a history of the log that is lost.
     known = (before.version if before is not None else 0, version_number(wanted.version))
     version = min((each for each in known if each), default=0)
     return Managed(log, wanted.assignment, version, conditions=conditions or {})

@@ -1,4 +1,4 @@
-"""The conditions of a Node: which its cluster reports to the bus, and which the bus puts there."""
+"""The conditions of a Node: those reported from its cluster, and those set by the bus."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -9,9 +9,9 @@ from nodepool.contract.health import BY_TYPE, is_problem
 
 READY: Final = "Ready"
 OWN: Final = ("CWRegistered", "CWActive", "CWNodeRemoval", "PhaseState", "PendingPhaseState")
-"""The conditions that nobody but the control plane puts on a Node."""
+"""The conditions that only the control plane sets on a Node."""
 PROBLEMS: Final = tuple(sorted(BY_TYPE.keys() - {READY}))
-"""The conditions that others may put on a Node as well, such as a node problem detector."""
+"""The conditions that others, such as a node problem detector, may also set on a Node."""
 
 _COMPARED: Final = ("status", "reason", "message")
 _KUBELET: Final = frozenset(
@@ -22,9 +22,9 @@ _KUBELET: Final = frozenset(
 class Compared(NamedTuple):
     """How the conditions of a Node object and those of the bus differ.
 
-    reported: those of the object that the bus is to hear of.
-    written: those of the bus that the object lacks, as a strategic merge patch takes them.
-    agreed: the status of each problem that both have, or agreed on last.
+    reported: the conditions of the object to report to the bus.
+    written: the conditions of the bus that the object lacks, for a strategic merge patch.
+    agreed: the status of each problem that both sides have, or on which they last agreed.
     """
 
     reported: Sequence[Document]

@@ -1,4 +1,4 @@
-"""Nodes as they are read: from the read model, and from their cluster."""
+"""Reads Nodes from the documents of the read model and of their cluster."""
 
 from typing import Final, get_args
 

@@ -1,4 +1,4 @@
-"""What is missing of one Node: in its cluster, and on the bus."""
+"""What is missing for one Node, in its cluster and on the bus."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -36,26 +36,26 @@ from nodepool.contract.model import NodePhase
 from nodepool.contract.well_known import MANAGED
 
 NOTHING_REPORTED: Final = Reported()
-"""What a process that has just begun has reported of a Node."""
+"""The reports about a Node by a process that has just started."""
 ABANDONED_S: Final = 1_800.0
-"""How long a Node is left alone that a kubelet of ours has registered, and nobody wants."""
+"""How long to keep a Node that a kubelet of the control plane registered and nobody wants."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """Both sides of a Node.
 
-    wanted: the Node of the read model, which has caught up with the log; None where it has none.
-    found: its object; None where there is none.
+    wanted: the Node in the read model, which has caught up with the log; None if it has no Node.
+    found: the Node object; None if there is no object.
     pods: the Pods that are bound to it.
-    reported: what this process has reported of it last.
-    attempt: the command that was sent last because of it.
-    pool_uid: the uid of the object of its NodePool; empty where there is none.
-    is_gone: whether the log, or the mark of a deletion in the read model, says that the stay has
-      ended which the object is of. That the read model lacks it does not say so.
-    last_seen: the object as it was before it was deleted, where that is remembered.
-    proven: the key of the `ListPods` that was carried out last, whose Pods are among `pods`.
-    unwanted_s: for how long the read model lacks it, by the clock of this process.
+    reported: what this process last reported about it.
+    attempt: the last command that was sent about it.
+    pool_uid: the uid of the object of its NodePool; empty if there is no object.
+    is_gone: whether the log, or a deletion mark in the read model, says that the stay of the object
+      has ended. The absence of the Node from the read model does not prove that.
+    last_seen: the object as it was before its deletion, if that is remembered.
+    proven: the key of the last `ListPods` that was carried out; `pods` includes its Pods.
+    unwanted_s: for how long the read model has lacked it, by the clock of this process.
     no_toleration: why new Pods get no toleration of the taint of Nodes in production; empty if
       they get it, None if that is not known.
     """
@@ -155,7 +155,7 @@ def _joining(view: NodeView, both: _Both, place: Place, log: LogId) -> Iterator[
     if state is None or not is_of_stay(state, wanted, log):
         first = adopted(state, wanted, log)
         if state is None:
-            # Of a Node that the control plane has not seen before, any cordon is by hand.
+            # On a Node that is new to the control plane, any cordon was set by hand.
             first = replace(first, unschedulable=False)
         metadata = {
             "annotations": {MANAGED: first.text()},
@@ -193,7 +193,7 @@ def _joined(
     claimed = claim(wanted, log, before, conditions.agreed)
     after = made(wanted, view.pool_uid, claimed, cordon.remembered, cordon.number)
     after = replace(after, asked=cordon.asked)
-    if state is not None and state.log:  # Else nobody knows any more whose it is.
+    if state is not None and state.log:  # Otherwise the owner of each mark is unknown.
         after = without_foreign(after, before, found, wanted)
     change = _change(both, before, after, view.pool_uid, cordon)
     if change:
@@ -219,7 +219,7 @@ def _observed(view: NodeView, both: _Both, before: Managed, place: Place) -> Ite
     event = report if is_certain else without_more(report, view.reported)
     if event is None:
         return
-    # A drain is answered also where nothing changes: nothing may run there that is to end.
+    # Answer a drain even if nothing changes: there may be no Pod on the Node to end.
     if event != view.reported.node or wanted.drain != view.reported.drain:
         yield Report(event, wanted.drain)
 
@@ -247,7 +247,7 @@ def _change(
     else:
         metadata = metadata_patch(found, before, wanted, pool_uid, after)
     if metadata or spec:
-        # Refused where another object has the name, or another process has written it since.
+        # The API server refuses it if another object has the name, or if the object has changed.
         metadata["uid"] = found.uid
         if spec or "annotations" in metadata:
             metadata["resourceVersion"] = found.version

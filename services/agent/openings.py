@@ -1,4 +1,4 @@
-"""Which NodePool each Pod that waits counts for, among those that are autoscaled."""
+"""Decides for which autoscaled NodePool each waiting Pod counts."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,18 +25,18 @@ from nodepool.contract.pods import PODS_MAX, Shape, WaitingPods
 from nodepool.contract.production import production_labels, production_taints
 
 PAIRS_MAX: Final = 10_000
-"""How often a kind of Pods and a NodePool are compared at a time, a third of a second in all; what
-is left of the kinds waits until there are fewer."""
+"""The most comparisons of a kind of Pods with a NodePool at a time; all of them take a third of a
+second. The remaining kinds wait until there are fewer kinds."""
 _COMING: Final = (NodePhase.BOOTING, NodePhase.VERIFYING, NodePhase.REBOOTING)
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A NodePool that is autoscaled, and what an empty Node of it has.
+    """An autoscaled NodePool, and what an empty Node of it offers.
 
-    name, uid, generation: those of the NodePool on the bus.
-    instance_type, labels, taints: those of its Nodes.
-    free: how many empty Nodes it has, has on their way, or may still ask for.
+    name, uid, generation: from the NodePool on the bus.
+    instance_type, labels, taints: the same for all its Nodes.
+    free: how many empty Nodes it has, will soon have, or may still ask for.
     """
 
     name: str

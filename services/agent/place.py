@@ -1,13 +1,13 @@
-"""Which cluster of Kubernetes an agent connects."""
+"""The Kubernetes cluster that an agent connects to the bus."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The cluster that an agent connects.
+    """The cluster that an agent connects to the bus.
 
-    org, cluster, zone: its organisation, its name, and the zone that it is in.
+    org, cluster, zone: the organisation, the name and the zone of the cluster.
     """
 
     org: str

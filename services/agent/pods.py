@@ -1,4 +1,4 @@
-"""Pods as they are read from their cluster, as far as they matter to their Node."""
+"""Reads from the Pods of a cluster what matters to their Nodes."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,14 +25,14 @@ from nodepool.contract.pods import (
 from nodepool.contract.timetable import GRACE_MAX_S
 
 INTERRUPTABLE: Final = "qos.coreweave.cloud/interruptable"
-"""The label of a Pod that may be ended at once."""
+"""The label of a Pod that the control plane may end at once."""
 GRACEFUL: Final = (
     "qos.coreweave.com/graceful-interruptible",
     "qos.coreweave.cloud/graceful-interruptible",
 )
-"""The labels of a Pod that may be ended within its grace period."""
+"""The labels of a Pod that the control plane may end within its grace period."""
 MIRROR: Final = "kubernetes.io/config.mirror"
-"""The annotation of the image of a static Pod, which only its kubelet can end."""
+"""The annotation of the mirror Pod of a static Pod, which only its kubelet can end."""
 VERIFICATION: Final = "hpc-verification"
 """The namespace of the Pods that verify Nodes."""
 
@@ -110,7 +110,7 @@ def lasting_tolerations(spec: Document) -> tuple[Toleration, ...]:
         for each, toleration in _tolerations(spec)
         if toleration.key in _MANAGED and each.get("tolerationSeconds") is None
     )
-    # One of a longer list that tolerates everything must not be cut away.
+    # Put the broadest first: the limit must not drop a toleration that tolerates everything.
     broadest = sorted(found, key=lambda each: (bool(each.key), bool(each.effect)))
     return tuple(broadest[:TOLERATIONS_MAX])
 

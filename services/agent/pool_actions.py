@@ -1,4 +1,4 @@
-"""The actions on a NodePool object: it is set to what the bus says, sent, or let go; its Events."""
+"""The actions on a NodePool object: set it to the state on the bus, send it, release it; Events."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,9 +34,9 @@ from nodepool.contract.model import (
 )
 
 REFUSED: Final = "compute.coreweave.com/refused"
-"""The annotation of an object that the bus does not take: which command was refused, and why."""
+"""The annotation of an object that the bus refuses: which command was refused, and why."""
 SHOWN_MAX: Final = 200
-"""The most characters of a value in a message."""
+"""The maximum length of a value in a message, in characters."""
 
 
 def create(wanted: WantedPool, log: Log) -> Create:
@@ -173,11 +173,12 @@ def content_digest(spec: Document, labels: Mapping[str, str], log: Log) -> str:
 
 
 class Sent(NamedTuple):
-    """What the id of a command says of it.
+    """The parts of the id of a command.
 
-    uid, generation: of the object that it was sent of.
-    base: the position in the log of the agreement that it was sent after; `new` without one.
-    content: what it asks for, as `content_digest` has it.
+    uid, generation: the uid and the generation of the object for which the command was sent.
+    base: the position in the log of the agreement after which the command was sent; `new` without
+      an agreement.
+    content: the digest of the requested spec and labels, see `content_digest`.
     """
 
     uid: str
@@ -257,7 +258,7 @@ def failure_event(found: PoolObject, message: str) -> RecordEvent:
 
 
 def _event(found: PoolObject, severity: Severity, reason: str, message: str) -> RecordEvent:
-    # With its uid: of an object that is made again under its name, there is no Event yet.
+    # The uid gives an object that is created again under the same name Events of its own.
     key = f"{found.generation}.{digest([found.uid, reason, message])}"
     return RecordEvent("NodePool", found.name, found.uid, severity, reason, message, key)
 

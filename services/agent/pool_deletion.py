@@ -1,4 +1,4 @@
-"""What is missing for a NodePool whose object is being deleted, or was?"""
+"""What is missing for a NodePool whose object is being deleted or was deleted?"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -20,7 +20,7 @@ from agent.pool_view import PoolView
 from nodepool.contract.model import FINALIZER
 
 GONE: Final = ("NotFound", "Conflict")
-"""Why a deletion is refused where there is no NodePool of its uid any more."""
+"""The reasons of a refused deletion that mean that no NodePool has its uid any more."""
 
 
 def deletion(view: PoolView) -> Sequence[Action]:
@@ -47,7 +47,7 @@ def deletion(view: PoolView) -> Sequence[Action]:
         uid = uid or (wanted.uid if wanted is not None else None)
         return (send_deletion(found, uid, view.place, id),)
     if attempt.outcome == "accepted" or attempt.reason in GONE:
-        # Where there is one of its name now, it is another that was created since.
+        # If there is a NodePool of its name now, it is another NodePool that was created since.
         return (release(found),)
     return _refused(found, attempt)
 

@@ -1,4 +1,4 @@
-"""NodePools as they are read: from the read model, and from their cluster."""
+"""Reads NodePools from the documents of the read model and of their cluster."""
 
 from agent.agreement import SpecFault, read_spec
 from agent.bus import Document, WantedPool

@@ -1,4 +1,4 @@
-"""A NodePool object beside what the bus says of it: what they agreed on, and what has changed."""
+"""Compares a NodePool object with the bus: what both agreed on, and what has changed since."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,11 +22,11 @@ from nodepool.contract.model import NodePoolSpec, spec_document
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A state that a NodePool has had on the bus, and the command that it follows from.
+    """A state that a NodePool has had on the bus, and the command that led to it.
 
-    id: of the command; empty where that is not known.
-    position: where the log says it.
-    uid, spec, labels: those of the NodePool.
+    id: the id of the command; empty if it is not known.
+    position: the position in the log.
+    uid, spec, labels: from the NodePool.
     """
 
     id: str
@@ -38,10 +38,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The newest deletion of a NodePool of a name.
+    """The newest deletion of a NodePool with a given name.
 
-    position: where the log says it; 0 where it says none.
-    uid: which NodePool was deleted; empty where that is not known.
+    position: the position in the log; 0 if the log has no deletion.
+    uid: the uid of the deleted NodePool; empty if it is not known.
     """
 
     position: int = 0
@@ -53,14 +53,14 @@ NOT_DELETED: Final = Deletion()
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is asked for only where it matters.
+    """Facts that are requested only if they matter.
 
-    deleted: the newest deletion of a NodePool of this name, read after the read model was.
-    removed: the last object of this name, as it was when a watch said that it was deleted; None
-      where none was, or where there is another one.
+    deleted: the newest deletion of a NodePool of this name, read later than the read model.
+    removed: the last object of this name, as it was when a watch reported its deletion; None if no
+      object was deleted, or if there is another object now.
     is_leaving: whether the kind NodePool itself is being deleted, and all objects with it.
-    origins: the first states after the agreement, or of a NodePool without one, and the newest, as
-      the log has them, oldest first; None where the log was not asked.
+    origins: the first states in the log after the agreement, and the newest state, oldest first;
+      without an agreement, the first states of the NodePool. None if the log was not asked.
     """
 
     deleted: Deletion = NOT_DELETED
@@ -71,7 +71,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """The arguments of `missing_for_pool`, where there is an object."""
+    """The arguments of `missing_for_pool` if there is an object."""
 
     wanted: WantedPool | None
     found: PoolObject
@@ -90,7 +90,7 @@ class PoolView:
     def was_deleted(self) -> bool:
         """Whether the bus has deleted the NodePool that both sides agreed on.
 
-        In a log that was restored from a backup that may lie before the position of the agreement.
+        In a log restored from a backup, the deletion may have a lower position than the agreement.
         """
         agreement = self.agreement
         if self.wanted is not None or agreement is None:
@@ -127,7 +127,7 @@ class PoolView:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the read model is older than the agreement, so that it is to catch up first."""
+        """Whether the read model is older than the agreement, and must catch up first."""
         agreement = self.agreement
         return (
             agreement is not None and self.is_ahead(agreement) and not self.is_restored(agreement)

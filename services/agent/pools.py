@@ -1,7 +1,8 @@
-"""What is missing for a NodePool, between what the bus says of it and what the cluster shows?
+"""What is missing for a NodePool, given what the bus says and what the cluster shows?
 
-Both people in the cluster and commands on the bus write it, and the log decides: a change in the
-cluster becomes a command, and where that loses, the object is set back, and an Event says so.
+Both people in the cluster and commands on the bus change a NodePool, and the log decides. A change
+in the cluster becomes a command. If the command loses, the agent sets the object back and records
+an Event.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +39,7 @@ from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.model import FINALIZER, NodePoolSpec, spec_document
 
 IMMUTABLE: Final = frozenset(("instanceType", "computeClass"))
-"""The fields that the API server refuses to change, so that another object is needed."""
+"""The fields that the API server refuses to change: a change of them needs a new object."""
 NO_FACTS: Final = Facts()
 ON_BUS: Final = "it was changed on the bus as well, and the log decides"
 
@@ -75,7 +76,7 @@ def _is_pending(attempt: Attempt) -> bool:
 
 
 class _Comparison(PoolView):
-    """What is missing where there is an object."""
+    """What is missing for a NodePool that has an object."""
 
     def missing(self) -> Iterator[Action]:
         """Yield the missing actions."""
@@ -91,7 +92,7 @@ class _Comparison(PoolView):
         else:
             yield from self._both(wanted)
 
-    # No NodePool on the bus.
+    # The bus has no NodePool.
 
     def _without_bus(self) -> Iterator[Action]:
         spec = read_spec(self.found.spec)
@@ -128,7 +129,7 @@ class _Comparison(PoolView):
             return
         if attempt is not None and attempt.outcome == "refused":
             if attempt.reason == "Conflict" and attempt.id.startswith(id):
-                # There was one of this name, and is no more.
+                # A NodePool of this name existed at the time of the refusal, and is gone now.
                 id = next_id(attempt.id, id)
             elif attempt.id.startswith(id):
                 yield pool_actions.record_refusal(self.found, attempt)
@@ -138,11 +139,11 @@ class _Comparison(PoolView):
     def _send(self, id: str, spec: NodePoolSpec, wanted: WantedPool | None) -> Send:
         return Send(id, pool_actions.apply_command(self.found, spec, wanted, self.place))
 
-    # The bus deletes it.
+    # The bus is deleting the NodePool.
 
     def _leaving(self, wanted: WantedPool) -> Iterator[Action]:
-        # An object that was never shared with this log is another NodePool, and waits until the one
-        # that it has is gone.
+        # An object that was never shared with this log is another NodePool. It waits until the
+        # NodePool on the bus is gone.
         if self.agreement is None:
             return
         edited = self.edited(read_spec(self.found.spec))
@@ -150,7 +151,7 @@ class _Comparison(PoolView):
             yield pool_actions.deletion_event(self.found, sorted(edited))
         yield pool_actions.delete(self.found)
 
-    # Both sides.
+    # Both sides have the NodePool.
 
     def _both(self, wanted: WantedPool) -> Iterator[Action]:
         spec = read_spec(self.found.spec)
@@ -205,7 +206,7 @@ class _Comparison(PoolView):
         names, lost = diff.bus | diff.both, diff.both
         if not _is_whole(taken(spec_document(spec), wanted.spec, names)):
             names, lost = names | diff.cluster, lost | diff.cluster
-        # Another NodePool of the same name: what nobody has edited is nobody's loss.
+        # If the bus has another NodePool of the same name, only fields edited by hand are lost.
         agreement = self.agreement
         if agreement is not None and agreement.uid != wanted.uid:
             lost &= self.edited(spec)
@@ -216,7 +217,7 @@ class _Comparison(PoolView):
     def _set(self, wanted: WantedPool, names: set[str] | frozenset[str]) -> Iterator[Action]:
         changed = {name for name in names & IMMUTABLE if self._differs(wanted, name)}
         if changed:
-            yield pool_actions.remove(self.found)  # It is created anew, as the bus has it.
+            yield pool_actions.remove(self.found)  # The agent creates it again later.
         else:
             yield pool_actions.agree(wanted, self.found, self.log, names)
 
@@ -231,8 +232,8 @@ class _Comparison(PoolView):
         agreement = self.base(wanted, spec)
         theirs = fields_of(wanted.spec, wanted.labels)
         if agreement is None or agreement.fields != digests(theirs):
-            # A command is sent after an agreement that is recorded: its id names the agreement, and
-            # whoever reads its outcome, in this process or a later one, compares with the same.
+            # Record the agreement before sending the command. The id of the command names the
+            # agreement, so this process or a later one compares the outcome with the same one.
             yield pool_actions.agree(wanted, self.found, self.log)
             return
         id, attempt = apply_id(self.found, spec, self.wanted, self.log), self.attempt
@@ -243,10 +244,10 @@ class _Comparison(PoolView):
                 yield self._send(id, spec, wanted)
             return
         if attempt.reason == "NotFound" and attempt.field != "cluster":
-            return  # The bus has deleted it, and will show so.
+            return  # The bus has deleted it, and the read model will show that.
         is_newer = version_number(wanted.version) > agreement.version
         if attempt.reason == "Conflict" and is_newer:
-            # Only what is not compared was changed there. A new agreement gives a new id.
+            # The bus changed only fields that are not compared. A new agreement gives a new id.
             yield pool_actions.agree(wanted, self.found, self.log)
             return
         ours = self.fields(spec)

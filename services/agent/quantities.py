@@ -1,4 +1,4 @@
-"""How much of a resource a Pod asks for, as Kubernetes counts it."""
+"""Computes how much of a resource a Pod requests, by the rules of Kubernetes."""
 
 import re
 from decimal import Decimal
@@ -8,7 +8,7 @@ from agent.bus import Document
 from agent.reading import UnreadableDocument, part, parts
 
 UNKNOWN: Final = Decimal("Infinity")
-"""How much is asked for where that is written in a way that is not understood."""
+"""The quantity of a request that cannot be parsed."""
 
 _QUANTITY: Final = re.compile(
     r"\+?([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})"

@@ -1,4 +1,4 @@
-"""Values in JSON documents: of the type that is expected, or one error that names the field."""
+"""Reads values of an expected type from JSON documents; an error names the field."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ _EMPTY: Document = {}
 
 
 class UnreadableDocument(ValueError):
-    """A document that is not of the shape of its kind; says which field, and what it needs."""
+    """A document does not have the shape of its kind; names the field and what it needs."""
 
     def __init__(self, field: str, needed: str, value: object) -> None:
         super().__init__(f"{field}: must be {needed}, not {type(value).__name__}")

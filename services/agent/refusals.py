@@ -1,4 +1,4 @@
-"""What is told of an action that the API server refuses for what it asks."""
+"""The Event for an action that the API server refuses because of its content."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

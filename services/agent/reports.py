@@ -1,4 +1,4 @@
-"""What the bus hears of a Node: how it is found, what runs there, and its conditions."""
+"""The reports to the bus about a Node: its state, the Pods that run there, its conditions."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypedDict, cast
@@ -14,7 +14,7 @@ from nodepool.contract.model import LOCK_TAINT
 from nodepool.contract.pods import PODS_MAX, Pod, PodClass
 
 TEXT_MAX: Final = 1_024
-"""The most characters of the reason and of the message of a condition that the bus hears."""
+"""The maximum length of the reason and of the message of a reported condition, in characters."""
 TYPE_MAX: Final = 316
 
 

@@ -1,4 +1,4 @@
-"""The taint of Nodes in production, which only Pods that tolerate their organisation keep."""
+"""The taint that reserves Nodes in production for Pods that tolerate their organisation."""
 
 import re
 from collections.abc import Sequence
@@ -12,14 +12,15 @@ from agent.place import Place
 from nodepool.contract.pods import reserved_taint
 
 PODS_SHOWN: Final = 3
-"""The most Pods that the Event of a Node names as the cause of a withheld taint."""
+"""The most Pods that the Event of a Node names as the reason for a withheld taint."""
 
 
 class Reserved(NamedTuple):
-    """A Node without the taint that would end its Pods, and what tells why.
+    """A Node without the taint that would end its Pods, and the Event that says why.
 
     wanted: the Node, without the taint.
-    event: what is recorded of the Node; None while nothing is known of the policy.
+    event: the Event about the Node; None if there is nothing to record, for example while the
+      policy is unknown.
     """
 
     wanted: WantedNode

@@ -1,4 +1,4 @@
-"""What is set back on a Node again and again, because something else changes it as often; pure."""
+"""Finds Nodes that are set back repeatedly because something else keeps changing them; pure."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ from nodepool.contract.well_known import MANAGED
 
 SET_BACKS_MAX: Final = 10
 WITHIN_S: Final = 60.0
-"""So many patches of a Node for one and the same state, within so long, are no accident."""
+"""More than `SET_BACKS_MAX` patches of a Node for the same state in this time are no accident."""
 PAUSE_S: Final = 30.0
-"""How long its labels, annotations, taints and cordon are left alone then."""
+"""How long the labels, annotations, taints and cordon of such a Node are then left alone."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """The state that a Node is to have, when it was patched for that, and until when it is not."""
+    """The state that a Node must have, when it was patched for it, and until when patches pause."""
 
     state: tuple[object, ...]
     moments: deque[float] = field(default_factory=lambda: deque(maxlen=SET_BACKS_MAX + 1))
@@ -30,7 +30,7 @@ class _Kept:
 class SetBacks:
     """The patches of each Node; every `now` is in seconds of one monotonic clock.
 
-    What the bus wants anew is done at once: a pause is of the state that was set back.
+    A pause applies only to the state that was set back: a new state from the bus is set at once.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What does the status of a NodePool object show? The read model's, in the object's generations."""
+"""The status of a NodePool object: from the read model, but with generations of the object."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -19,7 +19,7 @@ CONDITION: Final = (
     "status",
     "type",
 )
-"""The fields of a condition that are shown."""
+"""The fields of a condition that the status of the object shows."""
 COUNTS: Final = ("currentNodes", "inProgress")
 TEXTS: Final = ("nodeProfile",)
 OPTIONAL: Final = (
@@ -55,7 +55,7 @@ def shown_status(
             {**_chosen(condition), "observedGeneration": generation(_observed(condition))}
             for condition in _conditions(wanted.status)
         ],
-        # Shown before the first evaluation too: tools take an object without it for current.
+        # Show it before the first evaluation too: tools treat an object without it as current.
         "observedGeneration": generation(_observed(wanted.status)),
     }
     status |= {name: _count(wanted.status, name) or 0 for name in COUNTS}

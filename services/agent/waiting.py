@@ -1,4 +1,4 @@
-"""Pods that the scheduler cannot place, and what each of them asks of a Node."""
+"""Pods that the scheduler cannot place, and what each Pod requires of a Node."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from nodepool.contract.model import Taint
 from nodepool.contract.pods import ACCELERATOR, GPU, Toleration, repelled
 
 Term = tuple[NodeSelectorRequirement, ...]
-"""What must all hold of the labels of a Node; nothing in it holds of none."""
+"""Requirements that the labels of a Node must all meet; no Node meets an empty term."""
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class Requests(NamedTuple):
-    """How much a Pod asks for.
+    """The resources that a Pod requests.
 
-    gpus, accelerators: how many GPUs under each of their names.
-    cpu, memory: how many CPUs, and how many bytes.
+    gpus, accelerators: how many GPUs, under each of the two resource names.
+    cpu, memory: how many CPUs, and how many bytes of memory.
     """
 
     gpus: int
@@ -34,11 +34,11 @@ class Requests(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a Pod asks of its Node; Pods of one template have equal ones.
+    """What a Pod requires of its Node; Pods of one template have equal demands.
 
-    requests: how much it asks for.
-    selector: the labels that the Node must have, by their keys in order.
-    terms: of which one must hold as well; None where there are none.
+    requests: the resources that it requests.
+    selector: the labels that the Node must have, sorted by key.
+    terms: the Node must also meet at least one of these terms; None if there are no terms.
     tolerations: the taints that it tolerates.
     """
 

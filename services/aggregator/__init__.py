@@ -10,7 +10,7 @@ CheckFailed = (
 )
 """A condition of a NodePool could not be determined."""
 Recovered = on.AllocationRecovered | on.NodeRemovalRecovered
-"""What could not be determined can be determined again."""
+"""A condition of a NodePool that could not be determined can be determined again."""
 NodeChanged = (
     on.CWNodeRegistered
     | on.NodeUpdated
@@ -18,15 +18,15 @@ NodeChanged = (
     | on.CWDrainNode
     | on.NodeReportRequested
 )
-"""A Node of a NodePool is other than it was."""
+"""A Node of a NodePool has changed."""
 CordonChanged = on.CWNodeCordoned | on.CWNodeUncordoned
-"""A Node is cordoned for a cause other than its removal, or no longer."""
+"""A cordon of a Node for a cause other than its removal has begun, changed or ended."""
 Reported = on.NodeConditionChanged | on.NodeConditionReported
 """A condition of a Node changed, as its machine or its cluster of Kubernetes reports it."""
 NodeLeft = on.CWNodeDeleted | on.CWNodeRegistrationFailed
 """A Node is no longer part of its NodePool."""
 QuotaCounted = on.QuotaSet | on.QuotaDeleted | on.QuotaChecked | on.QuotaReleased
-"""A limit, or what counts against it, may be other than it was."""
+"""A limit, or the number of Nodes that count against it, may have changed."""
 MachineReported = (
     on.MachineStateChanged
     | on.MachineAdded
@@ -35,7 +35,7 @@ MachineReported = (
     | on.MachineReclaimed
     | on.MachineReturned
 )
-"""A machine that is no Node, or may be none, is other than it was."""
+"""A machine has changed that is not a Node, or may not be a Node."""
 
 Hears = (
     on.NodePoolValidated

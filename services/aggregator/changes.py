@@ -1,4 +1,4 @@
-"""How each event changes what the aggregator knows, and the figures of it."""
+"""How each event changes the state of the aggregator, and the figures in that state."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -279,7 +279,7 @@ def _granted(state: State, event: on.QuotaChecked, context: Context) -> State:
         return state
     after = pools.checked(pool, event, context)
     grants = figures.grants.get(event.key, NO_GRANTS)
-    if not pool.is_invalid:  # Else the allocator knows already that it may use no grant.
+    if not pool.is_invalid:  # Otherwise the allocator knows that it may use no grant.
         grants = granted(grants, event)
     figures = figures.changed(pool, after, context, grants)
     pools_ = state.pools if after is pool else state.pools.set(pool.key, after)

@@ -1,7 +1,7 @@
-"""The labels of all that the aggregator may ever count, which metrics show from 0 on.
+"""The labels of all counters and histograms of the aggregator, so that each series begins at 0.
 
-There are 21 series of transitions, as many as conditions have reasons; 15 series of durations;
-5 series of ages; and for each offering the series of `of_offering`.
+There are 21 series of transitions, one per reason of a condition; 15 series of durations; 5 series
+of ages; and for each offering the series of `of_offering`.
 """
 
 from typing import Final

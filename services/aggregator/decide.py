@@ -1,4 +1,4 @@
-"""The aggregator as a service: it decides nothing, and projects its state to the read model."""
+"""The aggregator as a service: it decides nothing, and projects its state into the read model."""
 
 from typing import Never
 

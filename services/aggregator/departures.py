@@ -1,4 +1,4 @@
-"""What has failed of a Node, in the few words that metrics have for it."""
+"""The failures of a Node, named as metrics name them."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ _AT_THE_END: Final = (
     NodeFailure.VERIFICATION_FAILED,
     NodeFailure.NOT_VERIFIED,
 )
-"""What is known to have failed only when the Node is deleted for it."""
+"""The failures that become known only when the Node is deleted because of them."""
 
 
 def problems_of(node: NodeObject) -> frozenset[str]:

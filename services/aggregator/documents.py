@@ -1,4 +1,4 @@
-"""The documents that readers see, in the shape of Kubernetes objects.
+"""The documents of the read model, in the shape of Kubernetes objects.
 
 https://docs.coreweave.com/products/cks/nodes/nodepool-status describes the status of a NodePool.
 """
@@ -31,7 +31,7 @@ from nodepool.contract.moments import rfc3339
 from nodepool.state.inventory import TRIAGE
 
 Document = Mapping[str, object]
-"""An object as readers see it."""
+"""An object of the read model as a document."""
 
 
 def document(item: AnyObject, *, show_deprecated: bool = False) -> Document:

@@ -1,7 +1,7 @@
 """The grants of a NodePool that the allocator may still use.
 
-It may use an older and larger one until it has acknowledged a newer one: only then may what was
-given back be granted to others.
+The allocator may use an older and larger grant until it has acknowledged a newer grant. Only then
+may the Nodes that were given back be granted to other NodePools.
 """
 
 from typing import Final, NamedTuple
@@ -9,15 +9,15 @@ from typing import Final, NamedTuple
 from nodepool.contract.events import GrantAcknowledged, QuotaChecked
 
 GRANTS_MAX: Final = 16
-"""How many are kept; the largest of older ones stands for them."""
+"""How many grants are kept; the largest of the older grants stands for all older grants."""
 
 
 class Grants(NamedTuple):
     """The grants that may still be used.
 
-    grants: by number, how many Nodes each allows.
-    most: the most that any of them does.
-    is_final: whether none is used any more, whatever is granted after that.
+    grants: the number of each grant, and how many Nodes it allows.
+    most: how many Nodes the largest of these grants allows.
+    is_final: whether no grant will be used any more, not even a later grant.
     """
 
     grants: tuple[tuple[int, int], ...] = ()

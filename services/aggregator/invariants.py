@@ -1,14 +1,16 @@
 """Rules that always hold of the log, checked at each event that could break them.
 
-They are those of the audit in `tests/support/audit` that need no more than the state: the audit
-keeps the whole log, since it also checks an event against what its service had read by then, which
-takes unbounded memory. Here are those that hold in the order of the log, whatever had been read.
-They are checked here because the aggregator hears of all objects and decides nothing, so whatever
-breaks one was said by another service. The moments of a preemption are checked by the preemption
-service, which hears the commands that allow for an earlier one.
+The audit in `tests/support/audit` has more rules. It also checks each event against the messages
+that the publishing service had read by then, so it keeps the whole log, which takes unbounded
+memory. This module has the rules that need only the state, and that hold in the order of the log
+regardless of what a service had read.
 
-An event that cannot have happened, such as a second Node on a machine, changes nothing else; any
-other one is followed as it was said.
+The rules are checked here because the aggregator hears of all objects and decides nothing, so an
+event that breaks a rule always comes from another service. The preemption service checks the times
+of the stages of a preemption, because it hears the commands that allow an earlier stage.
+
+An event that cannot have happened, such as a second Node on a machine, is counted and otherwise
+ignored. Any other event that breaks a rule changes the state as usual.
 """
 
 from collections.abc import Mapping
@@ -41,14 +43,14 @@ Rule = Literal[
     "PhaseOutOfOrder",
     "RegisteredTwice",
 ]
-"""What is wrong where a rule is broken, as metrics name the rule."""
+"""The names of the rules in metrics; each name says what is wrong if the rule is broken."""
 RULES: Final[tuple[Rule, ...]] = get_args(Rule)
 LIMIT_PASSED: Final[Rule] = "LimitPassed"
-"""What all grants under a limit allow has grown beyond it."""
+"""The Nodes that all grants under a limit allow have grown beyond the limit."""
 IMPOSSIBLE: Final[frozenset[Rule]] = frozenset(
     ("MachineHeld", "MachineUnknown", "NodeUnknown", "RegisteredTwice", "CountsDisagree")
 )
-"""The rules of which a broken one cannot be followed."""
+"""The rules whose breach means that the event cannot have happened."""
 OfStay = (
     on.NodeUpdated
     | on.NodeActivityChanged
@@ -101,7 +103,7 @@ _CHECKED: Final = frozenset(
         on.CWNodePoolDeleted,
     )
 )
-"""To ask for the class itself takes a tenth of the time that to match each of them does."""
+"""A look-up of the class takes a tenth of the time of matching all these classes."""
 
 
 def limit_passed(state: State, after: Mapping[LedgerKey, int], event: on.QuotaChecked) -> bool:
@@ -143,7 +145,7 @@ def _assigned(state: State, event: on.CWNodeAssigned) -> Rule | Literal[""]:
         return "MachineUnfit"
     if event.assignment <= machine.assignment:
         return "AssignmentNotNew"
-    # A Node that the control plane gave back counts once the allocator has read so.
+    # A Node that the control plane gave back counts once the allocator has read that event.
     is_passed = pool.held >= state.pool_figures.usable(event.key) and not pool.has_lent
     return "GrantPassed" if is_passed else ""
 

@@ -1,4 +1,4 @@
-"""What the aggregator knows: the objects of the read model, the machines, and the figures."""
+"""The state of the aggregator: the objects of the read model, the machines, and the figures."""
 
 from dataclasses import dataclass
 
@@ -38,14 +38,16 @@ class State:
     """The objects of the read model by key.
 
     pools, nodes, quotas, capacity, clusters: one map for each of these buckets.
-    inventory, machines: every machine, which `capacity` counts, and the rest of its status.
-    busy: the Nodes of each NodePool that are active, or are to leave.
-    templates: what the Nodes of a NodePool have in common, where that is large.
-    pool_figures, node_figures: what is counted of them since the log began, for metrics.
-    joins: how long Nodes took to join, apart because it changes with each Node.
-    out_of_service: how many machines are, by offering, state and cause: of each offering at most 9
-        states times 16 causes.
-    violations: how often rules were broken that always hold.
+    inventory: every machine, as `capacity` counts it.
+    machines: the rest of the status of every machine.
+    busy: the Nodes of each NodePool that are active, or that will leave.
+    templates: the large templates of the Nodes of each NodePool.
+    pool_figures, node_figures: the figures about NodePools and Nodes since the log began, for
+        metrics.
+    joins: how long Nodes took to join; a separate field because it changes with each Node.
+    out_of_service: how many machines are out of service, by offering, state and cause: for each
+        offering at most 9 states times 16 causes.
+    violations: how often the rules that always hold were broken.
     """
 
     pools: Map[PoolKey, NodePoolObject] = Map()

@@ -1,4 +1,4 @@
-"""How each event about a machine changes what the aggregator knows, and counts of it."""
+"""How each event about a machine changes the state of the aggregator, and its counts."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -39,7 +39,7 @@ def machine_reported(state: State, event: MachineReported, context: Context) -> 
 
 
 class Moved(NamedTuple):
-    """The parts of a state that a machine changes which moves."""
+    """The parts of a state that change when a machine moves."""
 
     inventory: Inventory
     capacity: Map[OfferingKey, CapacityObject]

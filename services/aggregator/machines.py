@@ -16,7 +16,7 @@ from nodepool.state.inventory import RECLAIMED, TRIAGE, Machine
 from nodepool.state.tallies import Labels
 
 IMMEDIATE = frozenset(("hang", *get_args(NodeFault)))
-"""The faults that a machine has at once where it is a Node."""
+"""The faults that take effect at once if the machine is a Node."""
 MachineState = Literal["free", "assigned", "triage", "reclaimed"]
 MachineEvent = (
     on.MachineAdded
@@ -27,7 +27,7 @@ MachineEvent = (
     | on.CWNodeDeleted
     | on.CWNodeRegistrationFailed
 )
-"""A machine changed hands."""
+"""The events with which a machine changes hands."""
 
 
 def recounted(

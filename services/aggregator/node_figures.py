@@ -1,8 +1,9 @@
-"""What is counted of Nodes since the log began, and which of them cannot be used now.
+"""The figures about Nodes since the log began, and the Nodes that cannot be used now.
 
-How many series there can be: of each NodePool one for each cause of a cordon, of which there are
-13, and two stages of preemptions, but none of what it has no Node for; of each offering 16 causes
-of failures, 15 of lost seconds, 5 reasons of removals, and one histogram of joins.
+The number of series is bounded. Each NodePool has up to 13 series for the causes of cordons, and
+up to 2 for the stages of preemptions; a cause or a stage without a Node has no series. Each
+offering has 16 causes of failures, 15 causes of lost seconds, 5 reasons of removals, and one
+histogram of joins.
 """
 
 from dataclasses import dataclass, replace
@@ -21,10 +22,11 @@ from nodepool.state.tallies import Counters, Histograms, Levels
 
 @dataclass(frozen=True, slots=True)
 class NodeFigures:
-    """What is counted, each named as its metric.
+    """The figures about Nodes, each with the name of its metric.
 
     unusable: the Nodes that cannot be used now.
-    unhealthy, preempting: how many of them each NodePool has, by cause and by stage.
+    unhealthy: how many of these Nodes each NodePool has, by the cause of their cordon.
+    preempting: how many of these Nodes each NodePool has, by the stage of their preemption.
     active: how many registered Nodes of each NodePool run a workload.
     """
 

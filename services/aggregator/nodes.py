@@ -62,7 +62,7 @@ def changed(node: NodeObject, event: NodeChanged, context: Context) -> NodeObjec
 
 
 REPORTED_MAX = 32
-"""The most conditions that are kept of a Node; there are fewer kinds of problems."""
+"""The maximum number of reported conditions of a Node; there are fewer kinds of problems."""
 
 
 def reported(node: NodeObject, event: Reported, context: Context) -> NodeObject:

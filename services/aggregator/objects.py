@@ -1,4 +1,4 @@
-"""The objects of the read model: what is kept of each."""
+"""The objects of the read model, and the fields that are kept of each object."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ from nodepool.state.racks import Counts
 
 @dataclass(frozen=True, slots=True)
 class Autoscaled:
-    """Why the autoscaler has set the target of a NodePool, when, and where in the log."""
+    """Why and when the autoscaler set the target of a NodePool, and the position in the log."""
 
     message: str
     since: datetime
@@ -36,7 +36,7 @@ class Autoscaled:
 
 
 class Progressing(NamedTuple):
-    """The type of a condition that is there only while it is True, and since when it is."""
+    """The type of a condition that exists only while it is True, and since when it is True."""
 
     type: str
     since: datetime
@@ -46,33 +46,35 @@ class Progressing(NamedTuple):
 class NodePoolObject:
     """A NodePool and its status.
 
-    key, uid, zone, created: what never changes of it.
+    key, uid, zone, created: the fields that never change.
     generation, labels, annotations, spec: the desired state.
     version: the position of its last change.
-    deleting: since when it is being deleted; None for one that stays.
+    deleting: since when it is being deleted; None while it stays.
     in_progress: how many Nodes are assigned to it and have not joined its cluster yet.
     current: how many of its Nodes have joined, without the Nodes that are reserved for the control
         plane.
-    granted: how many Nodes its quota allows it.
-    domains: how many of its current Nodes are of which NVLink domain, if its type comes in racks.
-    fault: what an invalid spec is wrong about.
-    conditions: its conditions by type; `aggregator.status` has the messages that name numbers.
+    granted: how many Nodes its quota allows.
+    domains: the number of its current Nodes in each NVLink domain, if its type comes in racks.
+    fault: why its spec is invalid.
+    conditions: its conditions by type; `aggregator.status` adds the messages that contain numbers.
     accepted: the deprecated condition Accepted.
     progressing: which of Reconciling and Stalled it shows, and since when; None for neither.
-    autoscaled: where its target is the autoscaler's; None where a command set it.
+    autoscaled: why the autoscaler set its target; None if a command set its target.
     spot_awaited: how many spot Nodes are being preempted for it.
-    queue_position, machines_needed: the position of its first Node that waits for a machine, and
-        how many machines have to become free until it has all; 0 where there are machines enough.
-    missing: how many Nodes it lacked when Capacity was evaluated last; 0 for none.
+    queue_position: the position in the queue of its first Node that waits for a machine; 0 if there
+        are enough machines.
+    machines_needed: how many machines must become free until it has all its Nodes; 0 if there are
+        enough machines.
+    missing: how many Nodes it lacked when Capacity was last evaluated; 0 for none.
     specified: when its newest generation was stored.
-    observed: the newest generation that every check has ever evaluated; 0 for none.
-    progressed: when its Nodes, its grant, or what Capacity says changed last; None for never.
-    profiles: how many of its Nodes were booted with which profile.
+    observed: the newest generation that every check has evaluated; 0 for none.
+    progressed: when its Nodes, its grant, or its Capacity last changed; None for never.
+    profiles: how many of its Nodes were booted with each profile.
     away: how many of its Nodes are reserved for the control plane.
     has_lent: whether any of its Nodes was ever reserved for the control plane.
     allocation_error: why the allocator could not decide on its Nodes; empty after a success.
     removal_error: why its Nodes could not be removed; empty after a success.
-    busy: while it loses Nodes, those that are active or leave; none in the state, see `projection`.
+    busy: while it loses Nodes, its Nodes that are active or leave; only `projection` fills this.
     """
 
     key: PoolKey
@@ -121,7 +123,7 @@ class NodePoolObject:
 
     @property
     def is_invalid(self) -> bool:
-        """Whether its spec is invalid, so that it is granted nothing beyond its Nodes."""
+        """Whether its spec is invalid, so that quota grants it no more Nodes than it has."""
         condition = self.conditions.get(Validated.__name__)
         return condition is not None and condition.reason == Validated.INVALID
 
@@ -134,7 +136,7 @@ class NodePoolObject:
 
     @property
     def grant(self) -> int:
-        """How many Nodes its grant is: what its quota allows it, and no fewer than it has."""
+        """How many Nodes it is granted: as many as its quota allows, but no fewer than it has."""
         return max(self.granted, self.held)
 
     @property
@@ -154,12 +156,12 @@ class NodePoolObject:
 
     @property
     def is_shrinking(self) -> bool:
-        """Whether it loses Nodes, so that its status names those that it waits for."""
+        """Whether it loses Nodes, so that its status names the Nodes that it waits for."""
         return self.at_target in (AtTarget.PENDING_DELETE, AtTarget.OVER_TARGET)
 
 
 class ReportedCondition(NamedTuple):
-    """A condition of a Node as it was reported, and since when it has its status."""
+    """A reported condition of a Node, and since when the condition has its status."""
 
     type: str
     status: ConditionStatus
@@ -172,28 +174,32 @@ class ReportedCondition(NamedTuple):
 class NodeObject:
     """A Node of a NodePool.
 
-    name, zone, instance_type: those of its machine.
-    pool: the NodePool.
-    assignment: the number of the machine's assignment to it.
+    name, zone, instance_type: the name, zone and instance type of its machine.
+    pool: its NodePool.
+    assignment: the number of the assignment of its machine to the NodePool.
     created: when it was assigned.
     version: the position of its last change.
     phase: where it is between its assignment and its deletion.
-    unschedulable, cordon: whether it is cordoned, and the number of its last cordon.
+    unschedulable: whether it is cordoned.
+    cordon: the number of its last cordon.
     lock: the number of the lock that a Slurm job has on it, or waits for; 0 without one.
     forced: whether its drain waits for no Pod.
-    labels, annotations, taints: those of the Node in its cluster; none before it has joined.
-    template: the revision of the template that it has those of as well; 0 for none.
+    labels, annotations, taints: its own in its cluster; empty before it has joined.
+    template: the revision of the template with its other labels, annotations and taints; 0 if it
+        has no template.
     registered: when it joined its cluster; None before.
-    active, work, active_since: whether anything runs on it, what, and since when.
-    blocking, blocking_count: the first of the Pods that a drain waits for, and how many there are.
-    removal, removal_since: why it is to leave, and since when; None for a Node that stays.
-    preempted_since: when it was shown as preempted, which may be later; None for other Nodes.
-    action, action_since: the action that it waits for or that is under way, and when the wait, or
-        the action, began.
+    active, work, active_since: whether workloads run on it, which workloads, and since when.
+    blocking: the first of the Pods that a drain waits for.
+    blocking_count: the number of all Pods that a drain waits for.
+    removal, removal_since: why it will leave, and since when; None for a Node that stays.
+    preempted_since: since when it is shown as preempted, which may be later than `removal_since`;
+        None for other Nodes.
+    action: the action that it waits for, or that is under way.
+    action_since: when this wait, or this action, began.
     boot: how often it was rebooted.
-    reported: the conditions that were reported of it, by type.
-    profile: the node configuration that it was booted with; empty where that is not known.
-    request: the number of the question how its condition Ready is; 0 where that is answered.
+    reported: the reported conditions, by type.
+    profile: the node configuration that it was booted with; empty if unknown.
+    request: the number of the unanswered `NodeReportRequested`; 0 if none is unanswered.
     usable: False while the Node is reserved for the control plane.
     """
 
@@ -232,7 +238,7 @@ class NodeObject:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything runs on it, or it is to leave."""
+        """Whether workloads run on it, or it will leave."""
         return self.active or self.removal is not None
 
     @property
@@ -248,9 +254,9 @@ class NodeObject:
 class QuotaObject:
     """A limit, and how many Nodes count against it.
 
-    org, zone, instance_type: what is limited.
-    limit: the most Nodes; None where it was never set.
-    used: how many Nodes count against it.
+    org, zone, instance_type: the scope of the limit.
+    limit: the maximum number of Nodes; None if the limit was never set.
+    used: how many Nodes count against the limit.
     version: the position of its last change.
     """
 
@@ -267,8 +273,9 @@ class CapacityObject:
     """The machines of one type in one zone.
 
     version: the position of its last change.
-    free, assigned, triage: how many are free, are Nodes, and are out of service.
-    reclaimed: how many an operator holds back; of `to_reclaim` that are to be.
+    free, assigned, triage: how many machines are free, are Nodes, and are out of service.
+    reclaimed: how many machines an operator holds back.
+    to_reclaim: how many machines the operator wants to hold back.
     """
 
     zone: str
@@ -285,8 +292,8 @@ class CapacityObject:
 class Faults:
     """The faults of a simulated machine.
 
-    fault: how it fails the next `times` times that it boots.
-    failing: how it fails in this stay; empty where it does not.
+    fault: how the machine fails at its next boots, `times` times.
+    failing: how the machine fails in this stay; empty if it does not fail.
     """
 
     fault: MachineFault
@@ -300,9 +307,10 @@ class MachineStatus:
 
     version: the position of its last change.
     added: when it was added.
-    cause, failure: why it is in triage, as a sentence and in one word; empty for one that is not.
-    state: where it is while it is out of service.
-    faults: those of a simulated machine; None for one that works.
+    cause: why it is in triage, as a sentence; empty if it is not in triage.
+    failure: why it is in triage, in one word; empty if it is not in triage.
+    state: its place in the data centre while it is out of service.
+    faults: the faults of a simulated machine; None if the machine works.
     """
 
     version: int
@@ -322,7 +330,7 @@ class MachineObject:
 
     @property
     def version(self) -> int:
-        """The position of its last change."""
+        """The position of the last change of the machine."""
         return self.status.version
 
 
@@ -331,10 +339,10 @@ class ClusterObject:
     """A cluster.
 
     org, cluster, zone: its organisation, its name and its zone.
-    registered: when it was registered first.
+    registered: when it was first registered.
     version: the position of its last change.
     kubernetes: whether an agent connects it to Kubernetes.
-    kubernetes_uid: which one; empty where that is not known.
+    kubernetes_uid: the UID of the Kubernetes cluster; empty if unknown.
     """
 
     org: str

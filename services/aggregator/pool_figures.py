@@ -1,7 +1,7 @@
-"""What is counted of NodePools since the log began, and what that takes to know of each of them.
+"""The figures about NodePools since the log began, and what must be known to count them.
 
-There are at most 21 series of transitions and 15 of how long a status lasted, whatever NodePools
-there are; and of each offering four histograms of time to target, by class and direction.
+There are at most 21 series of transitions, and 15 series of how long a status lasted, for any
+number of NodePools. Each offering has four histograms of time to target, by class and direction.
 """
 
 from dataclasses import dataclass, replace
@@ -27,10 +27,10 @@ class _Counted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PoolFigures:
-    """What is counted, each named as its metric, and what that takes.
+    """The figures about NodePools, each with the name of its metric, and the state behind them.
 
-    waits: since when NodePools wait to be at their targets; none of one that does not.
-    grants: those that the allocator may still use.
+    waits: since when each NodePool waits to be at its target; only NodePools that wait.
+    grants: the grants that the allocator may still use.
     reserved: how many Nodes the NodePools under each limit may come to hold together.
     """
 

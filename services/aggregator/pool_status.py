@@ -1,4 +1,4 @@
-"""The status of a NodePool as readers see it."""
+"""The status of a NodePool in the read model."""
 
 from collections.abc import Mapping
 

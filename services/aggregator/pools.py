@@ -47,7 +47,7 @@ def specified(
         fault=event.fault,
         granted=0 if event.reason is Validated.INVALID else before.granted,
         autoscaled=_autoscaled(before, event, context),
-        # The allocator decides on a new version at once, and reports an error that is still there.
+        # The allocator decides on a new version at once, and reports a persistent error again.
         allocation_error="" if is_new else before.allocation_error,
     )
     if event.reason is not Validated.VALID:

@@ -1,4 +1,4 @@
-"""Which node configuration the Nodes of a NodePool were booted with."""
+"""The node configurations that the Nodes of a NodePool were booted with."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ Profiles = Map[str, int]
 """How many Nodes have each profile; a profile without Nodes is left out."""
 DEFAULT_IMAGE: Final = "default"
 PROFILES_MAX: Final = 10
-"""How many of the other profiles the status of a NodePool names."""
+"""The maximum number of inactive profiles that the status of a NodePool names."""
 
 
 def profile_of(spec: NodePoolSpec) -> str:

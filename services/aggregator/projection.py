@@ -1,4 +1,4 @@
-"""The state of the aggregator as the read model: a bucket for each kind of object."""
+"""The read model from the state of the aggregator: one bucket for each kind of object."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -27,7 +27,7 @@ from nodepool.contract.model import NodePhase
 from nodepool.service import Object, Projection
 
 RENDERING: Final = "8"
-"""Another number where objects of the same state look otherwise than in the release before."""
+"""The version of the documents; raise it when a release renders the same state differently."""
 POOLS: Final = "nodepools"
 NODES: Final = "nodes"
 QUOTAS: Final = "quotas"
@@ -55,7 +55,7 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
             | on.CWNodeUncordoned()
             | on.GrantAcknowledged()
         ):
-            return  # Each Node that gets a template, or a cordon, has an event of its own.
+            return  # Each Node that gets a template or a cordon has its own event.
         case on.CWNodeAssigned() | on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             yield POOLS, message.key
             yield NODES, message.node_key

@@ -1,4 +1,4 @@
-"""What a Node has, as a Kubernetes client sees it."""
+"""The resources of a Node, as a Kubernetes client sees them."""
 
 from collections.abc import Mapping
 

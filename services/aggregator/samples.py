@@ -1,8 +1,9 @@
-"""What metrics show of NodePools, Nodes, quotas and machines, computed at each scrape.
+"""The metrics of NodePools, Nodes, quotas and machines, computed at each scrape.
 
-A scrape takes time for each NodePool, limit and offering, and for none of their Nodes: these are
-counted as they change. What does not exist has no series, such as a limit that is not set; but a
-counter of what exists is there before its first count.
+The duration of a scrape grows with the number of NodePools, limits and offerings, but not with the
+number of Nodes, because Nodes are counted when they change. An object that does not exist, such as
+a limit that is not set, has no series. An object that exists has its counters before the first
+count.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +49,7 @@ from nodepool.contract.metrics import (
 from nodepool.state.tallies import Labels, Levels
 
 UNKNOWN: Final = "unknown"
-"""The instance type of a NodePool that asks for one which does not exist."""
+"""The label for the instance type of a NodePool whose instance type does not exist."""
 
 
 def samples(state: State) -> Iterator[Sample]:

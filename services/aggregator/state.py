@@ -1,4 +1,4 @@
-"""What the aggregator knows after each event."""
+"""The state of the aggregator after each event."""
 
 from dataclasses import replace
 from typing import assert_never

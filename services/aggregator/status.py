@@ -1,4 +1,4 @@
-"""The conditions of a NodePool as readers see them; those about its Nodes name what blocks."""
+"""The conditions of a NodePool in the read model; conditions about Nodes name the blockers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -106,7 +106,7 @@ def _facts(pool: NodePoolObject) -> Facts:
         checks={
             kind: _check(condition)
             for kind, condition in pool.conditions.items()
-            # What was found of an older generation may not hold for this one.
+            # A check of an older generation may not hold for this generation.
             if condition.generation == pool.generation
         },
         nodes=tuple(_node(node) for node in pool.busy),

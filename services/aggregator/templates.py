@@ -1,4 +1,4 @@
-"""The templates of Nodes that are too large to be part of each of them, while a Node has them."""
+"""The templates that are too large to be part of each Node; kept while a Node has them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ class Template:
 
 
 Templates = Map[PoolKey, Map[int, Template]]
-"""The templates of each NodePool by revision: the newest, and those that a Node still has."""
+"""The templates of each NodePool by revision: the newest, and all that a Node still has."""
 
 
 def published(templates: Templates, event: NodeTemplateChanged) -> Templates:

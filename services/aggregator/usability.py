@@ -1,8 +1,8 @@
 """Which registered Nodes cannot be used now, since when and why.
 
-A Node cannot be used while it is cordoned for a cause of its own, while it is rebooted or verified,
-and from the moment at which it is preempted. Each second counts once, for the cause with which that
-began, whatever comes to it until the Node can be used again, or is deleted.
+A Node cannot be used while it has its own cause for a cordon, while it is rebooted or verified, and
+from the beginning of its preemption. Each second counts once, for the first cause. Later causes
+count nothing until the Node can be used again, or is deleted.
 """
 
 from datetime import datetime
@@ -13,16 +13,17 @@ from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.node_failures import ADMIN_REBOOT
 
 VERIFICATION: Final = "Verification"
-"""Why a Node cannot be used that is verified, be it before its first use."""
+"""The cause for a Node that is being verified, even before its first use."""
 PREEMPTION: Final = "Preempted"
 
 
 class Unusable(NamedTuple):
     """A Node that cannot be used.
 
-    since, cause: when that began, and why.
-    cordon: the cause of its own that it is cordoned for now; empty where it is not.
-    stage: how far its preemption is: `pending` or `drain`; empty where it is not preempted.
+    since: since when the Node cannot be used.
+    cause: the first cause.
+    cordon: the Node's own cause for its cordon now; empty if there is none.
+    stage: the stage of its preemption, `pending` or `drain`; empty if it is not preempted.
     """
 
     since: datetime

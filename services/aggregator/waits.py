@@ -1,14 +1,14 @@
 """Since when a NodePool waits to be at its target, as its time to target counts it.
 
-It waits from the first moment at which it has fewer Nodes than its target, or more, be it that the
-target changed or that a Node was lost, until both are the same. Another change of the target in the
-same direction does not begin a new wait; a target that comes to the Nodes ends one that does not
-count, for nothing was delivered.
+A wait begins when the NodePool has fewer or more Nodes than its target, because the target changed
+or a Node was lost. It ends when the number of Nodes equals the target. Another change of the target
+in the same direction does not begin a new wait. If a change of the target ends the wait, the wait
+does not count, because nothing was delivered.
 
-* A NodePool that wants more than its quota allows waits for its customer: no time counts until its
-  quota is enough. Too few machines is what this metric is there to show, and counts.
-* One that is invalid, or is being deleted, has no target to be at.
-* It is the same whoever set the target, a command or the autoscaler.
+* A NodePool whose target is above its quota waits for its customer: no time counts until the quota
+  is sufficient. A lack of machines does count: this metric exists to show it.
+* A NodePool that is invalid, or is being deleted, has no target to reach.
+* A target of the autoscaler counts like a target of a command.
 """
 
 from datetime import datetime
@@ -19,7 +19,7 @@ from nodepool.contract.conditions import AtTarget, Quota, Validated
 from nodepool.service import Context
 
 DIRECTIONS: Final = ("down", "up")
-"""Which Nodes are waited for: those that are to leave, or to come."""
+"""The directions of a wait: for Nodes to leave, or to come."""
 _UNANSWERABLE: Final = (Quota.OVER, Quota.NOT_SET)
 
 

@@ -1,4 +1,4 @@
-"""How a message changes a NodePool, or one of its Nodes."""
+"""How a message changes a NodePool or one of its Nodes."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -21,7 +21,7 @@ Announced = (
     | on.CWNodePoolScaledDown
     | on.CWNodeDeliverFail
 )
-"""What the allocator itself says about a NodePool."""
+"""The allocator's own events about a NodePool."""
 MemberChanged = (
     on.CWNodeRegistered
     | on.CWNodeCordoned
@@ -39,7 +39,7 @@ MemberChanged = (
 )
 """The messages that change a Node while it stays."""
 Left = on.CWNodeDeleted | on.CWNodeRegistrationFailed
-"""A Node left its NodePool."""
+"""The messages after which a Node is no longer in its NodePool."""
 
 
 def specified(known: Pool | None, event: on.NodePoolValidated) -> Pool:
@@ -61,7 +61,7 @@ def specified(known: Pool | None, event: on.NodePoolValidated) -> Pool:
         )
     grant = known.grant
     if grant is not None and event.reason is Validated.INVALID:
-        # An invalid NodePool has no grant beyond its Nodes: what it was granted is given back.
+        # An invalid NodePool may get no Node, so it gives its grant back.
         grant = grant._replace(nodes=0)
     return replace(
         known,

@@ -1,4 +1,4 @@
-"""Which Nodes leave when a NodePool shrinks, and which of them stay when it grows again."""
+"""Which Nodes leave when a NodePool shrinks, and which leaving Nodes stay if it grows again."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from allocator.members import Member
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 
 Place = tuple[int, int, str]
-"""The place of a Node among the Nodes of a NodePool that may leave; the lowest leaves first."""
+"""The place of a Node among a NodePool's Nodes that may leave; the lowest place leaves first."""
 
 
 def victims(

@@ -1,4 +1,4 @@
-"""What the allocator says: which machines join NodePools, and which Nodes leave them."""
+"""Decides what the allocator publishes: which machines join NodePools, and which Nodes leave."""
 
 from collections.abc import Generator, Iterable, Iterator
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""How the NodePools that wait, and the work of an offering, follow from the NodePools."""
+"""Derives which NodePools wait, and whether an offering is work, from the NodePools."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ def stored(state: "State", pool: Pool) -> "State":
     ranking = waiting.get(offering, Ranking()).moved(before, after)
     waiting = waiting.set(offering, ranking) if len(ranking) else waiting.delete(offering)
     state = replace(state, waiting=waiting)
-    # What was kept for it while it was checked is not any more.
+    # Machines that were kept for it during its check are no longer kept.
     is_free = after is None and known is not None and known.goal is None
     return offered(state, offering) if is_free else state
 

@@ -1,13 +1,14 @@
-"""Which spot Nodes give way: to a `default` NodePool that is short, or to an operator.
+"""Which spot Nodes give way to a `default` NodePool that lacks Nodes, or to an operator.
 
 A NodePool of class `spot` may lose its Nodes if the capacity is needed elsewhere; see
-https://docs.coreweave.com/platform/capacity-plans/spot-node-pools. Spot Nodes give way only for
-machines that are needed beyond the free machines, and beyond the machines that come back anyway and
-no later than the machines of preempted Nodes would.
+https://docs.coreweave.com/platform/capacity-plans/spot-node-pools. Spot Nodes give way only if the
+free machines and the machines that come back anyway are not enough. A machine that comes back
+anyway counts only if it comes back no later than the machine of a preempted Node would.
 
 Machines that come back are counted for NodePools with a node affinity first, since NodePools
-without an affinity can use any machine. If machines come back in another order, another Node gives
-way then. The same happens if a leaving Node does not answer, or breaks while it leaves.
+without an affinity can use any machine. If the machines come back in a different order, one more
+Node gives way at that time. The same happens if a leaving Node does not answer, or breaks while it
+leaves.
 """
 
 from collections import Counter, defaultdict
@@ -33,7 +34,7 @@ from nodepool.state.ranking import Ranking
 
 
 class Victim(NamedTuple):
-    """A spot Node that may have to go."""
+    """A spot Node that may have to give way."""
 
     pool: Pool
     node: str
@@ -41,20 +42,21 @@ class Victim(NamedTuple):
 
     @property
     def org(self) -> str:
-        """The organisation that gives it up."""
+        """The organisation of its NodePool."""
         return pool_path(self.pool.key)[0]
 
     @property
     def machine(self) -> MachineKey:
-        """The machine that it is."""
+        """The machine of the Node."""
         return machine_key(self.pool.zone, self.node)
 
 
 class Need(NamedTuple):
-    """So many machines that are needed.
+    """The need of a NodePool or an operator for machines.
 
-    beneficiary: the NodePool that needs them; None for an operator.
-    affinity: which machines will do; None for any.
+    machines: how many machines are needed.
+    beneficiary: the NodePool that needs the machines; None for an operator.
+    affinity: the node affinity that the machines must satisfy; None if any machine fits.
     """
 
     machines: int
@@ -221,10 +223,11 @@ def _requested(victim: Victim, beneficiary: PoolKey | None) -> NodePreemptionReq
 
 
 class _Choice:
-    """Spot Nodes that may have to go, of which each is chosen once.
+    """The spot Nodes that may have to give way; each Node is chosen at most once.
 
-    The order of all of them decides how many each organisation gives up; the order within the
-    organisation decides which. So a priority moves no preemption to another organisation.
+    The order of all these Nodes decides how many Nodes each organisation gives up. The order within
+    an organisation decides which of its Nodes give way. So a priority never moves a preemption to
+    another organisation.
     """
 
     def __init__(self, state: State, found: Iterable[Victim]) -> None:

@@ -1,4 +1,4 @@
-"""How NodePools get machines: what is announced, and which machine goes to which of them."""
+"""How NodePools get machines: the announcements, and which machine goes to which NodePool."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -57,7 +57,10 @@ def served(
 
 
 class _Share(NamedTuple):
-    """What is announced for a NodePool before its first turn, and what it gets in a turn."""
+    """The machines that a NodePool gets in one turn.
+
+    announced: the announcements before its first turn; empty for later turns.
+    """
 
     key: PoolKey
     announced: tuple[CWNodePoolScaledUp | CWNodeRequestQueued, ...]

@@ -15,24 +15,24 @@ from nodepool.contract.timetable import GONE_AFTER
 class Member:
     """A Node of a NodePool.
 
-    assignment: the number of this stay of the machine; a higher one came later.
+    assignment: the number of the machine's assignment; a later assignment has a higher number.
     registered: whether it joined its cluster.
     active: whether workloads run on it.
     blocked: whether a Pod runs on it that a drain for a scale-down waits for.
     cordoned: whether it is cordoned as unhealthy or by command.
-    removal: why it is leaving; None for one that stays.
-    removed_in: the number of the last removal of Nodes that it was part of; 0 before the first.
+    removal: why it is leaving; None if it stays.
+    removed_in: the number of the last removal that it was part of; 0 before its first removal.
     requests: how often its deletion was requested.
-    domain: the NVLink domain of its machine; empty for one without.
+    domain: the NVLink domain of its machine; empty if the machine has no domain.
     triage: whether its machine goes to triage when it leaves.
     grace_s: how many seconds its workloads may take to end.
-    drained_by: when its drain is over at the latest, if its Pods end; None before the drain.
+    drained_by: when its drain ends at the latest, if its Pods end; None before the drain.
     batch: the position of the input that led to its assignment; Nodes with the same position are
         equally new.
     idle_only: whether lifecycle keeps the Node if it turns out to be active.
     is_cancelled: whether its removal was cancelled, and lifecycle has not answered yet.
-    is_reserved: whether it is reserved for the control plane, and of no use to its NodePool.
-    is_preempted: whether a preemption limits its stay, whatever else it leaves for.
+    is_reserved: whether it is reserved for the control plane, so that its NodePool cannot use it.
+    is_preempted: whether a preemption limits its stay, even if it leaves for another reason.
     """
 
     assignment: int
@@ -55,7 +55,7 @@ class Member:
 
     @property
     def is_busy_victim(self) -> bool:
-        """Whether a scale-down waits for its Pods, and nothing else ends that."""
+        """Whether a scale-down waits for its Pods, and lifecycle may not keep it instead."""
         is_victim = self.removal is RemovalReason.SCALE_DOWN
         return is_victim and self.active and not self.idle_only
 
@@ -76,9 +76,10 @@ class Member:
 
     @property
     def returns(self) -> bool:
-        """Whether its machine comes back for certain, and as soon as that of a preempted one.
+        """Whether its machine certainly comes back, and no later than after a preemption.
 
-        It leaves, and no Pod can delay that; the machine of an unhealthy one goes to triage.
+        This holds if the Node leaves and no Pod can delay it. The machine of an unhealthy Node goes
+        to triage.
         """
         match self.removal:
             case None | RemovalReason.UNHEALTHY:
@@ -94,7 +95,7 @@ class Member:
 
     @property
     def returns_by(self) -> datetime | None:
-        """Return when its machine comes back, if that is certain but its drain takes long."""
+        """Return when its machine certainly comes back after a long drain; None otherwise."""
         is_awaited = self.removal is RemovalReason.SCALE_DOWN and self.blocked
         is_drained = self.removal in (RemovalReason.SCALE_DOWN, RemovalReason.POOL_DELETED)
         if self.returns or self.triage or is_awaited or not is_drained:
@@ -116,13 +117,15 @@ class Member:
 
 
 NOBODY: Final = Member(0)
-"""In the place of a Node that is not there."""
+"""Stands for a Node that does not exist."""
 
 
 class Domain(NamedTuple):
-    """The Nodes of one NVLink domain: all, those that stay, and those that can be kept after all.
+    """The Nodes of a NodePool in one NVLink domain.
 
-    These last ones are leaving, for nothing but a scale-down.
+    held: how many Nodes there are.
+    staying: how many Nodes stay.
+    spareable: how many Nodes leave for a scale-down, and so can still be kept.
     """
 
     held: int = 0
@@ -132,12 +135,14 @@ class Domain(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Racks:
-    """The racks that the Nodes of a NodePool form: `size` Nodes of a domain, the last one the rest.
+    """The racks that the Nodes of a NodePool form.
+
+    A rack has `size` Nodes of one domain. The last rack of a domain may have fewer.
 
     domains: the Nodes of each NVLink domain.
-    held: how many racks there are, those of which Nodes are missing included.
-    staying: how many racks those Nodes form that are not leaving.
-    split: in how many domains a part of a rack stays and others leave for a scale-down.
+    held: how many racks there are, including racks that lack Nodes.
+    staying: how many racks the Nodes that stay form.
+    split: in how many domains a part of a rack stays while other Nodes leave for a scale-down.
     """
 
     size: int
@@ -180,18 +185,17 @@ class Racks:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The Nodes of one NodePool by name; the counts follow from them.
+    """The Nodes of one NodePool by name, and counts of the Nodes in `nodes`.
 
-    nodes: the Nodes that the NodePool can use, and that it holds.
-    reserved: the Nodes that are reserved for the control plane; no count includes these.
-    leaving: Nodes that leave, for whatever reason.
-    spareable: those of them that leave for a scale-down; only these can be kept after all.
-    deleted: those of them that leave because the NodePool is deleted.
+    nodes: the Nodes that the NodePool holds and can use.
+    reserved: the Nodes that are reserved for the control plane; no count includes these Nodes.
+    leaving: Nodes that leave, for any reason.
+    spareable: Nodes that leave for a scale-down; no other leaving Node can still be kept.
+    deleted: Nodes that leave because the NodePool is deleted.
     busy_victims: Nodes that leave for a scale-down that waits for their Pods.
     idle: Nodes that stay and on which no workload runs.
-    cancelled: Nodes whose removal was cancelled, and of which lifecycle has not said whether they
-        stay.
-    racks: the racks that they form; None for a type that does not come in racks.
+    cancelled: Nodes whose removal was cancelled, before lifecycle has said whether they stay.
+    racks: the racks that the Nodes form; None for a type that does not come in racks.
     """
 
     nodes: Map[str, Member] = Map()
@@ -215,7 +219,7 @@ class Members:
 
     @property
     def every(self) -> dict[str, Member]:
-        """All Nodes, also those that are reserved for the control plane."""
+        """All Nodes, including the Nodes that are reserved for the control plane."""
         return {**self.nodes, **self.reserved}
 
     @property

@@ -1,4 +1,4 @@
-"""A NodePool as the allocator knows it: what it wants, may have, has, and is giving up."""
+"""What the allocator knows about a NodePool: what it wants, may have, has, and gives up."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,7 +14,7 @@ from nodepool.state.waits import NO_WAIT, Wait
 
 
 class Stage(StrEnum):
-    """How far a NodePool is: it stays, it loses its last Nodes, or it has none and is forgotten."""
+    """The stage of a NodePool: it stays, it loses its last Nodes, or it has no Node any more."""
 
     ACTIVE = "active"
     DELETING = "deleting"
@@ -22,7 +22,7 @@ class Stage(StrEnum):
 
 
 class Grant(NamedTuple):
-    """How many Nodes quota grants, for which generation, and the number of that grant."""
+    """How many Nodes quota grants, for which generation, and the number of the grant."""
 
     generation: int
     nodes: int
@@ -51,22 +51,22 @@ class Check(NamedTuple):
 class Pool:
     """The facts about a NodePool, from which everything else follows.
 
-    wants: `spec` in this `generation`, `valid` or not, and the `stage` it is in. It is neither
+    wants: the `spec` of this `generation`, `valid` or not, and the `stage`. The NodePool is neither
         `valid` nor `invalid` while its validation fails.
-    may have: the last `grant`, the last capacity `check`, and the largest grant that was not given
-        back to quota yet, which is `outstanding`; None once a deleted NodePool gave back all.
-    quota_failed: whether the last check of its quota failed, so that no machine is kept for it
-        while another check is to come.
-    has: its `members`, and `wait`, since when it waits for each machine that it lacks.
-    asked for: `scaled` is the last announced target: the target at creation, or that of the last
-        scale-up or scale-down that was said; `requested` is how many Nodes it has announced to
-        want, less those that it removed since.
-    gives up: `removals` counts the removals of Nodes, and `removed` is how many went in the one
-        that is under way, None while there is none.
-    fault: what is wrong with its settings; empty while they are valid. `reported` is the fault that
-        the last `CWNodeDeliverFail` about them named.
-    undelivered: its machines that failed and were not reported yet, each with the reason.
-    failure: the last internal error that it was reported with; empty while there is none.
+    may have: the last `grant` and the last capacity `check`. `outstanding` is the largest grant
+        that is not yet given back to quota; None once a deleted NodePool has given back all.
+    quota_failed: whether its last quota check failed, so that no machine is kept for it until the
+        next quota verdict.
+    has: its `members`, and `wait`: since when it waits for each machine that it lacks.
+    asked for: `scaled` is the target at creation, or the target of the last announced scale-up or
+        scale-down. `requested` is how many Nodes it has announced to want, minus the Nodes that it
+        has removed since.
+    gives up: `removals` counts the removals of Nodes. `removed` is how many Nodes have left in the
+        current removal; None if no removal is in progress.
+    fault: what is wrong with its settings; empty while they are valid. `reported` is the fault in
+        the last `CWNodeDeliverFail` about the settings.
+    undelivered: its machines that failed and are not yet reported, each with the reason.
+    failure: the last internal error that was reported for it; empty if there is none.
     """
 
     key: PoolKey
@@ -103,14 +103,15 @@ class Pool:
 
     @property
     def target(self) -> int:
-        """How many Nodes it wants to have in the end."""
+        """How many Nodes it wants; 0 once it is being deleted."""
         return self.spec.target if self.stage is Stage.ACTIVE else 0
 
     @property
     def goal(self) -> int | None:
-        """How many Nodes it may have by now: its grant, at most its target.
+        """How many Nodes it may have now: its grant, at most its target.
 
-        None while a check of what it wants now is still to come, or has not passed.
+        None until quota and capacity are checked for its current generation, and None for a
+        NodePool that is not valid or is being deleted.
         """
         grant, check = self.grant, self.check
         if grant is None or check is None or not self.valid or self.stage is not Stage.ACTIVE:
@@ -121,17 +122,18 @@ class Pool:
 
     @property
     def shortfall(self) -> int:
-        """How many Nodes it may still have."""
+        """How many more Nodes it may get now."""
         goal = self.goal
         return max(0, goal - len(self.members)) if goal is not None else 0
 
     @property
     def claimed(self) -> int | None:
-        """How many Nodes it may have by now, also while what it wants now is being checked.
+        """How many Nodes it may have now, even while its newest version is being checked.
 
-        Then it is what its last checks allow, at most its target: a change of other settings is not
-        to cost it the machines that come free for it. This holds against spot, and not for it. A
-        check that failed may fail for long, so no other NodePool waits for the end of that.
+        During the check, the number is what the last checks allow, at most the target. So a change
+        of other settings does not cost the NodePool the machines that become free for it. A spot
+        NodePool has no such claim. After a failed check there is no claim either: the check may
+        fail for a long time, and other NodePools must not wait for it.
         """
         goal, grant, check = self.goal, self.grant, self.check
         if goal is not None or grant is None or check is None or self.quota_failed:
@@ -144,7 +146,8 @@ class Pool:
     def claim(self) -> int:
         """Return how many machines are kept for the NodePool as machines become free.
 
-        While its newest version is being checked, these are no more than the NodePool waited for.
+        While its newest version is being checked, the number is at most the number of machines that
+        the NodePool waited for.
         """
         claimed = self.claimed
         claim = max(0, claimed - len(self.members)) if claimed is not None else 0
@@ -152,10 +155,10 @@ class Pool:
 
     @property
     def surplus(self) -> int:
-        """How many Nodes are too many and not leaving yet; negative where too many leave.
+        """How many Nodes are too many and do not leave yet; negative if too many Nodes leave.
 
-        An invalid spec removes nothing: the Nodes that are there stay. All Nodes of a deleted
-        NodePool leave because it is deleted, whatever they were leaving for before.
+        A NodePool that is not valid keeps its Nodes. All Nodes of a deleted NodePool leave because
+        of the deletion, even if they were already leaving for another reason.
         """
         members = self.members
         if self.stage is not Stage.ACTIVE:
@@ -166,7 +169,7 @@ class Pool:
 
     @property
     def has_too_many(self) -> bool:
-        """Whether a scale-down is not complete; what an invalid spec wants is not known."""
+        """Whether a scale-down may be incomplete; always so while the spec is not valid."""
         racks = self.members.racks
         if racks is not None:
             return not self.valid or racks.held > self.target // racks.size
@@ -174,21 +177,22 @@ class Pool:
 
     @property
     def is_cancelling(self) -> bool:
-        """Whether Nodes leave for a scale-down, or may leave although that was cancelled."""
+        """Whether Nodes leave for a scale-down, or may leave after their removal was cancelled."""
         members = self.members
         return members.spareable > 0 or bool(members.reserved_victims) or members.is_unanswered
 
     @property
     def is_undeliverable(self) -> bool:
-        """Whether its settings are to be reported; nothing is reported of a deleted NodePool."""
+        """Whether its settings have a fault to report; a deleted NodePool reports no fault."""
         return bool(self.fault) and self.stage is Stage.ACTIVE
 
     @property
     def unused_grant(self) -> int | None:
-        """The last grant, where it is smaller than what is outstanding; else None.
+        """The last grant if it is smaller than the outstanding grant; None otherwise.
 
-        Whichever generation it is for, and whether or not the NodePool is valid: no Node is added
-        beyond it. The grant of a deleted NodePool is 0, and is given back whatever is outstanding.
+        The generation of the grant and the validity of the NodePool do not matter: no Node is added
+        beyond the last grant. The grant of a deleted NodePool is 0, and is given back even if no
+        grant is outstanding.
         """
         if self.outstanding is None:
             return None
@@ -204,7 +208,7 @@ class Pool:
 
     @property
     def waiting(self) -> Waiting | None:
-        """How it waits for machines; None while it waits for none."""
+        """How it waits for machines; None if it does not wait."""
         claim = self.claim
         if self.check is None or not claim:
             return None

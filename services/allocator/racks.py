@@ -1,4 +1,4 @@
-"""Which racks leave when a NodePool shrinks, and which of them are spared when it grows again."""
+"""Which racks leave when a NodePool shrinks, and which leaving racks stay if it grows again."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ Nodes = list[tuple[str, Member]]
 
 
 class Surplus(NamedTuple):
-    """The racks that are too many: how many Nodes they have, and the Nodes that can leave now."""
+    """The surplus racks: how many Nodes they have, and the Nodes that can leave now."""
 
     nodes: int
     leaving: list[str]

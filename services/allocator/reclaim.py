@@ -1,4 +1,4 @@
-"""How an operator holds machines back from all NodePools, and gives them back."""
+"""How an operator reclaims machines, so that no NodePool gets them, and returns them."""
 
 from collections.abc import Iterator
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""How NodePools give up Nodes: those that are too many, and all of a deleted one."""
+"""How NodePools give up Nodes: surplus Nodes, and all Nodes of a deleted NodePool."""
 
 from collections.abc import Iterator
 from itertools import chain

@@ -1,4 +1,4 @@
-"""What the allocator knows: NodePools, machines, and the NodePools that wait for machines."""
+"""The state of the allocator: NodePools, machines, and the NodePools that wait for machines."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -37,10 +37,10 @@ from nodepool.state.work import WithWork
 class State(WithWork[OfferingKey | PoolKey]):
     """NodePools, machines, and the NodePools that wait for machines of each offering.
 
-    assignments: how often a machine was assigned to a NodePool.
+    assignments: how many assignments of machines to NodePools there were.
     supplies: the supply of each offering apart from its free machines.
-    work: offerings in which a machine may change hands, NodePools of which one decision could not
-        hold all that was missing, and those that failed, when they are retried.
+    work: offerings in which a machine may change hands, NodePools with more due events than one
+        decision can hold, and failed NodePools and offerings with the time of their retry.
     """
 
     pools: Map[PoolKey, Pool] = Map()
@@ -157,7 +157,7 @@ def _granted(state: State, pool: Pool | None, verdict: on.QuotaChecked, context:
     if verdict.generation == pool.generation:
         nodes, held = min(verdict.granted, pool.spec.target), len(pool.members)
         after = replace(after, wait=pool.wait.with_grant(nodes, held, context.time))
-    is_back = pool.goal is None and after.goal is not None  # For this grant capacity was checked.
+    is_back = pool.goal is None and after.goal is not None  # Capacity was checked for this grant.
     return offered(stored(state, after), pool.offering) if is_back else stored(state, after)
 
 

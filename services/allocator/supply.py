@@ -1,4 +1,4 @@
-"""Where the machines of an offering come from, apart from free machines: spot and leaving Nodes."""
+"""The supply of an offering apart from free machines: machines of spot and leaving Nodes."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,11 +13,11 @@ from nodepool.contract.timetable import GONE_AFTER
 class Supply:
     """The supply of an offering apart from its free machines.
 
-    to_reclaim: how many of its machines are to be held back.
-    spot: the spot NodePools that are there.
-    shrinking: the NodePools with Nodes that are still to be asked to leave, of whatever class.
-    returning: the machines of Nodes that leave for certain, of whatever class.
-    lingering: the machines of Nodes that leave for certain after a long drain, with its end.
+    to_reclaim: how many of its machines must be held back.
+    spot: its spot NodePools.
+    shrinking: the NodePools, of any class, with Nodes that must still be asked to leave.
+    returning: the machines, of Nodes of any class, that certainly come back soon.
+    lingering: the machines that certainly come back after a long drain, each with the drain's end.
     """
 
     to_reclaim: int = 0

@@ -3,7 +3,7 @@
 from nodepool.contract import events as on
 
 LimitChanged = on.QuotaSet | on.QuotaDeleted | on.QuotaReleased | on.QuotaChecked
-"""A limit, or what counts against it, may be other than it was."""
+"""A limit, or the number of Nodes that count against it, may have changed."""
 NodeChanged = (
     on.CWNodeAssigned
     | on.CWNodeRegistered

@@ -1,8 +1,8 @@
-"""What the autoscaler says: the target that would be right for a NodePool, when it is another.
+"""The events of the autoscaler: the right target for a NodePool whose current target is different.
 
-Nothing follows from a message alone: all of it follows from the whole state, in `reconcile`, at a
-`Wake`. That is stored after all that the log holds by then, so a replica that catches up says
-nothing about Pods that are gone.
+No event follows from a message alone. Each event follows from the whole state, in `reconcile`, at a
+`Wake`. A `Wake` is stored after everything that is in the log by then, so a replica that catches up
+publishes nothing about Pods that are gone.
 """
 
 from collections.abc import Generator, Iterator

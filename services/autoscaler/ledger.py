@@ -1,4 +1,4 @@
-"""A limit as the autoscaler knows it, so that it asks for no Nodes that quota would not grant."""
+"""A limit as the autoscaler knows it, so that it requests no Nodes that quota would not grant."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -11,13 +11,12 @@ NO_POOLS: Final[Queue[PoolKey]] = Queue()
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """One limit, and what counts against it.
+    """One limit, and the Nodes that count against it.
 
-    limit: the most Nodes; None for a limit that is not set, which allows no more than one of 0.
-    used: how many Nodes count against it, as the quota service published last.
-    asked: how many Nodes more the autoscaler has asked for, of which quota has not judged yet.
-    full: the NodePools whose Pods need more Nodes than their targets; the one that came first
-        comes first.
+    limit: the maximum number of Nodes; None for a limit that is not set, which allows no Nodes.
+    used: how many Nodes count against the limit, as last published by the quota service.
+    asked: how many more Nodes the autoscaler has requested that quota has not checked yet.
+    full: the NodePools whose Pods need more Nodes than their targets, in order of arrival.
     """
 
     limit: int | None = None
@@ -27,7 +26,7 @@ class Ledger:
 
     @property
     def room(self) -> int:
-        """Return how many Nodes more quota would grant now."""
+        """Return how many more Nodes quota would grant now."""
         return max(0, (self.limit or 0) - self.used - self.asked)
 
     def with_full(self, key: PoolKey, *, is_full: bool) -> "Ledger":

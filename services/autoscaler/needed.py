@@ -1,4 +1,4 @@
-"""How many empty Nodes of one type the Pods that wait would fill."""
+"""How many empty Nodes of one type the waiting Pods would fill."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from nodepool.contract.pods import PODS_MAX, Shape
 
 @dataclass(frozen=True, slots=True)
 class _Nodes:
-    """So many Nodes that are filled alike: what each has left, and for how many small Pods."""
+    """A number of Nodes with the same room: the free GPUs and the free Pod slots of each Node."""
 
     count: int
     gpus: int

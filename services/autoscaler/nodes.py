@@ -1,4 +1,4 @@
-"""The Nodes of a NodePool as far as they decide how many would be right."""
+"""The Nodes of a NodePool, reduced to what determines the right number of Nodes."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -12,14 +12,15 @@ from nodepool.state.queue import Queue
 class Node:
     """A Node, from its assignment to its end.
 
-    assignment: which stay of its machine it is.
-    since: when it was assigned or joined, or when it became active or idle last; later where it
-        stands for another Node that was removed.
-    active: whether workloads run on it.
-    held: whether it is there and does not leave.
-    coming: whether it is on its way: it boots, reboots, or is verified.
-    usable: whether new Pods can be scheduled on it.
-    reserved: whether it is reserved for the control plane, so that its NodePool does not count it.
+    assignment: the number of the stay of its machine.
+    since: when the Node was assigned or joined, or when it last became active or idle; later if the
+        Node got this time from another idle Node that was removed.
+    active: whether workloads run on the Node.
+    held: whether the Node is there and does not leave.
+    coming: whether the Node is on its way: it boots, reboots, or is verified.
+    usable: whether new Pods can be scheduled on the Node.
+    reserved: whether the Node is reserved for the control plane, so that its NodePool does not
+        count the Node.
     """
 
     assignment: int
@@ -32,24 +33,24 @@ class Node:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether it is there for its NodePool and nothing runs on it."""
+        """Return whether the Node is there for its NodePool and nothing runs on the Node."""
         return self.held and not self.active and not self.reserved
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is empty and takes Pods."""
+        """Whether the Node is empty and takes Pods."""
         return self.is_idle and self.usable
 
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The Nodes of one NodePool by name; the rest follows from them.
+    """The Nodes of one NodePool by name; the other fields are derived from these Nodes.
 
-    held: how many are there and do not leave.
-    coming: how many more are on their way.
-    ready: how many of these are empty and take Pods.
-    reserved: how many others are reserved for the control plane.
-    idle: those that nothing runs on; the one that has been idle longest first.
+    held: how many Nodes are there and do not leave.
+    coming: how many more Nodes are on their way.
+    ready: how many Nodes are empty and take Pods.
+    reserved: how many other Nodes are reserved for the control plane.
+    idle: the Nodes that nothing runs on; the Node that has been idle longest comes first.
     """
 
     nodes: Map[str, Node] = Map()
@@ -66,7 +67,7 @@ class Nodes:
 
     @property
     def kept(self) -> int:
-        """How many its NodePool has and wants, those on their way included."""
+        """How many Nodes the NodePool has and wants to keep, including the Nodes on their way."""
         return self.held + self.coming
 
     def get(self, name: str, assignment: int) -> Node | None:

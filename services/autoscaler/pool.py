@@ -1,4 +1,4 @@
-"""A NodePool as the autoscaler knows it: what is wanted, what is there, and what waits."""
+"""A NodePool as the autoscaler knows it: its target, its Nodes, and the Pods that wait."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -22,8 +22,8 @@ NO_LEDGER: Final = LedgerKey("")
 class WaitingPod:
     """A Pod that waits for a Node.
 
-    number: distinguishes it from others of its name.
-    pod: what it asks for, and tolerates.
+    number: distinguishes the Pod from other Pods of the same name.
+    pod: the requests and tolerations of the Pod.
     fits: whether an empty Node of its NodePool could take it.
     """
 
@@ -33,7 +33,7 @@ class WaitingPod:
 
     @property
     def shape(self) -> Shape:
-        """What it asks for."""
+        """The requests of the Pod."""
         return Shape(self.pod.gpus, self.pod.accelerators)
 
 
@@ -41,9 +41,9 @@ class WaitingPod:
 class Waiting:
     """The Pods that wait for a Node of a NodePool.
 
-    pods: the simulated ones, by name; none in a cluster of Kubernetes, whose agent only counts.
-    shapes: how many there are of each shape that an empty Node takes.
-    count: how many these are.
+    pods: the simulated Pods, by name; none in a Kubernetes cluster, whose agent only counts Pods.
+    shapes: the number of Pods of each shape that fits on an empty Node.
+    count: the total number of these Pods.
     """
 
     pods: Map[str, WaitingPod] = Map()
@@ -85,22 +85,22 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A NodePool, whether it is autoscaled or not: it may be from the next moment on.
+    """A NodePool, whether autoscaled or not: its autoscaling may be turned on at any time.
 
-    uid, generation, spec: as it is stored.
-    valid: whether it is valid and stays.
-    commanded: when a command changed its target last; None where none did since it was created.
-    raised: when the autoscaler raised its target last.
-    proposed: whether a target for this generation was said, of which nothing has come yet.
-    short_since: since when it has fewer Nodes than it wants; None while it has them.
-    full_since: since when the Pods that wait need more Nodes than it wants, or may have; None while
-        they do not.
-    nodes: its Nodes.
-    waiting: the Pods that wait for a Node of it.
-    ledger: the limit that it counts against.
-    granted: how many Nodes quota grants it, as published last.
-    is_over: whether its target did not fit its limit when quota checked this generation.
-    asked: the target that the autoscaler has asked for; 0 once quota has judged it.
+    uid, generation, spec: these fields of the stored NodePool.
+    valid: whether the NodePool is valid and is not being deleted.
+    commanded: when a command last changed the target; None if no command has changed it.
+    raised: when the autoscaler last raised the target.
+    proposed: whether a target for this generation was published and has not taken effect yet.
+    short_since: since when the NodePool has fewer Nodes than its target; None if it has enough.
+    full_since: since when the waiting Pods need more Nodes than the target, or than quota allows;
+        None while they do not.
+    nodes: the Nodes of the NodePool.
+    waiting: the Pods that wait for a Node of the NodePool.
+    ledger: the limit that the NodePool counts against.
+    granted: how many Nodes quota grants, as last published.
+    is_over: whether the target was above the limit when quota checked this generation.
+    asked: the target that the autoscaler has requested; 0 once quota has checked the target.
     """
 
     key: PoolKey
@@ -113,7 +113,7 @@ class Pool:
     proposed: bool = False
     short_since: datetime | None = None
     full_since: datetime | None = None
-    nodes: Nodes = Nodes()  # noqa: RUF009  # It is immutable.
+    nodes: Nodes = Nodes()  # noqa: RUF009  # `Nodes` is immutable.
     waiting: Waiting = Waiting()
     ledger: LedgerKey = NO_LEDGER
     granted: int = 0
@@ -122,24 +122,24 @@ class Pool:
 
     @property
     def counted(self) -> int:
-        """Return how many of its Nodes count against its limit, granted or there."""
+        """Return how many Nodes count against the limit: the granted or the existing Nodes."""
         return max(self.granted, self.nodes.billable)
 
     @property
     def unjudged(self) -> int:
-        """Return how many Nodes more it has asked for, of which quota has not judged yet."""
+        """Return how many more Nodes were requested that quota has not checked yet."""
         return max(0, self.asked - self.counted)
 
     @property
     def is_full(self) -> bool:
-        """Return whether Pods wait that its target has no Nodes for, or quota has none."""
+        """Return whether Pods wait for more Nodes than the target, or than quota allows."""
         if not self.waiting.count:
             return False
         return self.is_over or self.needed > self.spec.target
 
     @property
     def instance(self) -> InstanceType | None:
-        """The type of its Nodes; None for one that is not known."""
+        """The instance type of the Nodes; None for an unknown type."""
         return INSTANCE_TYPES.get(self.spec.instance_type)
 
     def fits(self, pod: Pod) -> bool:
@@ -165,7 +165,7 @@ class Pool:
 
     @property
     def is_autoscaled(self) -> bool:
-        """Whether the autoscaler may set its target; Nodes that come in racks it leaves alone."""
+        """Whether the autoscaler may set the target; it never does for Nodes that come in racks."""
         if not (self.valid and self.spec.autoscaling):
             return False
         instance = self.instance
@@ -173,16 +173,16 @@ class Pool:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The least and the most Nodes that the autoscaler may want."""
+        """The minimum and the maximum target that the autoscaler may set."""
         target = self.spec.target
         least, most = self.spec.min_nodes, self.spec.max_nodes
         return (target if least is None else least), (target if most is None else most)
 
     @property
     def needed(self) -> int:
-        """How many Nodes hold what runs and what waits, as far as it may want them.
+        """How many Nodes the running and the waiting Pods need, up to the maximum target.
 
-        One that is ready, or on its way, is there for what waits.
+        Nodes that are ready, or on their way, count as room for the waiting Pods.
         """
         (_, most), instance = self.bounds, self.instance
         busy = self.nodes.held - self.nodes.ready

@@ -1,6 +1,6 @@
 """The state of the autoscaler: every NodePool, with its Nodes and the Pods that wait for more.
 
-It holds NodePools that are not autoscaled as well, since any may be from the next moment on.
+It also holds NodePools that are not autoscaled, because autoscaling may be turned on at any time.
 """
 
 from dataclasses import dataclass, replace
@@ -29,17 +29,17 @@ from nodepool.service import Context
 from nodepool.state.work import WithWork
 
 COMING = (NodePhase.BOOTING, NodePhase.VERIFYING, NodePhase.REBOOTING)
-"""The phases of a Node on its way into production, or back."""
+"""The phases of a Node on its way into production, or back into production."""
 
 
 @dataclass(frozen=True, slots=True)
 class State(WithWork[LedgerKey | PoolKey]):
-    """The NodePools; the work queue holds each when another target will be right for it.
+    """The NodePools; the work queue holds each NodePool when its right target will change.
 
-    It holds a limit when there is more room under it for NodePools that need more Nodes.
+    The queue also holds a limit with new room for NodePools that need more Nodes.
 
     ledgers: the limits.
-    agents: the clusters that an agent connects to Kubernetes; it reports which Pods wait there.
+    agents: the clusters that an agent connects to Kubernetes; the agent reports the waiting Pods.
     """
 
     agents: Map[ClusterKey, bool] = Map()
@@ -112,7 +112,7 @@ def _specified(state: State, event: on.NodePoolValidated, context: Context) -> P
     )
     is_reported = event.spec.autoscaling and event.reason is not Validated.INVALID
     if cluster_of(event.key) in state.agents and not is_reported:
-        # Its agent reports the waiting Pods again only once it can grow again.
+        # The agent reports the waiting Pods again only when the NodePool can grow again.
         return replace(pool, waiting=Waiting())
     return pool if event.spec.node_taints == known.spec.node_taints else pool.refitted()
 

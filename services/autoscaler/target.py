@@ -1,9 +1,10 @@
-"""The target that would be right for a NodePool, and when it will be another one.
+"""The right target for a NodePool, and when it will change.
 
-A Pod that has room on a Node is placed there within a moment, so nothing is added before Pods have
-waited for some seconds, as with `new-pod-scale-up-delay` of the Kubernetes cluster autoscaler. The
-other times are its defaults: a Node is unneeded after ten minutes (`scale-down-unneeded-time`), and
-nothing is removed for ten minutes after something was added (`scale-down-delay-after-add`); see
+A Pod with room on a Node is placed there almost immediately. So Nodes are added only after Pods
+have waited for some seconds, as with `new-pod-scale-up-delay` of the Kubernetes cluster autoscaler.
+The other times are the defaults of that autoscaler: a Node is unneeded after ten minutes
+(`scale-down-unneeded-time`), and no Node is removed for ten minutes after a Node was added
+(`scale-down-delay-after-add`); see
 https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md.
 """
 
@@ -18,16 +19,16 @@ from nodepool.contract.counting import counted
 DELAY_OF_PODS = timedelta(seconds=3)
 """How long Pods have to wait before Nodes are added for them."""
 UNNEEDED_AFTER = timedelta(minutes=10)
-"""How long a Node has to be idle, or to be awaited, before the NodePool does without it."""
+"""How long a Node must be idle, or missing, before the target is lowered by that Node."""
 DELAY_AFTER_ADD = timedelta(minutes=10)
-"""How long after the autoscaler has raised a target it does not lower it."""
+"""How long the autoscaler does not lower a target after it has raised the target."""
 DELAY_AFTER_COMMAND = timedelta(minutes=10)
-"""How long a target stands that a command has set."""
+"""How long the autoscaler does not change a target that a command has set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The target that would be right, and why, as one sentence without a full stop."""
+    """The right target, and the reason for it as one sentence without a full stop."""
 
     target: int
     message: str

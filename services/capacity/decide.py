@@ -1,4 +1,4 @@
-"""What the capacity service says: how many of the Nodes that are wanted could be had now."""
+"""Decides what the capacity service publishes: how many of the wanted Nodes are available now."""
 
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
@@ -53,7 +53,7 @@ def reconcile(
             for event in events:
                 yield event
     for each, cause in failed.items():
-        if state.pools[each].said is not None:  # Else this was reported before.
+        if state.pools[each].said is not None:  # Otherwise the failure is already reported.
             yield _reported(state.pools[each], cause)
 
 

@@ -1,4 +1,4 @@
-"""How the demand for an offering follows from the NodePools that want it."""
+"""Derives the demand for an offering from the NodePools that want its machines."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING

@@ -1,18 +1,20 @@
-"""The Capacity Finder: how likely each zone has so many spot Nodes of each of some types.
+"""The Capacity Finder: how likely each zone has the requested number of spot Nodes.
 
-A zone's tag for a selection is the first of these that holds:
+A query selects instance types, and a number of Nodes of each type. A zone's tag for a selection is
+the first tag in this list that applies:
 
 * SKU unavailable: the zone does not offer the type.
-* Likely available: so many machines are free that nobody waits for.
-* Possibly available: so many are free, but NodePools wait already that may take some of them.
-* Limited availability: fewer are free, at least one, and the zone has so many that are in service.
-* Not available: none is free, or the zone has fewer machines than are asked for.
+* Likely available: enough machines are free, without the machines that NodePools wait for.
+* Possibly available: enough machines are free, but waiting NodePools may take some of them.
+* Limited availability: too few machines are free, but at least one is, and the zone has enough
+  machines in service.
+* Not available: no machine is free, or the zone has fewer machines in service than requested.
 
-Machines that an operator has reclaimed, or is still to have, are neither free nor in service.
+Machines that an operator has reclaimed, or must still get, are neither free nor in service.
 
-A higher count never has a better tag in the same zone. A zone as a whole has its worst tag. Zones
-are ordered by their worst tag, then by their next worst, and so on; then those in which the
-organisation has a cluster come first; then by name.
+In the same zone, a higher number of Nodes never gets a better tag. The tag of a zone as a whole is
+its worst tag. Zones are sorted by their worst tag, then by their next worst tag, and so on. Among
+equals, zones in which the organisation has a cluster come first; then zones are sorted by name.
 """
 
 from collections.abc import Iterator
@@ -27,7 +29,7 @@ from nodepool.contract.keys import offering_key
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 
 Order = tuple[list[int], bool, str]
-"""The ranks of a zone's tags, the worst first; whether it has no cluster; its name."""
+"""The ranks of a zone's tags, worst first; whether the organisation has no cluster there; name."""
 
 
 def answer(state: State, query: FindCapacity) -> Iterator[CapacityFound | CommandOutcome]:

@@ -51,7 +51,7 @@ def left(
     state = stocked(state, key, state.inventory.depart(event))
     state = _to_triage(giving_way(state, key, gives_way=False), key, is_broken=False)
     if key in state.reserved:
-        state = replace(state, reserved=state.reserved.delete(key))  # It was held no more.
+        state = replace(state, reserved=state.reserved.delete(key))  # No NodePool held it.
         return supply_changed(state, state.inventory.machines[key].offering)
     if pool is not None:
         wait = pool.wait.after_failed_boot(pool.held - 1, since, context.time)

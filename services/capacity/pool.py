@@ -1,4 +1,4 @@
-"""A NodePool and an offering as far as capacity depends on them."""
+"""What the capacity service knows about a NodePool and about an offering."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,19 +16,19 @@ from nodepool.state.ranking import Ranking, Waiting
 from nodepool.state.waits import NO_WAIT, Wait
 
 RENEWALS_PER_SECOND: Final = 100
-"""How many verdicts of an offering in racks are renewed in a second for a number in them."""
+"""How many verdicts per second are renewed after a number in them changes; for types in racks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the last verdict on a NodePool said, as far as another one would differ from it.
+    """The parts of the last verdict on a NodePool that decide whether a new verdict differs.
 
-    generation, granted: what was checked.
+    generation, granted: the generation and the grant that were checked.
     reason: the reason of the condition.
-    wanted, available, preempted: the numbers in its message; 0 where it has none.
-    text: its message, of a type that comes in racks, where that names more numbers.
-    since: the start of the wait; None where there are machines enough.
-    position, needed: its place among what waits, and the machines that it waits for.
+    wanted, available, preempted: the numbers in its message; 0 if the message has no such number.
+    text: its message, which names more numbers, for a type that comes in racks; empty otherwise.
+    since: the start of the wait; None if there are enough machines.
+    position, needed: its place among all that wait, and how many machines it waits for.
     """
 
     generation: int
@@ -92,7 +92,11 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """What the last `CWInsufficientCapacity` was about: its reason, and the Nodes wanted in all."""
+    """The content of the last `CWInsufficientCapacity`.
+
+    reason: the reason of the verdict.
+    allowed: how many Nodes the NodePool wanted and was allowed to have, in total.
+    """
 
     reason: Capacity
     allowed: int
@@ -100,22 +104,22 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A NodePool that stays, as far as its capacity depends on it.
+    """A NodePool that is not being deleted.
 
-    offering: the machines that it can be given.
-    generation, spec, valid: its desired state, and whether that can be delivered.
-    rack_size: how many of its Nodes are a rack; 0 for a type that comes one by one.
-    checked: the generation that its quota was checked for last; 0 before the first time.
-    quota_failed: whether the last check of its quota failed, so that no machine is kept for it
-        until its next verdict.
-    granted: how many Nodes the verdict on that generation grants.
-    latest_grant: how many Nodes its last verdict on quota grants, for whichever generation.
-    held: the Nodes that it has.
-    domains: how many of them are of which NVLink domain, where the type comes in racks.
+    offering: where its machines come from.
+    generation, spec, valid: its desired state, and whether that state can be delivered.
+    rack_size: how many Nodes form a rack; 0 for a type that does not come in racks.
+    checked: the generation in its last quota check; 0 before the first check.
+    quota_failed: whether its last quota check failed, so that no machine is kept for it until the
+        next quota verdict.
+    granted: how many Nodes the quota verdict for the generation `checked` grants.
+    latest_grant: how many Nodes its last quota verdict grants, for any generation.
+    held: how many Nodes it has.
+    domains: how many of its Nodes are in each NVLink domain; empty for a type not in racks.
     wait: since when it waits for each of the Nodes that it lacks.
-    said: the verdict that was published last; None before the first, after a failed check, and once
+    said: the last published verdict; None before the first verdict, after a failed check, and after
         it was invalid.
-    warned: the last warning; None while there are machines enough.
+    warned: the last warning; None while there are enough machines.
     """
 
     key: PoolKey
@@ -142,20 +146,20 @@ class Pool:
 
     @property
     def missing(self) -> int:
-        """How many Nodes it has not got of those it is allowed."""
+        """How many of the allowed Nodes it does not have."""
         return max(0, self.allowed - self.held)
 
     @property
     def may_grow(self) -> bool:
-        """Whether it is valid, and quota was checked for what it wants now."""
+        """Whether it is valid, and quota was checked for its current generation."""
         return self.valid and self.checked == self.generation
 
     @property
     def is_rechecked(self) -> bool:
         """Return whether it keeps its place until quota is checked for its changed spec.
 
-        Until then the allocator keeps machines that come free for it, at most as many as its last
-        checks allow. It keeps no machine for a spot NodePool, and no machine after a failed check.
+        Until then, the allocator keeps machines for it as they become free, at most as many as its
+        last checks allow. It keeps no machine for a spot NodePool or after a failed check.
         """
         is_spot = self.spec.compute_class is ComputeClass.SPOT
         is_known = self.valid and self.said is not None
@@ -165,7 +169,7 @@ class Pool:
     def shortfall(self) -> int:
         """Return how many Nodes the NodePool still wants.
 
-        While it is checked again, these are no more than it waited for.
+        While it is checked again, the number is at most the number of Nodes that it waited for.
         """
         if self.may_grow:
             return self.missing
@@ -173,7 +177,7 @@ class Pool:
 
     @property
     def waiting(self) -> Waiting | None:
-        """How it waits for the offering; None where it wants no more Nodes."""
+        """How it waits for the offering; None if it wants no more Nodes."""
         shortfall = self.shortfall
         if not shortfall:
             return None
@@ -183,9 +187,9 @@ class Pool:
 
     @property
     def restricted(self) -> bool:
-        """Whether as many free machines as it wants need not be enough for it.
+        """Whether it may lack Nodes even if as many machines are free as it wants.
 
-        An affinity may not accept them, or they are of other racks.
+        Its affinity may not accept these machines, or the machines may not complete its racks.
         """
         return self.shortfall > 0 and (self.spec.affinity is not None or self.rack_size > 0)
 
@@ -194,12 +198,12 @@ class Pool:
 class Offering:
     """The demand for the machines of one type in one zone.
 
-    waiting: the NodePools that want machines, first to be served first.
-    demand: how many machines they want in all.
-    restricted: for how many of them so many machines need not be enough.
+    waiting: the NodePools that want machines, in the order in which they are served.
+    demand: how many machines these NodePools want in total.
+    restricted: how many of these NodePools are `Pool.restricted`.
     short: the NodePools whose last verdict is that there are not enough machines, or whose last
         check failed.
-    renewed: where the type comes in racks, when a verdict was published last.
+    renewed: when the last verdict was published; None for a type that does not come in racks.
     """
 
     waiting: Ranking = Ranking()
@@ -210,15 +214,15 @@ class Offering:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no NodePool waits for it or has to hear that it waits no more."""
+        """Whether no NodePool waits for the offering, or must still hear that its wait is over."""
         return not len(self.waiting) and not len(self.short)
 
     @property
     def renewable_at(self) -> datetime | None:
-        """When its verdicts may be renewed; None for at once.
+        """When its verdicts may be renewed; None if they may be renewed at once.
 
-        Of a type that comes in racks, each names how many machines are free of which domains, so
-        that one machine changes the verdicts on all NodePools that wait.
+        For a type that comes in racks, each verdict names how many machines are free in each NVLink
+        domain. So one machine changes the verdicts on all NodePools that wait.
         """
         seconds = len(self.waiting) // RENEWALS_PER_SECOND
         return self.renewed + timedelta(seconds=seconds) if self.renewed and seconds else None

@@ -1,4 +1,4 @@
-"""The state of the capacity service: machines, clusters, NodePools, the demand for offerings."""
+"""The state of the capacity service: machines, clusters, NodePools and demand for offerings."""
 
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -34,12 +34,13 @@ class State(WithWork[OfferingKey | PoolKey]):
 
     The work queue holds offerings whose verdicts may change, and NodePools whose check failed.
 
-    healthy: how many machines of an offering are in service, free or not.
-    giving_way: the machines of spot Nodes that give way, to an operator or to NodePools.
-    to_triage: the machines that go to triage when their Nodes leave, for whatever reason.
-    to_reclaim: how many machines of an offering an operator is to have, held back already or not.
+    healthy: how many machines of each offering are in service, free or not.
+    giving_way: the machines of spot Nodes that give way to an operator or to NodePools.
+    to_triage: the machines that go to triage when their Nodes leave, for any reason.
+    to_reclaim: how many machines of each offering an operator must get in total, including the
+        machines that are already held back.
     reserved: the machines of Nodes that are reserved for the control plane.
-    zones: the zones in which an organisation has a cluster, in alphabetical order.
+    zones: the zones in which each organisation has a cluster, in alphabetical order.
     """
 
     pools: Map[PoolKey, Pool] = Map()
@@ -114,7 +115,7 @@ def _specified(state: State, event: on.NodePoolValidated) -> State:
     pool, spec = state.pool(event.key, event.uid), event.spec
     valid = event.reason is Validated.VALID
     if pool is None:
-        # One that was never valid can be given nothing, so nothing is kept of it.
+        # A NodePool that was never valid can get no machine, so the state does not hold it.
         offering = offering_key(event.zone, spec.instance_type)
         size = spec.rack_size
         pool = Pool(event.key, event.uid, offering, event.generation, spec, rack_size=size)
@@ -122,7 +123,7 @@ def _specified(state: State, event: on.NodePoolValidated) -> State:
     said = pool.said if valid else None  # The last verdict is outdated.
     wait = pool.wait.with_target(spec.target, pool.held) if valid else pool.wait
     pool = replace(pool, generation=event.generation, spec=spec, valid=valid, said=said, wait=wait)
-    # Those behind it may have what it wants no more.
+    # NodePools behind it may get the machines that it no longer wants.
     return supply_changed(stored(state, pool), pool.offering)
 
 
@@ -141,14 +142,14 @@ def _granted(
         checked=verdict.generation,
         wait=before.wait.with_grant(nodes, before.held, context.time),
     )
-    # Whether it wants more or fewer Nodes now, those behind it could have others than before.
+    # If it wants more or fewer Nodes now, NodePools behind it may get fewer or more machines.
     return supply_changed(stored(state, pool), pool.offering)
 
 
 def _quota_failed(state: State, pool: Pool | None) -> State:
     if pool is None:
         return state
-    # Other NodePools may have the machines that were kept for it.
+    # Other NodePools may get the machines that were kept for it.
     return supply_changed(stored(state, replace(pool, quota_failed=True)), pool.offering)
 
 
@@ -220,7 +221,7 @@ def _failed(state: State, pool: Pool | None, context: Context) -> State:
     offering = replace(offering, short=offering.short.put(pool.key))
     offerings = with_offering(state.offerings, pool.offering, offering)
     state = replace(state, offerings=offerings)
-    if pool.is_rechecked:  # Other NodePools may have the machines that were kept for it.
+    if pool.is_rechecked:  # Other NodePools may get the machines that were kept for it.
         state = supply_changed(state, pool.offering)
     return replace(state, work=state.work.failed(pool.key, context.time))
 

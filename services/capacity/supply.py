@@ -1,4 +1,4 @@
-"""How many of the free machines of an offering each NodePool that waits for them could have."""
+"""How many of an offering's free machines each waiting NodePool could have."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -23,12 +23,13 @@ from nodepool.state.reclaims import take_reclaimed
 
 
 class Share(NamedTuple):
-    """What a NodePool could have: how many machines, and whether that is enough or why not.
+    """How many machines a NodePool could have, and whether these are enough, or why not.
 
-    free: how many of each NVLink domain it could have taken its racks from, where there are any.
+    free: how many machines of each NVLink domain it could take, for a type that comes in racks.
     preempted: how many spot Nodes give way to it.
-    position: that of its first Node among those that wait; 0 where it could have all.
-    needed: how many more machines have to become free until it could have all.
+    position: the position of its first missing Node among all missing Nodes; 0 if it could have all
+        its Nodes.
+    needed: how many more machines must become free until it could have all its Nodes.
     """
 
     key: PoolKey
@@ -87,7 +88,7 @@ def _served(
     """Return the parts of all NodePools that wait, which took the free machines in their turns."""
     waiting, parts = state.offering(key).waiting, dict[PoolKey, _Part]()
     free = _free(state, key)
-    # Where any machine fits, the turns after the last machine tell no more than an order.
+    # If any machine fits, the turns after the last free machine only tell an order.
     walks_all = own is None or not isinstance(free, _Counted)
     turns, taken = waiting.turns(), None
     while free.left or walks_all:
@@ -190,7 +191,7 @@ def _count_losses(waiting: Ranking, parts: "Mapping[PoolKey, _Part]") -> None:
 
 
 class _Counted:
-    """Free machines of which any one is as good as another."""
+    """Interchangeable free machines, of which only the number matters."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -215,16 +216,16 @@ def _free(state: State, key: OfferingKey) -> FreeMachines | _Counted:
 
 
 class _Part:
-    """What a NodePool takes in its turns.
+    """The machines that a NodePool takes in its turns.
 
     taken: how many machines it took.
-    fitting: how many it could have taken in its last turn.
-    most: how many it could have taken without its affinity.
+    fitting: how many machines it could have taken in its last turn.
+    most: how many machines it could have taken without its affinity.
     preempted: how many spot Nodes give way to it.
     losing: how many of its Nodes give way to another NodePool.
-    position: that of its first Node among those that wait.
-    needed: how many machines have to become free for it and what is served before it.
-    free: how many machines of each NVLink domain it could take from, of a type in racks.
+    position: the position of its first missing Node among all missing Nodes.
+    needed: how many machines must become free for it and for all that is served before it.
+    free: how many machines of each NVLink domain it could take, for a type that comes in racks.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -262,12 +263,12 @@ class _Part:
 
     @property
     def is_enough(self) -> bool:
-        """Whether the NodePool took all that it lacks."""
+        """Whether the NodePool took as many machines as it wants."""
         return self.taken >= self.pool.shortfall
 
     @property
     def share(self) -> Share:
-        """What the NodePool could have in all its turns."""
+        """The share of the NodePool after all its turns."""
         pool, reason = self.pool, reason_of(self.pool, self.taken, self.most)
         is_enough = reason is Capacity.SUFFICIENT and not pool.rack_size
         available = max(self.taken, self.fitting) if is_enough else self.taken
@@ -281,7 +282,7 @@ def reason_of(pool: Pool, available: int, most: int) -> Capacity:
     """Return the reason of a verdict from how many Nodes can be had, with and without affinity."""
     if available >= pool.shortfall:
         return Capacity.SUFFICIENT
-    # The affinity is the reason where there would be more without it.
+    # The affinity is the reason if more machines would be available without it.
     affinity = most > available
     if available:
         return Capacity.PARTIAL_NODE_AFFINITY if affinity else Capacity.PARTIAL

@@ -10,7 +10,7 @@ from nodepool.contract.messages import pool_fields
 from nodepool.state.racks import Delivery, lacking
 
 DOMAINS_MAX = 3
-"""How many NVLink domains are named that lack machines."""
+"""The most NVLink domains that a message names among the domains that lack machines."""
 
 
 def verdict(pool: Pool, share: Share) -> CapacityChecked:

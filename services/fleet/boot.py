@@ -1,4 +1,4 @@
-"""How a machine boots: when it is done, and what it reports then."""
+"""How a machine boots: when the boot is over, and what the machine reports then."""
 
 from collections.abc import Iterator
 from dataclasses import replace

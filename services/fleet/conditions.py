@@ -1,4 +1,4 @@
-"""The conditions of the Node that a machine is: which it has, and which it reports next."""
+"""The conditions of the Node on a machine: the current ones, and the next one to report."""
 
 import math
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ from nodepool.contract.keys import MachineKey, machine_parts
 FAULTS: tuple[NodeFault, ...] = get_args(NodeFault)
 DAY_S = 86_400
 READY = "Ready"
-"""The condition of a Node whose kubelet is silent."""
+"""The condition that shows whether the kubelet of a Node is silent."""
 SILENT_AFTER_S = 40.0
-"""For how long a machine is silent until its Node gets Ready=Unknown, unless a setting says
+"""How long a machine must be silent until its Node gets Ready=Unknown, unless a setting says
 otherwise. Kubernetes calls this time `--node-monitor-grace-period`."""
 
 

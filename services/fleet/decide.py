@@ -1,4 +1,4 @@
-"""What the fleet service says: the outcomes of commands, and what the machines report."""
+"""The events of the fleet service: the outcomes of commands, and the reports of the machines."""
 
 from collections.abc import Generator, Iterator, Mapping
 from functools import partial

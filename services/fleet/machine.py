@@ -13,46 +13,46 @@ from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import Pod
 
 Fault = Literal["", MachineFault]
-"""How a machine fails when it boots, as `BreakMachine` names it; empty for one that does not."""
+"""How a machine fails when it boots, as `BreakMachine` names the fault; empty for no fault."""
 SCATTER = 0x9E3779B1
-"""Odd, so that multiplying by it maps the first 2**24 numbers to 2**24 different names."""
+"""An odd factor, so that the products of the first 2**24 numbers give 2**24 different names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine: how it boots, the stay in a NodePool that it is in, and the Pods on it.
+    """A machine: how it boots, its stay in a NodePool, and the Pods on it.
 
     boot_s: how long a boot takes, in seconds.
-    fault: how it fails the next `fault_times` times that it boots.
-    fault_times: how many such boots are still to come.
-    fault_cause: the cause that it reports then.
-    gpus: how many GPUs it has, which both names of GPUs stand for.
-    assignment: which stay it is in, or was in last; 0 before the first.
-    pool: the NodePool that it is in; None between two stays.
-    has_agent: whether its cluster is one of Kubernetes, which runs and reports its Pods itself.
-    taints: those of its Node that keep Pods away.
+    fault: how it fails at its next boots, `fault_times` times.
+    fault_times: how many of its next boots fail.
+    fault_cause: the cause that it reports when such a boot fails.
+    gpus: how many GPUs it has, under each of the two names of GPUs.
+    assignment: the number of its current or last stay; 0 before the first.
+    pool: its NodePool; None between two stays.
+    has_agent: whether an agent connects its cluster to Kubernetes, which runs and reports the Pods.
+    taints: the taints of its Node that keep Pods away.
     failing: how it fails in this stay.
-    boots_at: when its boot is over; None where none is under way, or will never be.
+    boots_at: when its boot is over; None if no boot is under way, or if the boot never ends.
     joined: whether it is a Node of a cluster.
     unschedulable: whether it is cordoned.
-    cordon: the count of cordons of this stay that it has applied.
-    lock: the number of the lock that it has applied; 0 without one.
-    reported: `unschedulable` as it was observed last.
-    reported_lock: `lock` as it was observed last.
-    evicting: whether it is drained since then, or Pods end because of a taint.
+    cordon: the number of the last cordon of this stay that it has applied.
+    lock: the number of the lock that it has applied; 0 without a lock.
+    reported: `unschedulable` as last observed.
+    reported_lock: `lock` as last observed.
+    evicting: whether, since the last observation, a drain has begun or Pods end because of a taint.
     pods: the Pods on it, by name.
     kills: when terminating Pods are killed, by name.
-    verify_s, failures_per_day, repair_s, seed: as it was added with.
-    boot: the number of the reboot in this stay that it does, or has done; 0 before the first.
+    verify_s, failures_per_day, repair_s, seed: the values from the command that added it.
+    boot: the number of its current or last reboot in this stay; 0 before the first.
     restarting: whether it is rebooted as a Node.
     verifying: whether it is verified as a Node.
-    verified_at: when that is over; None where none is under way, or will never be.
+    verified_at: when its verification is over; None if none is under way, or if it never ends.
     conditions: the types of the conditions that report a problem of its Node.
     mute: whether its kubelet sends no heartbeat.
     unknown_at: when its Node gets Ready=Unknown because no heartbeat comes; None for never.
     asked: the number of the `NodeReportRequested` that it has not answered; 0 for none.
     fails_at: when it fails by itself; None for never.
-    state: where it is in the data centre.
+    state: its place in the data centre.
     visits: how often it came to triage since it was new.
     moves_at: when its next step in triage is due; None for never.
     """

@@ -1,4 +1,4 @@
-"""A machine as a Node, after what is said of it."""
+"""A machine as a Node, after each event about that Node."""
 
 from dataclasses import replace
 from datetime import datetime

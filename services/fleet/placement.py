@@ -1,8 +1,8 @@
 """Which Node takes which Pod.
 
 A Node takes a Pod that tolerates its taints, if it has no Pod of that name, and room: 110 Pods, and
-as many GPUs of each of the two names as its machine has. Kubernetes counts each name for itself, so
-Pods that ask under different names may share the same GPUs; see
+as many GPUs of each of the two names as its machine has. Kubernetes counts each name separately,
+so Pods that request GPUs under different names may share the same GPUs; see
 https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling.
 """
 
@@ -15,11 +15,11 @@ from nodepool.contract.keys import MachineKey
 from nodepool.contract.pods import PODS_MAX, Pod, Toleration
 
 Demand = tuple[int, int, tuple[Toleration, ...]]
-"""What decides which Nodes are open to a Pod, its name aside."""
+"""Everything except the name of a Pod that determines which Nodes can take the Pod."""
 
 
 class Free(NamedTuple):
-    """What is left on a Node: Pods, and GPUs by each of their names."""
+    """The room on a Node: free Pod slots, and free GPUs under each of the two names."""
 
     pods: int
     gpus: int
@@ -58,7 +58,7 @@ def placed(
     begins: dict[Demand, int] = {}
     for pod in pods:
         demand = pod.gpus, pod.accelerators, pod.tolerations
-        # What had no room for an earlier Pod of the same demand has none now.
+        # A Node without room for an earlier Pod with the same demand has no room now.
         first = _first(machines, rooms, pod, begins.get(demand, 0))
         begins[demand] = first
         while first < len(nodes) and pod.name in machines[first].pods:

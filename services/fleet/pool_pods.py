@@ -1,4 +1,4 @@
-"""The commands that create and delete Pods of a NodePool, and a Pod of it whose work is done."""
+"""The commands that create and delete Pods of a NodePool, and the end of finished Pods."""
 
 from collections.abc import Iterator
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What a command to the simulated machines is refused for."""
+"""Why a command to the simulated machines is refused."""
 
 from dataclasses import dataclass
 

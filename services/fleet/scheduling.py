@@ -1,4 +1,4 @@
-"""What is said of the Pods of a NodePool: where each is placed, and how it ends."""
+"""The events about the Pods of a NodePool: where each Pod is placed, and how it ends."""
 
 from collections.abc import Iterator
 

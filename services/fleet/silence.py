@@ -1,4 +1,4 @@
-"""Machines that send no heartbeat: when their Nodes get Ready=Unknown, and what is answered then.
+"""Machines that send no heartbeat: when their Nodes get Ready=Unknown, and how they answer.
 
 Kubernetes does the same: https://kubernetes.io/docs/concepts/architecture/nodes/#node-controller.
 """
@@ -22,7 +22,7 @@ from nodepool.contract.messages import Message
 
 E = TypeVar("E", bound=Message)
 SILENCES: Final = ("hang", "kubelet")
-"""The faults with which a machine that is a Node sends no heartbeat."""
+"""The faults that stop the heartbeats of a machine that is a Node."""
 
 
 def timed(events: Iterable[E], silent_after_s: float) -> Iterator[E | HeartbeatsStopped]:

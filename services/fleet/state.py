@@ -45,8 +45,8 @@ class State(WithWork[MachineKey | PoolKey]):
     """The machines and the NodePools.
 
     agents: the clusters that an agent connects to Kubernetes.
-    machines: all machines; the work queue holds each when its boot or a grace period is over.
-    pools: the NodePools; the work queue holds each that a Pod may be placed in, or ends in.
+    machines: all machines; the work queue holds each machine when it has something to report.
+    pools: the NodePools; the work queue holds each NodePool in which a Pod may be placed, or ends.
     """
 
     agents: Map[ClusterKey, bool] = Map()

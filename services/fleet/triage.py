@@ -1,4 +1,4 @@
-"""What becomes of a machine in triage: it is repaired after a while, or goes back to its vendor."""
+"""The machines in triage: each is repaired after a while, or goes back to its vendor."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +11,7 @@ from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.node_states import MachineState
 
 VISITS_MAX = 3
-"""A machine that comes to triage so often is returned to its vendor."""
+"""The number of visits to triage after which a machine is returned to its vendor."""
 
 
 def left(

@@ -1,4 +1,4 @@
-"""The Pods of a NodePool: those that wait for one of its Nodes, and those that were placed."""
+"""The Pods of a NodePool: the Pods that wait for one of its Nodes, and the placed Pods."""
 
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,7 @@ from nodepool.contract.pods import Pod
 from nodepool.state.queue import Queue
 
 WAITING_MAX = 10_000
-"""The most Pods of a NodePool that wait for a Node; one more is refused."""
+"""The maximum number of Pods of a NodePool that wait for a Node; more Pods are refused."""
 MESSAGES: dict[PodReason, str] = {
     "": "",
     "Completed": "its work is done",
@@ -24,22 +24,22 @@ MESSAGES: dict[PodReason, str] = {
     "NodeDeleted": "its Node is deleted",
     "NodePoolDeleted": "its NodePool is deleted",
 }
-"""What is said of a Pod that ends."""
+"""Why a Pod ends, as the message of its event."""
 HANDED_OVER = "its cluster has Pods of its own from now on"
-"""What is said of one whose cluster is connected to Kubernetes."""
+"""Why a Pod ends when an agent connects its cluster to Kubernetes."""
 REBOOTED = "its Node is rebooted"
-"""What is said of one that is evicted so."""
+"""Why a Pod is evicted when its Node is rebooted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolPod:
-    """A Pod of a NodePool, as it was published last.
+    """A Pod of a NodePool, as last published.
 
-    pod: as it was created.
-    uid: the NodePool's.
-    number: the position of the command that created it.
-    phase, reason: where it is, and why it ends.
-    machine, assignment: the Node that it was placed on; None while it waits.
+    pod: the Pod as it was created.
+    uid: the UID of the NodePool.
+    number: the position of the command that created the Pod.
+    phase, reason: the phase of the Pod, and why it ends.
+    machine, assignment: the Node that the Pod was placed on; `machine` is None while the Pod waits.
     """
 
     pod: Pod
@@ -55,16 +55,16 @@ class PoolPod:
 class Pool:
     """A NodePool: its Nodes and its Pods.
 
-    uid, instance_type: its own.
-    has_agent: whether its cluster is one of Kubernetes, whose Pods are no business of the fleet.
+    uid, instance_type: the UID and the instance type of the NodePool.
+    has_agent: whether an agent connects its cluster to Kubernetes; the fleet ignores Pods there.
     exists: False once it is deleted; it is forgotten when the last of its Pods is gone.
-    taints: those that all its Nodes have and that are not said of each.
-    last_taints: those of the Node that changed last, which its other Nodes share.
+    taints: the taints that all its Nodes have, and that the events about each Node do not repeat.
+    last_taints: the taints of the Node that changed last; Nodes with equal taints share them.
     nodes: its Nodes.
     pods: its Pods, by name.
-    placed: the names of those on each Node.
-    waiting: those that no Node has, in the order in which they were created.
-    unobserved: its Nodes that a Pod was placed on since they were observed.
+    placed: the names of the Pods on each Node.
+    waiting: the names of the Pods without a Node, in the order in which they were created.
+    unobserved: its Nodes on which a Pod was placed since the last observation of the Node.
     """
 
     uid: str

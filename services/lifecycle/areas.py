@@ -1,5 +1,6 @@
-"""Zones and clusters, of which most Nodes may be silent at once.
+"""The zones and clusters of Nodes, and the widespread silences in them.
 
+A silence is widespread while most Nodes of a zone or of a cluster are silent at the same time.
 A widespread silence makes no Node unhealthy. Kubernetes has the same rule for its zones, see
 https://kubernetes.io/docs/concepts/architecture/nodes/#rate-limits-on-eviction.
 """
@@ -12,9 +13,9 @@ from immutables import Map
 from nodepool.contract.keys import MachineKey
 
 FEW: Final = 3
-"""Fewer silent Nodes than this are no widespread silence."""
+"""The minimum number of silent Nodes for a widespread silence."""
 BEGINS_AT: Final = 0.55
-"""The share of silent Nodes from which on a silence is widespread."""
+"""The share of silent Nodes at which a silence becomes widespread."""
 ENDS_BELOW: Final = 0.5
 """The share of silent Nodes below which a silence is no longer widespread."""
 
@@ -37,7 +38,7 @@ Areas = Map[str, Area]
 
 
 class Standing(NamedTuple):
-    """How a Node counts: the areas that contain the Node, and whether the Node is silent."""
+    """The areas that contain a Node, and whether the Node is silent."""
 
     areas: tuple[str, ...]
     is_silent: bool

@@ -16,7 +16,7 @@ from nodepool.contract.pods import Pod
 from nodepool.contract.timetable import GONE_AFTER
 
 BootReport = on.MachineBooted | on.MachineFailed | on.NodeVerified
-"""What a machine reports of its boots."""
+"""The reports of a machine about its boots."""
 NodeChange = (
     BootReport
     | ConditionSeen
@@ -40,7 +40,7 @@ NodeChange = (
     | on.PreemptionPending
     | on.PreemptionInProgress
 )
-"""The messages that change a Node while it stays."""
+"""The messages that change a Node during its stay."""
 
 
 def is_expected(node: Node, report: BootReport) -> bool:
@@ -128,7 +128,7 @@ def _update(node: Node, event: on.NodeUpdated, now: datetime) -> Node:
         action=event.action,
     )
     if node.phase is NodePhase.REBOOTING:
-        # In a cluster of Kubernetes, Pods stay bound to their Node and go on after its reboot.
+        # In a Kubernetes cluster, Pods stay bound to their Node and run again after its reboot.
         pods = node.work.pods if node.is_reported else ()
         node = replace(node, work=node.work._replace(pods=pods, lock=None))
     if node.restarts and node.phase is before.phase:
@@ -148,7 +148,7 @@ def _await_cordon(before: Node, node: Node, now: datetime) -> Node:
         cordon = node.cordon._replace(is_drain_forced=False)
         return replace(node, cordon=cordon, answer=NO_ANSWER)
     if before.restarts or (node.phase is NodePhase.CORDONED and node.has_answered):
-        # The time that is left was for its reboot or its drain, which is over.
+        # The remaining time was for the reboot or the drain, which is over.
         node = replace(node, answer=NO_ANSWER)
     is_due = node.is_given_up_in_silence or before.restarts
     lacks_time = is_due and not (node.has_answered or node.answer.is_awaited)
@@ -223,7 +223,7 @@ def _observe(node: Node, report: NodeSeen, now: datetime) -> Node:
     known = {workload.name: workload.since for workload in node.work.pods}
     working = sorted((pod for pod in report.pods if pod.counts_as_work), key=lambda pod: pod.name)
     if node.phase is NodePhase.REBOOTING and isinstance(report, on.NodeObserved):
-        working = []  # Reported before the machine knew of its reboot.
+        working = []  # The machine sent this report before it knew of the reboot.
     pods = tuple(Workload.of(pod, known.get(pod.name, now)) for pod in working)
     lock = observe_pods(node.work.lock, report)
     observed = report.cordon if report.unschedulable else 0
@@ -235,7 +235,7 @@ def _observe(node: Node, report: NodeSeen, now: datetime) -> Node:
     )
     if node.phase is NodePhase.DRAINING and pods and not _is_blocked(node):
         return _await_end_of_pods(node, now, working)
-    # Nothing more is awaited of its machine: the next step is not its own, or a Pod is awaited.
+    # The machine owes no other answer: the next step is not its own, or waits for a Pod.
     return replace(node, answer=NO_ANSWER) if node.has_answered else node
 
 
@@ -297,7 +297,7 @@ def _preempt(
     exit = node.exit
     match event:
         case on.NodePreempted():
-            if exit.reason is None and not node.is_booting:  # It was kept; a timetable follows.
+            if exit.reason is None and not node.is_booting:  # The Node stays; a timetable follows.
                 return node
             exit = exit._replace(gone_by=now + GONE_AFTER)
             is_spareable = node.is_cordoned and exit.reason is RemovalReason.SCALE_DOWN
@@ -314,7 +314,7 @@ def _preempt(
             )
             return replace(node, exit=exit, answer=NO_ANSWER)
         case on.PreemptionInProgress(evicted_at=moment):
-            # Its drain says so whatever a drain before said.
+            # The drain for a preemption is published as forced, even after another forced drain.
             is_drained_again = exit.reason is RemovalReason.PREEMPTED
             is_forced = node.cordon.is_drain_forced and not is_drained_again
             cordon = node.cordon._replace(is_drain_forced=is_forced)

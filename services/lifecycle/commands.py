@@ -21,13 +21,13 @@ from nodepool.contract.node_failures import ADMIN_REBOOT, RACK_UNAVAILABLE, RESE
 NodeCommand = CordonNode | UncordonNode | DrainNode | RebootNode | ReserveNode
 """The commands about a Node."""
 PhaseCommand = NodeCommand | LockNode
-"""The commands that a Node follows in some phases only."""
+"""The commands that a Node accepts only in some phases."""
 REASON_MAX = 100
-"""The most characters of the reason for a cordon."""
+"""The maximum length of the reason for a cordon, in characters."""
 RESERVED_REASONS = frozenset(
     {*map(cordon_cause, BY_TYPE), RESERVATION_PENDING, ADMIN_REBOOT, RACK_UNAVAILABLE}
 )
-"""What a cordon has as its cause without being asked for."""
+"""The causes that the service itself gives to a cordon; a command cannot use them as its reason."""
 
 
 class Refusal(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the lifecycle service says: the next step of each Node, from its boot to its deletion."""
+"""The events of the lifecycle service: each step of each Node, from its boot to its deletion."""
 
 from collections.abc import Generator, Iterator
 from functools import partial
@@ -176,7 +176,7 @@ def reconcile(
     if pool in state.templates:
         state = yield from _update_nodes(state, pool, options)
         if pool in state.failures:
-            # Each Node takes its step once: those with problems are among all Nodes.
+            # This covers all Nodes, so the Nodes with problems need no second step.
             yield from _try_again(state, pool, context, options)
             return
         troubled = {*state.unhealthy.get(pool, ()), *find_nodes_in_racks(state.racks, pool)}

@@ -1,4 +1,4 @@
-"""What is said where an input, or a key of the work queue, could not be processed."""
+"""The events that report an input, or a key of the work queue, that could not be processed."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What the lifecycle service shows of itself in metrics."""
+"""The metrics about the state of the lifecycle service."""
 
 from collections.abc import Iterator
 from typing import Final, get_args
@@ -14,7 +14,7 @@ from nodepool.contract.metrics import REFUSED_NODE_MOVES, SILENT_NODES, Sample
 from nodepool.contract.model import NodePhase
 
 MESSAGES: Final = tuple(sorted(kind.__name__ for kind in get_args(BootReport | PhaseCommand)))
-"""The messages that ask a Node for a move."""
+"""The names of the messages that can move a Node to another phase."""
 
 
 def gauges(state: State) -> Iterator[Sample]:

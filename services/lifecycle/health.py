@@ -1,4 +1,4 @@
-"""How healthy a Node is, what commands asked for it, and what follows from both."""
+"""The health of a Node, the requests of commands for the Node, and what follows from both."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -13,9 +13,9 @@ from nodepool.contract.node_failures import RACK_UNAVAILABLE, RESERVATION_PENDIN
 from nodepool.contract.observations import ConditionSeen
 
 READY: Final = CAUSES["kubelet"].type
-"""The condition of which a silent Node has the status Unknown."""
+"""The condition that has the status Unknown while a Node is silent."""
 Manner = Literal["", "safe", "forced"]
-"""Whether a drain or a reboot is asked for, and whether it waits for what runs on the Node."""
+"""Whether a drain or a reboot is requested, and whether it waits for the workloads on the Node."""
 
 
 class Problem(NamedTuple):
@@ -28,14 +28,15 @@ class Problem(NamedTuple):
 class Silence(NamedTuple):
     """The silence of a Node.
 
-    A silence makes a Node unhealthy once it has lasted for some minutes, and the service that
-    observes the Node has confirmed it after that: a service that is away confirms nothing.
+    A silence makes a Node unhealthy in two steps. First, a waiting time of some minutes ends. Then,
+    the service that observes the Node confirms that the Node is still silent; a service that is
+    down confirms nothing.
 
-    since: from when its time counts.
-    ask_at: when that time is over; None before the time was published and after the question.
-    request: the number of the question whether the silence goes on; 0 before the question.
-    is_lasting: whether it makes the Node unhealthy.
-    is_excused: whether it is part of a widespread silence.
+    since: when the waiting time begins.
+    ask_at: when the waiting time ends; None before it is published, and after the question.
+    request: the number of the question whether the Node is still silent; 0 before the question.
+    is_lasting: whether the silence makes the Node unhealthy.
+    is_excused: whether the silence is part of a widespread silence.
     """
 
     since: datetime
@@ -46,7 +47,7 @@ class Silence(NamedTuple):
 
     @property
     def is_new(self) -> bool:
-        """Return whether its time was not published yet."""
+        """Return whether the end of the waiting time has not been published yet."""
         is_known = self.ask_at is not None or self.request or self.is_lasting
         return not (is_known or self.is_excused)
 
@@ -75,7 +76,7 @@ class Silence(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What commands have asked for a Node: the fields of `NodeActionRequested`."""
+    """What commands have requested for a Node: the fields of `NodeActionRequested`."""
 
     cordon: str = ""
     drain: Manner = ""
@@ -84,14 +85,14 @@ class Asked(NamedTuple):
 
 
 class Health(NamedTuple):
-    """What is known of the health of a Node, and what commands asked for it.
+    """What is known about the health of a Node, and what commands have requested for the Node.
 
     problems: the problems that the Node has now, sorted by type.
     cures: the problems for which the Node was rebooted, each with the end of the last such reboot;
-        None while that reboot goes on.
+        None during that reboot.
     rack: the NVLink domain of its rack, while the Node is cordoned for other Nodes of the rack.
     silence: None while the Node is not silent.
-    asked: what commands have asked for.
+    asked: what commands have requested.
     reserved: the user for whom the Node is reserved; empty for its organisation.
     """
 
@@ -104,17 +105,17 @@ class Health(NamedTuple):
 
     @property
     def findings(self) -> tuple[Problem, ...]:
-        """The problems that make the Node unhealthy, which a new silence does not."""
+        """The problems that make the Node unhealthy; a silence is one only once it is lasting."""
         if self.silence is None or self.silence.is_lasting:
             return self.problems
         return tuple(problem for problem in self.problems if problem.type != READY)
 
     @property
     def settles_at(self) -> datetime | None:
-        """When the problems that a reboot cures count again; None if all have ended since.
+        """When the remaining problems that a reboot cures count again; None if none remain.
 
-        A node problem detector runs on the Node itself, so it withdraws a problem that a reboot has
-        cured only some time after the boot.
+        A node problem detector runs on the Node itself, so it withdraws a cured problem only some
+        time after the boot.
         """
         ends = (ended for _, ended in self._lingering)
         return max((ended + SETTLES_WITHIN for ended in ends), default=None)
@@ -127,7 +128,7 @@ class Health(NamedTuple):
 
     @property
     def _lingering(self) -> tuple[tuple[str, datetime], ...]:
-        """The problems that a reboot cures and that have lasted since, each with its end."""
+        """The problems that a reboot cures but that persist, each with the end of the reboot."""
         began = {problem.type: problem.since for problem in self.findings}
         return tuple(
             (type_, ended)
@@ -155,12 +156,12 @@ class Health(NamedTuple):
 
     @property
     def is_pending(self) -> bool:
-        """Return whether the Node gets another reservation than it has."""
+        """Return whether the Node waits for a different reservation."""
         return self.asked.reserved_desired not in ("", self.reserved)
 
     @property
     def own_causes(self) -> tuple[str, ...]:
-        """Why no new work may begin on the Node, apart from the other Nodes of its rack."""
+        """Why no new work may begin on the Node, apart from causes in other Nodes of its rack."""
         causes = [cordon_cause(problem.type) for problem in self.findings]
         causes += [self.asked.cordon] if self.asked.cordon not in ("", *causes) else []
         causes += [RESERVATION_PENDING] if self.is_pending else []
@@ -202,7 +203,7 @@ class Health(NamedTuple):
 
 
 HEALTHY: Final = Health()
-"""The health of a Node of which nothing is known and for which nothing was asked."""
+"""The health of a Node without a known problem and without a request."""
 
 
 class Plan(NamedTuple):
@@ -211,7 +212,7 @@ class Plan(NamedTuple):
     causes: why no new work may begin on the Node.
     removes: whether another Node takes its place.
     action: what is done to the Node.
-    forced: whether its reboot waits for nothing that runs there.
+    forced: whether the reboot begins without waiting for the workloads on the Node.
     """
 
     causes: tuple[str, ...] = ()
@@ -226,7 +227,7 @@ class Plan(NamedTuple):
 
     @property
     def is_nothing(self) -> bool:
-        """Return whether the Node belongs into production."""
+        """Return whether the Node belongs in production."""
         return not self.causes and self.action is None
 
 

@@ -1,4 +1,4 @@
-"""What the lifecycle service knows: NodePools, their Nodes, and how these Nodes should look."""
+"""The state of the lifecycle service: NodePools, their Nodes, and the template of these Nodes."""
 
 from dataclasses import dataclass, replace
 
@@ -34,16 +34,17 @@ class State(WithWork[PoolKey | MachineKey]):
 
     agents: the clusters that an agent connects to Kubernetes.
     templates: what the Nodes of each NodePool look like.
-    announced: the version of each template that the last `CWNodePoolMetadata` was about.
-    published: the revision of each large template that the last `NodeTemplateChanged` was about.
+    announced: the version of each template in the last `CWNodePoolMetadata`.
+    published: the revision of each large template in the last `NodeTemplateChanged`.
     nodes: every Node, by its machine.
-    members: the Nodes of each NodePool that has any.
+    members: the Nodes of each NodePool that has Nodes.
     unhealthy: the Nodes of each NodePool that have a problem.
-    racks: their racks, where their type comes in racks.
-    areas: their zones and clusters, with the silent Nodes of each.
-    refused: how often each message asked for a move that cannot follow on a phase, by phase.
+    racks: the racks of the Nodes whose instance type comes in racks.
+    areas: the zones and clusters of the Nodes, with the silent Nodes of each.
+    refused: how often each message asked for a move that the phase of the Node does not allow, by
+        phase.
     failures: the last internal error of each NodePool with Nodes that could not be updated.
-    told: the last internal error of a removal that users were told, until it is over.
+    told: the last internal error of a removal that was reported to users, until the error is over.
     work: the next deadline of each Node; the NodePools with more Nodes than one step can update;
         and the NodePools that failed.
     """

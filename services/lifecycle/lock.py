@@ -1,4 +1,4 @@
-"""The lock that a Slurm job takes on a Node: a value that a Node holds.
+"""The lock that a Slurm job takes on a Node, as part of the state of the Node.
 
 See https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling.
 """
@@ -18,14 +18,14 @@ class Lock:
     """A lock that is pending or held.
 
     job: the id of the Slurm job.
-    number: the position of the command that took it.
-    since: when it was taken.
-    ask_after: when the time of the machine to answer begins, unless `asked` names that moment.
-    asked: when this time began: not before the taint was published.
-    grace_s: the longest grace period of the Pods that end for it, in seconds.
-    is_clear: whether the machine has reported, knowing of it, that the last Pod that does not
-        tolerate it is gone.
-    is_held: whether the job was told so; else it is pending.
+    number: the position of the command that took the lock.
+    since: when the lock was taken.
+    ask_after: when the time that the machine has to answer begins, unless `asked` is set.
+    asked: when that time began; never before the taint was published.
+    grace_s: the longest grace period of the Pods that the lock evicts, in seconds.
+    is_clear: whether the machine knows of the lock and has reported that the last Pod that does not
+        tolerate the lock is gone.
+    is_held: whether the job was told that it holds the lock; if not, the lock is pending.
     """
 
     job: str
@@ -39,7 +39,7 @@ class Lock:
 
     @property
     def due(self) -> datetime | None:
-        """When the time of its machine begins, or is over; None once a job holds the lock."""
+        """When the time of the machine begins, or ends once it has begun; None for a held lock."""
         if self.is_held or self.asked is None:
             return None if self.is_held else self.ask_after
         return self.asked + timedelta(seconds=self.grace_s) + LOCK_WITHIN
@@ -50,7 +50,7 @@ class Lock:
 
     @property
     def work(self) -> str:
-        """What runs on the Node because of it."""
+        """The name of the workload that the lock stands for."""
         return f"Slurm job {self.job}"
 
 

@@ -19,7 +19,7 @@ from nodepool.service import Context
 
 LockCommand = LockNode | UnlockNode
 CommandSteps = Generator[Says | CommandOutcome, Node, Node]
-"""Steps of a Node that begin with the outcome of a command."""
+"""The steps of a Node after a command; the first step is the outcome of the command."""
 
 
 class Place(NamedTuple):

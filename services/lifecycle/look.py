@@ -23,9 +23,9 @@ from nodepool.contract.well_known import CORDON_REASON
 
 
 class Standing(NamedTuple):
-    """What a Node is for its cluster, which decides its managed labels and taints.
+    """The status of a Node in its cluster, which determines its managed labels and taints.
 
-    state: its `node.coreweave.cloud/state`.
+    state: the value of its label `node.coreweave.cloud/state`.
     reserved: the user for whom the Node is reserved in production; empty for its organisation.
     reserved_desired: the next reservation; empty if the reservation stays.
     unschedulable: whether no new work may begin on the Node.
@@ -38,11 +38,11 @@ class Standing(NamedTuple):
 
 
 IN_PRODUCTION: Final = Standing()
-"""A Node that takes work."""
+"""The standing of a Node that takes new work."""
 
 
 class Look(TypedDict):
-    """What a Node looks like in its cluster, as the fields of an event."""
+    """The labels, annotations and taints of a Node in its cluster, as the fields of an event."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]

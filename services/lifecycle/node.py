@@ -15,9 +15,9 @@ from nodepool.contract.pods import Pod, PodClass
 class Workload(NamedTuple):
     """A Pod or a Slurm job that makes its Node active.
 
-    since: when it was observed first.
+    since: when it was first observed.
     blocks: whether a drain for a scale-down waits for it.
-    grace_s: how long a drain waits for its end, in seconds; 0 if a drain does not wait for it.
+    grace_s: how long a drain waits for its end, in seconds; 0 if no drain waits for it.
     """
 
     name: str
@@ -55,9 +55,9 @@ class Boot(NamedTuple):
 class Work(NamedTuple):
     """What runs on a Node.
 
-    pods: the Pods that make the Node active, as its machine reported last, sorted by name.
+    pods: the Pods that make the Node active, as last reported by its machine, sorted by name.
     lock: the lock that a Slurm job has on the Node, or waits for.
-    published: all workloads that were published last.
+    published: the workloads in the last published event.
     """
 
     pods: tuple[Workload, ...] = ()
@@ -84,10 +84,10 @@ class Exit(NamedTuple):
     shown: the reason that the last `NodeUpdated` shows.
     idle_only: whether the NodePool keeps the Node if the Node turns out to be active.
     request: the number of the last request to delete the Node.
-    is_cancelled: whether the NodePool wants the Node again; this counts for a scale-down only.
-    has_timetable: whether a timetable ends the stay, whatever happens.
+    is_cancelled: whether the NodePool wants the Node again; this matters only for a scale-down.
+    has_timetable: whether a preemption with a timetable ends the stay in any case.
     evicted_at: when the drain for a preemption began.
-    gone_by: when the time that a preemption may take is over.
+    gone_by: when the preemption must be over.
     """
 
     reason: RemovalReason | None = None
@@ -101,7 +101,7 @@ class Exit(NamedTuple):
 
     @property
     def is_forced(self) -> bool:
-        """Return whether no Pod may block the removal; a preemption may wait until its drain."""
+        """Return whether no Pod may block the removal: in a preemption, only from its drain on."""
         is_evicted = self.reason is RemovalReason.PREEMPTED and self.evicted_at is not None
         return self.reason is RemovalReason.POOL_DELETED or is_evicted
 
@@ -112,7 +112,7 @@ class Exit(NamedTuple):
 
     @property
     def is_warned(self) -> bool:
-        """Return whether a timetable preempts the Node, and the drain has not begun."""
+        """Return whether the preemption has a timetable, and its drain has not begun."""
         is_preempted = self.reason is RemovalReason.PREEMPTED
         return is_preempted and self.has_timetable and self.evicted_at is None
 
@@ -142,7 +142,7 @@ class Cordon(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The time that a machine has to do the next step.
+    """The time that a machine has to complete the next step.
 
     ask_after: when this time begins, if the machine has not answered by then.
     by: when the machine is given up, if it has not answered by then.
@@ -161,21 +161,21 @@ class Answer(NamedTuple):
 
 
 NO_ANSWER = Answer()
-"""Nothing is expected of the machine."""
+"""No answer of the machine is expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One stay of a machine in a NodePool, with all that its next step depends on.
+    """One stay of a machine in a NodePool, with everything that its next step depends on.
 
     name: the name of the machine, and of the Node.
     assignment: the number of the stay.
-    topology: the labels that the machine has of its own.
+    topology: the labels of the machine itself.
     boot_by: when its registration fails if the machine has not booted.
     is_reported: whether its agent has reported the Node, which shows that it is in its cluster.
-    revision: the revision of the template that the Node looks like; 0 before its registration.
-    action: what is done to the Node, or what the Node waits for, as it was published last.
-    is_usable: whether the NodePool can use the Node, as it was published last.
+    revision: the revision of the template that the Node has; 0 before its registration.
+    action: the action that is under way, or that the Node waits for, as last published.
+    is_usable: whether the NodePool can use the Node, as last published.
     """
 
     name: str
@@ -223,10 +223,10 @@ class Node:
 
     @property
     def is_given_up_in_silence(self) -> bool:
-        """Return whether its machine is given up if the machine is silent after an answer.
+        """Return whether its machine is given up if the machine falls silent after an answer.
 
-        A pending reservation alone waits for the end of work, and work may go on in silence. Of a
-        Node that a command has drained nothing more is expected.
+        A pending reservation alone waits for the workloads to end, and they may run on while the
+        machine is silent. A Node that a command has drained owes nothing more.
         """
         is_drained = self.cordon.is_drained and self.action is NodeAction.DRAIN
         return self.exit.reason is not None or (self.action is not None and not is_drained)
@@ -235,17 +235,17 @@ class Node:
     def has_answered(self) -> bool:
         """Return whether the last report of its machine includes its last cordon.
 
-        Only such a report shows all Pods that ran before the cordon took hold. A report of an agent
-        shows what the cluster knows, which is not what runs while the kubelet is silent.
+        Only such a report includes all Pods that started before the cordon took effect. An agent
+        reports what the cluster knows, which is out of date while the kubelet is silent.
         """
         is_stale = self.is_reported and self.health.is_silent
         return self.is_cordoned and self.cordon.observed == self.cordon.number and not is_stale
 
     @property
     def is_newly_silent(self) -> bool:
-        """Return whether the time of its silence was not published yet.
+        """Return whether the Node is silent and the waiting time for that is not published yet.
 
-        A boot, a reboot and a verification have times of their own.
+        A boot, a reboot and a verification have deadlines of their own.
         """
         silence = self.health.silence
         return silence is not None and silence.is_new and not (self.is_booting or self.restarts)
@@ -254,8 +254,8 @@ class Node:
     def gone_by(self) -> datetime | None:
         """When its preemption ends its stay; None without a preemption.
 
-        If work runs on a Node whose preemption began without a timetable, the timetable comes
-        first, which warns that work. A NodePool that is deleted gives no such warning.
+        If work runs on a Node whose preemption began without a timetable, the Node first gets a
+        timetable, which warns that work. The deletion of a NodePool gives no such warning.
         """
         goes_with_pool = self.exit.reason is RemovalReason.POOL_DELETED
         is_unwarned = bool(self.work.all) and not (self.exit.has_timetable or goes_with_pool)
@@ -267,7 +267,7 @@ class Node:
 
     @property
     def due(self) -> datetime | None:
-        """The next moment at which time alone leads to a step, or to a deadline.
+        """The next moment at which a step, or a deadline, follows from the passage of time alone.
 
         See the deadlines in the module `table`.
         """

@@ -18,7 +18,7 @@ from nodepool.contract.node_states import may_follow
 from nodepool.contract.pods import BlockingPod
 from nodepool.contract.production import asked_taints
 
-NAMED_MAX = 5  # The most workloads that a message names.
+NAMED_MAX = 5  # The maximum number of workloads that a message names.
 
 
 class NodeFields(PoolFields):

@@ -1,7 +1,8 @@
-"""What the lifecycle service can be told to do otherwise, and how that shows in what it says.
+"""The settings of the lifecycle service, and their effect on the events that it publishes.
 
-An option changes what is said and never what is folded. So replicas with different options fold the
-same state: those of the one that stored a message count for it.
+An option changes what is published, and never how a message changes the state. So replicas with
+different options build the same state from the log. Each event follows the options of the replica
+that published the event.
 """
 
 from collections.abc import Iterator
@@ -24,10 +25,10 @@ class Options:
     """The options of the lifecycle service.
 
     answer_within: how long a machine has to answer a cordon or a drain.
-    unhealthy_after: how long a Node is silent until it is unhealthy.
-    registration_failed_event: whether `CWRegistrationFailedEvent` is said beside
+    unhealthy_after: how long a Node must be silent to become unhealthy.
+    registration_failed_event: whether `CWRegistrationFailedEvent` is published in addition to
         `CWNodeRegistrationFailed`.
-    reserved_taint: whether Nodes in production have the taint of their reservation as well.
+    reserved_taint: whether Nodes in production also have the taint of their reservation.
     """
 
     answer_within: timedelta = ANSWER_WITHIN

@@ -1,9 +1,11 @@
-"""Racks of which more Nodes are unavailable than may be: no work begins on the rest of them.
+"""Racks with too many unavailable Nodes: no new work begins on the other Nodes of such a rack.
 
-A rack is the Nodes of a NodePool in one NVLink domain, of a type that comes in whole racks. A Node
-is unavailable while it has a cause of its own to be cordoned, such as the maintenance for which a
-command did so, while it reboots, and, once its machine went to triage, until another one has taken
-its place. Without a domain there is no rack.
+A rack is all Nodes of a NodePool in one NVLink domain, if their instance type comes in whole racks.
+A Node without a domain is in no rack. A Node is unavailable:
+
+* while it has its own cause for a cordon, such as maintenance for which a command cordoned it;
+* while it reboots;
+* after its machine went to triage, until another machine has taken its place.
 """
 
 from collections.abc import Iterator
@@ -18,11 +20,11 @@ from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.state.racks import domain_of
 
 UNAVAILABLE_MAX: Final = 2
-"""How many Nodes of a rack may be unavailable before the rest of it is cordoned."""
+"""How many Nodes of a rack may be unavailable before the other Nodes are cordoned."""
 
 
 class Rack(NamedTuple):
-    """A rack: its Nodes, those of them that are unavailable, and machines that went to triage."""
+    """A rack: its Nodes, its unavailable Nodes, and its machines that went to triage."""
 
     nodes: Map[MachineKey, bool] = Map()
     unavailable: Map[MachineKey, bool] = Map()
@@ -35,7 +37,7 @@ class Rack(NamedTuple):
 
 
 Racks = Map[PoolKey, Map[str, Rack]]
-"""The racks of each NodePool that has any, by their NVLink domain."""
+"""The racks of each NodePool that has racks, by NVLink domain."""
 
 
 def is_unavailable(node: Node) -> bool:

@@ -160,7 +160,7 @@ def _assigned(state: State, event: on.CWNodeAssigned, context: Context) -> State
     key, boot_by = event.machine_key, context.time + BOOT_MAX
     node = Node(event.node, event.key, event.assignment, event.labels, boot_by)
     members = state.members.get(event.key, Map()).set(key, True)
-    # A step that was stopped at its bound may have left the last stay of the machine in the queue.
+    # A step that stopped at its limit may have left an earlier stay of the machine in the queue.
     state = replace(state, nodes=state.nodes.set(key, node), work=state.work.drop(key))
     return replace(
         state,

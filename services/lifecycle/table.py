@@ -1,9 +1,9 @@
 """The state machine of a Node, as a table: phase and condition on the left, next event below.
 
-Each function is one part of the table. Its first `case` that fits yields the next events, and then
-the table is read again from its top, until no `case` fits. The steps follow from the Node alone, so
-a step that failed, or that a late replica did not take, is taken with the next message. The module
-`deadlines` says how long each deadline is.
+Each function is one part of the table. Its first `case` that matches yields the next events. Then
+the table is read again from the top, until no `case` matches. The steps depend only on the Node, so
+a step that failed, or that a lagging replica did not take, is taken with the next message. The
+module `deadlines` defines the length of each deadline.
 """
 
 from collections.abc import Callable, Generator
@@ -43,16 +43,16 @@ from nodepool.contract.timetable import BOOT_MAX
 from nodepool.service import Context
 
 STEPS_MAX: Final = 16
-"""More steps than one message can lead to; the next message continues."""
+"""A limit above the number of steps that one message leads to; the next message continues."""
 Steps = Generator[Says, Node, Node]
-"""Events about a Node. Each `yield` returns the Node after the event, and so does the generator.
+"""Events about a Node. Each `yield` returns the Node after its event, as does the generator.
 
 No event follows the deletion of the Node.
 """
 
 
 class Case(NamedTuple):
-    """A Node, and all that its next step depends on.
+    """A Node, and everything that its next step depends on.
 
     plan: what happens to the Node because of its health and of commands.
     """
@@ -204,7 +204,7 @@ def _restart(case: Case) -> Steps:
     is_settling = health.settles_at is not None and case.context.time < health.settles_at
     settled = health.without_lingering() if is_settling else health
     plan = make_plan(settled, evicts=template.evicts_unhealthy)
-    # The Node is replaced for such a problem alone, so it waits until the problem counts.
+    # Only such a problem would replace the Node, so the Node waits until the problem counts.
     waits = is_settling and case.plan.removes and not settled.findings
     match node.phase:
         case NodePhase.VERIFYING if plan.removes or (boot.passed is False and not health.findings):
@@ -217,7 +217,7 @@ def _restart(case: Case) -> Steps:
         case NodePhase.REBOOTING if boot.fault:
             return (yield replaced(template, node))
         case NodePhase.REBOOTING if not boot.is_done or (template.has_agent and health.is_silent):
-            return node  # It is back in its cluster once its kubelet reports again.
+            return node  # The Node is back in its cluster once its kubelet reports.
         case NodePhase.REBOOTING if boot.verifies:
             return (yield updated(template, node, NodePhase.VERIFYING, None))
         case NodePhase.REBOOTING if not waits:
@@ -263,7 +263,7 @@ def leave(case: Case) -> Steps:  # noqa: C901  # It is a part of the table.
         case NodePhase.CORDONED | NodePhase.DRAINING if (
             exit.reason is not exit.shown and not is_over
         ):
-            # A preemption has a timetable of its own, which says when the drain begins.
+            # A preemption has its own timetable, which determines when the drain begins.
             is_drained_again = node.phase is NodePhase.DRAINING and not is_preempted
             drain = draining(template, node) if is_drained_again else None
             node = yield updated(template, node, node.phase, exit.reason)

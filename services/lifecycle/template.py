@@ -8,9 +8,9 @@ from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import ComputeClass, Taint
 
 INLINE_MAX = 4_096
-"""The most characters of labels, annotations and taints that each event about a Node repeats.
+"""The maximum length, in characters, of labels, annotations and taints that each event repeats.
 
-This bounds what a change of a NodePool with many Nodes writes to the log.
+This bounds how much a change of a NodePool with many Nodes writes to the log.
 """
 
 
@@ -18,7 +18,7 @@ This bounds what a change of a NodePool with many Nodes writes to the log.
 class NodeTemplate:
     """What all Nodes of a NodePool have in common, and the metadata of the NodePool itself.
 
-    node_labels, node_annotations, node_taints: what the NodePool asks for on its Nodes.
+    node_labels, node_annotations, node_taints: what the NodePool specifies for its Nodes.
     labels, annotations: the metadata of the NodePool object.
     evicts_unhealthy: whether unhealthy Nodes are cured or replaced without a command.
     has_agent: whether an agent connects the cluster to Kubernetes, and reports its Nodes.
@@ -43,7 +43,7 @@ class NodeTemplate:
 
     @property
     def is_large(self) -> bool:
-        """Return whether one event carries what the Nodes have in common, and not each event."""
+        """Return whether the template has an event of its own, and is not part of each event."""
         pairs = (*self.node_labels.items(), *self.node_annotations.items())
         taints = sum(len(f"{taint.key}{taint.value}{taint.effect}") for taint in self.node_taints)
         return taints + sum(len(key) + len(value) for key, value in pairs) > INLINE_MAX

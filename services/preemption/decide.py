@@ -1,8 +1,8 @@
-"""What the preemption service says: the outcome of `PreemptNode`, and each stage when it is due.
+"""The events of the preemption service: the outcomes of commands, and each stage when it is due.
 
-Each stage is published at a `Wake`. So its moment is that at which it is published, even where the
-service hears of its cause much later; and all that is in the log by then counts, such as the end of
-the Node.
+Each stage is published at a `Wake`. So the time of a stage is the time of its publication, even if
+the service hears of the cause much later. Everything in the log up to that time counts, such as the
+end of the Node.
 """
 
 from collections.abc import Generator, Iterator

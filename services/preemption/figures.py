@@ -1,6 +1,6 @@
-"""What was counted of all preemptions: how late their stages were, and what was lost.
+"""The figures about all preemptions: how late their stages were, and how many Pods were lost.
 
-At most three causes and two stages: seven series of counters, and two histograms.
+There are at most three causes and two stages: seven series of counters, and two histograms.
 """
 
 from collections.abc import Iterator
@@ -22,24 +22,25 @@ from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
 from nodepool.state.tallies import Counters, Histograms, Violations
 
 LATE: Final = timedelta(seconds=1)
-"""A stage that comes later than this after its moment is late."""
+"""A stage is late if more than this time has passed since it was due."""
 Cause = Literal["Reclaimed", "DefaultPoolShort", "Command"]
-"""Why a preemption began: what the allocator requested, or a command."""
+"""Why a preemption began: the reason of the allocator, or a command."""
 CAUSES: Final[tuple[str, ...]] = get_args(Cause)
 STAGES: Final = ("drain", "end")
 STAGE_EARLY: Final = "PreemptionStageEarly"
-"""A drain began before its moment, or a Node was deleted before its time with Pods on it."""
+"""A drain began before it was due, or a Node with Pods was deleted before its time was over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All preemptions since the log began.
+    """The figures about all preemptions since the log began.
 
-    begun: how many there were, by cause.
-    stages, late: their drains, and their ends where the time was over; and those that came late.
-    lateness: how late these were, in seconds.
-    lost: how many Pods ran on when the time was over.
-    violations: how often a stage came before its moment.
+    begun: the number of preemptions, by cause.
+    stages: the number of drains, and of ends because the time was over.
+    late: how many of these stages were late.
+    lateness: how long after it was due each stage came, in seconds.
+    lost: how many Pods were still running when the time was over.
+    violations: how often a stage came before it was due.
     """
 
     begun: Counters = Counters()
@@ -55,7 +56,7 @@ class Figures:
 
     def drained(self, since: datetime, now: datetime) -> "Figures":
         """Return the figures with a drain that began at `now`, of a preemption from `since`."""
-        # A drain that was asked for comes before its moment, and is not late.
+        # A drain that a command requested begins before it is due, and is not late.
         return self._counted("drain", max(timedelta(), now - since - DRAIN_AFTER))
 
     def ended(self, since: datetime, now: datetime, lost: int) -> "Figures":

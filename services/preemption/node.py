@@ -1,4 +1,4 @@
-"""A spot Node, and how far its preemption has come."""
+"""A spot Node, and the progress of its preemption."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,20 +12,20 @@ from preemption.figures import Cause
 class Node:
     """A spot Node.
 
-    pool: the NodePool that it belongs to.
-    zone, name: its machine.
-    assignment: which stay of the machine it is.
-    booting: whether it has not joined its cluster yet.
-    active: whether workloads run on it.
-    request: the number of the request to delete it that it follows; 0 while it is to stay.
-    goes_with_pool: whether it is to be deleted because its NodePool is.
-    requested: why it is to be preempted; None where it is not.
-    acknowledged: whether a command asked for its drain before that was due.
-    pending_since: when its preemption began; None while it is not preempted.
-    has_timetable: whether its preemption is announced and drains it after a while. One that boots,
-        or leaves already, goes without.
-    in_progress: whether its drain was announced, or is not to be.
-    drained: whether the drain that was announced has begun.
+    pool: the NodePool of the Node.
+    zone, name: the machine of the Node.
+    assignment: the number of the stay of the machine.
+    booting: whether the Node has not joined its cluster yet.
+    active: whether workloads run on the Node.
+    request: the number of the request to delete the Node; 0 while the Node stays.
+    goes_with_pool: whether the Node is deleted because its NodePool is deleted.
+    requested: why the Node must be preempted; None without such a request.
+    acknowledged: whether a command requested the drain before it was due.
+    pending_since: when the preemption began; None before.
+    has_timetable: whether the preemption is announced some time before its drain. A Node that
+        boots, or that leaves already, has no timetable.
+    in_progress: whether the drain was announced, or needs no announcement.
+    drained: whether the announced drain has begun.
     """
 
     pool: PoolKey
@@ -47,43 +47,43 @@ class Node:
     def is_going(self) -> bool:
         """Whether a preemption needs no timetable: the Node boots, or leaves and waits for no Pod.
 
-        A Node whose NodePool is deleted leaves with that, whatever runs on the Node.
+        A Node leaves with its deleted NodePool even if workloads run on the Node.
         """
         return self.booting or self.goes_with_pool or (self.request > 0 and not self.active)
 
     @property
     def is_stranded(self) -> bool:
-        """Whether it needs a timetable after all, and was preempted without.
+        """Whether the Node was preempted without a timetable, but needs a timetable after all.
 
-        It joined, was kept, or became active just when its preemption began.
+        Such a Node joined, was kept, or became active just when its preemption began.
         """
         return self.pending_since is not None and not (self.has_timetable or self.is_going)
 
     @property
     def is_to_begin(self) -> bool:
-        """Whether its preemption was requested and has not begun."""
+        """Whether a preemption of the Node was requested and has not begun."""
         return self.requested is not None and self.pending_since is None
 
     @property
     def may_be_acknowledged(self) -> bool:
-        """Whether it is preempted, or is to be; the warning may not be published yet."""
+        """Whether the Node is or will be preempted; the warning may not be published yet."""
         return self.is_to_begin or self.pending_since is not None
 
     @property
     def is_to_go_on(self) -> bool:
-        """Whether the next stage is to be published now, whatever the timetable says."""
+        """Whether the next stage must be published now, regardless of the timetable."""
         is_asked_to_drain = self.acknowledged and self.due is not None
         return self.is_to_begin or self.is_stranded or is_asked_to_drain
 
     @property
     def key(self) -> NodeKey:
-        """Its key in its cluster."""
+        """The key of the Node in its cluster."""
         org, cluster, _ = pool_path(self.pool)
         return node_key(org, cluster, self.name)
 
     @property
     def due(self) -> datetime | None:
-        """When its drain is due; None where it is not to be announced, or was already."""
+        """When the drain is due; None if it was announced already, or needs no announcement."""
         if self.pending_since is None or self.in_progress:
             return None
         return self.pending_since + DRAIN_AFTER

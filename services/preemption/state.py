@@ -22,11 +22,11 @@ from preemption.node import Node
 
 @dataclass(frozen=True, slots=True)
 class State(WithWork[NodeKey]):
-    """The spot Nodes, and those that left for a preemption of which the end was not published yet.
+    """The spot Nodes, and the Nodes that left in a preemption whose end is not published yet.
 
-    The work queue holds each of which a stage is to be published, at once or when its drain is due.
+    The work queue holds each Node with a stage to publish, at once or when its drain is due.
 
-    departed: those that left, by the number of their stay.
+    departed: the Nodes that left, by the number of their stay.
     figures: how punctual all preemptions were.
     """
 
@@ -53,7 +53,7 @@ Seen = (
     | on.NodeKept
     | on.NodePreemptionRequested
 )
-"""What others say of a Node while it stays."""
+"""The events of other services about a Node during its stay."""
 Stages = on.NodePreempted | on.PreemptionPending | on.PreemptionInProgress
 """The stages of a preemption."""
 
@@ -97,7 +97,7 @@ def _seen(state: State, event: Seen) -> State:
         case on.CWNodeRegistered(labels=labels):
             if labels.get(COMPUTE_CLASS) != ComputeClass.SPOT:
                 return state
-            # Releases before this one did not say the class of a Node when it was assigned.
+            # In earlier releases, the assignment of a Node did not include its compute class.
             node = replace(node, booting=False) if node else _new(event, booting=False)
         case on.NodeActivityChanged(active=active):
             node = replace(node, active=active) if node and node.active is not active else None
@@ -122,7 +122,7 @@ def _reached(state: State, event: Stages, context: Context) -> State:
     state = replace(state, work=state.work.succeeded(event.node_key), figures=figures)
     match event:
         case on.NodePreempted():
-            # No drain is announced; whatever else keeps it here, it is gone after seven minutes.
+            # No drain is announced; the Node is gone after seven minutes in any case.
             node = replace(node, pending_since=context.time, in_progress=True)
         case on.PreemptionPending(since=since):
             node = replace(node, pending_since=since, has_timetable=True, in_progress=False)

@@ -1,4 +1,4 @@
-"""What is said of one NodePool: a verdict, a warning, or that its check failed."""
+"""The events about one NodePool: a verdict, a warning, or a failed check."""
 
 from collections.abc import Iterator
 
@@ -45,7 +45,7 @@ def renewed(state: State, key: PoolKey) -> tuple[Check, ...]:
     events = checked_safely(state, key)
     match events[0]:
         case on.QuotaChecked(reason=Quota.UNDER) if pool.unvalidated:
-            return ()  # It gets nothing more before its newest version is validated.
+            return ()  # It gets no more Nodes until its newest version is validated.
         case on.QuotaChecked(reason=reason, granted=granted, message=text):
             last = pool.reason, pool.granted, pool.message
             is_new = bool(pool.fault) or last != (reason, granted, text)

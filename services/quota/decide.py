@@ -1,4 +1,4 @@
-"""What the quota service says: limits, what is released, and the verdicts in a ledger."""
+"""Decides what the quota service publishes: limits, releases, and the verdicts of a ledger."""
 
 from collections.abc import Generator, Iterable, Iterator
 from typing import assert_never
@@ -69,7 +69,7 @@ def reconcile(
     ledger = LedgerKey(key) if pool is None else pool.ledger
     own = None if pool is None else pool.key
     if pool is not None and pool.is_releasable:
-        # What is released is not to be lost where a check fails.
+        # A failed check must not undo the release, so no error of a check is raised.
         own = None
         state = yield released(state, pool)
     while (due := state.ledger(ledger).next()) is not None:

@@ -1,4 +1,4 @@
-"""One limit, what is reserved under it, and the NodePools that it is for."""
+"""A ledger: one limit, the Nodes reserved under it, and the NodePools that it applies to."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -13,27 +13,30 @@ from quota.line import Line
 from quota.pool import Pool
 
 RENEWALS_PER_SECOND: Final = 100
-"""How many verdicts of a ledger are renewed in a second because a number in them has changed."""
+"""How many verdicts of a ledger are renewed per second after a number in them has changed."""
 NO_POOLS: Final[Queue[PoolKey]] = Queue()
 NO_LINE: Final = Line()
 EARLIEST = datetime.min.replace(tzinfo=UTC)
-"""Earlier than any NodePool."""
+"""A moment before the creation of any NodePool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """One limit, and what is reserved under it.
+    """One limit, and the Nodes reserved under it.
 
-    limit: the most Nodes; None where none is set.
-    used: what all NodePools together have reserved.
-    holders: how many NodePools have something reserved.
+    limit: the most Nodes; None if no limit is set.
+    used: how many Nodes all NodePools together have reserved.
+    holders: how many NodePools have Nodes reserved.
     pools: the NodePools that may be granted Nodes.
-    waiting: those that may not have all they want, longest waiting first; and those to be checked.
-    settled: `waiting`, passing over NodePools that give back Nodes that their targets need.
-    unchecked: those without a verdict since their newest version, or since the limit was unset.
-    exceeding: those whose grant is still to shrink to what they hold, since the limit was lowered
-        below what is reserved.
-    returning: how many Nodes each NodePool in line gives back, once the allocator confirms that.
+    waiting: NodePools whose target does not fit, and NodePools with a new version to check; the
+        NodePool with the longest wait comes first.
+    settled: the line `waiting`, but it passes over NodePools that give back Nodes that their own
+        targets need.
+    unchecked: NodePools that need a verdict: their version is new, the limit was deleted, or their
+        grant does not cover their Nodes.
+    exceeding: NodePools whose grant must still shrink to the Nodes that they hold, because the
+        limit was lowered below the number of reserved Nodes.
+    returning: how many Nodes each NodePool in line gives back, once its grant is confirmed.
     returned: the sum of `returning`.
     """
 
@@ -50,12 +53,12 @@ class Ledger:
 
     @property
     def is_unused(self) -> bool:
-        """Whether it is as if it had never been."""
+        """Whether it has no limit, no reserved Nodes and no NodePools."""
         return self.limit is None and not self.holders and not self.pools
 
     @property
     def renewal_s(self) -> int:
-        """After how many seconds verdicts are renewed whose numbers have changed."""
+        """How many seconds after a number changes the verdicts that name it are renewed."""
         return len(self.waiting) // RENEWALS_PER_SECOND
 
     def next(self) -> PoolKey | None:

@@ -1,4 +1,4 @@
-"""NodePools in the order in which they began to wait, and which of them is the first to fit."""
+"""A line of NodePools in the order in which they began to wait; it finds the first that fits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ from immutables import Map
 from nodepool.contract.keys import PoolKey
 
 PLACE_BITS: Final = 48
-"""How many bits of the number of a node hold its index; those above them hold its level."""
+"""How many low bits of a tree node's number hold its index; the higher bits hold its level."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """NodePools in the order in which they came, each with the number of Nodes that it lacks.
+    """NodePools in the order in which they joined, each with the number of Nodes that it lacks.
 
-    The first that lacks no more than there is room for is found in the logarithm of how many ever
-    came; every change costs as much. The old line stays what it was.
+    The search for the first NodePool that fits, and each change, take time logarithmic in `tail`.
+    A change returns a new line, and leaves the old line as it is.
 
     places: the place of each NodePool.
-    keys: the NodePool at each place; one that left leaves a hole.
-    least: a binary tree over the places. A node of level 0 holds what the NodePool at its index
-        lacks, one of a higher level the least of its two children. A NodePool that is to be passed
-        over is not in it.
-    tail: the place for the next one.
+    keys: the NodePool at each place; the place of a NodePool that has left stays empty.
+    least: a binary tree over the places. A tree node of level 0 holds how many Nodes the NodePool
+        at its index lacks. A tree node of a higher level holds the smaller number of its two
+        children. The tree does not contain NodePools to pass over.
+    tail: the place of the next NodePool that joins.
     """
 
     places: Map[PoolKey, int] = Map()

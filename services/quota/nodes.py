@@ -1,4 +1,4 @@
-"""How many Nodes count against a limit for a NodePool, after an event about a Node of it."""
+"""How many Nodes of a NodePool count against its limit, after an event about one of its Nodes."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -9,7 +9,7 @@ from quota.pool import Pool
 NodeCounted = (
     on.CWNodeAssigned | on.CWNodeDeleted | on.CWNodeRegistrationFailed | on.NodeReservationChanged
 )
-"""An event after which a NodePool may have another number of Nodes that count."""
+"""An event that may change how many Nodes of a NodePool count."""
 
 
 def counted(pool: Pool, event: NodeCounted) -> Pool:

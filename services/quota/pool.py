@@ -1,4 +1,4 @@
-"""A NodePool as far as a limit depends on it: what it wants, may have, has, and was told."""
+"""A NodePool in the quota service: what it wants, may have and has, and its last verdict."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,14 +11,14 @@ from nodepool.contract.events import QuotaChecked
 from nodepool.contract.keys import LedgerKey, PoolKey
 
 ALWAYS_FITS: Final = -(1 << 48)
-"""What a NodePool lacks that has all the Nodes that it wants: less than any room."""
+"""How many Nodes a NodePool lacks that has all Nodes that it wants: less than any free room."""
 
 
 class Grant(NamedTuple):
-    """How many Nodes a NodePool may have, and the number of the grant among those of the NodePool.
+    """How many Nodes a NodePool may have, and the number of this grant.
 
-    The service forgets an invalid NodePool for which nothing is reserved, and its numbers begin
-    again: the allocator has acknowledged by then every grant that it could ever acknowledge.
+    Each new grant of a NodePool has a higher number. The service forgets an invalid NodePool for
+    which no Node is reserved, but remembers the number of its last grant in `State.numbers`.
     """
 
     number: int
@@ -26,7 +26,7 @@ class Grant(NamedTuple):
 
 
 class Warned(NamedTuple):
-    """What the last `CWOverQuota` was about; another one is due where this differs."""
+    """The content of the last `CWOverQuota`; another warning is due once the content differs."""
 
     reason: Quota
     target: int
@@ -37,26 +37,26 @@ class Warned(NamedTuple):
 class Pool:
     """A NodePool and its part in a ledger.
 
-    wants: `target` Nodes, in this `generation`; and `racks`, if its spec says the target in racks.
-    eligible: whether it is valid and stays, so that it may be granted Nodes.
-    deleting: whether it is on its way out.
-    grants: the one that the allocator works to, as far as it is known, then those that were
-        published after it, in their order; the last one is what the NodePool may have.
-    held: the Nodes that it has, without those that are reserved for the control plane.
-    away: the Nodes that are reserved for the control plane, each with its assignment.
-    reserved: what counts against the limit for it, as it was published last.
-    reason, message: the verdict that was published last; no reason before the first.
-    warned: what the last warning was about; None while it is within the limit.
-    fault: why its last check failed; empty where it did not.
-    shrinks: whether its grant is still to shrink to what it holds, because its check failed when
-        the limit was lowered below what is reserved.
-    former: the other limit that an earlier NodePool of this name counted against; None once it is
-        published that nothing does any more, which may have failed before.
+    wants: `target` Nodes in this `generation`; also `racks`, if its spec gives the target in racks.
+    eligible: whether it is valid and not being deleted, so that it may be granted Nodes.
+    deleting: whether it is being deleted.
+    grants: the grant that the allocator is known to use, then the grants published later, in their
+        order; the last grant is how many Nodes the NodePool may have.
+    held: how many Nodes it has, without the Nodes in `away`.
+    away: its Nodes that are reserved for the control plane, each with its assignment.
+    reserved: how many Nodes count against the limit for it, as published last.
+    reason, message: the verdict that was published last; no reason before the first verdict.
+    warned: the content of the last warning; None while it is within the limit.
+    fault: why its last check failed; empty if the check succeeded.
+    shrinks: whether its grant must still shrink to the Nodes that it holds, because its check
+        failed when the limit was lowered below the number of reserved Nodes.
+    former: another limit that an earlier NodePool of this name counted against; None if there is
+        no such limit, or once its release is published.
     created: when it was created.
-    withdrawn: whether it has become invalid since its last grant, which it does not have any more.
-    last_number: the number of the last grant that it had before it was forgotten while invalid.
-    unvalidated: whether its newest version could not be validated; all else is of the last one
-        that could be, and its place in line and its grant stay what they are.
+    withdrawn: whether it has become invalid since its last grant, and so lost that grant.
+    last_number: the number of its last grant before it was forgotten while invalid.
+    unvalidated: whether the validation of its newest version failed. Its other fields then describe
+        the last validated version; it keeps its place in line and its grant.
     """
 
     key: PoolKey
@@ -84,25 +84,25 @@ class Pool:
 
     @property
     def granted(self) -> int:
-        """How many Nodes it may have, as it was published last."""
+        """How many Nodes it may have, as published last."""
         return self.grants[-1].nodes if self.grants and not self.withdrawn else 0
 
     @property
     def kept(self) -> int:
         """Return the grant that it keeps while its target does not fit.
 
-        That is what it has been granted, or has, and never more than its target.
+        That is its grant or the number of its Nodes, whichever is larger, but at most its target.
         """
         return min(max(self.granted, self.held), self.target)
 
     @property
     def number(self) -> int:
-        """The number of its last grant; 0 before the first."""
+        """The number of its last grant; 0 before the first grant."""
         return self.grants[-1].number if self.grants else self.last_number
 
     @property
     def needed(self) -> int:
-        """What has to stay reserved: the Nodes that are there, and those that may still come."""
+        """How many Nodes must stay reserved: its Nodes, or more if a grant allows more."""
         return max(self.held, *(grant.nodes for grant in self.grants), 0)
 
     @property
@@ -110,9 +110,9 @@ class Pool:
         """Return whether a release has to be published for the NodePool.
 
         A NodePool releases what it has reserved beyond its need, and what an earlier NodePool of
-        its name has not given back. A NodePool that gets no verdict also publishes that it needs
-        more, for a Node that counts again, and that it can be forgotten: it needs nothing, and has
-        no reserved Node that may count again.
+        its name has not given back. A NodePool that gets no verdict also publishes a release if it
+        needs more, because a Node counts again; and if it can be forgotten, because it needs
+        nothing and has no Node in `away` that may count again.
         """
         if self.former is not None:
             return True
@@ -122,10 +122,10 @@ class Pool:
 
     @property
     def is_uncovered(self) -> bool:
-        """Whether it has Nodes that its grant does not cover, though it wants to keep them.
+        """Whether it wants to keep Nodes that its grant does not cover.
 
-        The allocator may have assigned them by an earlier grant until it acknowledged a smaller
-        one; or they count again.
+        The allocator may have assigned these Nodes by an earlier grant, before it acknowledged a
+        smaller grant. Or these Nodes were reserved for the control plane, and count again.
         """
         if not self.eligible:
             return False
@@ -142,15 +142,15 @@ class Pool:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether its target needs no Node that it gives back."""
+        """Return whether its target needs none of the Nodes that it gives back."""
         return not self.returning or self.target <= self.reserved - self.returning
 
     @property
     def lacks(self) -> int | None:
         """Return how many more Nodes its target needs after it has given Nodes back.
 
-        Return None while it cannot be checked. A target that is not above the Nodes that it has
-        always fits.
+        Return None while it cannot be checked. A target fits any limit if it does not exceed the
+        number of Nodes that the NodePool has.
         """
         if self.fault or self.unvalidated:
             return None
@@ -160,7 +160,10 @@ class Pool:
 
     @property
     def lacks_at_once(self) -> int | None:
-        """Return how many more Nodes to reserve now; None also while it gives back needed Nodes."""
+        """Return how many more Nodes its target needs now, before it gives any Node back.
+
+        Return None in the cases of `lacks`, and while it gives back Nodes that its target needs.
+        """
         if self.lacks is None or self.lacks == ALWAYS_FITS:
             return self.lacks
         return self.target - self.reserved if self.is_settled else None

@@ -1,4 +1,4 @@
-"""What the quota service knows: limits, what is reserved under each, and each NodePool's part."""
+"""The state of the quota service: limits, the Nodes reserved under each, and the NodePools."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -18,17 +18,17 @@ from quota.nodes import NodeCounted, counted
 from quota.pool import Pool, Warned
 
 LATEST = datetime.max.replace(tzinfo=UTC)
-"""Later than any moment at which something is due."""
+"""A moment after any deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class State(WithWork[LedgerKey | PoolKey]):
-    """NodePools and ledgers; of an invalid NodePool only what it has reserved is known.
+    """NodePools and ledgers; an invalid NodePool is forgotten once it has nothing reserved.
 
     numbers: the number of the last grant of each NodePool that was forgotten while it was invalid.
-        Its next grant has a higher number, as the allocator may still give back an earlier one.
-    work: ledgers in which a NodePool may be served or a verdict names other numbers than those of
-        now, and NodePools whose check failed.
+        Its next grant has a higher number, as the allocator may still give back an earlier grant.
+    work: ledgers in which a NodePool may be served or a verdict names outdated numbers, and
+        NodePools that have a release to publish or whose check failed.
     """
 
     pools: Map[PoolKey, Pool] = Map()
@@ -150,7 +150,7 @@ def _counted(state: State, pool: Pool | None, event: NodeCounted, context: Conte
     if pool is None or after is None or after is pool:
         return state
     state = _covered(state, after, context)
-    # A target that is no longer above its Nodes fits, however long its NodePool has waited.
+    # A target that no longer exceeds the number of Nodes fits, at any place in line.
     return _served(state, after.ledger) if after.lacks != pool.lacks else state
 
 
@@ -193,7 +193,7 @@ def _released(state: State, pool: Pool | None, event: on.QuotaReleased, context:
         if pool.number and not pool.deleting:
             state = replace(state, numbers=state.numbers.set(pool.key, pool.number))
     work = state.work
-    # The retry of a check is still to come.
+    # After a failed check, the NodePool stays scheduled for the retry.
     work = replace(work, ready=work.ready.drop(pool.key)) if pool.fault else work.drop(pool.key)
     return _served(replace(state, work=work), pool.ledger)
 
@@ -229,7 +229,8 @@ def _failed(state: State, pool: Pool | None, text: str, context: Context) -> Sta
     work = replace(state.work, ready=state.work.ready.drop(pool.key))
     work = work.failed(pool.key, context.time)
     if len(state.ledger(pool.ledger).waiting) > 1 and pool.ledger not in work.deadlines.moments:
-        # It may have kept others from new numbers, and may itself be checked before its retry.
+        # The failure may have kept other NodePools from new numbers. The ledger is scheduled too,
+        # since a check of this NodePool before its retry may cancel the retry.
         work = work.put_at(pool.ledger, work.deadlines.moments[pool.key])
     return _served(replace(state, work=work), pool.ledger)
 

@@ -1,4 +1,4 @@
-"""How many Nodes a NodePool may have under its limit, and the message that says why."""
+"""The verdict on a NodePool: how many Nodes it may have under its limit, and why."""
 
 from nodepool.contract.conditions import HEALTHY, Quota
 from nodepool.contract.counting import counted

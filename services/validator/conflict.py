@@ -1,4 +1,4 @@
-"""Whether a command fits what is stored: that it exists, its version, and what may never change."""
+"""Checks a command against the stored object: its existence, its version and its fixed fields."""
 
 from nodepool.contract.commands import (
     ApplyNodePool,
@@ -11,7 +11,7 @@ from validator.rules import Refusal
 from validator.state import Cluster, Pool
 
 VERSION_DIGITS_MAX = 20
-"""The most digits of a resourceVersion, which is a sequence of the stream and fits 64 bits."""
+"""The most digits of a resourceVersion: a sequence number of the stream, which fits in 64 bits."""
 
 
 def cluster_conflict(command: RegisterCluster, before: Cluster | None) -> Refusal | None:
@@ -127,8 +127,8 @@ def _unfit(
     is_version = version.isdecimal() and len(version) <= VERSION_DIGITS_MAX
     if not is_version or int(version) >= position:
         return Refusal(field, "must be a resourceVersion as it was read")
-    # A new status gives the object a new version as well, so a version that is new enough may
-    # still have been read with an older spec. The generation changes with the spec alone.
+    # A new status also gives the object a new version. So an object whose version is new enough
+    # may still have an older spec. The generation changes only with the spec.
     older_spec = generation is not None and generation < pool.stored.generation
     if older_spec or int(version) < pool.stored.version:
         message = f"{version} is stale: the NodePool was changed since; read it again"

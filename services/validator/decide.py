@@ -1,4 +1,4 @@
-"""What the validator service says: the outcomes of commands, and the NodePools they lead to."""
+"""Decides what the validator publishes: the outcomes of commands and the resulting NodePools."""
 
 from collections.abc import Generator, Iterator
 from typing import assert_never

@@ -1,4 +1,4 @@
-"""The NodePool object as a command makes it, with the verdict on it."""
+"""The NodePool objects that result from commands, each with the verdict on it."""
 
 from collections.abc import Mapping
 from uuid import UUID, uuid5
@@ -14,7 +14,7 @@ from validator.rules import scaled
 from validator.verdict import Verdict, verdict
 
 UIDS = UUID("6f9c8f2e-5d0b-4b53-9a53-2f0e6a3f7a11")
-"""The namespace of NodePool uids, which are version 5 (RFC 9562): a replay makes the same ones."""
+"""The namespace of NodePool uids: version 5 (RFC 9562), so that a replay makes the same uids."""
 
 
 def created(command: ApplyNodePool, zone: str, context: Context) -> NodePoolValidated:
@@ -104,6 +104,6 @@ def _checked(spec: NodePoolSpec, zone: str) -> Verdict:
         return verdict(spec, zone)
     except NO_FAILURE:
         raise
-    except Exception as error:  # The spec is stored; its condition says that the check failed.
+    except Exception as error:  # Store the spec; its condition reports the failed check.
         message = f"internal error while validating: {describe(error)}"
         return Verdict(Validated.INTERNAL_ERROR, message)

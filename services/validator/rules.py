@@ -1,6 +1,6 @@
-"""What makes a command unusable whatever is stored: the checks that read nothing but the command.
+"""The checks of a command that need no stored state: they read nothing but the command.
 
-The rules for names, labels, annotations and taints are those of Kubernetes; see
+Names, labels, annotations and taints must follow the rules of Kubernetes; see
 https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/,
 https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/ and
 https://kubernetes.io/docs/reference/labels-annotations-taints/.
@@ -21,7 +21,7 @@ from nodepool.contract.model import (
 )
 
 RESERVED = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
-"""The message for a Node label in a reserved namespace, as the public documentation words it."""
+"""The message for a Node label in a reserved namespace, with the public documentation's words."""
 
 _MANAGED = frozenset((taint.key, taint.effect) for taint in MANAGED_TAINTS)
 
@@ -110,7 +110,7 @@ def _labels(field: str, labels: Mapping[str, str]) -> Iterator[Refusal]:
 
 def _annotations(field: str, annotations: Mapping[str, str]) -> Iterator[Refusal]:
     for key in annotations:
-        # Kubernetes allows capitals in an annotation's prefix and nothing else beyond a label key.
+        # Annotation keys follow the rules for label keys, but their prefix may have capitals.
         if reason := grammar.qualified_name(key.lower()):
             yield Refusal(f"{field}[{key[:100]}]", reason)
     if reason := grammar.annotations_size(annotations):

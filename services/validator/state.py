@@ -1,4 +1,4 @@
-"""The state of the validator service: clusters, and NodePools as they are stored."""
+"""The state of the validator service: the registered clusters and the stored NodePools."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,7 +23,12 @@ from validator.rules import scaled, sized
 
 
 class Cluster(NamedTuple):
-    """The zone of a cluster, whether an agent connects it to Kubernetes, and to which."""
+    """A registered cluster.
+
+    zone: its zone.
+    kubernetes: whether an agent connects it to a Kubernetes cluster.
+    kubernetes_uid: the uid of that Kubernetes cluster; empty if unknown.
+    """
 
     zone: str
     kubernetes: bool = False
@@ -32,12 +37,12 @@ class Cluster(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A NodePool as it is stored.
+    """A stored NodePool.
 
     stored: its spec and metadata, with the verdict on them, as published last.
-    deleting: since when it is being deleted; None while it is to stay.
-    emptied: whether its last Nodes have gone, so that it can go itself.
-    autoscaled: the target that the autoscaler has for it and that is not stored yet; None for none.
+    deleting: when its deletion began; None if it is not being deleted.
+    emptied: whether its last Node is gone, so that its deletion can end.
+    autoscaled: the target of the autoscaler that is not stored yet; None if there is none.
     """
 
     stored: on.NodePoolValidated
@@ -47,7 +52,7 @@ class Pool:
 
     @property
     def is_unchecked(self) -> bool:
-        """Whether it stays and could not be checked."""
+        """Whether its check failed, and it is not being deleted."""
         return self.deleting is None and self.stored.reason is Validated.INTERNAL_ERROR
 
 
@@ -55,10 +60,10 @@ class Pool:
 class State(WithWork[PoolKey]):
     """Every registered cluster and every NodePool.
 
-    The work queue holds those that are unchecked, or could not be brought up to date.
+    The work queue holds the NodePools that are unchecked or not up to date.
 
     clusters: the clusters.
-    pools: the NodePools, those that are being deleted included.
+    pools: the NodePools, including NodePools that are being deleted.
     """
 
     clusters: Map[ClusterKey, Cluster] = Map()
@@ -105,7 +110,7 @@ def _validated(state: State, event: on.NodePoolValidated, context: Context) -> S
     pool, work = Pool(event), state.work
     work = work.failed(key, context.time) if pool.is_unchecked else work.succeeded(key)
     autoscaled = before.autoscaled if before is not None else None
-    # New metadata alone is no new generation, and a target for this one still holds.
+    # New metadata alone makes no new generation, so a target for this generation still holds.
     if autoscaled is not None and autoscaled.generation == event.generation:
         pool, work = replace(pool, autoscaled=autoscaled), work.put(key)
     return replace(state, pools=state.pools.set(key, pool), work=work)

@@ -1,4 +1,4 @@
-"""Whether a NodePool can be delivered as it is stored: the verdict of the condition Validated."""
+"""The verdict of the condition Validated: whether a stored NodePool can be delivered."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ class Verdict:
     """The verdict on a spec.
 
     reason: the reason of the condition Validated.
-    message: its message.
-    fault: what the spec is wrong about.
+    message: the message of the condition.
+    fault: the kind of fault in the spec; empty if no fault is known.
     """
 
     reason: Validated

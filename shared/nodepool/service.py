@@ -21,27 +21,28 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 """The state of a service."""
 D = TypeVar("D", bound=Message)
-"""The union of the messages that a service decides on; a part of those that it hears."""
-I = TypeVar("I", bound=Message)  # noqa: E741  # It stands beside O, and is never a number.
+"""The union of the messages that a service decides on; a subset of the messages that it hears."""
+I = TypeVar("I", bound=Message)  # noqa: E741  # It always stands next to O.
 """The union of the messages that a service hears: its inputs."""
 O = TypeVar("O", bound=Message)  # noqa: E741
-"""The union of the events that a service says: its outputs, outcomes of commands left out."""
+"""The union of the events that a service says: its outputs, except outcomes of commands."""
 K = TypeVar("K", bound=str)
 """The type of the keys in the work queue of a service."""
 
 FILTERS_MAX = 24
-"""A service that hears more kinds of event than this reads all events and drops the others."""
+"""A service that hears more kinds of events reads all events and drops the unneeded ones."""
 
 
 class Context(NamedTuple):
     """Where and when the log stored the input that is being processed.
 
-    position: its sequence in the stream.
-    time: when the server stored it. A service has no other clock, so a replay sees the same time.
-        Only at a `Wake` it is the time, but for a second, at which the outputs are published.
-    id: the id of the message; a command's is chosen by its sender.
-    due: the moment that a `Wake` names, which was the next in the state that a replica had stored,
-        as long as nobody else may publish one; None for any other input.
+    position: the sequence of the input in the stream.
+    time: when the server stored the input. A service has no other clock, so a replay sees the same
+        time. The outputs of a `Wake` are published within a second of this time. The outputs of
+        any other input may be published later.
+    id: the id of the message; the sender of a command chooses it.
+    due: the moment that a `Wake` names; None for any other input. If only the replicas may publish
+        a `Wake`, it is the next due moment in the state that a replica had stored.
     """
 
     position: int
@@ -56,11 +57,12 @@ class Failure:
 
     address: what the input is about.
     input: the name of its message.
-    field: the field at fault where the content cannot be read; else empty.
-    cause: one sentence.
-    is_bug: True where the service raised an exception, False where the content cannot be read.
-    key: the key of the work queue that could not be reconciled; empty for the input itself.
-    is_retry: whether that key, or the `Wake` before, failed alike: it has a dead letter already.
+    field: the invalid field if the content cannot be read; otherwise empty.
+    cause: the cause, in one sentence.
+    is_bug: True if the service raised an exception, False if the content cannot be read.
+    key: the key of the work queue that could not be reconciled; empty if the input itself failed.
+    is_retry: whether the key failed before, or the previous `Wake` failed in the same way. The
+        failure then has a dead letter already.
     """
 
     address: Address
@@ -73,9 +75,9 @@ class Failure:
 
     @property
     def pool(self) -> PoolKey | None:
-        """The NodePool that the input is about; None where it is about something else.
+        """The NodePool that the input is about; None if it is about something else.
 
-        What a key of the work queue stands for, only its service can say.
+        None for a key of the work queue, too: only the service knows what its keys stand for.
         """
         return None if self.key else as_pool_key(path_text(self.address.path))
 
@@ -108,21 +110,21 @@ class Object(Protocol):
 
     @property
     def version(self) -> int:
-        """The position in the log of the input that changed it last."""
+        """The log position of the input that changed the object last."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Projection(Generic[S, I]):
-    """How the state of a service shows in the read model.
+    """How the state of a service appears in the read model.
 
     buckets: the key-value buckets that it fills.
     touched: the objects (bucket, key) that a message may have changed, given the state after it.
-    get: one object of the state; None where there is none.
+    get: one object of the state; None if it does not exist.
     keys: every key of a bucket.
     render: an object as readers see it.
-    render_deprecated: the same with what is deprecated shown as well.
-    rendering: names how objects are rendered; under another name all of them are written again.
+    render_deprecated: the same, with the deprecated parts included.
+    rendering: the name of the rendering; if the name changes, all objects are written again.
     """
 
     buckets: tuple[str, ...]
@@ -136,19 +138,19 @@ class Projection(Generic[S, I]):
 
 @dataclass(frozen=True, slots=True)
 class Reconciler(Generic[S, I, O, K]):
-    """How a service does work that may be more than one commit can hold.
+    """How a service does work that may not fit in one commit.
 
-    reconcile: yields the events that are missing for a key, given the state; nothing once nothing
-        is missing. Each `yield` returns the state after the event. It may be stopped after any
-        event that it yields, and is then called again with the state after that event, so what it
-        yields must follow from the state alone. If it always has more to yield, the service is
-        woken again and again, and never rests.
+    reconcile: yields the events that are missing for a key, given the state; nothing if no event
+        is missing. Each `yield` returns the state after the event. The engine may stop the
+        generator after any event, and later calls `reconcile` again with the state after that
+        event, so the events must follow from the state alone. If it always yields more events,
+        the service is woken again and again, and never becomes idle.
     concerns: the key to reconcile right after the decision on a message; None for no key.
 
-    A key is also reconciled at the `Wake` after `evolve` made it ready in the work queue, or after
-    its moment has come, and is then taken out. If it fails, that is reported, and it is tried again
-    once `evolve` puts it there again, for which there is `WorkQueue.failed`; or at once, where its
-    `Wake` was stopped at its bound.
+    `evolve` can also put a key into the work queue, ready now or due at a moment. The next `Wake`
+    then takes the key out of the work queue and reconciles it. A key that fails is reported. It is
+    tried again once `evolve` puts it back into the work queue, which `WorkQueue.failed` does. If
+    its `Wake` was stopped at its bound, it is tried again at once.
     """
 
     reconcile: Callable[[S, K, Context], Generator[O, S, None]]
@@ -159,18 +161,19 @@ class Reconciler(Generic[S, I, O, K]):
 class Service(Generic[S, I, O]):
     """A service as a value.
 
-    name: the package, the token in its subjects, and the label of its metrics.
+    name: the name of its package, the token in its subjects, and the label of its metrics.
     hears, says: the unions of the messages it hears and of the events it says.
     initial: the state before the first message.
-    evolve: the state after a message that was heard or said.
-    decide: yields what follows from a message, given the state after it: events and, for a command
-        only, exactly one outcome. Each `yield` returns the state after the event. At most 900
-        messages; what may be more belongs to the reconciler.
-    reconciler: what the service does beyond that; the state then derives from `WithWork`.
+    evolve: the state after a message that the service heard or said.
+    decide: yields the outputs of a message, given the state after the message: events and, for a
+        command only, exactly one outcome. Each `yield` returns the state after the event. It
+        yields at most 900 messages; work that may need more belongs in the reconciler.
+    reconciler: the work that may not fit in one decision; the state then derives from `WithWork`.
     on_failure: at most two events that report an event or a key that could not be processed, given
-        the state with all that could be folded. A command is not reported: the engine refuses it.
-    projection: how the state shows in the read model.
-    samples: what the state shows in metrics, beside what every replica does.
+        the state with everything that could be folded. A command is not reported: the engine
+        refuses it.
+    projection: how the state appears in the read model.
+    samples: the metrics of the state, in addition to the metrics that every replica has.
     commands: the name of every command, for the one service that refuses unknown commands.
 
     No function of a service reads a clock, draws a random number or does I/O.
@@ -181,17 +184,17 @@ class Service(Generic[S, I, O]):
     initial: S
     evolve: Callable[[S, I | O, Context], S]
     says: "TypeForm[O] | None" = None
-    decide: Callable[[S, I, Context], Generator[O | CommandOutcome, S, None]] = _no_outputs  # type: ignore[assignment]  # It yields nothing, of whatever type.
-    # Each reconciler has a key type of its own, which Python cannot leave open.
+    decide: Callable[[S, I, Context], Generator[O | CommandOutcome, S, None]] = _no_outputs  # type: ignore[assignment]  # It yields nothing, so the types do not matter.
+    # Each reconciler has its own key type, so the key type is `Any` here.
     reconciler: Reconciler[S, I, O, Any] | None = None
-    on_failure: Callable[[S, Failure], Iterable[O]] = _no_events  # type: ignore[assignment]  # Of no message.
+    on_failure: Callable[[S, Failure], Iterable[O]] = _no_events  # type: ignore[assignment]  # It returns no message.
     projection: Projection[S, I] | None = None
     samples: Callable[[S], Iterable[Sample]] = _no_samples
     commands: frozenset[str] = frozenset()
 
     @cached_property
     def inputs(self) -> Mapping[str, type[I | Wake]]:
-        """The message classes this service hears, by name; `Wake` where it has a reconciler."""
+        """The message classes this service hears, by name, with `Wake` if it has a reconciler."""
         heard = {kind.__name__: kind for kind in members(self.hears)}
         if self.reconciler is not None:
             heard[Wake.__name__] = Wake
@@ -199,7 +202,7 @@ class Service(Generic[S, I, O]):
 
     @cached_property
     def outputs(self) -> Mapping[str, type[O | CommandOutcome]]:
-        """The message classes this service says, by name; outcomes where it hears commands."""
+        """The message classes this service says, by name, with outcomes if it hears commands."""
         said = {kind.__name__: kind for kind in members(self.says)}
         if any(issubclass(kind, Command) for kind in self.inputs.values()):
             for outcome in (CommandAccepted, CommandRefused):
@@ -230,7 +233,7 @@ class Service(Generic[S, I, O]):
 
     @cached_property
     def _subjects(self) -> Mapping[str, tuple[str, int]]:
-        """How the subjects of each input begin, and how many dots they have."""
+        """The prefix of the subjects of each input, and how many dots the subjects have."""
         shapes: dict[str, tuple[str, int]] = {}
         for name, kind in self.inputs.items():
             if kind is Wake:
@@ -248,7 +251,7 @@ class Service(Generic[S, I, O]):
         commands = {COMMANDS} if self.commands else heard - events
         if self.outputs:
             events.add(f"np.evt.{self.name}.*.*.*.*")
-        # The server refuses filters that overlap, so the filter for all events stands alone.
+        # The server refuses filters that overlap, so the filter for all events replaces the others.
         wanted = {EVENTS} if self._reads_all_events else events
         return (*sorted(commands), *sorted(wanted), commit_subject(self.name))
 
@@ -302,7 +305,7 @@ def decide_on(
 
 
 AnyService = Service[Any, Any, Any]
-"""A service whatever its state and messages, for lists of services of several kinds."""
+"""A service with any state and any messages, for lists of different services."""
 
 
 def commit_subject(service: str) -> str:

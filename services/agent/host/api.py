@@ -1,4 +1,4 @@
-"""Requests to the API server of a cluster, and what can go wrong with one."""
+"""Requests to the API server of a cluster, and their failures."""
 
 import asyncio
 import json
@@ -16,14 +16,14 @@ from agent.bus import Document
 
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
 REQUEST_S: Final = 3.0
-"""How long a request may take that changes something: less than what is left of a Lease that was
-renewed in time, so that none is still on its way when another replica begins."""
+"""The timeout of a request that changes something. It is shorter than the remaining time of a Lease
+that was renewed in time, so no request is in flight when another replica begins."""
 LIST_S: Final = 30.0
 SILENCE_S: Final = 100.0
 """How long a watch may be silent: the API server sends a bookmark about every minute."""
 RETRY_AFTER_MAX_S: Final = 60.0
 LINE_MAX: Final = 16 << 20
-"""The longest line of a watch in bytes; the API server stores no object of a fifth of it."""
+"""The longest line of a watch in bytes, over five times the largest object of an API server."""
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 _METHODS: Final[Mapping[Verb, str]] = {
@@ -38,7 +38,7 @@ _METHODS: Final[Mapping[Verb, str]] = {
 
 
 class Unreachable(Exception):
-    """No reply came, so a change may or may not have been made; the message is one line."""
+    """No reply arrived, so the change may or may not have been made; the message is one line."""
 
 
 class Failure(Exception):
@@ -46,10 +46,10 @@ class Failure(Exception):
 
     code: the HTTP status.
     reason: the reason of the Status object, such as `NotFound` or `AlreadyExists`.
-    causes: the causes that it names: what each says, by its reason.
-    fields: the fields of the object that it names.
-    message: what it says, as one line.
-    retry_after_s: how long it asks to wait before another try; 0 where it does not.
+    causes: the message of each cause in the Status, by the reason of the cause.
+    fields: the fields of the object that the Status names.
+    message: its message, as one line.
+    retry_after_s: how long the API server asks to wait before a retry; 0 if it does not ask.
     """
 
     def __init__(self, code: int, status: Mapping[str, object], retry_after_s: float) -> None:
@@ -64,22 +64,22 @@ class Failure(Exception):
 
     @property
     def lacks_right(self) -> bool:
-        """Whether the account may not do this, whichever object it is.
+        """Whether the account lacks the right to make this request, regardless of the object.
 
-        Admission refuses single objects with 403 as well, and in other words.
+        Admission also refuses individual objects with 403, but with a different message.
         """
         return self.code == 401 or (self.code == 403 and bool(_NO_RIGHT.search(self.message)))
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the same request is refused again for what it asks, and not for the moment."""
+        """Whether a retry would be refused too, because of the content of the request."""
         return 400 <= self.code < 500 and self.code not in _PASSING and not self.lacks_right
 
 
 _PASSING: Final = frozenset({404, 408, 409, 410, 429})
-"""What says that the object is not there, or another, or that it is too early."""
+"""The codes for a missing object, a changed object, or a request that comes too early."""
 _NO_RIGHT: Final = re.compile(r'User ".*" cannot \w+ (resource|path) "')
-"""As the API server words it where authorization fails; its Status has no field that says so."""
+"""The message of the API server if authorization fails; no field of its Status says so."""
 
 
 def _causes(status: Mapping[str, object]) -> Sequence[Document]:
@@ -91,7 +91,7 @@ def _causes(status: Mapping[str, object]) -> Sequence[Document]:
 class Resource(NamedTuple):
     """A kind of object.
 
-    group: its API group and version as in its URL: `api/v1`, or `apis/<group>/<version>`.
+    group: its API group and version, as in the URL: `api/v1`, or `apis/<group>/<version>`.
     plural: its name in URLs.
     kind: its kind.
     """

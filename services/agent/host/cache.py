@@ -1,4 +1,4 @@
-"""All objects of one kind, kept as the API server has them by a list and a watch."""
+"""Caches all objects of one kind, kept current by a list and a watch."""
 
 import asyncio
 import random
@@ -15,27 +15,27 @@ from nodepool.nats.back_off import pause_s
 
 T = TypeVar("T")
 PAGE: Final = 500
-"""The most objects of one reply, as client-go asks for."""
+"""The most objects in one reply, the same limit as in client-go."""
 WATCH_S: Final = (240, 480)
-"""How long a watch may last; each another time, so that they do not all begin anew at once."""
+"""The range of the random timeout of a watch: watches must not all restart at the same time."""
 RETRY_S: Final = 0.2
 RETRY_MAX_S: Final = 10.0
 STABLE_S: Final = 30.0
-"""After a watch that lasted longer the pauses begin anew."""
+"""A watch that lasted longer than this resets the back-off."""
 _NO_LONGER = frozenset({"Expired", "Gone", "ResourceVersionTooLarge"})
 
 
 class Cache(Generic[T]):
     """The objects of one kind.
 
-    fault: why they are not known as they are now, as one line; empty while they are.
-    listed_at: when they were listed last, by Python's monotonic clock; 0 before.
-    on_deleted: called with an object of which a watch says that it was deleted, as it was then.
-    on_lacking: called with an object that a new list lacks, as it was seen last; not where the list
-      is of a backup of the cluster that was restored.
+    fault: why the cache is not current, as one line; empty while it is current.
+    listed_at: when the objects were last listed, by Python's monotonic clock; 0 before that.
+    on_deleted: called with each object that a watch reports as deleted, in its last state.
+    on_lacking: called with each object that a new list lacks, as it was last seen; not called if
+      the list comes from a restored backup of the cluster.
 
-    After an end of the connection they are listed again, and not only watched on: the cluster may
-    have been restored from a backup meanwhile, whose versions mean something else.
+    After a lost connection, the cache lists the objects again instead of only resuming the watch:
+    the cluster may have been restored from a backup, in which the same versions mean other states.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Cache(Generic[T]):
                 read = self._kept(item)
                 if read is not None and read[1] is not None:
                     found[read[0]] = read[1]
-            # Later pages may be of a later version; a watch begins where the first one was read.
+            # Later pages may have a later version; a watch begins at the version of the first page.
             version = version or str(metadata.get("resourceVersion") or "")
             following = str(metadata.get("continue") or "")
             if not following:

@@ -1,4 +1,4 @@
-"""Commands on the bus, one at a time for each object, and what became of each."""
+"""Sends commands on the bus, one at a time for each object, and keeps their outcomes."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,25 +21,25 @@ from nodepool.nats.cancelling import cancel
 from nodepool.nats.errors import InDoubt, ServerRefusal
 
 SHOWN_S: Final = 2.0
-"""After so long a Node of the read model counts as showing what a command has changed of it."""
+"""After this time, a Node of the read model counts as showing the change by a command."""
 CAUGHT_UP_S: Final = 10.0
-"""After so long a NodePool of the read model counts as showing what a command has changed of it
-besides its spec."""
+"""After this time, a NodePool of the read model counts as showing what a command has changed
+outside its spec."""
 IN_FLIGHT_MAX: Final = 64
-"""How many commands may be without an outcome."""
+"""How many commands may wait for an outcome at a time."""
 INFINITY: Final = float("inf")
 _PASSING: Final = frozenset({"TooManyRequests", "InternalError"})
-"""The reasons of refusals after which the same command may be sent again."""
+"""The reasons for refusals after which the same command may be sent again."""
 
 
 @dataclass(slots=True)
 class _Sent:
     """A command that was sent.
 
-    accepted: what the log said of the NodePool when the outcome was there.
-    version: that of the Node in the read model when the command was sent.
-    shown_at: when it counts as shown, whatever the version; where the spec of a NodePool was
-      changed, its generation counts.
+    accepted: what the log said about the NodePool when the outcome arrived.
+    version: the version of the Node in the read model when the command was sent.
+    shown_at: when the command counts as shown, regardless of the version; a change to the spec of a
+      NodePool counts as shown only by its generation.
     """
 
     attempt: Attempt
@@ -49,11 +49,11 @@ class _Sent:
 
 
 class Commander:
-    """Sends commands, and keeps what became of the last about each object.
+    """Sends commands, and keeps the outcome of the last command about each object.
 
-    woken: called with a key once there is something new about its command.
-    failed: called with a key whose command has no outcome, and is to be sent again.
-    woken_at: called with a key and the moment of the loop's clock when it is to be compared.
+    woken: called with a key when its command has an outcome.
+    failed: called with a key whose command has no outcome and must be sent again, and the cause.
+    woken_at: called with a key and the time, by the loop's clock, at which to compare the key.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Commander:
             return None
         is_shown = bool(sent.attempt.outcome) and self._shows(key, sent, now, deleted)
         if not is_shown and now < sent.shown_at < INFINITY:
-            # Each time: whatever else has the key compared drops the moment that it waited for.
+            # Set the time on each call: any other wake-up of the key discards the time set before.
             self._woken_at(key, sent.shown_at)
         return replace(sent.attempt, is_shown=is_shown)
 
@@ -167,13 +167,13 @@ def shows_pool(
     has_waited: whether the read model has had its time to show what is no new generation.
     """
     if wanted is None:
-        # One that is not there was not created yet, or was deleted since.
+        # A missing NodePool was not created yet, or was deleted since.
         if accepted is None or accepted.state != "stored":
             return True
         return deleted > accepted.position
     if is_outdated({"metadata": _metadata(wanted)}, accepted):
         return False
-    # Labels change without a generation of their own.
+    # A change to labels does not change the generation.
     is_behind = accepted is not None and version_number(wanted.version) < accepted.position
     return not is_behind or has_waited
 

@@ -1,4 +1,4 @@
-"""Which stays of Nodes have ended, as the log says it."""
+"""Reads from the log which stays of Nodes have ended."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM, verify_log
 
 FRESH_S: Final = 2.0
-"""How long what was read counts as all that there is."""
+"""How long the last read counts as complete."""
 KINDS: Final[Mapping[str, type[CWNodeDeleted | CWNodeRegistrationFailed]]] = {
     "CWNodeDeleted": CWNodeDeleted,
     "CWNodeRegistrationFailed": CWNodeRegistrationFailed,
@@ -27,10 +27,10 @@ KINDS: Final[Mapping[str, type[CWNodeDeleted | CWNodeRegistrationFailed]]] = {
 
 
 class Departures:
-    """The ends of stays in one cluster, read as far back as they are asked for and no further.
+    """The ends of stays in one cluster, read from the log only as far back as needed.
 
-    It is needed where the read model has no mark of a deletion: those expire, and it may be built
-    anew. Thousands of questions at a time are one read.
+    They are needed if the read model has no deletion mark for a Node: marks expire, and the read
+    model may be rebuilt. Thousands of questions at the same time cause one read.
     """
 
     def __init__(self, place: Place) -> None:

@@ -1,7 +1,7 @@
-"""Who of several replicas holds the Lease, as client-go decides it; pure.
+"""Decides which of several replicas holds the Lease, in the same way as client-go; pure.
 
-No moment of another machine is compared with one of this machine: a Lease counts as expired when it
-has not changed for its duration, by the monotonic clock of the one that looks.
+Timestamps of other machines are never compared with the clock of this machine: a Lease counts as
+expired if it has not changed for its duration, by the monotonic clock of the observing replica.
 """
 
 from collections.abc import Mapping
@@ -11,24 +11,24 @@ from typing import Final, Literal
 from agent.bus import Document
 
 DURATION_S: Final = 15
-"""How long the others leave a Lease alone that is not renewed."""
+"""How long other replicas leave alone a Lease that is not renewed."""
 DEADLINE_S: Final = 10.0
-"""How long a holder works on after it began its last renewal that succeeded."""
+"""How long a holder continues to work after the start of its last successful renewal."""
 RETRY_S: Final = 2.0
-"""How often a holder renews, and the others look."""
+"""The interval at which the holder renews the Lease and the others read it."""
 Step = Literal["create", "take", "renew", "wait"]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A Lease as it was seen.
+    """A Lease as it was read.
 
-    holder: its `holderIdentity`; empty where it was released.
+    holder: its `holderIdentity`; empty if it was released.
     duration_s: for how long others leave it alone.
     version: its `resourceVersion`.
     transitions: how often it changed hands.
-    acquired: its `acquireTime`, as it is written.
-    progress: the annotation in which the holder keeps how far it is.
+    acquired: its `acquireTime`, as text.
+    progress: the annotation in which the holder stores its progress.
     """
 
     holder: str
@@ -40,7 +40,7 @@ class Seen:
 
 
 class Election:
-    """The part that one replica takes; every `now` is in seconds of one monotonic clock."""
+    """The part of one replica in the election; every `now` is in seconds of one monotonic clock."""
 
     def __init__(self, identity: str) -> None:
         self._identity = identity
@@ -54,12 +54,12 @@ class Election:
 
     @property
     def ends_at(self) -> float:
-        """When it has to stop unless it renews."""
+        """When this replica must stop unless it renews the Lease."""
         return self._renewed_at + DEADLINE_S
 
     @property
     def holder(self) -> str:
-        """Who held the Lease when it was seen last; empty where nobody did."""
+        """The holder of the Lease when it was last seen; empty if nobody held it."""
         return "" if self._seen is None else self._seen.holder
 
     def step(self, seen: Seen | None, now: float) -> Step:

@@ -1,4 +1,4 @@
-"""The events of the log, recorded in the cluster as Kubernetes Events."""
+"""Records events of the log in the cluster as Kubernetes Events."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -23,38 +23,38 @@ from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM, StreamInfo, verify_log
 
 HISTORY: Final = timedelta(minutes=50)
-"""How far back it begins: the API server keeps Events for an hour, so none is recorded anew."""
+"""How far back to begin: the API server keeps Events for an hour, so none is recorded twice."""
 OBJECT_S: Final = 5.0
 """How long to wait for the object of an event; then the Event is recorded without its uid."""
 LOOK_S: Final = 0.1
 RETRY_S: Final = 1.0
 WAITING_MAX: Final = 1_000
-"""How many events may wait; while there are more, none is read."""
+"""How many events may wait before the recorder pauses reading."""
 IN_FLIGHT_MAX: Final = 4
 """How many Events are recorded at the same time."""
 COMPONENT: Final = "nodepool"
 
 
 class _Waiting(NamedTuple):
-    """An event, and until when it waits for its object."""
+    """An event, and until when it waits for its object to appear."""
 
     event: ObjectEvent
     until: float
 
 
 class _Noted(NamedTuple):
-    """A position up to which all is recorded, and the moment of the newest message read."""
+    """The position up to which all events are recorded, and the time of the newest message read."""
 
     position: int
     read_to: int
 
 
 class EventRecorder:
-    """Records events, in about the order of the log.
+    """Records events, roughly in the order of the log.
 
-    recorded: up to which position of which log all are recorded, and when the newest message was
-      stored that was read, as `log:position:microseconds since 1970`; empty for none.
-    fault: why none can be recorded, as one line; empty where they can.
+    recorded: the position in a log up to which all events are recorded, and when the newest message
+      that was read was stored, as `log:position:microseconds since 1970`; empty at first.
+    fault: why no event can be recorded, as one line; empty if events can be recorded.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class EventRecorder:
         while True:
             if len(self._waiting) < WAITING_MAX:
                 for entry in await reader.next(LOOK_S if self._waiting else None):
-                    # What is old is recorded as it is: its object may be gone for long.
+                    # Do not wait for the object of an old event: it may be long gone.
                     until = clock() + (OBJECT_S if entry.position > log.end else 0.0)
                     self._waiting += [_Waiting(event, until) for event in object_events(entry)]
                     read_to, moment = entry.position, microseconds(entry.time)
@@ -157,7 +157,7 @@ class EventRecorder:
         return "" if node is None else node.uid
 
     def _event_of(self, event: ObjectEvent) -> RecordEvent:
-        # Of a Node that is not there, kubelets give its name, and `kubectl describe` shows that.
+        # For a missing Node, use its name as the uid, as kubelets do: `kubectl describe` shows it.
         absent = event.name if event.kind == "Node" else ""
         return RecordEvent(
             kind="Node" if event.kind == "Node" else "NodePool",

@@ -1,4 +1,4 @@
-"""What is compared as one: a NodePool, a Node with its Pods, or the Pods that wait for one."""
+"""The units of comparison: a NodePool, a Node with its Pods, or all Pods that wait for a Node."""
 
 from typing import Final, Literal, NamedTuple, get_args
 
@@ -7,14 +7,14 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 class Key(NamedTuple):
-    """A NodePool or a Node, by its name, on both sides; or all Pods that wait, as one."""
+    """A NodePool or a Node on both sides, by its name; or all waiting Pods together."""
 
     kind: Kind
     name: str
 
 
 WAITING: Final = Key("Pod", "waiting")
-"""The Pods that wait for a Node."""
+"""The key of all Pods that wait for a Node."""
 
 
 def pool_key(name: str) -> Key:

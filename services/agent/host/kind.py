@@ -1,4 +1,4 @@
-"""The kind NodePool as the cluster defines it: is it being deleted, and all its objects with it?"""
+"""Is the cluster deleting the kind NodePool itself, and all its objects with it?"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -15,7 +15,7 @@ NAME: Final = "nodepools.compute.coreweave.com"
 
 
 class KindChange(Enum):
-    """Says what happened to the kind NodePool since an object was created."""
+    """What has happened to the kind NodePool since an object was created."""
 
     NONE = auto()
     """The kind was not deleted."""
@@ -26,7 +26,7 @@ class KindChange(Enum):
 
 
 class PoolKind:
-    """Asks the API server, since a definition changes about never and is large."""
+    """Asks the API server when needed: the definition almost never changes, and it is large."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -50,7 +50,7 @@ class PoolKind:
         if "deletionTimestamp" in metadata:
             return KindChange.LEAVING
         made = str(metadata.get("creationTimestamp") or "")
-        # Moments of the API server are in UTC and in whole seconds, and sort as texts.
+        # Timestamps of the API server are in UTC and whole seconds, so they sort as texts.
         is_anew = found.created < made and not _is_after(found.deleted, made)
         return KindChange.MADE_AGAIN if is_anew else KindChange.NONE
 
@@ -60,4 +60,4 @@ def _is_after(deleted: str, made: str) -> bool:
     try:
         return datetime.fromisoformat(deleted) > datetime.fromisoformat(made) + SKEW_MAX
     except ValueError:
-        return False  # One that had no finalizer was deleted at once, and has no such moment.
+        return False  # An object without finalizers is deleted without a deletionTimestamp.

@@ -1,4 +1,4 @@
-"""Holding the Lease of the agent, and taking it over from a replica that is gone."""
+"""Holds the Lease of the agent, and takes it over from a replica that is gone."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from nodepool.host.logs import Logger
 
 LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases", "Lease")
 PROGRESS: Final = "compute.coreweave.com/events"
-"""The annotation that says up to which position of which log all events are recorded."""
+"""The annotation that stores up to which position of which log all events are recorded."""
 
 RELEASE_TRIES: Final = 4
 """How often a stopping replica tries to release its Lease if the Lease changes meanwhile."""
@@ -24,8 +24,9 @@ RELEASE_TRIES: Final = 4
 class Lease:
     """The Lease, and whether this replica holds it.
 
-    fault: why it cannot be read or written, as one line; empty where it can.
-    progress: what the holder has noted last, or this replica notes with each renewal.
+    fault: why the Lease cannot be read or written, as one line; empty if it can.
+    progress: the progress that the previous holder stored, or that this replica stores with each
+      renewal.
     """
 
     def __init__(self, api: Api, namespace: str, name: str, log: Logger) -> None:
@@ -45,7 +46,7 @@ class Lease:
 
     @property
     def holder(self) -> str:
-        """Who held it when it was seen last."""
+        """Who held the Lease when it was last seen."""
         return self._election.holder
 
     async def acquire(self) -> None:
@@ -89,7 +90,7 @@ class Lease:
                 if seen.holder == self.identity:
                     await self._update(lease, self._spec(seen, holder="", duration_s=1))
             except (Failure, Unreachable) as error:
-                # A renewal that was given up may be written after the Lease was read.
+                # The API server may still write an abandoned renewal after the read above.
                 if tries_left and isinstance(error, Failure) and error.reason == "Conflict":
                     continue
                 self._log.warning("Lease not released", cause=str(error))
@@ -104,7 +105,7 @@ class Lease:
         except Failure as failure:
             self._written = None
             if failure.reason in ("Conflict", "AlreadyExists"):
-                self.fault = ""  # Another replica was faster; it is read again soon.
+                self.fault = ""  # Another replica was faster; the Lease is read again soon.
                 return
             self._note(f"cannot hold the Lease {self._namespace}/{self._name}: {failure.message}")
         except Unreachable as error:
@@ -115,7 +116,8 @@ class Lease:
         self._log.warning("no Lease", cause=fault)
 
     async def _step(self, began: float) -> None:
-        # A holder renews what it has written itself: where that was changed, it is refused.
+        # A holder updates the Lease as it last wrote it: if the Lease has changed since, the API
+        # server refuses the update.
         lease = self._written if self.held else None
         if lease is None:
             lease = await self._found()
@@ -124,7 +126,7 @@ class Lease:
             case "wait":
                 assert seen is not None, "there is nothing to wait for without a Lease"
                 if self._election.holds(self._clock()):
-                    self._election.lost()  # Somebody has given it to another replica.
+                    self._election.lost()  # Somebody gave the Lease to another replica.
                 return
             case "create":
                 reply = await self._create()
@@ -181,7 +183,7 @@ class Lease:
         holder: str | None = None,
         duration_s: int = DURATION_S,
     ) -> Document:
-        # For people and tools that look at it: no replica compares these moments.
+        # These timestamps are for people and tools: no replica compares them.
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         return {
             "holderIdentity": self.identity if holder is None else holder,

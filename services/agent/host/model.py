@@ -1,4 +1,4 @@
-"""What the bus says of the cluster, and which comparisons a change of it calls for; no I/O."""
+"""What the bus says about the cluster, and which comparisons a change there requires; no I/O."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -13,15 +13,15 @@ from nodepool.contract.events import PodsWaitingReported
 
 Wake = Callable[[Key], None]
 GONE_MAX: Final = 100_000
-"""Of how many Nodes it is remembered when they were deleted; of more, the oldest are forgotten."""
+"""How many deletions of Nodes are remembered; beyond that, the oldest are forgotten."""
 _NOTHING = Reported()
 
 
 class BusModel:
-    """The NodePools and Nodes of one cluster as the read model has them.
+    """The NodePools and Nodes of one cluster in the read model.
 
-    log: what it is made of; None while it is not known.
-    waiting: what was reported last of the Pods that wait, by NodePool.
+    log: the log from which the read model is built; None while it is not known.
+    waiting: the last report about waiting Pods, by NodePool.
     """
 
     def __init__(self, wake: Wake) -> None:

@@ -1,4 +1,4 @@
-"""What is remembered of Nodes over time, by the clock of this process; pure."""
+"""Remembers facts about Nodes over time, by the clock of this process; pure."""
 
 from typing import Final
 
@@ -6,13 +6,13 @@ from agent.cluster import NodeObject
 from nodepool.contract.well_known import MANAGED
 
 SETTLED_S: Final = 1.0
-"""How long the scheduler may go on to bind Pods after a cordon: it was seen to take up to 0.2 s."""
+"""How long the scheduler may still bind Pods after a cordon; the longest time seen is 0.2 s."""
 LAST_SEEN_MAX: Final = 2_000
-"""Of how many Nodes that were deleted the object is remembered; of more, not the oldest."""
+"""How many objects of deleted Nodes are remembered; beyond that, the oldest are forgotten."""
 
 
 class NodeMemory:
-    """Every `now` is in seconds of one monotonic clock."""
+    """The memory of Nodes; every `now` is in seconds of one monotonic clock."""
 
     def __init__(self) -> None:
         self._unwanted: dict[str, float] = {}

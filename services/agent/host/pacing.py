@@ -1,27 +1,27 @@
-"""What is not to be done again at once: evictions, Events and reports of Pods; pure."""
+"""Limits how often evictions, Events and reports of Pods are repeated; pure."""
 
 from typing import Final
 
 from agent.host.keys import Key
 
 REFUSED_S: Final = 5.0
-"""The pause before a Pod is evicted again that a PodDisruptionBudget protects."""
+"""The pause before retrying the eviction of a Pod that a PodDisruptionBudget protects."""
 TAKEN_S: Final = 30.0
-"""The pause before a Pod is evicted again whose eviction was accepted."""
+"""The pause before evicting a Pod again after its eviction was accepted."""
 REPORT_S: Final = 2.0
-"""The pause between two reports of a Node on which other Pods run, and nothing else is new; and
-between two looks at the Pods that wait."""
+"""The pause between two reports of a Node if only its Pods have changed, and between two
+comparisons of the waiting Pods."""
 EVENT_S: Final = 3_600.0
-"""For how long the API server keeps an Event, unless it is told otherwise (`--event-ttl`); what is
-still so after that is recorded again."""
+"""For how long the API server keeps an Event by default (`--event-ttl`). If the cause of an Event
+still exists after that, the Event is recorded again."""
 NODES_MAX: Final = 20_000
 PODS_MAX: Final = 20_000
 EVENTS_MAX: Final = 4_096
-"""Of how many Pods, and of how many Events, it is remembered; of more, the oldest are forgotten."""
+"""How many Nodes, Pods and Events are remembered; beyond each limit, the oldest are forgotten."""
 
 
 class Pacing:
-    """What was asked for lately; every `now` is in seconds of one monotonic clock."""
+    """The recent requests; every `now` is in seconds of one monotonic clock."""
 
     def __init__(self) -> None:
         self._evicted: dict[str, tuple[float, str]] = {}

@@ -1,4 +1,4 @@
-"""Carrying out one action: one request to the API server, or one message on the bus."""
+"""Carries out one action: one request to the API server, or one message on the bus."""
 
 import asyncio
 from collections.abc import Mapping
@@ -36,27 +36,27 @@ from nodepool.contract.events import NodeReported
 
 RESOURCES: Final[Mapping[str, Resource]] = {each.kind: each for each in (NODE_POOLS, NODES, PODS)}
 BUDGET: Final = "DisruptionBudget"
-"""The cause of a refused eviction that names a PodDisruptionBudget."""
+"""The cause in a refused eviction that means that a PodDisruptionBudget blocks it."""
 TERMINATING: Final = "NamespaceTerminating"
-"""The cause of a refusal in a namespace that is being deleted: nothing new can be made there."""
+"""The cause in a refusal that means that nothing can be created in a namespace being deleted."""
 MANAGER: Final = {"fieldManager": "nodepool-agent"}
 
 
 class Result(Enum):
-    """What an action has led to."""
+    """The result of an action."""
 
     CHANGED = auto()
-    """What is known has changed with it: the next comparison sees it."""
+    """The known state already includes the effect of the action: the next comparison sees it."""
     SENT = auto()
-    """It is done, and what it leads to comes by itself."""
+    """The action is done; its effect becomes visible later, without another action."""
     STALE = auto()
-    """It was made for objects that are not as they were known; a watch will tell."""
+    """The action was based on outdated objects; a watch will show their current state."""
 
 
 class Performer:
     """Carries out actions, one at a time for each key.
 
-    work: says whether this replica may act, right before each action.
+    work: says, right before each action, whether this replica may act.
 
     Raises Failure, Unreachable, or an error of the bus.
     """
@@ -128,7 +128,7 @@ class Performer:
             self._pacing.reported(key, now)
         await self._bus.publish(event)
         if isinstance(event, NodeReported):
-            # Another stay of the machine begins with nothing reported of its conditions.
+            # In another stay of the machine, no conditions have been reported yet.
             is_other = before.node is not None and before.node.assignment != event.assignment
             model.note_reported(
                 event.node,
@@ -196,7 +196,7 @@ class Performer:
             self._view.removed(action.kind, key, action.uid)
             return Result.CHANGED
         metadata = document.get("metadata")
-        # A Status, or an object without what it would wait for, says that it is gone.
+        # The object is gone if the reply is a Status, or an object that waits for nothing.
         if document.get("kind") == action.kind and isinstance(metadata, Mapping):
             waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
             if waits:

@@ -1,4 +1,4 @@
-"""What the log says last of a NodePool, asked of the leader of its stream."""
+"""Reads the newest events about a NodePool from the leader of the stream of the log."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,14 +19,14 @@ from nodepool.nats.streams import STREAM
 
 CREATED: Final = ("validator", "CWNodePoolCreated")
 ORIGINS_MAX: Final = 32
-"""How many states of a NodePool are read after an agreement, besides the newest."""
+"""How many states of a NodePool to read after an agreement, in addition to the newest."""
 
 
 class PoolEvents:
     """The newest events about the NodePools of one cluster.
 
-    connection: where to ask; without one, and where no reply comes, its methods raise an error of
-      the bus.
+    connection: the connection to the bus. Without a connection or a reply, the methods raise an
+      error of the bus.
     """
 
     def __init__(self, place: Place) -> None:

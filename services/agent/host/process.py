@@ -1,4 +1,4 @@
-"""One replica of the agent as a process: at work while it holds the Lease, else on standby."""
+"""Runs one replica of the agent: it works while it holds the Lease, and else is on standby."""
 
 import asyncio
 import os
@@ -59,8 +59,8 @@ class Agent:
                 telemetry.log.info("stopping")
                 await lease.release()
             if watching.done():
-                watching.result()  # Raises why the pages cannot be served any more.
-        except Exception:  # A fault of the program: it ends, and its log says why.
+                watching.result()  # Raises the error that ended the pages.
+        except Exception:  # A bug: the process ends, and its log says why.
             telemetry.log.error("crashed", exc_info=True)
             raise
         finally:

@@ -1,4 +1,4 @@
-"""The keys that wait to be compared: each once, each after its own back-off; pure."""
+"""A queue of keys to compare: each key is in it once, and has its own back-off; pure."""
 
 import heapq
 from collections.abc import Callable, Hashable
@@ -8,18 +8,18 @@ from nodepool.nats.back_off import pause_s
 
 LEAST_S = 0.1
 MOST_S = 30.0
-"""The pause after a first failure of a key, and the longest; it doubles with each in a row."""
+"""The pause after the first failure of a key, and the longest; each further failure doubles it."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class WorkQueue(Generic[K]):
-    """Keys in the order in which they came; every `now` is in seconds of one monotonic clock.
+    """Keys in the order of arrival; every `now` is in seconds of one monotonic clock.
 
-    Urgent ones come before all others: a NodePool does not wait behind a thousand Nodes.
+    Urgent keys come before all others: a NodePool does not wait behind a thousand Nodes.
 
-    A key that is added while it waits is there once. One that is added while it is worked on is
-    handed out again after that, and never to two workers at a time.
+    A key that is added while it waits stays in the queue once. A key that is added while a worker
+    has it is handed out again afterwards, never to two workers at a time.
     """
 
     def __init__(self, is_urgent: Callable[[K], bool] = lambda _: False) -> None:
@@ -38,7 +38,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def working(self) -> int:
-        """How many keys are worked on."""
+        """How many keys are with a worker now."""
         return len(self._working)
 
     def add(self, key: K) -> None:

@@ -1,4 +1,4 @@
-"""Comparing one NodePool or Node, and carrying out what is missing."""
+"""Compares one NodePool or Node, and carries out the missing actions."""
 
 import asyncio
 import time
@@ -32,17 +32,17 @@ from agent.set_backs import set_back_fields
 from nodepool.nats.errors import InDoubt, ServerRefusal
 
 ROUNDS_MAX: Final = 10
-"""After so many comparisons in a row, each of which found something missing, a pause follows."""
+"""The most comparisons in a row that find something missing before a pause follows."""
 ABSENT_S: Final = 30.0
-"""The pause before the log is asked again about a Node that the read model lacks."""
+"""The pause before reading the log again for a Node that the read model lacks."""
 FORBIDDEN_S: Final = 5.0
-"""The pause before an action is tried again that this account may not do."""
+"""The pause before retrying an action that this account has no right to do."""
 
 
 class Reconciler:
-    """Compares what is woken, while this replica may act.
+    """Compares each key that is woken, while this replica may act.
 
-    forbidden: what this account may not do, each as one line by what was tried.
+    forbidden: why the API server forbids an action, as one line, by the action that was tried.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Reconciler:
             return actions
         change = await self._change_of_kind(item)
         if change is KindChange.MADE_AGAIN and found is None:
-            # The object went with its kind, and nobody has deleted the NodePool: it gets another.
+            # The object was deleted with its kind, not by a person: the NodePool gets a new one.
             self._view.forget_pool(key.name)
             return missing_for_pool(*args, replace(facts, removed=None))
         return missing_for_pool(*args, replace(facts, is_leaving=change is not KindChange.NONE))
@@ -236,7 +236,7 @@ class Reconciler:
                 if failure.lacks_right:
                     self.forbidden[tried] = failure.message
                 if isinstance(action, RecordEvent) and (failure.lacks_right or failure.is_lasting):
-                    # What is done is not to depend on whether it can be recorded.
+                    # A failure to record an Event must not stop the other actions.
                     self._telemetry.log.warning("event not recorded", cause=failure.message)
                     continue
                 await self._refusals.tell(key, action, failure)

@@ -1,4 +1,4 @@
-"""What a cluster keeps from being as it is to be, told of as Events while it does."""
+"""Records Events about what keeps a cluster from its wanted state, while that lasts."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -15,13 +15,13 @@ from agent.set_backs import SetBacks, set_back_event
 from nodepool.host.logs import Logger
 
 TOLD_MAX: Final = 10
-"""Of how many objects of a NodePool it is told at a time: a policy may refuse every Node."""
+"""The most objects of a NodePool with a recorded refusal: a policy may refuse every Node."""
 
 
 class Refusals:
-    """Tells at the NodePool of an object of each refusal, and where it is set back too often.
+    """Records, at the NodePool of an object, each refusal and each Node set back too often.
 
-    held_until: until when a Node is not set back, see `agent.set_backs.SetBacks`.
+    held_until: returns until when a Node is not set back, see `agent.set_backs.SetBacks`.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Refusals:
     async def _try(self, key: Key, event: RecordEvent) -> None:
         try:
             await self._record(key, event)
-        except (Failure, Unreachable) as error:  # It is tried again the next time.
+        except (Failure, Unreachable) as error:  # The next refusal tries again.
             self._log.warning("event not recorded", cause=str(error))
 
     def forget(self, key: Key) -> None:

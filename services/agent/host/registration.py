@@ -1,4 +1,4 @@
-"""Registering a cluster on the bus with the uid by which it is told from all others."""
+"""Registers a cluster on the bus with the uid that distinguishes it from all other clusters."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -14,17 +14,17 @@ from nodepool.host.logs import Logger
 
 NAMESPACES: Final = Resource("api/v1", "namespaces", "Namespace")
 KUBE_SYSTEM: Final = "kube-system"
-"""A namespace that every cluster has from its beginning to its end: it cannot be deleted."""
+"""A namespace that every cluster has for its whole life: it cannot be deleted."""
 OUTCOME_S: Final = 30.0
-"""How long the outcome may take, before the cluster is registered again."""
+"""How long to wait for the outcome before registering the cluster again."""
 REFUSED_S: Final = 10.0
-"""The pause before a cluster is registered again that was refused."""
+"""The pause before registering a cluster again after a refusal."""
 RETRY_S: Final = 2.0
-"""The pause before another try where there was no reply."""
+"""The pause before a retry if there was no reply."""
 
 
 class Registration:
-    """Registers one cluster; two of them under one name would undo each other's work."""
+    """Registers one cluster; two clusters of the same name would undo each other's work."""
 
     def __init__(self, api: Api, settings: AgentSettings, log: Logger) -> None:
         self._api, self._settings, self._log = api, settings, log

@@ -1,4 +1,4 @@
-"""The bus: the read model of the cluster watched, commands sent, reports and events exchanged."""
+"""Connects to the bus: watches the read model, sends commands, and exchanges reports and events."""
 
 import asyncio
 import random
@@ -41,12 +41,13 @@ from nodepool.nats.stored_objects import stored_object
 from nodepool.nats.streams import STREAM, StreamInfo, verify_log
 
 CATCHING_UP: Final = 3
-"""How often to look whether the read model has caught up with the log, for two seconds each.
+"""How many times to wait, for two seconds each, until the read model has caught up with the log.
 
-It never has where a bucket was made anew since the last Node left: that one has no mark there.
+The read model never catches up if a bucket was created again after the last Node left: the new
+bucket has no deletion mark of that Node.
 """
 OUTCOME_S: Final = 30.0
-"""How long the outcome of a command may take, before it is sent again."""
+"""How long to wait for the outcome of a command before sending the command again."""
 BACK_OFF_S: Final = 0.1
 BACK_OFF_MAX_S: Final = 2.0
 FAULTS: Final = (
@@ -58,18 +59,18 @@ FAULTS: Final = (
     ServerRefusal,
     StreamChanged,
 )
-"""What ends a session and may not end the next one."""
+"""The errors that end a session, but need not end the next session."""
 BUCKETS: Final = ("nodepools", "nodes")
 Following = Callable[[Connection, Log, StreamInfo], Coroutine[None, None, None]]
 
 
 class Bus:
-    """One cluster's part of the bus, in one session after another.
+    """The part of the bus that belongs to one cluster, in consecutive sessions.
 
     model: what the bus says.
-    fault: why that is not known as it is now, as one line; empty while it is.
+    fault: why the model is not current, as one line; empty while it is current.
     departures: which stays of Nodes have ended.
-    events: what the log says last of each NodePool.
+    events: the newest events of the log about each NodePool.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Bus:
 
     @property
     def obstacle(self) -> str:
-        """Why nothing can be compared now, as one line; empty where it can."""
+        """Why nothing can be compared now, as one line; empty if there is no obstacle."""
         connection = self._connection
         if connection is not None and not connection.is_connected:
             return connection.fault
@@ -163,7 +164,7 @@ class Bus:
 
     def _note(self, fault: str) -> None:
         if self._connection is None:
-            self.fault = fault  # Later on the connection says so itself.
+            self.fault = fault  # Once open, the connection reports its own faults.
         self._telemetry.log.warning("cannot connect", cause=fault)
 
     def _note_registration(self, fault: str) -> None:
@@ -179,7 +180,7 @@ class Bus:
         place = self._settings.place
         self.fault = "no control plane has been set up on the bus"
         await present(connection, STREAM)
-        # Before that nothing is read: what is there may be of another cluster of this name.
+        # Read nothing before the registration: the data may be of another cluster of this name.
         await self._registration.run(self._note_registration)
         self.fault = "reading the read model"
         info = await present(connection, STREAM)

@@ -23,9 +23,9 @@ LEASE_NAME = "nodepool-agent"
 class AgentSettings:
     """The settings of one agent.
 
-    service: those that every service has.
+    service: the settings that every service has.
     place: the organisation, cluster and zone of the Kubernetes cluster.
-    kubeconfig: how the API server is reached.
+    kubeconfig: how to reach the API server.
     lease_namespace, lease_name: the Lease that one of several replicas holds.
     """
 
@@ -79,7 +79,7 @@ def _kubeconfig(path: str) -> SingleConfig:
     try:
         if path:
             open_file(path).close()
-        # Of several files, separated by colons, kubectl merges the contexts; an agent has one.
+        # kubectl merges the contexts of several files, separated by colons; an agent has one file.
         config = KubeConfig.from_file(Path(path)) if path else KubeConfig.from_service_account()
         found = config.get()
     except ConfigError as error:

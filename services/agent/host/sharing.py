@@ -1,4 +1,4 @@
-"""Objects in less memory: texts that many of them have are there once."""
+"""Keeps objects in less memory: a text that many objects have is stored only once."""
 
 import sys
 from collections.abc import Mapping

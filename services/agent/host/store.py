@@ -1,4 +1,4 @@
-"""What is known of the objects of one kind: lists, events and own writes put together; pure.
+"""Stores the objects of one kind, merged from lists, watch events and own writes; pure.
 
 Versions are compared as numbers, which Kubernetes allows for versions of one kind of object, see
 https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions.
@@ -9,11 +9,11 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 GONE_MAX: Final = 4_096
-"""Of how many objects it is remembered that they were deleted, until a watch says so as well."""
+"""How many deletions by this program are remembered until a watch reports them too."""
 
 
 class Kept(NamedTuple, Generic[T]):
-    """An object: its uid, its version, and what is kept of it."""
+    """An object: its uid, its version, and the value kept for it."""
 
     uid: str
     version: int
@@ -21,11 +21,11 @@ class Kept(NamedTuple, Generic[T]):
 
 
 Changed = Callable[[str, T | None, T | None], None]
-"""Called with the key of an object, what was kept of it, and what is; None where there is none."""
+"""Called with the key of an object, its old value and its new value; None if there is no object."""
 
 
 class Store(Generic[T]):
-    """The objects of one kind by key, never older than what this program has written itself."""
+    """The objects of one kind by key, never older than the writes of this program itself."""
 
     def __init__(self, changed: Changed[T]) -> None:
         self._changed = changed
@@ -96,7 +96,7 @@ class Store(Generic[T]):
         old = self._items.get(key)
         if kept is None:
             self._gone.pop(uid, None)
-            # Where there is another object of this name already, this is old news.
+            # If a newer object of this name exists already, the event is outdated.
             if old is not None and (old.uid == uid or old.version < version):
                 self._set(key, None)
         elif uid not in self._gone and (old is None or old.version < version):

@@ -1,4 +1,4 @@
-"""Streams of the bus as the agent reads them, and work that goes on until a part of it fails."""
+"""Reads streams of the bus, and runs coroutines together until one of them fails."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -13,7 +13,7 @@ from nodepool.nats.reader import Reader
 from nodepool.nats.streams import StreamInfo, stream_info, verify_log
 
 LOOK_S: Final = 0.5
-"""How often to look for what is not there yet."""
+"""The interval in seconds between two checks for something that does not exist yet."""
 
 
 async def present(connection: Connection, stream: str) -> StreamInfo:

@@ -1,4 +1,4 @@
-"""What the agent shows of its work: its log, its metrics and its health pages."""
+"""Shows the work of the agent: its log, its metrics and its health pages."""
 
 import asyncio
 import threading
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from nodepool.host.exporting import Exporting
 
 NAME = "agent"
-"""How the agent calls itself in logs, metrics and messages."""
+"""The name of the agent in logs, metrics and messages."""
 PAGE_S = 8.0
 
 
 class Telemetry:
     """The telemetry of one agent.
 
-    place: the cluster that it connects, which every metric names.
-    samples: what a scrape reads from it, in a thread of its own.
+    place: the cluster that the agent connects; every metric names it.
+    samples: returns what a scrape reads from the agent; called in another thread.
 
-    With traces on each command that the agent sends has a span, which begins a trace.
+    If traces are on, each command that the agent sends has a span, which begins a trace.
 
-    Raises SettingsError where the log file cannot be opened, or a package for traces is missing.
+    Raises SettingsError if the log file cannot be opened, or a package for traces is missing.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class Telemetry:
         See https://prometheus.io/docs/practices/instrumentation/#avoid-missing-metrics.
         """
         for kind in KINDS:
-            self._reconcile[kind,]  # Makes it.
+            self._reconcile[kind,]  # Creates the series.
         for action in get_args(Action):
             for result in (FAILED, REFUSED):
                 self._actions[action.__name__, result].inc(0)
 
     @property
     def log(self) -> Logger:
-        """For single lines."""
+        """The logger for single lines."""
         return self._log.logger
 
     def requested(self, request: Counted, seconds: float) -> None:
@@ -145,7 +145,7 @@ def _exporting(settings: Settings) -> "Exporting | None":
     """Return the exporter of the spans that the client makes of commands; None without traces."""
     if settings.traces == "off":
         return None
-    # What makes spans takes a tenth of a second to load.
+    # The packages for spans take a tenth of a second to load.
     from opentelemetry import trace
 
     from nodepool.host.exporting import Exporting

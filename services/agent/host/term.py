@@ -1,4 +1,4 @@
-"""One term of a replica that holds the Lease: all that it knows, and what it does with it."""
+"""One term of a replica that holds the Lease: all its state, and the work on that state."""
 
 import asyncio
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ from agent.host.work import Work
 from nodepool.nats.cancelling import cancel
 
 RESYNC_S: Final = 600.0
-"""How often everything is compared, whatever has changed."""
+"""The interval at which everything is compared, even if nothing has changed."""
 
 
 class Term:
-    """A term begins with nothing known, and ends when the Lease is lost or the process stops."""
+    """A term begins without any state, and ends when the Lease is lost or the process stops."""
 
     def __init__(
         self, settings: AgentSettings, api: Api, lease: Lease, telemetry: Telemetry
@@ -121,7 +121,7 @@ class Term:
     async def _resync_for_ever(self) -> None:
         while True:
             await asyncio.sleep(RESYNC_S)
-            self._reconciler.forbidden.clear()  # What is still so is found again.
+            self._reconciler.forbidden.clear()  # What is still forbidden is found again.
             self.resync()
 
     async def _record(self, event: RecordEvent) -> None:

@@ -18,10 +18,10 @@ BINDINGS: Final = Resource(
 CONFIG_MAPS: Final = Resource("api/v1", "configmaps", "ConfigMap")
 POLICY: Final = "nodepool-reserved-toleration"
 NAMESPACE, CONFIG_MAP = "kube-system", "nodepool-agent"
-"""The parameters of the policy."""
+"""The ConfigMap that holds the parameters of the policy."""
 HASH: Final = "RESERVED_HASH"
 LOOK_S: Final = 30.0
-"""The seconds between two looks: the API server applies a stored policy sooner than that."""
+"""The seconds between two looks: the API server applies a new policy in less time than that."""
 
 
 class TolerationPolicy:

@@ -1,4 +1,4 @@
-"""What the cluster shows: its NodePools, Nodes and Pods, and what a change calls for."""
+"""What the cluster shows: its NodePools, Nodes and Pods, and what a change of them requires."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator
@@ -28,16 +28,16 @@ from nodepool.host.logs import Logger
 
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _RUNNING: Final = f"spec.nodeName!=,{_NOT_ENDED}"
-"""The Pods that are bound to a Node and have not ended: the API server leaves out all others."""
+"""Selects the Pods that are bound to a Node and have not ended; the API server filters them."""
 
 
 class ClusterView:
-    """One cluster, as four caches have it.
+    """The state of one cluster, from four caches.
 
-    kind: how the cluster defines NodePools.
-    pools, nodes, pods: the objects of each kind.
-    waiting: the Pods that no Node has, in a cache of their own.
-    memory: what is remembered of the Nodes.
+    kind: how the cluster defines the kind NodePool.
+    pools, nodes, pods: the caches of the objects of each kind.
+    waiting: the Pods that are on no Node, in a separate cache.
+    memory: what is remembered about the Nodes.
     toleration: the policy for new Pods.
     """
 
@@ -75,7 +75,7 @@ class ClusterView:
 
     @property
     def caches(self) -> tuple[Cache[PoolObject], Cache[NodeObject], Cache[PodObject]]:
-        """Those of the objects that are compared one by one."""
+        """The caches of the objects that are compared one by one."""
         return self.pools, self.nodes, self.pods
 
     def fault(self, kind: str) -> str:
@@ -160,7 +160,7 @@ class ClusterView:
             self._removed.pop(key, None)
         self._wake(pool_key(key))
         if (old and old.uid) != (new and new.uid):
-            self._wake(WAITING)  # Pods may ask for Nodes with the label of this uid.
+            self._wake(WAITING)  # Pods may select Nodes by the label with this uid.
             for name in self._model.members(key):
                 self._wake(node_key(name))
 

@@ -1,4 +1,4 @@
-"""The Pods of the cluster that wait for a Node, as a cache has them, and what is said of them."""
+"""Caches the Pods of the cluster that wait for a Node, and finds the missing reports."""
 
 import asyncio
 from collections import Counter
@@ -19,13 +19,13 @@ from agent.waiting import Demand
 from nodepool.host.logs import Logger
 
 _UNPLACED: Final = "spec.nodeName=,status.phase=Pending"
-"""The Pods that are bound to no Node: the API server leaves out all others."""
+"""Selects the Pods that are bound to no Node; the API server filters them."""
 
 
 class WaitingPods:
-    """Counts the Pods that wait, by what they ask for; of each, nothing else is kept.
+    """Counts the waiting Pods by what they require; keeps nothing else of a Pod.
 
-    cache: those Pods.
+    cache: the cache of the waiting Pods.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What there is to compare, and the tasks that do it: so many at a time, each key in one."""
+"""The keys to compare, and a limited number of tasks that compare them, one task per key."""
 
 import asyncio
 import random
@@ -10,10 +10,10 @@ from agent.host.queue import WorkQueue
 from nodepool.nats.cancelling import cancel
 
 WORKERS_MAX: Final = 12
-"""How many keys are worked on at a time; with the Events, 16 requests are in flight at most."""
+"""How many keys are compared at a time; with the Events, at most 16 requests are in flight."""
 IDLE_S: Final = 10.0
 ENDING_S: Final = 5.0
-"""How long what has begun may take once the process is to stop."""
+"""How long tasks in progress may still take once the process must stop."""
 
 
 class Work:

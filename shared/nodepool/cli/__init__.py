@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, by the convention of shells: 128 and the number of the signal."""
+"""The exit code after Ctrl-C, by the convention of shells: 128 plus the number of the signal."""
 BROKEN_PIPE = 141
-"""The exit code where the reader of a pipe has gone, by the same convention."""
+"""The exit code if the reader of a pipe is gone, by the same convention."""
 _FAILED = 1
 _OUTPUT_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF))
 
@@ -24,10 +24,10 @@ def main() -> None:
     The exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no server, 130 Ctrl-C,
     141 if the pipe was closed.
     """
-    # At once, wherever the program is: what was sent is in the log, and nothing else is kept here.
+    # Ctrl-C ends the program at once, at any point: it has no state to save besides the log.
     signal.signal(signal.SIGINT, _interrupted)
     try:
-        # Imported here, so that Ctrl-C during the imports is handled as later.
+        # Imported here, so that Ctrl-C is handled during the imports too.
         from nodepool.cli.app import run
 
         code = run(sys.argv[1:])

@@ -63,11 +63,11 @@ COMMANDS = {
     "version": ("system", "version"),
     "wait": ("wait", "wait"),
 }
-"""Module and name of each command, by the verb."""
+"""The module and the function name of each command, by its verb."""
 
 
 class Verbs(Group):
-    """The commands, each imported when it is used."""
+    """The commands; each command is imported only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the verbs in alphabetical order; `__complete` is hidden."""
@@ -98,7 +98,7 @@ def cli(context: click.Context, shows_version: bool) -> None:
     """Declare, watch and change pools of GPU machines."""
     if context.invoked_subcommand is None and not shows_version:
         context.fail("Missing command.")
-    # The doctor finds out itself what is wrong with them.
+    # The doctor checks the settings itself.
     if context.obj is None and context.invoked_subcommand != "doctor":
         context.obj = from_environment()
     if shows_version:
@@ -128,7 +128,7 @@ def _usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "nodepool"
     is_unknown = isinstance(error, click.NoSuchCommand | click.NoSuchOption)
-    # What click would suggest itself is often like nothing that was written.
+    # click's own suggestions often do not resemble what the user wrote.
     message = error.message if is_unknown else error.format_message()
     if not message.endswith("..."):
         message = message.removesuffix(".")

@@ -1,7 +1,7 @@
-"""Flags as kubectl's users write them, rewritten to what click understands.
+"""Rewrites flags in kubectl's syntax to flags that click understands.
 
 kubectl's parser (https://pkg.go.dev/github.com/spf13/pflag) takes `-o=name`, gives every switch
-an optional value as in `--wait=false`, and for some flags takes a value after `=` only.
+an optional value as in `--wait=false`, and for some flags accepts a value only after `=`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ TRUE, FALSE = frozenset(("true", "t", "1")), frozenset(("false", "f", "0"))
 class OptionalValue(click.Option):
     """An option whose value may be left out: `--dry-run`, or `--dry-run=client`.
 
-    The next word of the line is never its value.
+    The next word of the command line is never the option's value.
     """
 
     def __init__(self, *args: object, implied: str = "", **kwargs: object) -> None:

@@ -1,4 +1,4 @@
-"""What `wait` waits for, parsed from its option `--for`."""
+"""The state that `wait` waits for, parsed from its option `--for`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ FORMS = "condition=TYPE[=STATUS], jsonpath='{.PATH}'[=VALUE], create or delete"
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A state that is waited for.
+    """A state to wait for.
 
-    event: what has to happen: a change to the state that `is_met` tells, a creation or a deletion.
-    is_met: whether an object is in the state.
-    what: the state in words, for an error.
-    instead: what an object has instead, in words; empty where that is not known.
+    event: what must happen: a change to the state that `is_met` tests, a creation or a deletion.
+    is_met: returns whether an object is in the state.
+    what: the state in words, for an error message.
+    instead: returns the state that an object has instead, in words; empty if not known.
     """
 
     event: Literal["change", "create", "delete"]

@@ -1,4 +1,4 @@
-"""What `get --watch` prints: a list of objects, and then each change of one of them."""
+"""What `get --watch` prints: a list of objects, and then each change of an object."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from nodepool.cli.view import View
 
 
 class Changes:
-    """Prints a list of objects, and then each change of one of them.
+    """Prints a list of objects, and then each change of an object.
 
-    only_changes: whether the list is left out.
+    only_changes: whether to omit the list.
     """
 
     def __init__(self, view: View, *, only_changes: bool = False) -> None:
@@ -22,7 +22,7 @@ class Changes:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no objects of these names."""
+        """Whether no objects with these names exist."""
         return not self._known
 
     def take(self, item: Item) -> None:

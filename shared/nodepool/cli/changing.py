@@ -1,4 +1,4 @@
-"""Changing part of a NodePool: read, changed, and stored unless another change came between."""
+"""Changing part of a NodePool: read it, change it, and store it if nobody else has changed it."""
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from nodepool.contract.events import NodePoolValidated
 
 ATTEMPTS = 5
-"""How often a change is made anew because another one came first."""
+"""How often a change is attempted if other changes are stored first."""
 
 Revise = Callable[["Document"], "Document"]
-"""Makes the changed object from the stored one; raises `CliError` where it cannot be changed so."""
+"""Returns the changed object from the stored object; raises `CliError` if that is impossible."""
 
 
 async def change(
@@ -69,7 +69,7 @@ async def _sent(client: "Client", command: "ApplyNodePool", dry_run: DryRun) -> 
 
 
 Verb = Callable[[str, str], str]
-"""What the report says of a changed NodePool, from its name and the result."""
+"""Returns the text of the report on a changed NodePool, from its name and the result."""
 
 
 async def change_each(
@@ -103,11 +103,11 @@ async def change_one(
 
 
 class Changed(NamedTuple):
-    """A change that was made or tried.
+    """A change that was made, or only tried.
 
-    result: what the control plane says of it.
-    stored: what is stored now; None where the change was only tried.
-    documents: the object, where it is shown.
+    result: the result that the control plane reports.
+    stored: what is stored now; None if the change was only tried.
+    documents: the object, if it is shown.
     """
 
     result: str

@@ -1,4 +1,4 @@
-"""What a shell offers for the word that is being typed."""
+"""The completions that a shell offers for the word that is being typed."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from nodepool.client.skipping import Operator
 
 FILES = ":files"
-"""Stands for the names of files, which the shell completes itself."""
+"""Tells the shell to complete the names of files itself."""
 PATIENCE_S = 0.4
-"""How long the names of objects may take, in seconds; after that none are offered."""
+"""How long reading the names of objects may take, in seconds; after that, no name is offered."""
 CONDITIONS = ("Validated", "Capacity", "Quota", "AtTarget", "NodesRemoved")
 STATES = (
     *("create", "delete", "jsonpath="),
@@ -50,7 +50,7 @@ VALUES: dict[str, Sequence[str]] = {
     "types": ("Normal", "Warning"),
     "until": STATES,
 }
-"""The values of parameters that need no server, by the names of the parameters."""
+"""The values of parameters that are known without a server, by the names of the parameters."""
 
 
 def completions(root: click.Command, words: Sequence[str], word: str) -> list[str]:
@@ -69,7 +69,7 @@ def completions(root: click.Command, words: Sequence[str], word: str) -> list[st
 
 
 class _Completion(ShellComplete):
-    """The completion of click, with what click cannot know: names, files, conditions."""
+    """Extends click's completion with what click cannot know: names, files and conditions."""
 
     name = "nodepool"
     source_template = ""

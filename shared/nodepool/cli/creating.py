@@ -1,4 +1,4 @@
-"""Commands that create a NodePool from flags or from what Capacity Finder found."""
+"""Commands that create a NodePool from flags, or from a result of Capacity Finder."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from nodepool.contract.events import CapacityFound
 
 Place = tuple["ZoneAvailability", str]
-"""A zone as Capacity Finder ranks it, and a cluster of the organisation there."""
+"""A zone as Capacity Finder ranks it, and a cluster of the organisation in this zone."""
 
 
 def new_pool(name: str, spec: Mapping[str, object]) -> "ApplyNodePool":

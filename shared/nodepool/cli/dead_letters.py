@@ -82,7 +82,7 @@ def _single(lines: Iterable[tuple[str, str]]) -> Sequence[str]:
 
 
 def _content(content: str) -> Sequence[str]:
-    with suppress(ValueError):  # It may be no JSON, or be cut.
+    with suppress(ValueError):  # It may not be JSON, or be cut.
         content = json.dumps(json.loads(content), indent=2, ensure_ascii=False)
     return [f"  {line}" for line in content.splitlines()]
 

@@ -90,7 +90,7 @@ def without_internals(document: Document) -> Document:
     if conditions:
         status["conditions"] = conditions
     shown = {**document, "metadata": metadata, "status": status}
-    # A section without a field in it says nothing.
+    # A section without fields is left out.
     empty = {"metadata": metadata.keys() <= {"name"}, "status": not status}
     return {name: part for name, part in shown.items() if not empty.get(name)}
 

@@ -1,4 +1,4 @@
-"""What a command would lead to, found out without sending it; and the object that it leads to."""
+"""The result that a command would have, without sending it, and the resulting object."""
 
 from typing import TYPE_CHECKING
 
@@ -71,7 +71,7 @@ async def resulting_document(client: "Client", command: "Command", dry_run: DryR
         changed = {"targetRacks": racks} if in_racks else {"targetNodes": command.target_nodes}
         document["spec"] = {**spec, **changed}
     shown = await client.get(NODEPOOL.bucket, name)
-    # The status of an earlier NodePool of this name is not its own.
+    # The read model may still show the status of an earlier NodePool with this name.
     if field(shown, "metadata", "uid") == stored.uid:
         document["status"] = field(shown, "status")
     return document

@@ -1,10 +1,10 @@
-"""Exit codes, and how an error is reported and which of them it ends in."""
+"""Exit codes, and how each error is reported and mapped to an exit code."""
 
 DONE, REFUSED, USAGE, TIMEOUT, UNREACHABLE = range(5)
 
 
 class CliError(Exception):
-    """An error that the command line finds itself; its text is one line.
+    """An error that the command line detects itself; its text is one line.
 
     code: the exit code.
     """
@@ -17,7 +17,7 @@ def report(error: Exception, about: str = "") -> int:
 
     `about` names the subject of the error, if the text of the error does not.
     """
-    # Imported here because it loads the whole client, which `--help` does without.
+    # Imported here because it loads the whole client, which `--help` does not need.
     from nodepool.cli.output import print_error
 
     code = _code(error)
@@ -40,7 +40,7 @@ def _code(error: Exception) -> int | None:
             return UNREACHABLE
         case ClientError():
             return REFUSED
-    # Imported last: reading never raises it, and it loads the models of all commands.
+    # Imported last, because it loads the models of all commands, and reading never raises it.
     from nodepool.client.manifests import ManifestError
 
     return REFUSED if isinstance(error, ManifestError) else None

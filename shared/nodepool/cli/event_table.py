@@ -1,4 +1,4 @@
-"""Events as kubectl shows them: an event that is repeated is counted."""
+"""Events as kubectl shows them: repeated events are shown once, with their count."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 SIMILAR_MAX = 10
-"""How many different events with one reason are shown of an object before they are combined."""
+"""How many different events per object and reason are shown before they are combined."""
 COMBINED = "(combined from similar events): "
-"""What begins the message of such events, as in Kubernetes; the newest message follows."""
+"""The prefix of the message of combined events, as in Kubernetes; the newest message follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class CountedEvent:
 
     severity: `Normal` or `Warning`.
     reason: the name of the event.
-    object: the object it regards, as `NodePool/training`.
-    component: the service that reported it.
-    first, last: when it occurred first and last.
-    position: where it lies in the log, the first time.
+    object: the object that the event is about, such as `NodePool/training`.
+    component: the service that reported the event.
+    first, last: when the event occurred first and last.
+    position: the position of the first occurrence in the log.
     """
 
     severity: str

@@ -1,4 +1,4 @@
-"""Why a NodePool does not have what it wants: what is read for that, and how it is printed."""
+"""Why a NodePool lacks Nodes: the facts to read, and how the explanation is printed."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ async def read_facts(client: "ReadingClient", pool: Document) -> Facts:
     zone = zones.get(client.cluster, "")
     name, instance_type = text(pool, "metadata", "name"), text(pool, "spec", "instanceType")
     if not instance_type or label_value(instance_type) or label_value(zone):
-        zone = ""  # Both are part of keys, and these are part of none.
+        zone = ""  # Such values cannot be part of a key.
     is_short = _fails(pool, "Capacity")
     has_peers = bool(zone) and (is_short or _fails(pool, "Quota"))
     everything = await client.list("nodepools", everywhere=True) if has_peers else ()
@@ -45,7 +45,7 @@ async def read_facts(client: "ReadingClient", pool: Document) -> Facts:
         pool,
         zone=zone,
         nodes=[each.document for each in await client.list("nodes")],
-        # The autoscaler asks for no more than quota allows, which no condition says.
+        # The autoscaler never asks for more than the quota allows, and no condition shows this.
         quota=await client.get("quotas", key) if zone else None,
         capacity=capacity,
         machines=[

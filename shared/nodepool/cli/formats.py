@@ -1,4 +1,4 @@
-"""The formats of `-o`, which is parsed here, and printing objects in them."""
+"""Parsing the formats of `-o`, and printing objects in these formats."""
 
 import re
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 Form = Literal["", "wide", "json", "yaml", "name", "jsonpath", "custom-columns"]
 FORMATS = ("json", "yaml", "wide", "name", "jsonpath=TEMPLATE", "custom-columns=TITLE:PATH,...")
 ABSENT = "<none>"
-"""What kubectl prints in a custom column for a field that is missing."""
+"""The text that kubectl prints in a custom column for a missing field."""
 FILE_BYTES_MAX = 1 << 20
-"""The largest file with a template or with columns, in bytes."""
+"""The largest file with a template or with columns that is read, in bytes."""
 _COMMA = re.compile(r",(?![^\[(]*[\])])")
 _EXAMPLES = {
     "jsonpath": "jsonpath='{.items[*].metadata.name}'",
@@ -33,8 +33,8 @@ _EXAMPLES = {
 class Format:
     """How objects are printed; the empty form is a table.
 
-    template: of the form `jsonpath`.
-    columns: title and value of each column of the form `custom-columns`.
+    template: the template, if the form is `jsonpath`.
+    columns: the title and value of each column, if the form is `custom-columns`.
     """
 
     form: Form = ""
@@ -48,7 +48,7 @@ class Format:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all objects are printed as one: as a list, unless one was asked for by name."""
+        """Whether all objects are printed as one text: a list, or one object requested by name."""
         return self.form in ("json", "yaml", "jsonpath")
 
     def whole(self, documents: Sequence[Document], *, single: bool) -> str:
@@ -72,7 +72,7 @@ class Format:
 
     def print_whole(self, documents: Sequence[Document], *, single: bool) -> None:
         """Print the objects as one text; see `whole`."""
-        # A template decides itself where its lines end.
+        # A template contains its own line breaks.
         print_text(self.whole(documents, single=single), newline=self.form != "jsonpath")
 
     def print_one_of_many(self, document: Document) -> None:

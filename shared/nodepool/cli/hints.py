@@ -1,4 +1,4 @@
-"""What to use instead of the verbs and flags of kubectl that do not exist here."""
+"""What to use instead of verbs and flags of kubectl that `nodepool` does not have."""
 
 from collections.abc import Iterable
 
@@ -99,7 +99,7 @@ def about_flag(flag: str, known: Iterable[str]) -> str:
     hint = FLAGS.get(flag)
     if hint:
         return f"; {hint}"
-    # Without the dashes, which all have in common.
+    # The dashes are removed because all flags have them.
     names = [name.removeprefix("--") for name in known if name.startswith("--")]
     close = closest(flag.lstrip("-"), names)
     return f"; did you mean --{close}?" if close else ""

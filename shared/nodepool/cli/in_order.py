@@ -1,4 +1,4 @@
-"""Doing something for many objects, several at a time, with the results in their order."""
+"""Doing something for many objects concurrently, with the results in the objects' order."""
 
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import asyncio
 
 AT_A_TIME = 32
-"""How many are under way at a time."""
+"""How many objects are processed at the same time."""
 
 K = TypeVar("K")
 R = TypeVar("R")
@@ -21,7 +21,7 @@ async def in_order(
 
     Close it as soon as the rest is not wanted, which cancels the work that is under way.
     """
-    import asyncio  # Help is printed without it.
+    import asyncio  # `--help` does not need it.
 
     under_way: deque[tuple[K, asyncio.Future[R]]] = deque()
     try:

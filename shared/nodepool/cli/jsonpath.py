@@ -1,7 +1,7 @@
-"""Templates as in https://kubernetes.io/docs/reference/kubectl/jsonpath/: what they are made of.
+"""The parts of templates as in https://kubernetes.io/docs/reference/kubectl/jsonpath/.
 
-`nodepool.cli.jsonpath_parser` reads one from a text. This module computes what it yields for an
-object, which is any value of JSON.
+`nodepool.cli.jsonpath_parser` parses a template from a text. This module computes the result of a
+template for an object, which may be any JSON value.
 """
 
 import json
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 
 class JsonPathError(ValueError):
-    """A template that cannot be read or does not fit an object; its text names the place."""
+    """A template that cannot be parsed or does not fit an object; the error names the place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """The value of one key of an object: `.name` or `['name']`.
 
-    path: what to follow where there is no such key; kubectl reads `['a.b']` as a path.
+    path: the path to follow if the key does not exist; kubectl reads `['a.b']` as a path.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Some elements of a list, as Python's slices: `[start:end:step]`."""
+    """Some elements of a list, like a slice in Python: `[start:end:step]`."""
 
     start: int | None
     end: int | None
@@ -61,7 +61,7 @@ class Union:
 class Filter:
     """The elements of a list for which a comparison holds: `[?(@.x=="y")]`.
 
-    operator: `==`, `!=`, `<`, `<=`, `>`, `>=`; empty asks whether the left side exists.
+    operator: `==`, `!=`, `<`, `<=`, `>`, `>=`; if empty, tests whether the left side exists.
     """
 
     left: "Operand"
@@ -77,7 +77,7 @@ Step = PlainStep | Union
 class Path:
     """Steps from a value to other values.
 
-    from_root: whether it begins at the whole object (`$`) and not at the present value.
+    from_root: whether the path begins at the whole object (`$`), not at the current value.
     """
 
     steps: tuple[Step, ...]
@@ -104,7 +104,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A text, a number, true or false in a comparison."""
+    """A constant in a comparison: a text, a number, true or false."""
 
     value: str | float | bool
 
@@ -218,7 +218,7 @@ def _operands(operand: Operand, value: object, root: object) -> list[object]:
 
 def _compares(left: object, operator: str, right: object) -> bool:
     if operator in ("==", "!="):
-        # In Python True equals 1; in JSON it does not.
+        # In Python, True equals 1; in JSON, true does not equal 1.
         same = left == right and isinstance(left, bool) is isinstance(right, bool)
         return same is (operator == "==")
     if isinstance(left, str) and isinstance(right, str):
@@ -229,7 +229,7 @@ def _compares(left: object, operator: str, right: object) -> bool:
 
 
 def _is_in_order(left: "str | float", operator: str, right: "str | float") -> bool:
-    order = (left > right) - (left < right)  # type: ignore[operator]  # Both of one type.
+    order = (left > right) - (left < right)  # type: ignore[operator]  # Both have the same type.
     match operator:
         case "<":
             return order < 0

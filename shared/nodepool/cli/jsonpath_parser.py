@@ -1,4 +1,4 @@
-"""Reading the templates of `nodepool.cli.jsonpath` from text."""
+"""Parsing the templates of `nodepool.cli.jsonpath` from text."""
 
 import re
 
@@ -21,7 +21,7 @@ from nodepool.cli.jsonpath import (
 )
 
 _NAME = re.compile(r"(?:\\.|[^\s.,\[\]{}()$@\"'=<>!?*:\\&|])+")
-# Python refuses to read numbers of thousands of digits.
+# Python refuses to parse numbers with thousands of digits.
 _INTEGER = re.compile(r"[+-]?\d{1,18}(?!\d)")
 _NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?(?![\w.])")
 _WORD = re.compile(r"(true|false)\b")

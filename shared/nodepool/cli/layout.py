@@ -56,8 +56,8 @@ def _blocks(widths: list[list[int]], within: range, column: int) -> Iterable[ran
 class Heading:
     """The title of a column.
 
-    usual: the text of a cell that says nothing new; a column of such cells alone may be left out
-      where the table is too wide. Empty for a column that is never left out.
+    usual: the usual text of a cell. If the table is too wide, a column in which every cell has
+      this text may be left out. Empty for a column that is never left out.
     """
 
     title: str
@@ -68,8 +68,8 @@ class Heading:
 class Screen:
     """What a table is printed on.
 
-    width: how many characters fit on a line; None where lines are not limited.
-    paint: the text of a cell with its colour, from the title of its column and the text.
+    width: how many characters fit on a line; None if the width is not limited.
+    paint: returns the text of a cell with its colour, from the title of its column and the text.
     """
 
     width: int | None = None
@@ -77,11 +77,12 @@ class Screen:
 
 
 class Table:
-    """A table that can be printed in parts: its columns may become wider, and never narrower.
+    """A table that can be printed in parts: its columns may become wider, but never narrower.
 
-    Where the first part is too wide for the screen, the columns move closer together, and those
-    are left out that say nothing new; where that is not enough, they move as close as they can. A
-    column that was left out appears, below a new header, as soon as it says something.
+    If the first part is too wide for the screen, the columns move closer together, and columns
+    with only usual texts are left out. If that is not enough, the columns move as close together
+    as possible. A column that was left out appears, below a new header, as soon as a cell of the
+    column has another text.
     """
 
     def __init__(self, headings: Sequence[Heading | str], screen: Screen | None = None) -> None:

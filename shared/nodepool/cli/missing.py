@@ -1,4 +1,4 @@
-"""What is said of names, clusters and organisations that do not exist."""
+"""Messages about names, clusters and organisations that do not exist."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

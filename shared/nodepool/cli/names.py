@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from nodepool.contract.buckets import Bucket
 
 Scope = Literal["cluster", "organisation", "cell"]
-"""Whose objects a type has: those of one cluster, of one organisation, or of all together."""
+"""The owner of a type's objects: one cluster, one organisation, or the whole control plane."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A type of object.
 
-    plural, singular, short: its names.
-    title: its `kind` in an object.
-    scope: whose objects they are.
-    stored_in: the bucket of the read model that holds its objects; None where there is none.
-    group: the API group that its name is written with, as in `nodepool.<group>/training`.
+    plural, singular, short: the names of the type.
+    title: the `kind` of the type's objects.
+    scope: the owner of the type's objects.
+    stored_in: the bucket of the read model that holds the type's objects; None if there is none.
+    group: the API group that is written after the name, as in `nodepool.<group>/training`.
     """
 
     plural: str
@@ -47,7 +47,7 @@ class Kind:
 
     @property
     def spellings(self) -> frozenset[str]:
-        """Every way to write the type, in lower case."""
+        """All ways to write the name of the type, in lower case."""
         names = {self.plural, self.singular, self.short, self.full}
         return frozenset(names | {f"{self.plural}.{self.group}"} if self.group else names)
 
@@ -85,7 +85,7 @@ KINDS = (
     POD,
 )
 ALL = (CLUSTER, NODEPOOL, NODE, QUOTA, CAPACITY)
-"""What `all` stands for."""
+"""The types that `all` stands for."""
 WITH_EVENTS = (NODEPOOL, NODE)
 """The types whose objects have events."""
 ELSEWHERE = {
@@ -94,11 +94,11 @@ ELSEWHERE = {
     QUOTA: "'nodepool set quota' sets one and 'nodepool delete quota' unsets it",
     CAPACITY: "'nodepool fleet add' adds machines",
 }
-"""What to use instead, where a command does not support a type."""
+"""What to use instead if a command does not support a type."""
 
 
 class Selection(NamedTuple):
-    """Objects of one type by name; all of them where there is no name."""
+    """Objects of one type by name; all objects of the type if there are no names."""
 
     kind: Kind
     names: Sequence[str]

@@ -1,4 +1,4 @@
-"""What the verbs about Nodes have in common: which Nodes are meant, and one line for each."""
+"""The common parts of the verbs about Nodes: selecting Nodes, and printing one line per Node."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., object])
 TOGETHER_MAX = 1_000
-"""How many Nodes are changed at the same time at most, each with a reader of its own."""
+"""How many Nodes are changed at the same time at most; each Node has its own reader."""
 Change = Callable[[str], Awaitable[str]]
-"""Changes the Node of this name; returns what is printed of it, such as `cordoned`."""
+"""Changes the Node with this name; returns the text to print about it, such as `cordoned`."""
 
 
 def nodes_argument() -> Callable[[F], F]:

@@ -41,9 +41,10 @@ def objects_argument(kinds: Sequence[Kind], metavar: str) -> Callable[[F], F]:
 
 
 class DryRun(StrEnum):
-    """Whether a command only reports what it would do, and where that is found out.
+    """Whether a command only reports what it would do, and where the result is computed.
 
-    The server refuses what it would refuse in earnest; the client sends nothing.
+    SERVER: the server refuses whatever it would refuse without a dry run.
+    CLIENT: the client sends nothing.
     """
 
     NONE = "none"
@@ -52,15 +53,15 @@ class DryRun(StrEnum):
 
     @property
     def suffix(self) -> str:
-        """What is printed after the report of a change, as kubectl does."""
+        """The text to print after the report of a change, as kubectl does."""
         return {"none": "", "client": " (dry run)", "server": " (server dry run)"}[self.value]
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How a command that changes something reports it.
+    """How a command reports its changes.
 
-    format: of the objects as they were stored; a report in words where it is a table.
+    format: the format of the stored objects; for a table, the report is in words.
     dry_run: whether and where the change is only tried.
     """
 
@@ -69,7 +70,7 @@ class Output:
 
     @property
     def shows_objects(self) -> bool:
-        """Whether the objects are printed, all together at the end."""
+        """Whether the objects are printed, all together after the last change."""
         return not (self.format.is_table or self.format.form == "name")
 
     def print_line(self, name: str, line: str) -> None:
@@ -91,7 +92,7 @@ class Output:
 
 
 IN_WORDS = Output()
-"""The report in words of a change that is made."""
+"""Reports each change in words, and makes the changes."""
 
 
 def format_option(*, but: Sequence[str] = (), help: str = "Output format") -> Callable[[F], F]:
@@ -214,7 +215,7 @@ def selected(
 def _separated(names: Sequence[str]) -> Iterator[str]:
     """Yield the files; one option may name several files, separated by commas."""
     for name in names:
-        # The empty name would be the current folder, as after -f "$FILE" where FILE is not set.
+        # An empty name, as in -f "$FILE" if FILE is not set, would mean the current folder.
         if not name.strip(", "):
             raise click.UsageError(f"-f: {name!r} is not the name of a file, of a folder, or -")
         yield from [name] if Path(name).exists() else filter(None, name.split(","))

@@ -33,13 +33,13 @@ def _write(text: str, *, newline: bool) -> None:
     if sys.stdout is None:
         raise CliError("the output cannot be written: standard output is closed")
     clear()
-    # In colour everywhere, because click would take parts of a value out on its way into a pipe.
+    # color=True, because without it click removes parts of a value when writing to a pipe.
     click.echo(text, nl=newline, color=True)
 
 
 def print_note(text: str) -> None:
     """Print a text that is not output on standard error, such as that nothing was found."""
-    # There is no place left to report that standard error cannot be written.
+    # If standard error cannot be written, there is nowhere left to report this.
     clear()
     with suppress(OSError):
         click.echo(visible(text), err=True)

@@ -1,7 +1,7 @@
 """Patches of documents: JSON Merge Patch (RFC 7396) and JSON Patch (RFC 6902).
 
 See https://www.rfc-editor.org/rfc/rfc7396 and https://www.rfc-editor.org/rfc/rfc6902. A document
-that is patched is never changed; what comes back shares the parts that stay as they are.
+that is patched is never modified; the result shares its unchanged parts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ Json = object
 
 
 class PatchError(ValueError):
-    """Why a patch cannot be applied, as one clause that names the operation and the path."""
+    """A patch cannot be applied; the text is one clause that names the operation and the path."""
 
 
 def merged(document: Json, patch: Json) -> Json:

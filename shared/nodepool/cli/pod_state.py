@@ -1,4 +1,4 @@
-"""What the log says of one Pod, as far as it decides what a program that runs as it has to do."""
+"""The state of one Pod in the log, as far as it affects the program that runs as this Pod."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -10,12 +10,13 @@ from nodepool.contract.events.fleet import PodPhase
 
 @dataclass(frozen=True, slots=True)
 class PodState:
-    """A Pod, from before it was created.
+    """The state of a Pod, beginning before its creation.
 
-    earlier: the number of the last Pod of its name before it; what is said of those is passed over.
-    pod: what was said of it last; None while it was not created yet.
-    terminating_since: when its grace period began; None for one that is not, or was not, in it.
-    left: how much of its grace period there was until it was gone.
+    earlier: the number of the previous Pod with the same name; events about Pods up to this number
+        are ignored.
+    pod: the newest event about the Pod; None until the Pod is created.
+    terminating_since: when its grace period began; None if it never began.
+    left: how much of its grace period was left when the Pod was gone.
     is_preempted: whether its Node is being preempted.
     """
 
@@ -52,7 +53,7 @@ class PodState:
 
     @property
     def why(self) -> str:
-        """Why the Pod was taken from its Node, as part of a sentence."""
+        """Why the Pod was taken from its Node, as a clause."""
         if self.ends and self.pod is not None and not self.is_preempted:
             return self.pod.message or "it has ended"
         return "its Node is being preempted"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def pod_document(pod: "ListedPod") -> Document:
     """Return a Pod as an object; fields without a value are left out."""
-    from nodepool.contract.moments import rfc3339  # Help is printed without the models.
+    from nodepool.contract.moments import rfc3339  # `--help` needs no models.
 
     spec: dict[str, object] = {
         "gpus": pod.gpus,

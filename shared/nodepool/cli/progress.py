@@ -1,4 +1,4 @@
-"""How far a NodePool is on its way to its target, in the words of `rollout status`."""
+"""The progress of a NodePool towards its target, as `rollout status` reports it."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from nodepool.explanation.documents import facts, target_of
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a NodePool is.
+    """The progress of a NodePool.
 
-    text: one line that says it.
-    missing: what it still lacks, and what blocks it; empty where that is not known.
-    done: whether it has reached its target.
-    failed: whether it never will unless someone changes it.
+    text: the progress as one line.
+    missing: what the NodePool still lacks, and what blocks it; empty if not known.
+    done: whether the NodePool has reached its target.
+    failed: whether it cannot reach its target unless someone changes the NodePool.
     """
 
     text: str

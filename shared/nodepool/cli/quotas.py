@@ -1,4 +1,4 @@
-"""Deleting quotas: which are meant, and what is reported of each."""
+"""Deleting quotas: selecting the quotas, and reporting on each quota."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
 """Selecting objects by their labels and fields.
 
-The syntax of label selectors is that of
-https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/, that of field selectors
-of https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/.
+Label selectors have the syntax of
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/. Field selectors have the
+syntax of https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/.
 """
 
 import re
@@ -26,7 +26,7 @@ _LABELS_HELP = "write KEY=VALUE, KEY!=VALUE, KEY in (A,B), KEY notin (A,B), KEY 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What a label has to be.
+    """A requirement for one label.
 
     operator: `in`, `notin`, `exists`, `!exists`, `>` or `<`.
     """

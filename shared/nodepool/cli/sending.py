@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 class Reporting:
     """How the outcomes of commands are reported.
 
-    line: makes the line for an accepted command, from the NodePool's name and the result.
+    line: returns the line for an accepted command, from the NodePool's name and the result.
     output: whether NodePools are printed instead of lines, and whether commands are only tried.
-    places: where each command is written, to begin its error with.
-    ignore_missing: whether a NodePool that does not exist is no error.
+    places: the place of each command in its source, as a prefix for its error message.
+    ignore_missing: whether NodePools that do not exist are ignored.
     """
 
     line: Callable[[str, str], str]
@@ -114,7 +114,7 @@ async def _report(
 def _is_not_found(error: Exception) -> bool:
     from nodepool.client import Refused
 
-    # A cluster that does not exist is not found either.
+    # The reason alone is not enough: a missing cluster is NotFound too.
     return isinstance(error, Refused) and (error.field, error.reason) == (
         "metadata.name",
         "NotFound",

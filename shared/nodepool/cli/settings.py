@@ -41,10 +41,10 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 class Settings:
     """The settings of one command.
 
-    url: the NATS server, or several of one cluster with commas between.
+    url: the NATS server, or several servers of one NATS cluster, separated by commas.
     org, cluster: the organisation and cluster that the command is about.
     timeout_s: how long a reply or an outcome may take, in seconds.
-    access: files that say whom to trust and what to show.
+    access: files with the certificates to trust, and with the client's own credentials.
     """
 
     url: str
@@ -232,7 +232,7 @@ def common_options(*, hidden: bool) -> list[click.Option]:
 
 
 class Command(click.Command):
-    """A command that takes the common options too, and flags in all of kubectl's spellings."""
+    """A command that also takes the common options, and flags in all of kubectl's spellings."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # As click passes them.
@@ -240,7 +240,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the words of the command line into the context; return the remaining words."""
-        # An error that knows its command says where the help is.
+        # With its command attached, an error can name the command's help.
         with augment_usage_errors(ctx):
             return super().parse_args(ctx, normalised(args, self.get_params(ctx)))
 

@@ -1,4 +1,4 @@
-"""Where the objects of each type come from: a bucket, the catalog, or the log."""
+"""Reading the objects of each type from their source: a bucket, the catalog, or the log."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from nodepool.client import Object, ReadingClient
 
 EVENTS_KEPT = timedelta(hours=1)
-"""How old an event may be; Kubernetes deletes its events after this time."""
+"""The maximum age of a listed event; Kubernetes deletes events after this time."""
 PREEMPTIONS_KEPT = timedelta(days=7)
-"""How old a preemption may be that is listed, unless a user says otherwise."""
+"""The maximum age of a listed preemption, unless the user sets another."""
 WATCHED = tuple(kind for kind in KINDS if kind.stored_in is not None or kind is EVENT)
-"""The types whose changes can be read."""
+"""The types whose changes can be watched."""
 COUNTS = ("free", "assigned", "triage")
 _PLACE_PARTS = {"cluster": 2, "organisation": 1, "cell": 0}
 
 
 class NotReady(CliError):
-    """The read model does not have the objects yet that the log has, as after a restore."""
+    """The read model does not yet show the objects of the log, for example after a restore."""
 
     code = UNREACHABLE
 
@@ -49,11 +49,11 @@ class NotReady(CliError):
 
 
 class Item(NamedTuple):
-    """An object that is shown.
+    """An object to show.
 
-    key: what it is known by among all that are read.
-    document: its content; None for one that has been deleted.
-    place: organisation and cluster it belongs to, where those of all are read.
+    key: identifies the object among all objects that are read.
+    document: the content of the object; None if it has been deleted.
+    place: the object's organisation and cluster, if objects of all clusters are read.
     """
 
     key: str
@@ -62,7 +62,7 @@ class Item(NamedTuple):
 
 
 class EndOfList(NamedTuple):
-    """The mark that comes once in a watch, after every object that existed when it began."""
+    """The mark that a watch yields once, after all objects that existed when the watch began."""
 
 
 async def read(

@@ -29,7 +29,7 @@ from nodepool.contract.columns import NODEPOOL_COLUMNS
 
 ABSENT = "-"
 TERMINATING = "Terminating"
-"""What kubectl prints of an object that is being deleted."""
+"""The status that kubectl prints for an object that is being deleted."""
 POOL_LABEL = "compute.coreweave.com/node-pool"
 TYPE_LABEL = "node.kubernetes.io/instance-type"
 ZONE_LABEL = "topology.kubernetes.io/zone"
@@ -41,10 +41,10 @@ Cell = Callable[[Document], str]
 class Column:
     """A column of a table.
 
-    cell: makes its text from an object.
-    wide: whether it is only printed with `-o wide`.
-    usual: the text that says nothing new; see `Heading`.
-    rare: whether it is only printed with `-o wide`, and where an object has a value for it.
+    cell: returns the text of a cell from an object.
+    wide: whether the column is printed only with `-o wide`.
+    usual: the usual text of a cell; see `Heading`.
+    rare: whether the column is printed only with `-o wide`, and only if an object has a value.
     """
 
     title: str
@@ -133,14 +133,14 @@ _OWN_CELLS: Mapping[str, Cell] = {
     "Capacity": _verdict("Capacity", ""),
     "Quota": _verdict("Quota", ""),
 }
-"""The cells that say more than the field of their column, by the name of the column."""
+"""The cells that show more than the field of their column, by the name of the column."""
 _USUAL: Mapping[str, str] = {
     "InProgress": "0",
     "Validated": "Valid",
     "Capacity": "Sufficient",
     "Quota": "Under",
 }
-"""The texts that say nothing new, by the name of their column."""
+"""The usual texts of cells, by the name of their column; see `Heading`."""
 
 
 def _nodepool_columns() -> Iterator[Column]:

@@ -1,4 +1,4 @@
-"""Which NodePools a command changes: by name, by manifest, by label or field, or all of them."""
+"""Choosing the NodePools to change: by name, by manifest, by label or field, or all NodePools."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ F = TypeVar("F", bound=Callable[..., object])
 class Targets:
     """A choice of objects of one type.
 
-    names: their names, where they are chosen by name.
-    selector, fields: the labels and the fields that they have.
-    everything: whether all of the cluster are chosen.
+    names: the names of the objects, if they are chosen by name.
+    selector, fields: the labels and the fields that the objects must have.
+    everything: whether all objects of the cluster are chosen.
     """
 
     kind: Kind = NODEPOOL
@@ -45,7 +45,7 @@ class Targets:
             raise click.UsageError(message)
         if self.names and (by_selector or self.everything):
             raise click.UsageError("NAME: write either names, or --all or a selector")
-        selects(self.selector, {})  # Raises for one that cannot be read, before anything is sent.
+        selects(self.selector, {})  # Raises for an invalid selector before anything is sent.
         check_fields(self.fields)
 
     async def find(self, client: "Client") -> Sequence[str]:

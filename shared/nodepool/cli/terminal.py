@@ -1,4 +1,4 @@
-"""What standard output is: how wide, and whether it shows colours."""
+"""The properties of standard output: its width, and whether it shows colours."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from nodepool.cli.layout import Screen
 
 Paint = Callable[[str, str], str]
-"""The text of a cell with its colour, from the title of its column and the text."""
+"""Returns the text of a cell with its colour, from the title of its column and the text."""
 
 RED, YELLOW = "31", "33"
 

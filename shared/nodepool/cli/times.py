@@ -1,6 +1,6 @@
-"""Durations: parsed as Go does, printed as kubectl does.
+"""Durations, parsed like in Go and printed like in kubectl.
 
-The syntax is that of https://pkg.go.dev/time#ParseDuration.
+For the syntax, see https://pkg.go.dev/time#ParseDuration.
 """
 
 import re

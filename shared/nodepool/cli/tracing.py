@@ -1,4 +1,4 @@
-"""The trace of one command line, where its environment asks for one."""
+"""The trace of one command line, if its environment turns tracing on."""
 
 import os
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The warning about a NodePool that is stored and can never be delivered."""
+"""The warning about a NodePool that is stored but can never be delivered."""
 
 from typing import TYPE_CHECKING
 

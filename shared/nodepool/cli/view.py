@@ -1,4 +1,4 @@
-"""Which objects a command shows, and how: their selection, order, columns and format."""
+"""The objects that a command shows, and their selection, order, columns and format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,22 +28,22 @@ _ROOTS = {
     CAPACITY: (*_PLAIN, "free", "assigned", "triage", "reclaimed", "toReclaim"),
     EVENT: ("metadata", "involvedObject", "reason", "message", "type", "count", "source"),
 }
-"""The fields at the top of an object, for the types whose objects differ from the others."""
+"""The top-level fields of the types whose objects differ from most objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """A selection of objects of one type, and how they are shown.
 
-    names: the objects to show; all where it is empty.
+    names: the names of the objects to show; empty for all objects.
     selector, fields: the labels and the fields of the objects to show.
-    headers: whether a table has a line of titles.
+    headers: whether a table has a header line.
     everywhere: whether to show the objects of all organisations and clusters.
-    sort_by: the field to sort by; empty for the order of their names.
+    sort_by: the field to sort by; empty to sort by name.
     show_labels: whether a table has a column with all labels.
-    label_columns: the labels that have a column of their own.
+    label_columns: the labels that each get a column.
     typed: whether names in a table are written with their type.
-    rare: whether a wide table has the columns too that few objects have a value for.
+    rare: whether a wide table also has the columns for which few objects have a value.
     """
 
     kind: Kind

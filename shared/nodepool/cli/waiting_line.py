@@ -1,7 +1,7 @@
 """A line on standard error that says what a command waits for, while nothing else is printed.
 
-It is shown on a terminal only, for commands that take longer than `PATIENCE_S`, and removed before
-anything else is printed.
+The line is shown only on a terminal, for commands that take longer than `PATIENCE_S`. It is removed
+before anything else is printed.
 """
 
 import sys
@@ -16,7 +16,7 @@ _ERASE = "\r\x1b[K"
 
 
 class _Line:
-    """The last line of the terminal, of which a process has one."""
+    """The last line of the terminal; a process has only one."""
 
     def __init__(self) -> None:
         self._is_shown = False

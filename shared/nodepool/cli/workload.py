@@ -1,4 +1,4 @@
-"""A program on this machine that runs as a Pod of a NodePool: it starts and ends as that does."""
+"""Running a program on this machine as a Pod of a NodePool: it starts and ends with the Pod."""
 
 import asyncio
 import os
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from nodepool.client.pods import PodEvent
 
 FIRST_REASON_S, REASON_S = 1.0, 10.0
-"""How long a Pod waits before it is printed why, and how often that is looked up, in seconds."""
+"""How long a Pod waits before the reason is printed, and how often it is looked up, in seconds."""
 PAUSE_S, PAUSE_MAX_S = 1.0, 30.0
-"""The pauses before another attempt, in seconds: the first and the longest; each is twice as long.
-There is none after a program that ran for longer than the longest."""
+"""The first and the longest pause before another attempt, in seconds; each pause is twice as long.
+There is no pause after a program that ran for longer than the longest pause."""
 IDLE_S = 5.0
-"""How long it may take, in seconds, until an event is read that is known to come."""
+"""How long reading an event that is certain to arrive may take, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Workload:
 
     pool, pod: the Pod, and its NodePool.
     command: the program and its arguments.
-    restarts: whether it is started again on another Node when its Pod is taken from one.
+    restarts: whether the program is started again on another Node if its Pod loses its Node.
     """
 
     pool: str
@@ -49,8 +49,8 @@ class Workload:
 class End:
     """How one Pod ended.
 
-    code: the exit code of the program, or that of the command line where it never ran.
-    is_taken: whether the Pod was taken from its Node, or was gone before it had any.
+    code: the exit code of the program; the exit code of the command line if it never ran.
+    is_taken: whether the Pod was taken from its Node, or was gone before it had a Node.
     ran_s: how long the program ran, in seconds.
     """
 
@@ -60,9 +60,9 @@ class End:
 
 
 class Runner:
-    """Runs a workload to its end, over as many Pods as that takes.
+    """Runs a workload to its end, with as many Pods as necessary.
 
-    All that is printed here goes to standard error; standard output is the program's.
+    The runner prints only to standard error; standard output belongs to the program.
     """
 
     def __init__(self, client: Client, workload: Workload) -> None:
@@ -99,7 +99,7 @@ class Runner:
         finally:
             watching.cancel()
 
-    # What happens outside.
+    # Following what happens outside this process.
 
     async def _watch(self, position: int) -> None:
         """Put what the log says of the Pod into the inbox."""
@@ -141,7 +141,7 @@ class Runner:
         if item is not None:
             self._state = self._state.after(item)
 
-    # One Pod after the other.
+    # Running one Pod after the other.
 
     async def _attempt(self) -> End:
         """Run one Pod from its creation to its end."""
@@ -173,7 +173,7 @@ class Runner:
                 await self._client.create_pod(self._workload.pool, self._workload.pod)
                 return
             except Refused as error:
-                # An attempt of which no outcome came may have created it.
+                # An earlier attempt without an outcome may have created the Pod.
                 if in_doubt and await self._appears():
                     return
                 self._may_exist = in_doubt
@@ -259,7 +259,7 @@ class Runner:
             finally:
                 event.cancel()
 
-    # In every way out.
+    # Cleaning up, however the Pod ended.
 
     async def _leave(self) -> None:
         """Delete the Pod, if it may exist, and hand back its Node if it is preempted."""

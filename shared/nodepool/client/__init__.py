@@ -62,7 +62,7 @@ _MODULES = {
     "Preemption": "nodepool.client.preemptions",
     "ReadingClient": "nodepool.client.reading",
 }
-"""Where the names above are; those that are missing are in `nodepool.client.errors`."""
+"""The module of each name above; all other names are in `nodepool.client.errors`."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,7 +1,7 @@
-"""What the log says of a NodePool, and whether an object of the read model is behind it.
+"""What the log says about a NodePool, and whether an object of the read model is behind the log.
 
-It is read without the models of messages, which take longer to load than all else that reading
-needs.
+This module does not use the message models, which take longer to load than everything else that
+a reading client needs.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ from nodepool.contract.log import Entry
 VALIDATED: Final = ("validator", "NodePoolValidated")
 DELETING: Final = ("validator", "NodePoolDeleting")
 DELETED: Final = ("validator", "CWNodePoolDeleted")
-"""Events by service and name."""
+"""Events, each by its service and name."""
 State = Literal["stored", "deleting", "deleted"]
 _POSITION = re.compile("[0-9]{1,18}")
 
 
 class Accepted(NamedTuple):
-    """What the log says of a NodePool.
+    """What the log says about a NodePool.
 
-    uid: which one of its name it is.
-    generation: its newest one.
-    position: where that was accepted.
-    state: what became of it there; of a deleted one, nothing but the position is known.
+    uid: the uid of the NodePool; empty if the NodePool is deleted.
+    generation: the newest generation; 0 if the NodePool is deleted.
+    position: the position of the newest accepted change in the log.
+    state: the state of the NodePool after this change.
     """
 
     uid: str

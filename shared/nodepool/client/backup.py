@@ -1,4 +1,4 @@
-"""Backups of the log: a folder that is whole or is not there."""
+"""Backups of the log: a backup is a folder, which is either complete or does not exist."""
 
 import asyncio
 import hashlib
@@ -23,21 +23,21 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 CONTENT = "log.snapshot"
 NUMBER_END = 1 << 63
-"""Servers count with signed numbers of 64 bits."""
+"""The server counts with signed 64-bit numbers."""
 MANIFEST_BYTES_MAX = 1 << 20
-"""A larger description is damaged; one of a real log has about a kilobyte."""
+"""A larger description is damaged; the description of a real log has about a kilobyte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
     """What a backup holds.
 
-    made: when it was made.
-    last: the position of the newest message in it.
-    messages: how many there are.
+    made: when the backup was made.
+    last: the position of the newest message in the backup.
+    messages: the number of messages.
     bytes: the size of its content on disk.
-    sha256: of that content.
-    info: the stream's `config` and `state`, as the server has them.
+    sha256: the checksum of the content.
+    info: the stream's `config` and `state`, as the server reports them.
     """
 
     made: str
@@ -57,7 +57,7 @@ class Backups(Session):
         Raises ClientError if the folder exists or cannot be written. The folder appears once all
         of it is on disk, so a folder that exists is whole.
         """
-        # Begun and finished without a thread, which would go on beside the clearing up.
+        # No thread begins or finishes the folder: it would continue during the cleanup below.
         part = _begin(folder)
         try:
             made = await self._written(part)
@@ -123,7 +123,7 @@ def checked(folder: Path) -> Backup:
 
 def _described(folder: Path) -> Backup:
     """Return the description in a folder, which anybody may have written; raise ClientError."""
-    # Imported here, because this parser bounds how deep values are nested, and is slow to load.
+    # This parser limits how deep values are nested. It is imported here because it loads slowly.
     from pydantic import TypeAdapter, ValidationError
     from pydantic_core import from_json, to_json
 

@@ -18,16 +18,16 @@ from nodepool.nats.streams import STREAM
 CATCH_UP_S: Final = 2.0
 """How long the read model may take to show what the log has accepted, in seconds."""
 PAUSE_S: Final = 0.01
-"""The pause before it is looked at again, in seconds."""
+"""The pause before the read model is read again, in seconds."""
 
 
 class _Changes(NamedTuple):
     """The events with which commands change the objects of a bucket.
 
-    events: by service and name.
-    place: whose they are, in the subjects of the events: with {org} and {cluster} in it.
-    key: the parts of the key of the object that an event is about, from those of its subject and
-        its fields.
+    events: the events, each by its service and name.
+    place: the part of their subjects that names the owner; contains {org} and {cluster}.
+    key: returns the parts of the object's key, from the parts of the event's subject and the
+        event's fields.
     """
 
     events: tuple[tuple[str, str], ...]
@@ -66,7 +66,7 @@ _DELETIONS: Final = frozenset({"CWNodePoolDeleted", "CWNodeDeleted", "QuotaDelet
 
 
 class CatchingUp(ReadModel):
-    """The part of a client with which programs read what they have written themselves."""
+    """The part of a client that lets programs read their own writes."""
 
     async def catch_up(self, bucket: Bucket = "nodepools", *, everywhere: bool = False) -> bool:
         """Wait until the read model shows the effect of commands on every object of a bucket.
@@ -86,7 +86,7 @@ class CatchingUp(ReadModel):
         org, cluster = ("*", "*") if everywhere else (self.org, self.cluster)
         place = changes.place.format(org=org, cluster=cluster)
         with translated(self.url):
-            await self._last_position(STREAM)  # Waits for a control plane that is starting.
+            await self._last_position(STREAM)  # Waits if the control plane is still starting.
         last = await asyncio.gather(
             *(self._last(f"np.evt.{service}.{place}.{name}") for service, name in changes.events)
         )

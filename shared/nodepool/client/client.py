@@ -9,12 +9,13 @@ from nodepool.client.stored import StoredPools
 class Client(Locks, ReadingClient, StoredPools, PodStream):
     """A client of the control plane, to be used as `async with Client(...) as client`.
 
-    url: the NATS server, or several of one cluster with commas between.
-    org, cluster: the organisation and cluster that it reads and changes.
+    url: the NATS server, or several servers of one NATS cluster, separated by commas.
+    org, cluster: the organisation and cluster that the client reads and changes.
     timeout_s: how long an outcome or a reply of the server may take, in seconds.
     source: the name of the program, for the `source` of its commands.
-    access: files that say whom to trust and what to show: certificates, credentials, a password.
+    access: files with the certificates to trust, and with the client's certificate, credentials
+        or password.
 
     Every method may raise `Unreachable`. A method that sends one command may also raise `Refused`,
-    or `NoOutcome` where no outcome comes in time.
+    or `NoOutcome` if no outcome arrives in time.
     """

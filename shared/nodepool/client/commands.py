@@ -1,4 +1,4 @@
-"""The commands that a client sends: a method for each, and sending many at a time."""
+"""The commands that a client sends: one method per command, and a method to send many at once."""
 
 import asyncio
 from collections import deque
@@ -42,7 +42,7 @@ from nodepool.nats.streams import STREAM
 
 C = TypeVar("C", bound=Command)
 WINDOW: Final = 256
-"""How many commands are in flight at a time by default."""
+"""How many commands are in flight at the same time by default."""
 
 
 class Simulated(TypedDict, total=False):
@@ -57,8 +57,8 @@ class Simulated(TypedDict, total=False):
 class Commands(Session):
     """The part of a client that changes something.
 
-    A method that returns `CommandAccepted` raises `Refused` where the control plane refuses the
-    command, and `NoOutcome` where there is no outcome within the client's `timeout_s` seconds.
+    A method that returns `CommandAccepted` raises `Refused` if the control plane refuses the
+    command, and `NoOutcome` if there is no outcome within the client's `timeout_s` seconds.
     """
 
     async def apply(
@@ -76,8 +76,7 @@ class Commands(Session):
     ) -> CommandAccepted:
         """Set `spec.targetNodes` of a NodePool, or `spec.targetRacks` if the NodePool uses it.
 
-        With `version` the command is refused if the NodePool has changed since that
-        resourceVersion.
+        version: the resourceVersion that the NodePool must still have.
         """
         of = self.fields_of(pool)
         return await self.send(
@@ -89,8 +88,7 @@ class Commands(Session):
     ) -> CommandAccepted:
         """Begin to remove a NodePool and its Nodes; `wait_until_gone` waits for the end.
 
-        With `version` the command is refused if the NodePool has changed since that
-        resourceVersion.
+        version: the resourceVersion that the NodePool must still have.
         """
         return await self.send(
             DeleteNodePool(**self.fields_of(pool), resource_version=version, dry_run=dry_run)
@@ -105,10 +103,7 @@ class Commands(Session):
         return await self.send(AcknowledgePreemption(**self.fields_of(pool), node=node))
 
     async def reclaim_capacity(self, zone: str, instance_type: str, count: int) -> CommandAccepted:
-        """Hold back `count` more machines: free machines first, then the machines of spot Nodes.
-
-        Those spot Nodes are preempted. No NodePool gets the machines before `return_capacity`.
-        """
+        """Hold back `count` more machines: free machines, then those of preempted Nodes."""
         fields = {"zone": zone, "instance_type": instance_type, "count": count}
         return await self.send(_checked(ReclaimCapacity, fields))
 

@@ -1,4 +1,4 @@
-"""Dead letters: what could not be processed, and how its sender was refused."""
+"""Dead letters: messages that could not be processed, and the refusals that their senders got."""
 
 import json
 from collections import deque
@@ -15,22 +15,22 @@ from nodepool.nats import api
 from nodepool.nats.streams import STREAM
 
 LETTERS_MAX = 500
-"""How many are kept of more; the newest."""
+"""The most dead letters to return; if there are more, the newest are returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A message that a service could not process, or an object that it could not store.
 
-    position: where the letter lies in the log.
-    time: when it was stored.
-    service: the service that parked it.
-    input: where the message lies; of an object of the read model, what it was made of.
+    position: the position of the dead letter in the log.
+    time: when the dead letter was stored.
+    service: the service that wrote the dead letter.
+    input: the position of the message, or of the input that the object was made from.
     subject: the message's subject.
     stored: when the message was stored, as text.
-    field: the field at fault; empty where it is not about one.
-    cause: why.
-    content: what the message holds; cut where it is long.
+    field: the invalid field; empty if no single field is invalid.
+    cause: why the message could not be processed, or the object not stored.
+    content: the content of the message; cut if it is long.
     """
 
     position: int
@@ -45,12 +45,12 @@ class DeadLetter:
 
     @property
     def address(self) -> Address | None:
-        """What the message is and what it is about; None for what is no message."""
+        """The kind of the message and what it is about; None if the input is not a message."""
         return address_of(self.subject)
 
     @property
     def is_command(self) -> bool:
-        """Whether a sender waits for its outcome."""
+        """Whether the message is a command, so that its sender waits for an outcome."""
         return self.address is not None and self.address.kind == "cmd"
 
 
@@ -129,7 +129,7 @@ class DeadLetters(Session):
 
     async def refusal_of(self, letter: DeadLetter) -> Refusal | None:
         """Return the refusal of the command; None if the letter has no refusal or no command."""
-        # A refusal lies right before the dead letter, in the same commit.
+        # A refusal is stored directly before the dead letter, in the same commit.
         entry = await self._at(letter.position - 1) if letter.is_command else None
         if entry is None or not entry.subject.startswith(f"np.evt.{letter.service}."):
             return None

@@ -1,4 +1,4 @@
-"""The exceptions of a client, and how errors of the bus become one of them."""
+"""The exceptions of a client, and how errors of the bus are turned into these exceptions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ class ClientError(Exception):
 class Refused(ClientError):
     """The control plane refused a command, and nothing was changed.
 
-    field: the field to correct, as a manifest writes it; empty where it is not about one.
+    field: the field to correct, as in a manifest; empty if the refusal is not about one field.
     reason: `Invalid`, `Forbidden`, `NotFound`, `Conflict`, `TooManyRequests` or `InternalError`.
     message: one sentence.
     """
@@ -30,23 +30,23 @@ class Refused(ClientError):
 
 
 class NoOutcome(ClientError):
-    """No outcome of a command came in time; a command that was stored will still be processed."""
+    """No outcome arrived in time; if the command was stored, it will still be processed."""
 
 
 class NotFound(ClientError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class TimedOut(ClientError):
-    """The state that was waited for was not reached in time."""
+    """The awaited state was not reached in time."""
 
 
 class Released(ClientError):
-    """The lock that was waited for was released before it was held."""
+    """The awaited lock was released before it was held."""
 
 
 class Unreachable(ClientError):
-    """No server responds, or it refuses, or no control plane has been set up on it."""
+    """No server responds, or the server refuses, or it has no control plane."""
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class EventStream(Session):
         after: only events that lie in the log after this position; has no meaning with `since`.
         follow: whether to continue with new events, without end.
         """
-        # Imported here, because the models of all events take long to load.
+        # Imported here, because the models of all events load slowly.
         from nodepool.client.events import object_events, regards
 
         start = after + 1 if since is None else await self._position_at(since)

@@ -1,4 +1,4 @@
-"""Kubernetes events: a message of the log as one event for each object that it regards."""
+"""Kubernetes events: each message of the log becomes one event per object that it is about."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,13 +25,13 @@ KINDS: Final[dict[str, type[KubernetesEvent]]] = {
 class ObjectEvent:
     """A Kubernetes event of one object.
 
-    time: when it was stored in the log.
+    time: when the event was stored in the log.
     severity: `Normal` or `Warning`.
     reason: the name of the event.
     kind, name: the kind of the object, `NodePool` or `Node`, and its name.
-    component: the service that reported it.
+    component: the service that reported the event.
     message: one sentence.
-    position: where it lies in the log; 0 where that is not known.
+    position: the position of the event in the log; 0 if not known.
     """
 
     time: datetime

@@ -14,7 +14,7 @@ from nodepool.nats.streams import STREAM
 
 
 class Locks(Commands):
-    """The part of a client that does what the prolog and the epilog of a Slurm job do."""
+    """The part of a client that the prolog and the epilog of a Slurm job use."""
 
     async def lock_node(
         self, pool: str, node: str, job: str, *, timeout_s: float | None = None

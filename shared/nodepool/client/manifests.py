@@ -18,28 +18,28 @@ from nodepool.contract.suggest import did_you_mean
 from nodepool.nats.plain_files import read_given
 
 SUFFIXES = frozenset((".yaml", ".yml", ".json"))
-"""The files of a folder that are read, by their suffix."""
+"""The suffixes of the files that are read in a folder."""
 STDIN = "-"
 SIZE_MAX = 1024 * 1024
 """The largest file or standard input that is read, in bytes."""
 FILES_MAX = 10_000
-"""How many files of one folder are read."""
+"""How many files of one folder are read at most."""
 DEPTH_MAX = 64
-"""How deep lists and maps may be nested; the fields of a NodePool need nine levels."""
+"""How many levels deep lists and maps may be nested; the fields of a NodePool need nine levels."""
 _FIELDS = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
 _LISTS = frozenset(("List", "NodePoolList"))
 
 
 class ManifestError(ValueError):
-    """Why a text is not a manifest: the place, the field and the fix, in one line."""
+    """A text is not a manifest; the error names the place, the field and the fix, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One NodePool.
+    """The manifest of one NodePool.
 
-    place: its file, and its document or item where there are several.
-    command: the command that applies it, without organisation and cluster.
+    place: the file; also the document or the item, if the file has several.
+    command: the command that applies the manifest, without organisation and cluster.
     """
 
     place: str
@@ -76,7 +76,7 @@ def standard_input() -> bytes:
 
 
 def _contents(name: str, *, recursive: bool) -> Iterator[tuple[str, bytes]]:
-    # One byte more than allowed is read, to notice an input that is too large.
+    # One byte more than allowed is read, to detect an input that is too large.
     if name == STDIN:
         yield "standard input", standard_input()
         return
@@ -150,7 +150,7 @@ def parse_manifest(body: object, place: str) -> ApplyNodePool:
     except (TypeError, ValueError, RecursionError):
         raise ManifestError(f"{place}: contains a value that JSON lacks; quote it") from None
     try:
-        # From JSON and strict, as the control plane itself parses a command.
+        # Parsed from JSON in strict mode, as the control plane parses a command.
         command = ApplyNodePool.model_validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:
         field, cause = explain(error, ApplyNodePool)

@@ -1,4 +1,4 @@
-"""Which names can be part of a subject."""
+"""The names that can be part of a subject."""
 
 import json
 import re
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from nodepool.contract.messages import Command
 
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
-"""As long as a name in Kubernetes may be, so that every subject is short enough for the server."""
+"""At most as long as a name in Kubernetes; this keeps each subject short enough for the server."""
 
 
 def checked(field: str, name: str) -> str:

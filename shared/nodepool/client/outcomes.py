@@ -1,4 +1,4 @@
-"""The outcomes of commands: on which subjects they come, and handing each to its sender."""
+"""The outcomes of commands: their subjects, and how each outcome is passed to its sender."""
 
 import asyncio
 from collections.abc import Iterable
@@ -15,14 +15,14 @@ from nodepool.nats.reader import Reader
 
 Outcome = CommandAccepted | Refused | NoOutcome
 A = TypeVar("A", bound=CommandAccepted | CapacityFound | NodeLockChanged)
-"""What a command is answered with where it is not refused."""
+"""The event that answers a command that is not refused."""
 
 
 class PendingOutcomes(Generic[A]):
-    """The outcomes that come on one reader, each passed to the future that awaits it.
+    """Passes each outcome that arrives on a reader to the future that awaits the outcome.
 
     reader: reads the subjects of `outcome_filters`.
-    answer: the event that a command is answered with where it is not refused.
+    answer: the event that answers a command that is not refused.
     """
 
     def __init__(self, reader: Reader, answer: type[A]) -> None:

@@ -1,4 +1,4 @@
-"""The Pods of a cluster without Kubernetes, put together from their changes in the log."""
+"""The Pods of a cluster without Kubernetes, computed from their changes in the log."""
 
 import json
 from collections.abc import Iterable
@@ -11,20 +11,20 @@ from nodepool.contract.log import Entry
 from nodepool.nats.streams import STREAM
 
 CHANGES_MAX: Final = 200_000
-"""How many changes of Pods are read at most, the newest."""
+"""The most changes of Pods to read: the newest."""
 HALVINGS_MAX: Final = 64
-"""More halvings than a log has positions in binary."""
+"""The most steps of a binary search in the log: more than the bits of a position."""
 
 
 class ListedPod(NamedTuple):
-    """A Pod as its newest change leaves it.
+    """A Pod after its newest change.
 
-    pool, node: its NodePool, and the Node that it is bound to; no Node while it is Pending.
+    pool, node: its NodePool, and the Node that it is bound to; empty while it is Pending.
     phase: `Pending`, `Running` or `Terminating`.
     gpus, accelerators: the numbers of devices that it requests.
     grace_s: its grace period in seconds.
-    reason, message: why it ends, if it ends.
-    created: when the first of its changes was stored that was read.
+    reason, message: why the Pod ends, if it ends.
+    created: when the first change of the Pod that was read was stored.
     """
 
     name: str
@@ -42,8 +42,8 @@ class ListedPod(NamedTuple):
 class ListedPods(NamedTuple):
     """The Pods of a cluster.
 
-    pods: those that are not gone, by NodePool and name.
-    since: the time of the oldest change that was read if there are older changes; else None.
+    pods: the Pods that are not gone, ordered by NodePool and name.
+    since: the time of the oldest change that was read; None if there are no older changes.
     """
 
     pods: list[ListedPod]
@@ -72,7 +72,7 @@ class PodReader(Session):
 
 
 class _Found:
-    """The Pods while the log is read."""
+    """The Pods that are found while the log is read."""
 
     def __init__(self) -> None:
         self._pods: dict[tuple[str, str], tuple[int, ListedPod]] = {}

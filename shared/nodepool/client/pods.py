@@ -14,13 +14,13 @@ from nodepool.contract.messages import Envelope
 from nodepool.nats.streams import STREAM
 
 CHANGED = f".{PodChanged.__name__}"
-"""How the subject of a change of a Pod ends; the other events are preemptions."""
+"""The end of the subject of a Pod's change; all other events on the reader are preemptions."""
 
 
 class PodEvent(NamedTuple):
-    """What is said of a Pod, or of a Node of its NodePool.
+    """An event about a Pod, or about a Node of its NodePool.
 
-    time: when it was stored in the log.
+    time: when the event was stored in the log.
     """
 
     event: PodChanged | PreemptionPending

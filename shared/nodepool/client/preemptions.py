@@ -1,4 +1,4 @@
-"""The preemptions of a cluster's spot Nodes, put together from the messages of the log."""
+"""The preemptions of a cluster's spot Nodes, computed from the messages of the log."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
 PREEMPTIONS_MAX: Final = 20_000
 """The most preemptions, and the most ends of stays, to keep while the log is read: the newest."""
 REQUESTED: Final = "Requested"
-"""The cause of a preemption that a command has asked for."""
+"""The cause of a preemption that a command requested."""
 Kind = (
     type[NodePreemptionRequested]
     | type[PreemptionPending]
@@ -42,7 +42,7 @@ KINDS: Final[dict[str, Kind]] = {
         CWNodeRegistrationFailed,
     )
 }
-"""The messages that preemptions are made of, by name."""
+"""The messages that preemptions are computed from, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,15 @@ class Preemption:
     """The preemption of one Node.
 
     node, pool: the Node, and its NodePool.
-    position: where in the log it began.
-    began: when it was warned; or when it was told to go at once, where it has no timetable.
-    has_timetable: whether it is warned first. A Node that boots or leaves already is not.
+    position: the position in the log at which the preemption began.
+    began: when the Node was warned; without a timetable, when it was told to leave at once.
+    has_timetable: whether the Node is warned first. A Node that still boots, or already leaves,
+        is not warned.
     cause: `Requested`, `Reclaimed` or `DefaultPoolShort`.
-    beneficiary: the NodePool that was short, if it is of the same organisation.
-    drained: when its drain began; None before that.
-    gone: when it had left, or its registration had failed; None before that.
-    lost: how many of its Pods still ran when its time was over.
+    beneficiary: the NodePool that lacked Nodes, if it belongs to the same organisation.
+    drained: when the Node's drain began; None before that.
+    gone: when the Node had left, or its registration had failed; None before that.
+    lost: how many of the Node's Pods still ran when its time was over.
     """
 
     node: str
@@ -73,12 +74,12 @@ class Preemption:
 
     @property
     def drain_late(self) -> timedelta | None:
-        """How late the drain began; None before that, or if it was asked for earlier."""
+        """How late the drain began; None if it has not begun, or began before it was due."""
         return _late(self.began + DRAIN_AFTER, self.drained if self.has_timetable else None)
 
     @property
     def end_late(self) -> timedelta | None:
-        """How late the Node left; None before that, or if it left before its time was over."""
+        """How late the Node left; None if it has not left, or left before its time was over."""
         return _late(self.began + GONE_AFTER, self.gone if self.has_timetable else None)
 
 
@@ -87,7 +88,7 @@ def _late(due: datetime, came: datetime | None) -> timedelta | None:
 
 
 class Preemptions:
-    """Preemptions while the log is read, oldest first; of too many, the newest."""
+    """The preemptions found while the log is read, oldest first; if too many, only the newest."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], Preemption] = {}
@@ -133,7 +134,7 @@ class Preemptions:
         known = self._known.get(key)
         if known is not None:
             self._known[key] = replace(known, gone=gone, lost=lost)
-        # The preemption service may publish a beginning before it hears of this end.
+        # The preemption service may publish the begin of a preemption before it reads this event.
         self._ends[key] = (gone, lost)
         if len(self._ends) > PREEMPTIONS_MAX:
             oldest = next(iter(self._ends))

@@ -1,4 +1,4 @@
-"""Reading the objects of the control plane: one, all of a kind, and each change of them."""
+"""Reading the objects of the control plane: one object, all objects of a kind, or each change."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -15,15 +15,15 @@ from nodepool.nats import api
 from nodepool.nats.streams import STREAM
 
 Document = Mapping[str, object]
-"""An object as Kubernetes would show it: the value of its JSON."""
+"""An object as Kubernetes would show it, as a JSON value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Object:
     """An object of the read model.
 
-    key: its name within the client's organisation and cluster; with the names of both before it
-      where the objects of all were asked for.
+    key: the object's name within the client's organisation and cluster; begins with the names of
+      both if the objects of all organisations and clusters were requested.
     document: its content; None for an object that has been deleted.
     position: the position of this version in the bucket's stream.
     """
@@ -35,7 +35,7 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The mark that `watch` yields once, after every object that existed when it began."""
+    """The mark that `watch` yields once, after all objects that existed when the watch began."""
 
 
 class ReadModel(Session):
@@ -132,9 +132,9 @@ def document_of(entry: Entry) -> Document | None:
     if not entry.content or entry.headers.get("KV-Operation") in ("DEL", "PURGE"):
         return None
     try:
-        text = entry.content.decode()  # The module json lets halves of characters pass.
+        text = entry.content.decode()  # Rejects lone surrogates; json.loads does not.
         document = json.loads(text)
-        if "\\u" in text:  # They can be written so, too.
+        if "\\u" in text:  # Escapes can also stand for lone surrogates.
             json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None

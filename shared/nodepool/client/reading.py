@@ -7,8 +7,8 @@ from nodepool.client.waiting import Waiting
 
 
 class ReadingClient(Waiting, CatchingUp, EventStream, PodReader):
-    """A client that reads and waits and sends nothing; it takes what `Client` takes.
+    """A client that reads and waits but sends no commands; it takes the parameters of `Client`.
 
-    It is imported in a third of the time, for it decodes no message into a model unless it reads
-    events. Every method may raise `Unreachable`.
+    Its import takes a third of the time, because only reading events needs the message models.
+    Every method may raise `Unreachable`.
     """

@@ -1,4 +1,4 @@
-"""The newest events of many objects, read in one pass; most of them are counted and not decoded."""
+"""The newest events of many objects, read in one pass; most events are counted, not decoded."""
 
 import json
 from collections import deque
@@ -12,7 +12,7 @@ from nodepool.contract.log import Entry
 from nodepool.contract.subjects import address_of
 
 KEPT: Final = 100
-"""How many events of one object and reason are kept, the newest; the others are counted."""
+"""How many events per object and reason are kept: the newest. Other events are only counted."""
 
 Regarded = tuple[str, str]
 """The kind of an object, `NodePool` or `Node`, and its name."""
@@ -22,9 +22,9 @@ Regarded = tuple[str, str]
 class Group:
     """The events of one object with one reason.
 
-    count: how many there are.
-    first, last: when the first and the last was stored.
-    kept: the newest, as messages of the log.
+    count: the number of events.
+    first, last: when the first and the last event were stored.
+    kept: the newest events, as messages of the log.
     """
 
     first: datetime
@@ -40,7 +40,7 @@ class Group:
 
 
 class RecentEvents:
-    """The events of some objects since a time of each."""
+    """The events of some objects, each since a time that is given per object."""
 
     def __init__(self, since: Mapping[Regarded, datetime]) -> None:
         self._since = since
@@ -53,7 +53,7 @@ class RecentEvents:
                 since = self._since.get(regarded)
                 if since is None or entry.time < since:
                     continue
-                if name == CREATED:  # What came before regards an earlier object of this name.
+                if name == CREATED:  # Earlier events are about an earlier NodePool of this name.
                     self._groups.pop(regarded, None)
                 groups = self._groups.setdefault(regarded, {})
                 groups.setdefault(name, Group(entry.time, entry.time)).add(entry)

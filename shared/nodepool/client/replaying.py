@@ -1,4 +1,4 @@
-"""Commands of dead letters, sent again where that undoes nothing that came later."""
+"""Sending the commands of dead letters again, if this does not undo any later change."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -18,24 +18,24 @@ from nodepool.nats import api
 from nodepool.nats.streams import STREAM
 
 REPLAY_OF = "Nodepool-Replay-Of"
-"""The header of a command that was sent again: where it lies as it was sent first."""
+"""The header of a command that was sent again: the position of the command as first sent."""
 LATER_MAX = 1_000
-"""How many commands that were accepted since are looked at; with more a letter counts as stale."""
+"""How many later accepted commands are examined; with more, the dead letter counts as stale."""
 _PASSING = ("InternalError", "TooManyRequests")
-"""The reasons of a refusal that another try may not meet."""
+"""The reasons of refusals for which another attempt may succeed."""
 _PARTS = ("zone", "instance_type", "node", "name")
-"""What a command names beside the identity in its subject, where it is about a part of that."""
+"""The fields in which a command names its object more precisely than its subject does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
     """Whether a dead letter can be replayed.
 
-    entry: the command to send again; None where it cannot be.
-    id: its id, the same as at first.
-    why_not: why it cannot be, and what helps; empty where it can.
-    is_stale: whether it could be, but would undo what came later.
-    done_at: where it was accepted since; 0 where it was not.
+    entry: the command to send again; None if it cannot be replayed.
+    id: the command's id, which stays the same.
+    why_not: why the command cannot be replayed, and what helps; empty if it can.
+    is_stale: whether the command could be replayed, but would undo a later change.
+    done_at: the position at which the command was accepted later; 0 if it was not.
     """
 
     entry: Entry | None

@@ -1,4 +1,4 @@
-"""The log from a backup, on a server that has none or is to lose the one that it has."""
+"""Restoring the log from a backup, on a server without a log, or in place of the server's log."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,9 @@ from nodepool.nats.replicas import replicas_at_work
 from nodepool.nats.streams import SNAPSHOTS, STREAM, whole_stream_info
 
 _REBUILT = (SNAPSHOTS, *(f"KV_{bucket}" for bucket in BUCKETS))
-"""What is made from the log, and would be of another one."""
+"""The streams that are made from the log; after a restore they would not match the new log."""
 _IS_THERE = 10130
-"""The API's code for a stream that cannot be restored for one reason: it is there already."""
+"""The API's error code if a stream can be restored, except that it already exists."""
 
 
 class Restores(Session):
@@ -80,7 +80,7 @@ class Restores(Session):
             text = f"the log needs {needed} bytes, and the account has {max(0, most - used)} left"
             raise ClientError(f"{text}; give it more storage, or restore on another server")
         if STREAM in sizes:
-            # The server checks what it is to make before it sees that it is there.
+            # The server checks the new stream before it notices that the stream already exists.
             try:
                 await api.request(self._connection, f"$JS.API.STREAM.RESTORE.{STREAM}", info)
             except ServerRefusal as refusal:
@@ -100,7 +100,7 @@ def _restorable(info: Mapping[str, Mapping[str, object]]) -> Mapping[str, object
     config = dict(info["config"])
     config["num_replicas"] = 1
     config.pop("placement", None)
-    config.pop("sealed", None)  # A sealed stream would stay so, and a log has to take messages.
+    config.pop("sealed", None)  # A sealed stream would accept no messages.
     return config
 
 

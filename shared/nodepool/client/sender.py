@@ -25,13 +25,16 @@ from nodepool.nats.errors import Busy, Denied, InDoubt, ServerRefusal
 PUBLISH_S = 2.0
 """How long one attempt to publish may take, in seconds."""
 WAIT_S = 0.5
-"""The pause before a command is sent again that was one too many; each is twice as long."""
+"""The pause before a command that was one too many is sent again, in seconds.
+
+Each further pause is twice as long.
+"""
 WAIT_MAX_S = 2.0
 """The longest such pause, in seconds."""
 
 
 class Sender(Generic[A]):
-    """Sends commands on one connection; many may be in flight at a time.
+    """Sends commands on one connection; many commands may be in flight at the same time.
 
     source: the `source` of each CloudEvent.
     timeout_s: how long an outcome may take, in seconds.
@@ -84,7 +87,8 @@ class Sender(Generic[A]):
                 with sending(command, id) as trace:
                     content = encoded(command, id, self._source, trace)
                     if too_large := size_fault(content):
-                        # The services do not look for an id in so much, and refuse it without one.
+                        # The services do not search so large a message for its id. This sender
+                        # could not match their refusal to the command.
                         return Refused("", "Invalid", too_large)
                     position = await self._publish(subject_of(command, ""), content)
                 return await outcome
@@ -109,7 +113,7 @@ class Sender(Generic[A]):
                     self._connection, subject, content, timeout_s=PUBLISH_S
                 )
             except (InDoubt, Busy, Denied) as error:
-                # A denial fails every request under way, also those on other subjects.
+                # A denial fails every pending request, including requests on other subjects.
                 if isinstance(error, Denied) and _is_about(error, subject):
                     raise
                 failures += 1

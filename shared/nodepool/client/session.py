@@ -25,14 +25,14 @@ from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
 
 PERMISSION: Final = "permissions violation for "
-"""What the server says before the subject that a user has no right to."""
+"""The server's text before the subject that the user has no permission for."""
 URL: Final = "nats://127.0.0.1:4222"
 TIMEOUT_S: Final = 10.0
 """How long an outcome or a reply of the server may take by default, in seconds."""
 CONNECTING_S: Final = 5.0
 """How long connecting may take at most, in seconds."""
 FILTERS_MAX: Final = 16
-"""With more filters than this on one reader, one wide filter is cheaper, and skipping the rest."""
+"""The most filters on one reader; with more, it is cheaper to filter on the client."""
 
 
 class Session:
@@ -91,7 +91,7 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         if self._open_connection is not None:
-            self._open_connection.on_disconnect.clear()  # Closing is no loss of the server.
+            self._open_connection.on_disconnect.clear()  # Closing is not a lost connection.
             with suppress(NatsError, OSError):
                 await self._open_connection.close()
 
@@ -113,7 +113,7 @@ class Session:
 
     @property
     def messages_received(self) -> int:
-        """How many messages have come from the server; 0 before the connection."""
+        """How many messages the server has sent; 0 before the connection is open."""
         connection = self._open_connection
         return connection.stats["in_msgs"] if connection is not None else 0
 
@@ -209,5 +209,5 @@ class Session:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # The user of a container may have no name.
+    except (KeyError, OSError):  # In a container, the user may have no name.
         return "unknown"

@@ -1,4 +1,4 @@
-"""Having a service pass over an input: for operators of a control plane."""
+"""Making a service skip an input: for operators of a control plane."""
 
 from nodepool.client.backup import Backups
 from nodepool.client.errors import ClientError, Unreachable, translated

@@ -1,4 +1,4 @@
-"""The NodePools as the log has them: their desired state, without the delay of the read model."""
+"""The NodePools as stored in the log: their desired state, without the read model's delay."""
 
 import asyncio
 
@@ -19,9 +19,9 @@ from nodepool.nats.streams import STREAM
 
 
 class StoredPools(Session):
-    """The part of a client that reads what was stored of NodePools.
+    """The part of a client that reads the NodePools that are stored in the log.
 
-    A NodePool's desired state is in the log as soon as the outcome of its command is.
+    A NodePool's desired state is in the log as soon as the outcome of its command is in the log.
     """
 
     async def find_stored(self, pool: str) -> NodePoolValidated | None:

@@ -1,8 +1,8 @@
 """The span of a command that a program sends, where the program uses OpenTelemetry.
 
 It follows https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/. A program that
-does not use OpenTelemetry sends no trace, since nothing would show the span that begins it: the
-first service that has traces on begins one.
+does not use OpenTelemetry sends no trace context, because nothing would export the trace's first
+span. In this case, the first service that has tracing on begins the trace.
 """
 
 import sys
@@ -14,7 +14,7 @@ from nodepool.contract.messages import Command
 from nodepool.contract.subjects import subject_of, template_of
 
 _USED: Final = "opentelemetry.trace"
-"""The module that every program has imported which makes spans."""
+"""The module that every program that creates spans has imported."""
 
 
 @contextmanager
@@ -37,8 +37,8 @@ def sending(command: Command, id: str) -> Iterator[Mapping[str, str]]:
         "messaging.message.id": id,
         "messaging.message.conversation_id": id,
     }
-    # The provider is that of the program, which may have none: then the span is no more than the
-    # context that it is in.
+    # This uses the program's tracer provider. If the program has set none, the span only carries
+    # the current context.
     with trace.get_tracer("nodepool").start_as_current_span(
         f"send {template}", kind=SpanKind.PRODUCER, attributes=attributes
     ):

@@ -1,4 +1,4 @@
-"""The versions of the server and of the services that are at work on it."""
+"""The versions of the server and of the services that are at work."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ CONNECTING_S: Final = 2.0
 SERVICES_S: Final = 2.0
 """How long the server may take to list the services that read the log, in seconds."""
 UNKNOWN: Final = "unknown"
-"""The version of a program that does not say its version."""
+"""The version of a program that does not report its version."""
 
 
 class Versions(NamedTuple):

@@ -1,4 +1,4 @@
-"""Waiting until objects are in a state, or are gone."""
+"""Waiting until objects reach a state, or are gone."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nodepool.contract.model import ConditionStatus
 
 READ_MODEL_LAG_S: Final = 0.2
-"""A NodePool that the read model has not shown for so many seconds is looked up in the log."""
+"""If the read model has not shown a NodePool after this many seconds, the log is read instead."""
 
 READ_S: Final = 2.0
 """How long reading the present state of an object may take, in seconds."""
@@ -166,12 +166,12 @@ class Waiting(ReadModel):
                 entries = await reader.next(READ_MODEL_LAG_S if unseen else None)
                 for entry in entries:
                     name, document = entry.subject[len(prefix) :], document_of(entry)
-                    # The mark of an earlier deletion says nothing of an object made anew.
+                    # The marker of an earlier deletion says nothing about a new object.
                     if name in wanted and (document is not None or name not in unseen):
                         unseen.discard(name)
                         yield name, document
                 for name in sorted(unseen) if not entries else ():
-                    # Under load the read model may be behind the log.
+                    # Under load, the read model may lag behind the log.
                     if bucket == "nodes" or not await self._is_in_log(name):
                         unseen.discard(name)
                         yield name, None
@@ -200,7 +200,7 @@ def has_condition(document: Document, condition: str, status: str) -> bool:
     conditions = state.get("conditions") if isinstance(state, Mapping) else None
     generation = metadata.get("generation") if isinstance(metadata, Mapping) else None
     for candidate in conditions if isinstance(conditions, list) else ():
-        # Whatever lies there, any program may have written it.
+        # Any program may have written this value.
         if not isinstance(candidate, Mapping):
             continue
         if str(candidate.get("type")).lower() == condition.lower():

@@ -1,4 +1,4 @@
-"""YAML as its version 1.2 has it (the core schema), read and written by PyYAML.
+"""YAML 1.2 (the core schema), read and written by PyYAML.
 
 PyYAML resolves plain scalars as YAML 1.1 does: `1:30` is 90, `010` is 8 and `no` is false. Only its
 table of scalars is replaced here, because the syntax is the same in both versions and PyYAML's C
@@ -14,8 +14,8 @@ import yaml
 try:
     from yaml import CSafeDumper as _SafeDumper
     from yaml import CSafeLoader as _SafeLoader
-except ImportError:  # Some platforms have no libyaml; the slower classes read the same language.
-    # PyYAML's stubs give the fast and the slow classes no common type.
+except ImportError:  # Some platforms have no libyaml; the slower classes accept the same YAML.
+    # In PyYAML's stubs, the fast and the slow classes have no common type.
     from yaml import SafeDumper as _SafeDumper  # type: ignore[assignment]
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
@@ -30,13 +30,13 @@ _SCALARS: Final = {
         "-+.0123456789",
     ),
 }
-"""The form of each scalar of the core schema that is no text, and its first characters."""
+"""Each core schema scalar other than text: its form, and the characters that it can begin with."""
 _FORMS: Final = {name: re.compile(form, re.ASCII) for name, (form, _) in _SCALARS.items()}
 _BASES: Final = {"0o": 8, "0x": 16}
 
 
 class Loader(_SafeLoader):
-    """Loads the values of JSON only; a key may occur only once in a map."""
+    """Loads only values that JSON has too; a key may occur only once in a map."""
 
     def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Hashable, object]:
         """Return the map of a node; raise for a key that occurs twice."""
@@ -112,7 +112,7 @@ Loader.yaml_constructors = {
     for tag, constructor in _SafeLoader.yaml_constructors.items()
     if tag is None or tag.removeprefix(_TAG) in _KEPT
 }
-# Of a whole number the first form that fits counts.
+# A whole number matches more than one form; the first match applies.
 for _name, (_, _first) in _SCALARS.items():
     Loader.add_constructor(_TAG + _name, _BY_NAME[_name])
     _empty = [""] if _name == "null" else []

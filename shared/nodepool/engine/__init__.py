@@ -1,1 +1,1 @@
-"""How a service, its log and its commits fit together; pure, driven by the runtime and by tests."""
+"""The pure core that connects a service, its log and its commits; run by the runtime and tests."""

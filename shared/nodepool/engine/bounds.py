@@ -1,4 +1,4 @@
-"""How much one commit may hold: it is stored whole, so its messages and bytes are bounded."""
+"""The limits of one commit: it is stored atomically, so its messages and bytes are bounded."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,42 +14,43 @@ from nodepool.contract.messages import Message, Outcome
 OUTPUTS_MAX: Final = 900
 """The most messages that one input may lead to: the server takes 1,000 in an atomic batch.
 
-It is part of the log's format: that an input led to so many tells a replay that there was more.
+It is part of the log's format: if an input led to this many messages, a replay knows that the step
+was stopped at its bound.
 """
 BYTES_MAX: Final = 4 * 1024 * 1024
-"""An input leads to no more messages once those it led to have so many bytes.
+"""An input leads to no more messages once its messages have this many bytes.
 
-It is part of the log's format, too. Large ones are synced to disk in a fraction of the time for
-which a service waits for the reply.
+It is part of the log's format, too. The server syncs a batch of this size to disk in a fraction of
+the time for which a service waits for the reply.
 """
 ENVELOPE_BYTES_MAX: Final = 16 * 1024
-"""More than the headers and the envelope of a message ever have: ids and identities are bounded."""
+"""An upper bound for the headers and the envelope of a message: ids and identities are bounded."""
 DATA_BYTES_MAX: Final = MESSAGE_BYTES_MAX - ENVELOPE_BYTES_MAX
 """The most bytes that the data of an output may have."""
 SMALL_BYTES: Final = 1_000
-"""What a message counts as that holds nothing but numbers and short texts."""
+"""The bytes counted for a message that holds only numbers and short texts."""
 
 M = TypeVar("M", bound=Message)
 _SEPARATOR: Final = re.compile(r"[ \t\r\n]")
-"""What ends a subject in the client protocol."""
+"""The characters that end a subject in the client protocol."""
 
 
 class Unstorable(Exception):
-    """An output is larger than what the log takes, or about what no subject can name.
+    """An output is too large for the log, or no subject can name the object that it is about.
 
-    It follows from its input alone, so trying again would change nothing: the input fails.
+    The output follows from its input alone, so a retry would change nothing: the input fails.
     """
 
 
 class Size(NamedTuple):
-    """The size of some messages: how many they are, and their bytes as JSON."""
+    """The size of some messages: their number, and their bytes as JSON."""
 
     messages: int = 0
     bytes: int = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether no message may follow in the same step."""
+        """Whether the same step can take no further message."""
         return self.messages >= OUTPUTS_MAX or self.bytes >= BYTES_MAX
 
     def plus(self, message: Message) -> "Size":
@@ -77,7 +78,7 @@ def size_of(messages: Iterable[Message]) -> Size:
 
 def fill_a_step(messages: Sequence[Message]) -> bool:
     """Return whether a step with these messages was stopped at its bound, or just reached it."""
-    # Few messages never fill a step, and most steps have few.
+    # A few messages never fill a step, and most steps have only a few.
     return len(messages) >= BYTES_MAX // MESSAGE_BYTES_MAX and size_of(messages).is_full
 
 
@@ -93,9 +94,9 @@ def check(message: Message) -> None:
     size = len(message.__pydantic_serializer__.to_json(message))
     if size > DATA_BYTES_MAX:
         raise Unstorable(f"the {name} that follows has {size} bytes; at most {DATA_BYTES_MAX} fit")
-    if isinstance(message, Outcome):  # It is about what a subject has named.
+    if isinstance(message, Outcome):  # The subject of its command names the same object.
         return
-    # What is about a name that is too long has one character more.
+    # A name that is too long was cut to `TOKEN_MAX` characters and an ellipsis.
     if not all(path) or max(map(len, path)) > TOKEN_MAX + 1 or _SEPARATOR.search("".join(path)):
         raise Unstorable(f"no subject can name what the {name} that follows is about")
 

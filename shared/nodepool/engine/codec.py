@@ -1,4 +1,4 @@
-"""Values of a state as plain JSON, and back with every type checked."""
+"""Convert values of a state to plain JSON and back, and check every type."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -17,9 +17,9 @@ Decoder = Callable[[Json], object]
 
 _Encoder = Callable[[Any], Json]
 _ENCODERS: dict[type, _Encoder] = {}
-"""How a value of each type is encoded, found out once: a snapshot has millions of values."""
+"""The encoder of each type, determined once: a snapshot has millions of values."""
 MODELS_MAX, MODEL_MAX = 4_096, 500
-"""How many documents of a model are remembered, and how long they are: many Nodes have the same."""
+"""The most documents of a model to cache, and their maximum length: many Nodes have equal ones."""
 
 
 def encode(value: object) -> Json:
@@ -188,7 +188,7 @@ def _text(raw: Json) -> str:
     if type(raw) is not str:
         raise _wrong(raw, "text")
     if not raw.isascii():
-        raw.encode()  # Raises ValueError for half a character, which nothing could store.
+        raw.encode()  # Raises ValueError for a lone surrogate, which cannot be stored.
     return raw
 
 
@@ -199,9 +199,9 @@ def _integer(raw: Json) -> int:
 
 
 def _number(raw: Json) -> float:
-    if type(raw) not in (int, float) or not math.isfinite(raw):  # type: ignore[arg-type]  # A number by then.
+    if type(raw) not in (int, float) or not math.isfinite(raw):  # type: ignore[arg-type]  # It is a number here.
         raise _wrong(raw, "number")
-    return raw  # type: ignore[return-value]  # Likewise.
+    return raw  # type: ignore[return-value]  # It is a number.
 
 
 def _truth(raw: Json) -> bool:

@@ -1,9 +1,9 @@
-"""Which command led to what is under way, for the outputs of an input that does not say it.
+"""Which command led to the current work, for the outputs of inputs that do not name a command.
 
-A `Wake` follows from no command, but what it fires does: a machine that has booted was assigned
-because of some command. An agent that reports a Node does not know which one that was. Decisions do
-not depend on this, so it is kept beside the state and not in it: after a restart, what was under
-way before has no correlation.
+A `Wake` does not follow from a command, but its outputs do: a machine that has booted was assigned
+because of some command. An agent that reports a Node does not know that command. Decisions do not
+depend on correlations, so correlations are not part of the state. After a restart, work that began
+before the restart has no correlation.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ CORRELATIONS_MAX = 20_000
 
 
 class Correlation(NamedTuple):
-    """The id of the command that began it, and the span of the message processed last about it."""
+    """The id of the command that began the work, and the span of the last message about it."""
 
     correlationid: str | None = None
     traceparent: str | None = None
@@ -35,7 +35,7 @@ def _commanded(node: NodeKey) -> str:
 
 
 class Correlations:
-    """The correlation of each machine and NodePool that was mentioned lately."""
+    """The correlation of each machine and NodePool that was mentioned recently."""
 
     def __init__(self) -> None:
         self._known: dict[str, Correlation] = {}

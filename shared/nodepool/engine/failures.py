@@ -1,4 +1,4 @@
-"""Why an input could not be processed, made from an exception or from what cannot be read."""
+"""Describe why an input could not be processed: an exception or unreadable content."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from nodepool.engine.bounds import Unstorable
 from nodepool.service import Failure
 
 CAUSES_MAX = 10
-"""How many failed keys of one `Wake` its dead letter names."""
+"""The most failed keys of one `Wake` that its dead letter names."""
 
 
 def refusal(failure: Failure) -> CommandRefused:

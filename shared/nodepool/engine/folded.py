@@ -11,10 +11,10 @@ from nodepool.state.work import WithWork, WorkQueue
 
 @dataclass(frozen=True, slots=True)
 class Folded(Generic[S]):
-    """What a replica has made of the log.
+    """The result of folding the log.
 
     state: the state of the service.
-    receipts: the outcomes of its last commands.
+    receipts: the outcomes of the latest commands of the service.
     """
 
     state: S

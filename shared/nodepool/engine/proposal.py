@@ -18,13 +18,13 @@ from nodepool.engine.records import Record
 from nodepool.service import Context, Failure, I, O, S, Service, commit_subject
 
 LETTER_MAX = 4_096
-"""The most that a dead letter shows: bytes of the input, and characters of field and cause."""
+"""The most bytes of the input, and characters of each of field and cause, in a dead letter."""
 
 
 class Input(Generic[I]):
-    """An entry of the log that a service may hear, decoded when it is first needed.
+    """An entry of the log that a service may hear, decoded on first use.
 
-    is_excess: whether it is a command too many, to be refused unless it has another outcome.
+    is_excess: whether it is a command over the limit, which is refused unless it has an outcome.
     """
 
     __slots__ = ("_decoded", "_envelope", "_service", "entry", "is_excess")
@@ -60,7 +60,7 @@ class Input(Generic[I]):
 
     @property
     def context(self) -> Context:
-        """Where, when and under which id it was stored."""
+        """Where, when and under which id the log stored the input."""
         envelope = self.envelope
         due = self.message.due if isinstance(self.message, Wake) else None
         return Context(self.entry.position, self.entry.time, envelope.id if envelope else "", due)
@@ -75,7 +75,7 @@ class Processed(NamedTuple, Generic[I]):
 
     @property
     def parked(self) -> Failure | None:
-        """The failure if it has a dead letter; a retry that failed again has none."""
+        """The failure if it has a dead letter; a retry that failed again has no dead letter."""
         return self.failure if self.failure is not None and not self.failure.is_retry else None
 
 
@@ -89,17 +89,17 @@ class Outgoing(NamedTuple):
 
 @dataclass(frozen=True)
 class Proposal(Generic[S, I]):
-    """A commit to be stored whole or not at all.
+    """A commit that is stored atomically.
 
     service: the name of the service.
     processed: the inputs up to `position`, with their outputs.
-    position: the position of the last of them.
-    expected_sequence: where the service's last commit record must lie for this one to be stored.
-    folded: what the replica has folded once it is stored.
-    log: the identity of the log that it is for.
-    skips: whether the input at `position` is passed over: a `Wake` that is too old, or an input of
-        which an operator said so.
-    worth_storing: False for one without outputs, whose inputs may as well wait for the next.
+    position: the position of the last of these inputs.
+    expected_sequence: the commit is stored only if the service's last commit record lies here.
+    folded: the folded value of the replica once the commit is stored.
+    log: the identity of the log that the commit is for.
+    skips: whether the input at `position` is passed over: a `Wake` that is too old, or an input
+        that an operator chose to skip.
+    worth_storing: False for a commit without outputs, whose inputs can wait for the next commit.
     """
 
     service: str
@@ -113,7 +113,7 @@ class Proposal(Generic[S, I]):
 
     @property
     def wakes(self) -> list[Entry]:
-        """Every `Wake` that led to outputs, which have to be published soon after it."""
+        """Every `Wake` that led to outputs; its outputs must be published soon after it."""
         return [
             processed.input.entry
             for processed in self.processed
@@ -182,7 +182,7 @@ def envelopes_of(
 
 def dead_letter(entry: Entry, cause: str, field: str = "") -> bytes:
     """Return the dead letter of an entry that could not be processed or stored, with the cause."""
-    # Both may quote the input, which may be larger than what the server takes of a dead letter.
+    # Both may quote the input, which may be too large for a dead letter.
     letter = {
         "position": entry.position,
         "subject": entry.subject,

@@ -1,9 +1,9 @@
 """Commit records: what a service has processed, and which messages of the log it has said.
 
-A record is the last message of its batch, which the server stores in one piece
+A record is the last message of its batch, which the server stores atomically
 (https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-50.md). So the messages
-of the batch are those right before it, and whatever else lies on the subjects of a service was not
-said by it.
+of the batch lie directly before the record. The service did not say any other message on its
+subjects.
 """
 
 import json
@@ -23,10 +23,10 @@ class Record(NamedTuple):
 
     position: the position of the last input that is processed.
     outputs: how many messages of the batch lie before the record: outputs and dead letters.
-    follows: the position of the service's record before this one; 0 for its first.
+    follows: the position of the service's previous record; 0 for its first.
     log: the identity of the log.
     skipped: whether the input at `position` is passed over: a `Wake` that was too old, or an input
-        of which an operator said so.
+        that an operator chose to skip.
     """
 
     position: int
@@ -44,12 +44,13 @@ class Record(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """What a replica believes of a commit record.
+    """The content of a commit record that a replica trusts.
 
     position: as in the record.
-    first: the position of the first message of its batch, which is its own where there is no other.
+    first: the position of the first message of its batch, which is the record itself if there is no
+        other; 0 for records of early versions.
     skipped: as in the record.
-    is_chained: whether the record says which one it follows. Those of early versions did not.
+    is_chained: whether the record says which record it follows. Records of early versions did not.
     """
 
     position: int

@@ -1,9 +1,10 @@
 """One replica of a service: it follows the log and proposes commits, without any I/O.
 
-Its driver, the runtime on NATS or the in-memory world, hands it the entries of the log, stores what
-it proposes, and reports what became of that: `accepted`, `conflicted` or `in_doubt`. A commit that
-was not stored is undone by going back to the state before it. Inputs are processed in the order of
-the log, so one position, the committed one, divides those that are done from those that are open.
+Its driver is the runtime on NATS or the in-memory world. The driver passes the entries of the log
+to the replica, stores its proposals, and reports the result: `accepted`, `conflicted` or
+`in_doubt`. If a commit was not stored, the replica returns to the state before the commit. Inputs
+are processed in the order of the log, so the committed position separates the inputs that are
+done from the inputs that are open.
 """
 
 from collections import deque
@@ -27,26 +28,26 @@ from nodepool.engine.wakes import is_never_old, wake_subject
 from nodepool.service import Failure, I, O, S, Service, commit_subject
 
 BATCH_MAX = 1_000
-"""The most messages, a commit record among them, that the server takes in an atomic batch."""
+"""The most messages, including the commit record, that the server accepts in an atomic batch."""
 INPUTS_MAX = 400
 """The most inputs of one commit: enough to share the cost of an fsync, few enough to stay quick."""
 QUIET_MAX = 1_000
-"""The most inputs without an output that a replica passes before it commits its position."""
+"""The most inputs without an output that a replica processes before it commits its position."""
 
 
 class Replica(Generic[S, I, O]):
-    """A service, and how far it is in the log.
+    """A service and its progress in the log.
 
     committed: the position up to which all inputs are processed and stored.
     expected_sequence: the position of the service's last commit record.
     read_to: the position of the last entry read.
-    safe: what is folded up to `committed`.
-    last_wake: the position of the last `Wake` for the service, 0 for none; one that starts at a
-        snapshot does not know it before it has read one.
+    safe: the folded value at `committed`.
+    last_wake: the position of the last `Wake` for the service; 0 for none. A replica that starts
+        at a snapshot does not know the position until it reads a `Wake`.
     failures: how many inputs were replayed with a recorded output that could not be folded.
     is_behind: whether a commit met a conflict, and the other commit is not read yet.
-    is_chained: whether the last commit records say which one they follow. Only then a snapshot may
-        be taken: a replica that starts at one believes no others.
+    is_chained: whether the last commit record says which record it follows. A snapshot may be taken
+        only then, because a replica that starts at a snapshot trusts no other records.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Replica(Generic[S, I, O]):
         self._recorded: deque[Entry] = deque(maxlen=BATCH_MAX)
         self.is_behind = False
         self._correlations = Correlations()
-        # It decides what is parked, and nothing else, so it is no part of the state.
+        # It only decides which failures get a dead letter, so it is not part of the state.
         self._wake_failure: Failure | None = None
         self._own = f"np.evt.{service.name}."
         self._commit = commit_subject(service.name)
@@ -88,17 +89,17 @@ class Replica(Generic[S, I, O]):
 
     @property
     def state(self) -> S:
-        """The state of the service, with what is proposed and not stored yet."""
+        """The state of the service, including proposed changes that are not stored yet."""
         return self._folded.state
 
     @property
     def open(self) -> int:
-        """How many inputs are read and not processed yet."""
+        """How many inputs are read but not processed yet."""
         return len(self._open) - self._passed
 
     @property
     def oldest(self) -> datetime | None:
-        """When the oldest input that is read and not committed was stored; None for none."""
+        """When the log stored the oldest input that is not committed yet; None if there is none."""
         try:
             return self._open[0].entry.time
         except IndexError:
@@ -106,7 +107,7 @@ class Replica(Generic[S, I, O]):
 
     @property
     def quiet(self) -> int:
-        """How many inputs were processed beyond the committed position; none had an output."""
+        """How many inputs were processed beyond the committed position, all without an output."""
         return self._passed
 
     def read(self, entry: Entry) -> bool:
@@ -142,7 +143,7 @@ class Replica(Generic[S, I, O]):
         if followed is not None:
             self._fold_recorded(followed)
             self._waiting.committed(followed.position)
-        # Another one commits nothing, and yet is what the next commit has to follow.
+        # A record that is not trusted commits nothing, but the next commit must still follow it.
         self.expected_sequence = record.position
         self._recorded.clear()
         self.in_doubt()
@@ -172,13 +173,10 @@ class Replica(Generic[S, I, O]):
         most: int = INPUTS_MAX,
         is_old: Callable[[Entry], bool] = is_never_old,
     ) -> Proposal[S, I] | None:
-        """Process as many open inputs as one commit holds, and return the proposal.
-
-        Return None if no input is open, or if the replica is behind.
+        """Process as many open inputs as one commit holds; return None if no input can be processed.
 
         A `Wake` that is too old ends the proposal, and the commit record says that the `Wake` is
-        passed over. Keys that are due stay due, and their outputs are published soon after the next
-        `Wake`, which is fired for them.
+        passed over. Keys that are due stay due until the next `Wake`, which is fired for them.
 
         even_if_quiet: whether a proposal that only moves the committed position is worth storing.
         most: the most inputs of the proposal.

@@ -1,4 +1,4 @@
-"""The shape of a state as plain text, so that a snapshot of another shape is recognised."""
+"""The shape of a state as plain text, so that a snapshot of another shape is detected."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NewType, TypeVar, Union, get_args, get_or
 from pydantic import BaseModel
 
 Schema = list[list[str]]
-"""A list for each class: its name, then its fields or members in their order, with their types."""
+"""A list for each class: its name, then its fields or members in order, with their types."""
 
 
 def schema(state: type) -> Schema:

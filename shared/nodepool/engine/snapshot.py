@@ -1,4 +1,4 @@
-"""What a replica has folded as lines of canonical JSON, and back; equal values make equal bytes."""
+"""Write a folded value as lines of canonical JSON, and read it; equal values make equal bytes."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from nodepool.service import S
 
 T = TypeVar("T")
 _SCHEMA = "schema"
-"""The path of the first line, which no field has: the names and types of all that follows."""
+"""The path of the first line, which holds the names and types of all others; no field has it."""
 
 
 def dump(folded: Folded[S]) -> Iterator[bytes]:
@@ -35,7 +35,7 @@ def _schema(state: type) -> Schema:
 
 def _lines(value: object, prefix: str) -> Iterator[bytes]:
     hints = get_type_hints(type(value))
-    for field in fields(value):  # type: ignore[arg-type]  # Only dataclasses come here.
+    for field in fields(value):  # type: ignore[arg-type]  # The value is always a dataclass.
         item, path = getattr(value, field.name), f"{prefix}{field.name}"
         if isinstance(item, Map) and get_origin(hints[field.name]) is Map:
             for key in sorted(item):
@@ -70,10 +70,10 @@ def load(state: type[S], lines: Iterable[bytes]) -> Folded[S]:
 
 
 class Loader(Generic[S]):
-    """Makes what was dumped from its lines, one after the other.
+    """Builds a folded value from its lines, one after the other.
 
-    Whatever the lines are, each method returns or raises ValueError; a lack of memory says nothing
-    of them, and is raised as it is.
+    For any lines, each method either returns or raises ValueError. MemoryError does not mean that
+    the lines are wrong, so it is raised unchanged.
     """
 
     def __init__(self, state: type[S]) -> None:
@@ -91,7 +91,7 @@ class Loader(Generic[S]):
                 self._check_schema(path, rest)
         except NO_FAILURE:
             raise
-        except Exception as error:  # Of a class of a state, or of the parser: any that there is.
+        except Exception as error:  # A state class or the parser may raise any error.
             raise ValueError(f"a line cannot be read: {describe(error)}") from error
 
     def folded(self) -> Folded[S]:
@@ -113,7 +113,7 @@ class Loader(Generic[S]):
 
 
 class _Builder:
-    """Takes the lines of one dataclass, then makes it."""
+    """Collects the lines of one dataclass, then builds an instance."""
 
     def __init__(self, kind: object, **hints: object) -> None:
         """Prepare to build `kind`, a dataclass; `hints` are types of fields that it leaves open."""
@@ -160,6 +160,6 @@ class _Builder:
             raise ValueError(f"{self._name} lacks {', '.join(sorted(missing))}")
         maps = {name: Map(found) for name, found in self._entries.items()}
         nested = {name: builder.build() for name, builder in self._nested.items()}
-        # Which class it is comes from an annotation, which has no static type.
+        # The class comes from an annotation, so it has no static type.
         made: object = self._kind(**self._values, **maps, **nested)  # type: ignore[operator]
         return made

@@ -1,4 +1,4 @@
-"""One input processed: folded, decided on, and its outputs folded; the same live and on replay."""
+"""Process one input: fold it, decide on it, and fold its outputs, both live and on replay."""
 
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
@@ -21,16 +21,16 @@ OUTCOMES = frozenset((CommandAccepted, CommandRefused))
 REPORT_MAX = 2
 """The most events that report one failure.
 
-Even if all keys of a `Wake` fail, their reports leave room for the next key that does not.
+Even if all keys of a `Wake` fail, their reports leave room for the next key that succeeds.
 """
 
 
 class Step(NamedTuple, Generic[S, O]):
     """What processing one input leads to.
 
-    folded: what is folded with the input and its outputs.
-    outputs: the messages to store, no more than fit one commit.
-    failure: why the input, or a key of a `Wake`, could not be processed; None if it was.
+    folded: the folded value after the input and its outputs.
+    outputs: the messages to store, which fit in one commit.
+    failure: why the input, or a key of a `Wake`, could not be processed; None if nothing failed.
     """
 
     folded: Folded[S]
@@ -41,8 +41,8 @@ class Step(NamedTuple, Generic[S, O]):
 class Replayed(NamedTuple, Generic[S]):
     """What replaying one input leads to.
 
-    folded: what is folded with the input and its recorded outputs.
-    failure: why some of these could not be folded; None if all were.
+    folded: the folded value after the input and its recorded outputs.
+    failure: why a recorded output could not be folded; None if all outputs were folded.
     """
 
     folded: Folded[S]
@@ -73,7 +73,7 @@ def step(
         folded, keys = _taken(service, before, message, context)
     except NO_FAILURE:
         raise
-    except Exception as error:  # The input is not folded at all, live and on replay alike.
+    except Exception as error:  # The input is not folded, neither live nor on replay.
         return _failed(service, before, bug(message, error), context)
     if isinstance(message, Wake):
         return _reconciled(service, folded, message, keys, context)
@@ -122,7 +122,7 @@ def fold(
     """Fold these outputs: outcomes into the receipts, events into the state."""
     state, receipts = before.state, before.receipts
     for output in outputs:
-        if isinstance(output, (CommandAccepted, CommandRefused)):  # Twice as fast.
+        if isinstance(output, (CommandAccepted, CommandRefused)):  # Twice as fast as with a union.
             receipts = receipts.put(context.id, output)
         else:
             state = service.evolve(state, output, context)

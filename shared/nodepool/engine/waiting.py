@@ -1,4 +1,4 @@
-"""How many commands one organisation may have waiting for a service."""
+"""Limit the commands of one organisation that wait for a service."""
 
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
@@ -12,23 +12,24 @@ if TYPE_CHECKING:
     from nodepool.contract.messages import Message
 
 WAITING_MAX: Final = 1_000
-"""The most commands of one organisation that may wait; one more is refused.
+"""The most commands of one organisation that may wait; further commands are refused.
 
-One larger than `WEIGHT_BYTES` counts as several, since what it costs grows with its size. A service
-processes so many in about a second, so that is how long others wait for it at the worst.
+A command of at least `WEIGHT_BYTES` counts as several, because its cost grows with its size. A
+service processes this many commands in about a second, so other organisations wait for about a
+second at most.
 """
 WEIGHT_BYTES: Final = 1_024
-"""How many bytes of a command count as one more; most commands have fewer."""
+"""A command counts as one more for each multiple of this size in bytes; most are smaller."""
 TOO_MANY: Final[RefusalReason] = "TooManyRequests"
 
 
 class Waiting:
-    """The commands of each organisation that a service has read and not committed, as the log says.
+    """The commands of each organisation that a service has read but not committed.
 
-    A command waits until a commit record that lies in the log names a position at or after its own.
-    Every replica that reads the log from its beginning counts the same. One that starts at a
-    snapshot may miss some of those before its first commit record; that does no harm, for the
-    outcome of a command is decided once and recorded.
+    The log determines them: a command waits until a commit record in the log names the position of
+    the command or a later position. Every replica that reads the log from its beginning has the
+    same counts. A replica that starts at a snapshot may miss some waiting commands before its first
+    commit record. This does no harm: the outcome of a command is decided once and recorded.
     """
 
     def __init__(self, most: int) -> None:

@@ -1,4 +1,4 @@
-"""The message that wakes a service when something is due, and where it lies."""
+"""The message that wakes a service when something is due, and its subject."""
 
 from datetime import datetime, timedelta
 

@@ -1,7 +1,7 @@
-"""Every service in one thread over a log in memory, with a clock that is moved by hand.
+"""Run every service in one thread over a log in memory, with a clock that is moved by hand.
 
-The replicas are those that run on NATS; only the log, the clock and the readers are replaced. Each
-message is encoded and decoded, so what a test shows here holds for the bytes on the bus.
+The replicas are the same as on NATS; only the log, the clock and the readers are replaced. Each
+message is encoded and decoded, so a test result is also valid for the bytes on the bus.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,14 +21,14 @@ from nodepool.engine.wakes import FRESH, wake, wake_subject
 from nodepool.service import AnyService, Object
 
 STEPS_MAX = 200_000
-"""A world that is not idle after so many rounds never will be."""
+"""A world that is not idle after this many rounds never will be."""
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
 
 
 @dataclass
 class Log:
-    """The stream, as far as replicas know it: its identity, positions, and conditions of writes."""
+    """The stream as replicas see it: its identity, its positions, and conditional writes."""
 
     clock: datetime = START
     entries: list[Entry] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Host:
 
 
 class World:
-    """The services given, with `replicas` replicas of each, over one log."""
+    """The given services, with `replicas` replicas each, over one log."""
 
     def __init__(
         self, services: Sequence[AnyService], replicas: int = 1, log: Log | None = None
@@ -141,7 +141,7 @@ class World:
         message, subject = wake(name, due, replica.read_to).encode(), wake_subject(name)
         if self.log.append_after(replica.last_wake, subject, message) is not None:
             return True
-        # Another replica was quicker, or this one began at a snapshot: it is fired the next time.
+        # Another replica was faster, or this one began at a snapshot: the next call fires it.
         replica.last_wake = self.log.last.get(subject, 0)
         return False
 

@@ -1,5 +1,5 @@
-"""What a NodePool wants, what keeps it from that, since when, and what would help.
+"""Explain what a NodePool wants, what prevents it, since when, and what would help.
 
-`explain` in `nodepool.explanation.sentence` is a pure function of `Facts`. The command line takes
-them from the documents of the read model, the aggregator from its state.
+`explain` in `nodepool.explanation.sentence` is a pure function of `Facts`. The command line reads
+the facts from the documents of the read model, the aggregator from its state.
 """

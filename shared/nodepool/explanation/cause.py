@@ -27,7 +27,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Where in the log something lies that proves a cause, and what it is about."""
+    """A log position that proves a cause, and the object that the cause is about."""
 
     position: int
     about: str
@@ -37,11 +37,11 @@ class Proof:
 class Cause:
     """Something that keeps a NodePool from its target.
 
-    title: what is the case, in a few words; `message` says more, where there is more to say.
-    since: since when; None where that is not known.
+    title: the cause in a few words; `message` may say more.
+    since: the start of the cause; None if unknown.
     details: further facts, each one sentence without a full stop.
-    remedies: the changes that would end it, the smallest first.
-    proofs: where in the log it can be seen.
+    remedies: the changes that would end the cause, smallest first.
+    proofs: the log positions that prove it.
     """
 
     kind: Kind
@@ -59,12 +59,12 @@ class Cause:
 
     @property
     def clause(self) -> str:
-        """The cause without its moment, as part of a sentence."""
+        """The cause without its start, as part of a sentence."""
         return f"{self.title}: {self.message}" if self.message else self.title
 
     @property
     def dated(self) -> str:
-        """The cause with its moment, as part of a sentence."""
+        """The cause with its start, as part of a sentence."""
         dated = f"{self.title}{since(self.since)}"
         return f"{dated}: {self.message}" if self.message else dated
 

@@ -1,4 +1,4 @@
-"""What keeps a NodePool from its target, ranked, each with its proof in the log and what helps."""
+"""The ranked causes that keep a NodePool from its target, with log proofs and remedies."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -43,10 +43,10 @@ def blocking(facts: Facts) -> list[Cause]:
 
 def causes(facts: Facts) -> list[Cause]:
     """All that keeps the NodePool from its target, or from its end, ranked; empty for nothing."""
-    # While it is being deleted nothing is checked: old verdicts do not keep it from its end.
+    # Nothing is checked during a deletion, so old verdicts do not delay it.
     blocked = [] if facts.deleting else blocking(facts)
     if any(cause.kind == "Validated" for cause in blocked):
-        # Nothing else is checked before the spec is valid, so that older verdicts block nothing.
+        # Nothing else is checked until the spec is valid, so older verdicts block nothing.
         blocked = blocked[:1]
     determined = [cause for cause in blocked if cause.kind != INTERNAL_ERROR]
     ranked = [

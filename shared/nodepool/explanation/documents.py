@@ -1,6 +1,6 @@
-"""The facts as documents of the read model have them; any JSON is some facts, or none.
+"""Read the facts from documents of the read model, and accept any JSON.
 
-What is no text, number or moment where one belongs is taken as missing.
+A value of the wrong type counts as missing, for example a number in place of a text or a moment.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,14 +14,14 @@ from nodepool.state.racks import NVLINK_DOMAIN
 
 Document = Mapping[str, object]
 NUMBER_MAX = 10**15
-"""No count or position is larger; a number that is, is taken as missing."""
+"""The largest count or position; a larger number counts as missing."""
 TEXT_MAX = 10_000
-"""How many characters of a text are taken."""
+"""How many characters of a text are kept."""
 BROKEN_MAX = 3
 """How many machines in triage are named."""
 POOL_LABEL = "compute.coreweave.com/node-pool"
 CONTROL_PLANE = "control-plane"
-"""What a Node is reserved for that its NodePool cannot use."""
+"""The value of `status.reservedFor` for a Node that its NodePool cannot use."""
 IN_SERVICE = ("Free", "Assigned", "Reclaimed", "")
 """The states of a machine that is not counted as in triage."""
 
@@ -56,9 +56,9 @@ def facts(
     ]
     return replace(
         own,
-        # A quota that was never set, and that nothing counts against, is no object.
+        # A quota that was never set, and that nothing counts against, has no document.
         limit=_limit(quota) or unset,
-        # A type of which a zone never had a machine has no object there either.
+        # If a zone never had a machine of the type, there is no document either.
         machines=_machines(capacity, machines, own) or empty,
         peers=tuple(_peer(of, each) for of, each in same),
     )

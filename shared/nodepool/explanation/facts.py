@@ -1,4 +1,4 @@
-"""The facts of the read model that say why a NodePool does not have what it wants."""
+"""The facts of the read model that explain why a NodePool is not at its target."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,11 +7,11 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A condition of a NodePool on its newest generation.
+    """A condition of a NodePool for its newest generation.
 
-    type, status, reason, message: as the condition has them.
-    since: when its status changed last; None where that is not known.
-    position: where in the log it changed last; 0 where that is not known.
+    type, status, reason, message: the same as in the condition.
+    since: when its status changed last; None if unknown.
+    position: the log position of its last change; 0 if unknown.
     """
 
     type: str
@@ -26,19 +26,19 @@ class Check:
 class NodeFacts:
     """A Node of the NodePool.
 
-    position: where in the log it changed last.
-    created: when it was assigned; None where that is not known, as with the other moments.
+    position: the log position of its last change.
+    created: when it was assigned; None if unknown, like every other moment here.
     registered: whether it has joined its cluster.
     phase: its phase, such as `production` or `cordoned`.
-    active, active_since, work: whether anything runs on it, since when, and what.
+    active, active_since, work: whether anything runs on it, since when, and what runs.
     idle_since: since when nothing runs on it; None for an active Node.
-    blocking: the first of the Pods that a drain waits for: name, and since when.
+    blocking: the first Pods that a drain waits for, each with its name and since when.
     blocking_count: how many Pods a drain waits for.
-    removal, removal_since: why it is to leave, and since when; empty for a Node that stays.
-    preempted_since: when its preemption began; None where it is not preempted.
+    removal, removal_since: why it must leave, and since when; empty for a Node that stays.
+    preempted_since: when its preemption began; None if it is not preempted.
     problems, problems_since: what makes it unhealthy, as its cordon names it, and since when.
     reserved: whether it is reserved for the control plane, so that the NodePool cannot use it.
-    domain: its NVLink domain; empty where it has none.
+    domain: its NVLink domain; empty if it has none.
     """
 
     name: str
@@ -65,9 +65,9 @@ class NodeFacts:
 class Limit:
     """The quota of the NodePool's organisation, type and zone.
 
-    limit: the most Nodes; None where it was never set.
-    used: how many Nodes count against it, those of this NodePool included.
-    position: where in the log it changed last.
+    limit: the most Nodes; None if it was never set.
+    used: how many Nodes count against it, including the Nodes of this NodePool.
+    position: the log position of its last change.
     """
 
     limit: int | None
@@ -79,8 +79,8 @@ class Limit:
 class Domain:
     """The machines of one NVLink domain.
 
-    held: how many of them are Nodes of the NodePool.
-    free: how many are free.
+    held: how many of the machines are Nodes of the NodePool.
+    free: how many of the machines are free.
     triage: the names of its machines in triage.
     """
 
@@ -91,12 +91,12 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """The machines of the NodePool's type in its zone: how many are in which state.
+    """The machines of the NodePool's type in its zone: how many are in each state.
 
-    broken: some of those in triage: name, cause, and where in the log each changed last.
-    position: where in the log the counts changed last.
-    reclaimed, to_reclaim: how many an operator holds back, and how many the operator is to have.
-    domains: of a type that comes in racks, its NVLink domains by name.
+    broken: some machines in triage: name, cause, and the log position of the last change.
+    position: the log position of the last change of the counts.
+    reclaimed, to_reclaim: how many an operator holds back, and how many the operator wants in all.
+    domains: the NVLink domains by name, if the type comes in racks.
     """
 
     free: int
@@ -114,15 +114,15 @@ class Peer:
     """Another NodePool of the organisation with the same type in the same zone.
 
     name: `<cluster>/<name>`.
-    held: how many Nodes it has, those on their way to it included.
-    reserved: how many Nodes it takes of the quota.
+    held: how many Nodes it has, including Nodes that have not joined yet.
+    reserved: how many Nodes of the quota it takes.
     spot: whether its Nodes are spot Nodes.
     target: how many Nodes it wants.
     yields: whether a lower target makes it give Nodes back: it is valid, stays, and no autoscaler
         sets its target.
-    may_grow: how many more Nodes its autoscaler may want; these take the rest of the quota.
-    waits_for_quota, waits_for_machines: whether it is short of them itself.
-    position: where in the log it changed last.
+    may_grow: how many more Nodes its autoscaler may want; they may take the rest of the quota.
+    waits_for_quota, waits_for_machines: whether it lacks quota or machines itself.
+    position: the log position of its last change.
     """
 
     name: str
@@ -146,32 +146,32 @@ class Peer:
 class Facts:
     """A NodePool, and what its condition AtTarget depends on.
 
-    zone: empty where it is not known.
+    zone: the zone; empty if unknown.
     target, current, in_progress: how many Nodes it wants, has, and awaits.
     away: how many Nodes are reserved for the control plane, which `current` does not count.
-    granted: how many Nodes its quota allows it; None where that is not known.
+    granted: how many Nodes its quota allows; None if unknown.
     deleting, deleting_since: whether, and since when, it is being deleted.
     idle_only: whether active Nodes stay until they are idle.
-    cures: whether its unhealthy Nodes are rebooted or replaced without being asked for.
-    checks: its conditions on its newest generation, by type.
-    nodes: its Nodes; at least those that are active or leave while it loses Nodes.
-    limit, machines: None where they are not known.
-    peers: the NodePools it shares quota and machines with.
-    position: where in the log it changed last.
+    cures: whether its unhealthy Nodes are rebooted or replaced automatically.
+    checks: its conditions for its newest generation, by type.
+    nodes: its Nodes; while it loses Nodes, at least the Nodes that are active or leave.
+    limit, machines: its quota and its machines; None if unknown.
+    peers: the NodePools that share quota and machines with it.
+    position: the log position of its last change.
     max_nodes: the highest target that the autoscaler may set; 0 if it sets no target.
-    autoscaled: why the autoscaler has set its target; empty where a command did.
-    autoscaled_position: where in the log it did.
+    autoscaled: why the autoscaler set its target; empty if a command set it.
+    autoscaled_position: the log position at which the autoscaler set the target.
     spot_awaited: how many spot Nodes are being preempted for it.
     autoscaling: whether the autoscaler sets its target.
     has_affinity: whether a node affinity restricts its machines.
     queue_position: the position of its first Node that waits for a machine; 0 for none.
-    machines_needed: how many machines have to become free until it has all; 0 if not known.
-    missing: how many Nodes it lacked when Capacity was evaluated last; 0 if not known.
+    machines_needed: how many machines must become free until it has all Nodes; 0 if unknown.
+    missing: how many Nodes it lacked when Capacity was evaluated last; 0 if unknown.
     generation: the newest version of its spec.
-    specified: when that version was stored; None where that is not known.
-    progressed: when its Nodes, its grant, or what Capacity says changed last; None for never.
-    older: the reasons of its conditions on older versions, by type.
-    now: the present; None where no moment is to be judged by it.
+    specified: when that version was stored; None if unknown.
+    progressed: when its Nodes, its grant, or its Capacity condition changed last; None for never.
+    older: the reasons of its conditions for older versions, by type.
+    now: the current time; None if no moment is compared with it.
     """
 
     name: str
@@ -209,20 +209,20 @@ class Facts:
 
     @property
     def held(self) -> int:
-        """How many Nodes it has, those on their way to it included."""
+        """How many Nodes it has, including Nodes that have not joined yet."""
         return self.current + self.in_progress
 
     @property
     def counted_nodes(self) -> tuple[NodeFacts, ...]:
-        """Return the Nodes that `held` counts: no Node that is reserved for the control plane."""
+        """Return the Nodes that `held` counts: all that are not reserved for the control plane."""
         return tuple(node for node in self.nodes if not node.reserved)
 
     @property
     def allowed(self) -> int:
-        """Return how many Nodes of its target its quota allows it."""
+        """Return how many Nodes of its target its quota allows."""
         return self.target if self.granted is None else min(self.granted, self.target)
 
     @property
     def reserved(self) -> int:
-        """How many Nodes it takes of the quota."""
+        """How many Nodes of the quota it takes."""
         return max(self.granted or 0, self.held)

@@ -1,4 +1,4 @@
-"""What is said of Nodes that leave a NodePool, and of what they wait for."""
+"""Describe the Nodes that leave a NodePool, and what they wait for."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from nodepool.explanation.sharing import rack_of
 PREEMPTED = "Preempted"
 """The reason for the removal of a Node that is being preempted."""
 NAMED_MAX = 3
-"""The most Nodes that a message names: Nodes with Pods that block first, then longest active."""
+"""The most Nodes that a message names: first Nodes with blocking Pods, then the longest active."""
 _UNKNOWN = datetime.max.replace(tzinfo=UTC)
 
 

@@ -1,4 +1,4 @@
-"""The numbers behind a shortage of machines, and the changes that would end it."""
+"""The numbers behind a shortage of machines, and the changes that would end the shortage."""
 
 from collections.abc import Iterator
 

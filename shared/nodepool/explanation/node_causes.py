@@ -1,4 +1,4 @@
-"""What keeps a NodePool from its target, or from its end, that its Nodes show."""
+"""The causes, seen on its Nodes, that keep a NodePool from its target or delay its deletion."""
 
 from collections.abc import Iterable, Iterator
 
@@ -43,7 +43,7 @@ def deletion(facts: Facts) -> Iterator[Cause]:
     """Yield why a NodePool that is being deleted is still there."""
     check = facts.checks.get("NodesRemoved")
     position = check.position if check is not None else facts.position
-    # No Pod blocks a deletion: it gets its grace period.
+    # No Pod blocks a deletion: each Pod only gets its grace period.
     silent = silent_removers(facts)
     wait = Remedy("wait until its Nodes are gone: no Pod blocks a deletion", Wait())
     yield Cause(
@@ -62,7 +62,7 @@ def deletion(facts: Facts) -> Iterator[Cause]:
 def _unchosen(facts: Facts) -> Iterator[Cause]:
     """Yield the services that do not choose which surplus Nodes leave."""
     staying = [node for node in facts.counted_nodes if not node.removal]
-    # A rack leaves as a whole, so the Nodes that leave already may be all that can leave now.
+    # A rack leaves as a whole, so no more Nodes may be able to leave now.
     is_due = rack_of(facts) == 1 or len(staying) == len(facts.counted_nodes)
     surplus = facts.held if any(not node.registered for node in staying) else facts.current
     is_due = is_due and surplus > facts.target

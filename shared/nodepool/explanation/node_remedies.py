@@ -1,4 +1,4 @@
-"""What would let the Nodes of a NodePool go that are to leave, or cure those that stay."""
+"""What would let the leaving Nodes of a NodePool go, or cure the Nodes that stay."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ from nodepool.explanation.remedies import (
 from nodepool.explanation.sharing import down_to_racks, rack_of
 
 SCALE_DOWN: Final = "ScaleDown"
-"""The reason for which a Node leaves that a higher target keeps."""
+"""The removal reason of a Node that would stay with a higher target."""
 SLURM_JOB: Final = "Slurm job "
-"""What the name of a workload begins with that is a Slurm job."""
+"""The prefix of the name of a workload that is a Slurm job."""
 
 
 def removal_remedies(facts: Facts) -> Iterator[Remedy]:
@@ -100,7 +100,7 @@ def _to_empty(facts: Facts, leaving: int) -> list[tuple[NodeFacts, ...]]:
     if size == 1:
         return [(node,) for node in active]
     held = Counter(node.domain for node in staying)
-    # The smallest racks leave, and no larger rack in the place of one that is at work.
+    # The smallest racks leave. No larger rack replaces a small rack that is at work.
     surplus = max(1, len(held) - facts.target // size)
     largest = sorted(held.values())[:surplus][-1]
     domains = sorted({node.domain for node in active if held[node.domain] <= largest})

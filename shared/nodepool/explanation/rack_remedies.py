@@ -1,7 +1,7 @@
 """What would complete the racks of a NodePool whose instance type comes in whole racks.
 
-A rack that lost some of its machines is completed by machines of its own NVLink domain only; a
-whole rack comes from a domain of which all machines are free.
+A rack that lost some of its machines can only be completed by machines of its own NVLink domain. A
+whole rack comes from a domain whose machines are all free.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,9 +14,9 @@ from nodepool.explanation.sharing import rack_of, up_to_racks
 from nodepool.state.racks import lacking
 
 NAMED_MAX: Final = 18
-"""How many machines to repair are named: those of a rack."""
+"""The most machines to repair that are named: the machines of one rack."""
 DOMAINS_MAX: Final = 3
-"""How many NVLink domains are named."""
+"""The most NVLink domains that are named."""
 
 
 def rack_details(facts: Facts) -> Iterator[str]:

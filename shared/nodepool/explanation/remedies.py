@@ -1,4 +1,4 @@
-"""Changes that would help a NodePool: each as an instruction for people and as an action to try."""
+"""Changes that would help a NodePool: each has an instruction for people and an action to try."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class EditSpec:
-    """Correct the spec, in a way that only its author knows."""
+    """Correct the spec; only its author knows how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ScalePeer:
 class AddMachines:
     """Add free machines of the NodePool's type to its zone.
 
-    domain: the NVLink domain of the machines; empty for machines of any, or of new, domains.
+    domain: the NVLink domain of the machines; empty for any domain or a new domain.
     """
 
     count: int
@@ -50,8 +50,8 @@ class AddMachines:
 class RepairMachines:
     """Repair some of the machines in triage.
 
-    count: how many.
-    names: which machines; empty where any machines of the type in the zone help.
+    count: how many machines.
+    names: which machines; empty if any machines of the type in the zone help.
     """
 
     count: int
@@ -60,7 +60,7 @@ class RepairMachines:
 
 @dataclass(frozen=True, slots=True)
 class ReturnMachines:
-    """Return machines that an operator holds back, or is still to get."""
+    """Return machines that an operator holds back, or has requested but not received yet."""
 
     count: int
 
@@ -77,9 +77,9 @@ class PreferIdle:
 
 @dataclass(frozen=True, slots=True)
 class EndWork:
-    """End what runs on some of these Nodes.
+    """End the work on some of these Nodes.
 
-    count: on how many of them.
+    count: on how many of these Nodes.
     """
 
     nodes: tuple[str, ...]
@@ -91,7 +91,7 @@ class DrainNode:
     """Drain a Node.
 
     force: whether no Pod may block the drain.
-    after_work: whether the Slurm job has to end before, as no drain ends it.
+    after_work: whether the Slurm job must end first, because a drain does not end it.
     """
 
     node: str
@@ -103,7 +103,7 @@ class DrainNode:
 class Unreserve:
     """Reserve a Node for the organisation again.
 
-    ends_work: whether the work on the Node has to end, too, before the Node is usable.
+    ends_work: whether the work on the Node must also end before the Node is usable.
     """
 
     node: str
@@ -140,7 +140,7 @@ class Remedy:
     """A change that ends a cause.
 
     text: an instruction without a full stop.
-    action: the same for programs, which can try it.
+    action: the same change for programs, which can try it.
     """
 
     text: str

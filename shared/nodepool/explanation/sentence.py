@@ -1,4 +1,4 @@
-"""One sentence on a NodePool, and the causes behind it."""
+"""One sentence about a NodePool, and the causes behind it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from nodepool.explanation.facts import Facts
 class Explanation:
     """Why a NodePool does not have what it wants.
 
-    sentence: what is wanted, what blocks it, since when, and the smallest change that would help.
-    causes: all that blocks it, ranked; none where it has what it wants.
+    sentence: what it wants, what blocks it, since when, and the smallest change that would help.
+    causes: all causes, ranked; empty if the NodePool has what it wants.
     """
 
     facts: Facts

@@ -1,4 +1,4 @@
-"""How the NodePools are named that share a quota or machines, and counts in whole racks."""
+"""Name the NodePools that share a quota or machines, and count Nodes in whole racks."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from nodepool.explanation.facts import Facts, Peer
 from nodepool.explanation.remedies import Remedy, ScaleTo
 
 HOLDERS_MAX = 5
-"""How many of the NodePools that hold a quota or machines are named: those with the most."""
+"""The most holders of a quota or of machines that are named: the largest NodePools."""
 
 
 def holders(verb: str, total: int, counts: list[tuple[Peer, int]]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Which service does not answer: something is due, and the service that does it says nothing."""
+"""Find the service that does not answer: its work is due, but it says nothing."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -9,22 +9,22 @@ from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.sharing import rack_of
 
 ANSWERS_WITHIN: Final = timedelta(seconds=15)
-"""A service answers within milliseconds; after this long it is taken for silent."""
+"""A service answers within milliseconds; after this time it counts as silent."""
 LEAVES_WITHIN: Final = timedelta(minutes=60) + ANSWERS_WITHIN
-"""The most time that an idle Node takes to leave, unless a setting is longer: half an hour each for
-its machine to answer the cordon and the drain."""
+"""The longest time that an idle Node takes to leave, unless a setting is longer: half an hour for
+its machine to answer the cordon, and half an hour to answer the drain."""
 GRACE_MAX: Final = timedelta(seconds=GRACE_MAX_S)
 """The longest grace period of a Pod."""
 INTERNAL_ERROR: Final = "InternalError"
-"""The reason of a check that could not decide."""
+"""The reason of a condition whose check could not decide."""
 CHECKED_BY: Final = {"Validated": "validator", "Quota": "quota", "Capacity": "capacity"}
 """The service that determines each condition, in the order of the checks."""
 ASSIGNED_BY: Final = ("allocator", "capacity")
-"""The services of which one does not answer if Nodes are not assigned: the allocator assigns
-machines, and the capacity service says after each change whether there are enough."""
+"""If Nodes are not assigned, one of these services does not answer: the allocator assigns machines,
+and the capacity service says after each change whether there are enough machines."""
 REMOVED_BY: Final = ("allocator", "lifecycle")
-"""The services without which no removal begins: the first chooses a Node, and the second marks the
-Node."""
+"""The services that begin a removal: the allocator chooses a Node, and the lifecycle service marks
+the Node."""
 
 
 def is_late(facts: Facts, since: datetime | None, within: timedelta = ANSWERS_WITHIN) -> bool:
@@ -93,7 +93,7 @@ def unchosen_since(facts: Facts) -> datetime | None:
         return None
     staying = [node for node in facts.counted_nodes if not node.removal]
     active = [node.active for node in staying]
-    # Only an idle Node may leave; of a type in racks, only a rack whose Nodes are all idle.
+    # Only an idle Node may leave; for a type in racks, only a rack whose Nodes are all idle.
     waits_for_idle = any(active) if rack_of(facts) > 1 else all(active)
     if facts.idle_only and waits_for_idle:
         return None

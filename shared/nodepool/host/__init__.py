@@ -1,1 +1,1 @@
-"""One replica of a service as a process: runtime, telemetry, settings."""
+"""Running one replica of a service as a process: runtime, telemetry, settings."""

@@ -4,12 +4,14 @@ from nodepool.engine.replica import INPUTS_MAX
 
 
 class BatchSize:
-    """The bound on the next commit of a process, whichever session makes it.
+    """The limit on the size of the next commit of a process, across sessions.
 
-    An input that ends the process is the next one after some starts, where a person finds it: at
-    first a commit has one input, and later twice as many as the one before it. After a refusal it
-    has one again, which finds room first where the server has little; it then grows faster, because
-    the refusal was none of its inputs' doing.
+    The first commit has one input, and each later commit may have twice as many as the previous
+    commit. So if an input crashes the process, after a few restarts it is the next input after the
+    last commit, and a person can find it.
+
+    After a refusal, a commit has one input again, because a small commit fits first if the server
+    has little room. The size then grows faster, because the inputs did not cause the refusal.
 
     most: how many inputs the next commit may have.
     """

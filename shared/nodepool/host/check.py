@@ -1,8 +1,8 @@
 """Asks the service of a container whether it is ready: `python -m nodepool.host.check`.
 
-Ends with 0 where it is, and otherwise with 1 and one line that says why not. A container engine
-runs it every few seconds for each replica, so it imports little: the modules of HTTP and of the
-settings would cost three times as much as the rest of it.
+Exits with 0 if the service is ready, and otherwise with 1 and one line that says why not. A
+container engine runs this check every few seconds for each replica, so it imports little: the
+modules for HTTP and for the settings would cost three times as much as the rest of the check.
 """
 
 import os
@@ -14,7 +14,7 @@ TIMEOUT_S = 3.0
 PAGE_MAX = 4_096
 """How many bytes of the response are read."""
 _REACHED_BY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""The address to connect to, for those that mean all addresses."""
+"""The address to connect to if the service listens on all addresses."""
 
 
 def obstacle(environment: Mapping[str, str]) -> str | None:

@@ -1,4 +1,4 @@
-"""Processing the inputs of a replica: propose, commit, and apply what became of the commit."""
+"""Processing the inputs of a replica: propose, commit, and apply the result of the commit."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,10 @@ from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
 from nodepool.service import I, O, S
 
 Commit = Callable[[Proposal[S, I]], Awaitable[int]]
-"""Stores a proposal; the position of its commit record. Raises Conflict, InDoubt, ServerRefusal."""
+"""Stores a proposal and returns the position of its commit record.
+
+Raises Conflict, InDoubt or ServerRefusal.
+"""
 QUIET_S = 0.2
 """How long inputs without an output may wait for a commit that moves the cursor past them."""
 BACK_OFF_S = 0.25
@@ -25,13 +28,13 @@ BACK_OFF_S = 0.25
 
 
 class Stale(Exception):
-    """A commit was refused, but the commit that came before it is not in the log."""
+    """A commit was refused, but the log contains no other commit that explains the refusal."""
 
 
 class Committing(Generic[S, I, O]):
-    """Commits what the replica has to commit, if its turn has come.
+    """Commits the open inputs of the replica when it may do so.
 
-    `clock` is a monotonic clock in seconds, the one that `leadership` is kept by.
+    `clock` is the monotonic clock, in seconds, that `leadership` uses.
 
     may_store: whether the log is known to be the one that the replica has read.
     """
@@ -68,7 +71,7 @@ class Committing(Generic[S, I, O]):
 
     @property
     def in_flight(self) -> bool:
-        """Whether a commit is on its way."""
+        """Whether a commit is in flight."""
         return self._in_flight
 
     def followed(self, record: Entry, now: float, *, caught_up: bool) -> None:
@@ -203,7 +206,7 @@ class Committing(Generic[S, I, O]):
     def _after_doubt(self, error: InDoubt) -> None:
         self._fault = f"a commit is in doubt: {error}"
         self._replica.in_doubt()
-        # Whatever made the server lose a reply may have made it lose writes of the read model.
+        # The server may have lost writes of the read model for the same reason as the reply.
         self._projector.invalidate()
         self._telemetry.log.warning("commit in doubt", cause=str(error))
 

@@ -1,4 +1,4 @@
-"""Commits without a reply: what each has stored, once the log says that it holds it."""
+"""Commits without a reply: finding out from the log what they have stored."""
 
 import os
 from dataclasses import replace
@@ -11,13 +11,14 @@ from nodepool.service import I, S
 
 
 class Doubts(Generic[S, I]):
-    """The commits of this process of which it is not known that they are stored.
+    """The commits of this process that may or may not be stored.
 
-    mark: what each commit record of the process carries, so that it is known again. Another replica
-        that processes the same inputs makes the same record, but for this.
+    mark: the value in each commit record of the process that identifies the process. Without the
+        mark, another replica that processes the same inputs would make an identical record.
 
-    Of commits that follow the same one at most one is stored, and all of them process the same
-    inputs in the same way, some fewer than others. So what is kept are the inputs of one commit.
+    Of several commits that follow the same commit record, at most one is stored. All of them
+    process the same inputs in the same way, and differ only in the number of inputs. So it is
+    enough to keep the inputs of the largest.
     """
 
     def __init__(self) -> None:

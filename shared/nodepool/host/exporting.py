@@ -1,7 +1,8 @@
-"""Where the OpenTelemetry spans of a process go, and who it is that makes them.
+"""Where the OpenTelemetry spans of a process are sent, and how the process is identified in them.
 
-What to sample, how often to send and where to are set by the variables that every OpenTelemetry SDK
-has, see https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
+Sampling, the interval of exports and their destination are set by the standard variables of
+OpenTelemetry, see
+https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
 """
 
 import sys
@@ -27,13 +28,13 @@ SCHEMA: Final = "https://opentelemetry.io/schemas/1.43.0"
 SYSTEM: Final = "nats"
 """The value of `messaging.system`."""
 CLOSE_S: Final = 3.0
-"""How long a process that ends waits for its last spans to be taken, in seconds."""
+"""How long an ending process waits until its last spans are received, in seconds."""
 
 
 class Ids(IdGenerator):
     """Gives the next span the ids that were set before.
 
-    trace: for a span without a parent. span: its own.
+    trace: the trace id for a span without a parent. span: the id of the span itself.
     """
 
     def __init__(self) -> None:
@@ -51,12 +52,12 @@ class Ids(IdGenerator):
 class Exporting:
     """Makes the tracer of a process, and sends its spans in the background.
 
-    At most `OTEL_BSP_MAX_QUEUE_SIZE` spans wait, 2048 by default; with more the oldest is lost, and
-    nothing ever waits for the receiver but `close`, for some seconds.
+    At most `OTEL_BSP_MAX_QUEUE_SIZE` spans wait to be sent, 2048 by default; beyond that, the
+    oldest span is lost. Only `close` waits for the receiver, for a few seconds.
 
     provider: for a program whose libraries make spans. tracer: for spans of this project.
 
-    Raises SettingsError where what it needs is not installed.
+    Raises SettingsError if a package that it needs is not installed.
     """
 
     def __init__(self, service: str, traces: Traces, ids: IdGenerator | None = None) -> None:
@@ -68,7 +69,7 @@ class Exporting:
 
     def close(self) -> None:
         """Send the remaining spans, if the receiver takes them in time."""
-        # Its own shutdown waits for a receiver that does not respond much longer.
+        # The exporter's own shutdown waits much longer for a receiver that does not respond.
         closing = Thread(target=self.provider.shutdown, daemon=True)
         closing.start()
         closing.join(CLOSE_S)

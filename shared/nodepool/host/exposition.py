@@ -1,9 +1,9 @@
-"""Pages of metrics, in Prometheus' text format or as OpenMetrics, as the request wants it.
+"""Pages of metrics in Prometheus' text format or as OpenMetrics, as the request asks for.
 
-The first is described at https://prometheus.io/docs/instrumenting/exposition_formats/, the second
-at https://github.com/prometheus/OpenMetrics. The state of a control plane may have 200,000 series.
-prometheus_client writes 30,000 of them in a second and holds the interpreter's lock meanwhile; what
-is here writes ten times as many, and lets other threads run after every few.
+The text format is described at https://prometheus.io/docs/instrumenting/exposition_formats/, and
+OpenMetrics at https://github.com/prometheus/OpenMetrics. The state of a control plane may have
+200,000 series. prometheus_client writes 30,000 series per second and holds the interpreter's lock
+meanwhile. This module writes ten times as many, and regularly lets other threads run.
 """
 
 import re
@@ -18,20 +18,20 @@ from nodepool.contract.metrics import Histogram, Metric, Sample
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 TURN: Final = 200
-"""After so many series other threads get a turn: that takes some half of a millisecond."""
+"""After this many series, which take about half a millisecond, other threads get a turn."""
 PAUSE_S: Final = 0.0005
-"""How long such a turn is at least."""
+"""How long the turn of the other threads is, at least."""
 _CHUNK: Final = 1_000
-"""So many lines are kept as one piece of bytes, which takes half the memory of as many strings."""
+"""How many lines are joined into one bytes object, which takes half the memory of strings."""
 _SPECIAL: Final = re.compile(r'["\\\n]')
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 class Wanted(NamedTuple):
-    """What a client can read.
+    """The format that a client accepts.
 
-    openmetrics: OpenMetrics, and not Prometheus' text format.
-    gzip: compressed.
+    openmetrics: whether to send OpenMetrics instead of Prometheus' text format.
+    gzip: whether to compress the page.
     """
 
     openmetrics: bool = False
@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
 
     @property
     def content_type(self) -> str:
-        """The header of that name."""
+        """The value of the Content-Type header."""
         return OPENMETRICS if self.openmetrics else TEXT
 
 
@@ -88,7 +88,7 @@ def written(
 
 def compressed(pieces: Iterable[bytes]) -> list[bytes]:
     """Return the pieces as one gzip file; zlib lets other threads run meanwhile."""
-    # 31 is the window of zlib's default size, with the header and the trailer of gzip.
+    # 31 selects zlib's default window size with a gzip header and trailer.
     gzip = zlib.compressobj(1, zlib.DEFLATED, 31)
     return [*(gzip.compress(piece) for piece in pieces), gzip.flush()]
 
@@ -146,6 +146,6 @@ class _Family:
 
 
 def _number(value: float) -> str:
-    # What Python writes of a float is a number of both formats, but for these.
+    # Both formats accept Python's text of a float, except for these values.
     text = repr(float(value))
     return {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}.get(text, text)

@@ -1,4 +1,4 @@
-"""Counters and histograms that a process itself keeps, made from the list of metrics."""
+"""The counters and histograms of a process, made from the list of metrics."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from nodepool.contract.metrics import Metric
 
 _TRACE: Final = re.compile("00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f][13579bdf]")
-# Beside each counter and histogram there would be a gauge with the moment at which it was made.
+# Otherwise each counter and histogram gets an additional gauge with its creation time.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # As prometheus_client has it.
 
 F = TypeVar("F", Counter, Histogram)
@@ -18,7 +18,7 @@ F = TypeVar("F", Counter, Histogram)
 class Children(dict[tuple[str, ...], F], Generic[F]):
     """The counters or histograms of one metric of a service, by the values of its labels.
 
-    They are kept, because a lookup in the family costs more than a count.
+    They are cached, because a lookup in the family costs more than a count.
     """
 
     def __init__(self, make: Callable[[tuple[str, ...]], F]) -> None:
@@ -33,7 +33,7 @@ class Children(dict[tuple[str, ...], F], Generic[F]):
 class Families:
     """Makes metrics in a registry.
 
-    shared: the labels of every series, which stand before its own.
+    shared: the labels of every series, which come before the labels of the metric.
     """
 
     def __init__(self, shared: Mapping[str, str], registry: CollectorRegistry) -> None:

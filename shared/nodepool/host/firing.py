@@ -1,4 +1,4 @@
-"""Stores the `Wake` of a replica when the moment has come that its service named."""
+"""Stores the `Wake` of a replica at the time that its service has named."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -22,9 +22,9 @@ _WAKES = f".{Wake.__name__}"
 
 
 class Firing(Generic[S, I, O]):
-    """Fires what is due for one replica over one connection.
+    """Fires the `Wake` of one replica over one connection.
 
-    `clock` is a monotonic clock in seconds, the one that `leadership` is kept by.
+    `clock` is the monotonic clock, in seconds, that `leadership` uses.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Firing(Generic[S, I, O]):
 
     @property
     def fault(self) -> str:
-        """Why due work is not done, as one line; empty if no work is due, or it is done."""
+        """Why due work is not done, as one line; empty if no work is due or the work is done."""
         fault = self._timers.fault
         if not fault:
             return ""
@@ -81,7 +81,7 @@ class Firing(Generic[S, I, O]):
             return
         if position > read_to:
             leading = not self._leadership.following
-            # How old the `Wake` of another replica is, is not known.
+            # The age of a `Wake` from another replica is unknown.
             sent_at = now if position != replica.last_wake else -inf
             self._timers.fired(due, read_to, position, sent_at, leading=leading)
 

@@ -1,7 +1,8 @@
-"""What libraries and the interpreter have to say of a service, as lines of its log.
+"""Messages of libraries and of the interpreter, as lines of a service's log.
 
-Python's own warnings, tasks whose exception nobody asked for, an exporter that finds no receiver:
-each would else be some lines of text on standard error, which no reader of logs takes for one.
+Examples are Python's own warnings, tasks whose exception was never retrieved, and an exporter that
+cannot reach its receiver. Without this module, each would print several lines of text to standard
+error, which a log collector does not recognize as one message.
 """
 
 import logging
@@ -12,7 +13,7 @@ from nodepool.host.logs import Logger
 
 
 class _Handler(logging.Handler):
-    """Gives each record of the standard library's logging to a service's log."""
+    """Passes each record of the standard library's logging to a service's log."""
 
     def __init__(self, log: Logger) -> None:
         super().__init__(logging.WARNING)
@@ -22,12 +23,12 @@ class _Handler(logging.Handler):
         """Write a record as one line; drop a record that cannot be written."""
         try:
             text = " ".join(record.getMessage().split())
-            # It is about one request out of many, and another line says if all are in vain.
+            # The record is about one request of many; another line reports if all requests fail.
             if record.name.startswith("opentelemetry.") and record.levelno < logging.ERROR:
                 return
             say = self._log.warning if record.levelno < logging.ERROR else self._log.error
             say("library", logger=record.name, cause=text, exc_info=record.exc_info or None)
-        except Exception:  # As `logging.Handler.handleError`, which would print lines of text.
+        except Exception:  # In place of `logging.Handler.handleError`, which would print text.
             return
 
 

@@ -19,25 +19,25 @@ from nodepool.host.silence import Silence
 Environ = dict[str, object]
 StartResponse = Callable[..., object]
 Page = Callable[[Wanted], list[bytes] | None]
-"""The page of metrics in pieces; None where too many are being made."""
+"""Makes the page of metrics, in pieces; None if too many pages are being made."""
 CLIENTS_MAX = 32
-"""The most clients at a time; one more ends the connection that has been open for longest."""
+"""The most clients at a time; a further client ends the connection that has been open longest."""
 TURN_S = 1.0
-"""How often the event loop shows that it turns, and looks whether the server does."""
+"""How often the event loop shows that it runs, and checks that the server runs."""
 SERVER_SILENT_S = 30.0
-"""A server of pages that has been silent for longer is made again."""
+"""After a silence of this length, the HTTP server is replaced."""
 
 
 class HealthServer:
-    """Serves the pages in threads of its own, from the moment it is made until `close`.
+    """Serves the pages in threads of its own, from its creation until `close`.
 
-    The event loop and the server watch each other while `watch` runs: `/livez` says that the event
-    loop hangs, and a server that hangs is made again.
+    The event loop and the server watch each other while `watch` runs: `/livez` says if the event
+    loop hangs, and a server that hangs is replaced.
 
-    metrics: makes the page of metrics, in one of those threads.
-    obstacle: why the service is not ready; None where it is.
+    metrics: makes the page of metrics, in one of the threads.
+    obstacle: why the service is not ready; None if it is ready.
 
-    Raises SettingsError where it cannot listen, as on a port that is taken.
+    Raises SettingsError if it cannot listen, for example because the port is in use.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class HealthServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which the server listens."""
         return self._server.server_port
 
     async def watch(self, stop: asyncio.Event, log: Logger) -> None:
@@ -123,7 +123,7 @@ class HealthServer:
         if page is None:
             return response.text(HTTPStatus.SERVICE_UNAVAILABLE, "too many scrapers; try later")
         encoding = [("Content-Encoding", "gzip")] if wants.gzip else []
-        # Caches between must know what the page depends on.
+        # Caches must know which request headers the page depends on.
         vary = ("Vary", "Accept, Accept-Encoding")
         return response.pieces(HTTPStatus.OK, wants.content_type, page, vary, *encoding)
 
@@ -133,7 +133,7 @@ class HealthServer:
 
 
 class _Response:
-    """The response to one request; `with_content` is False for HEAD, which gets its headers."""
+    """The response to one request; `with_content` is False for HEAD, which gets only headers."""
 
     def __init__(self, start: StartResponse, *, with_content: bool) -> None:
         self._start = start
@@ -155,12 +155,12 @@ class _Response:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """Responds to each client in a thread of its own: a slow one keeps no other waiting.
+    """Responds to each client in a thread of its own: no client waits for a slow client.
 
-    Many slow ones have no more than CLIENTS_MAX threads, and never keep a probe from its page.
+    Slow clients occupy at most CLIENTS_MAX threads, and never keep a probe from getting its page.
 
-    loop: for how long the event loop has been silent; the thread of the server looks.
-    silence: for how long that thread has been silent itself; the event loop looks.
+    loop: for how long the event loop has been silent, as observed by the server's thread.
+    silence: for how long the server's thread has been silent, as observed by the event loop.
     """
 
     daemon_threads = True
@@ -168,7 +168,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     request_queue_size = CLIENTS_MAX
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*args)  # type: ignore[arg-type]  # As make_server calls it.
+        super().__init__(*args)  # type: ignore[arg-type]  # make_server calls it so.
         self.loop, self.silence = Silence(), Silence()
         self._has_ended = False
         self._clients: dict[socket.socket, None] = {}
@@ -183,25 +183,25 @@ class _Server(ThreadingMixIn, WSGIServer):
                 with suppress(OSError):
                     oldest.shutdown(socket.SHUT_RDWR)
             self._clients[request] = None
-        # `Thread.start` would wait for a thread that dies before it says that it has begun, as
-        # where memory ends: this server would never respond again.
+        # `Thread.start` would never return if the thread dies before it has started, for example
+        # because memory runs out: this server would never respond again.
         try:
             _thread.start_new_thread(self.process_request_thread, (request, client_address))
-        except (RuntimeError, MemoryError):  # There is no memory for the stack of a thread.
+        except (RuntimeError, MemoryError):  # There is no memory for another thread's stack.
             self.process_request_thread(request, client_address)
 
     def serve(self) -> None:
         """Serve until `end`, which may come before this thread has begun."""
         try:
             self.serve_forever()
-        except (OSError, ValueError):  # Of a socket that is closed.
+        except (OSError, ValueError):  # The socket is closed.
             if not self._has_ended:
                 raise
 
     def service_actions(self) -> None:
         """Note that the thread of the server turns, and look at the event loop."""
         if self._has_ended:
-            raise SystemExit  # Ends this thread alone, without a word.
+            raise SystemExit  # Silently ends only this thread.
         self.silence.end()
         self.loop.look(time.monotonic())
 
@@ -211,12 +211,12 @@ class _Server(ThreadingMixIn, WSGIServer):
     def end(self) -> None:
         """Free the port, and end the thread; wait for nothing, since that thread may hang."""
         self._has_ended = True
-        with suppress(OSError):  # Wakes the thread, which would keep the port until its next turn.
+        with suppress(OSError):  # Wakes the thread, which would otherwise hold the port longer.
             self.socket.shutdown(socket.SHUT_RDWR)
         self.server_close()
         with self._changing:
             clients, self._clients = self._clients, {}
-        for client in clients:  # Some of their threads may never have begun.
+        for client in clients:  # Some of their threads may never have started.
             client.close()
 
     def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]  # As above.

@@ -1,4 +1,4 @@
-"""What a session of a replica is given: what outlives it, and the log at its beginning."""
+"""What a session of a replica gets: the objects that outlive it, and the log at its start."""
 
 import asyncio
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from nodepool.service import I, O, S, Service
 
 @dataclass(frozen=True, slots=True)
 class Host(Generic[S, I, O]):
-    """What outlives a connection.
+    """The objects that outlive a connection.
 
     ready: set while a session has caught up with the log.
     size: how many inputs a commit may have.
-    doubts: the commits of which it is not known that they are stored.
+    doubts: the commits that may or may not be stored.
     """
 
     service: Service[S, I, O]
@@ -36,8 +36,8 @@ class Host(Generic[S, I, O]):
 class Start(NamedTuple):
     """The log when a session begins.
 
-    log: its identity.
-    committed: where the last commit record of the service lies; 0 where there is none.
+    log: the identity of the log.
+    committed: the position of the last commit record of the service; 0 if there is none.
     end: the position of the newest message.
     """
 

@@ -1,12 +1,13 @@
 """Whether a replica leads or stands by, and when a follower may take over; pure.
 
-Leadership only saves work: of two replicas that commit the same inputs, the log refuses one. So
-there is no lease and no election. The replica that committed last leads; one that reads a commit of
-another replica follows, and processes only what the leader has left unprocessed for a while. A
-replica that has met no other is a candidate: it processes inputs at once, but does not lead yet.
+Leadership only saves work: if two replicas commit the same inputs, the log refuses one commit. So
+there is no lease and no election. The replica that committed last leads. A replica that reads a
+commit of another replica follows, and processes only inputs that the leader has left unprocessed
+for a while. A replica that has read no commit of another replica is a candidate: it processes
+inputs at once, but does not lead yet.
 
-So a follower of a leader that is gone takes over at the next input; where there is none, it becomes
-a candidate once no consumer is left by which that leader reads, see `nodepool.host.succession`.
+If the leader is gone, a follower takes over at the next input. Without an input, it becomes a
+candidate once the leader has no consumer left, see `nodepool.host.succession`.
 """
 
 from enum import Enum, auto
@@ -14,11 +15,14 @@ from enum import Enum, auto
 STANDBY_S = 0.5
 """How long a follower leaves an input to the leader."""
 STALE_S = 5.0
-"""A replica whose commit was refused reads the other replica's commit long before this."""
+"""How long a replica whose commit was refused waits to read the commit of the other replica.
+
+It normally reads that commit long before.
+"""
 CLAIM_S = 5.0
-"""How long a candidate without inputs waits for a commit of another replica before it claims."""
+"""How long a candidate without inputs waits for another replica's commit before it commits."""
 UNKNOWN_S = 60.0
-"""How long a leader is silent before it counts as gone, where nothing says whether it is there."""
+"""How long a leader is silent until it counts as gone, if its consumer cannot be checked."""
 
 
 class _Role(Enum):
@@ -30,8 +34,8 @@ class _Role(Enum):
 class Leadership:
     """Leading, following, or neither. Every `now` is in seconds of the same monotonic clock.
 
-    A new replica is a candidate. Of several replicas at most one leads, but for the moments until
-    the others have read its commit.
+    A new replica is a candidate. At most one of several replicas leads, except for the moments
+    until the others have read its commit.
     """
 
     def __init__(self) -> None:
@@ -49,7 +53,7 @@ class Leadership:
 
     @property
     def following(self) -> bool:
-        """Whether it leaves inputs to another replica for a while."""
+        """Whether this replica leaves inputs to another replica for a while."""
         return self._role is _Role.FOLLOWER
 
     @property
@@ -107,7 +111,7 @@ class Leadership:
 
     @property
     def takeover_at(self) -> float:
-        """When a follower may process what is open now."""
+        """When a follower may process the inputs that are open now."""
         return max(self._leader_heard_at, self._oldest_input_at) + STANDBY_S
 
     def leader_silent_s(self, now: float) -> float:

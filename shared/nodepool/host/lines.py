@@ -1,4 +1,4 @@
-"""The longest line of a log, and what is left out of one that would be longer."""
+"""The longest line of a log, and how longer lines are shortened."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from pydantic_core import to_json
 
 LINE_BYTES_MAX: Final = (16 << 10) - 1
-"""The most bytes of a line without its end, which is what Docker takes as one:
+"""The most bytes of a line without its line end, which Docker does not split:
 https://docs.docker.com/engine/logging/drivers/json-file/."""
 
 
@@ -25,13 +25,13 @@ _STAGES: Final = (
     _Stage(100, 8, 60, 8),
     _Stage(30, 4, 40, 8),
     _Stage(10, 2, 40, 8),
-    # 40 names and texts of 30 characters, each of which may take six bytes: that fits.
+    # 40 names and texts of 30 characters, with up to six bytes per character: that fits.
     _Stage(30, 2, 40, 1),
 )
-"""The first of these is taken with which a line fits; with the last one each does."""
+"""A line is shortened by the first stage that makes it fit; the last stage fits every line."""
 _INTEGER_BITS_MAX: Final = 64
 _LAST: Final = "frames"
-"""The list of which the last items are kept: the places of an exception, where it was raised."""
+"""The list that keeps its last items: the frames of an exception, which end where it was raised."""
 
 
 def line_of(fields: Mapping[str, object]) -> str:
@@ -55,7 +55,7 @@ def _json_of(fields: Mapping[str, object]) -> bytes | None:
     """Return the fields as JSON without cuts; None if they cannot be written."""
     try:
         return to_json(fields, fallback=str)
-    except ValueError:  # No text, or a value within itself; of pydantic's own kind or plain.
+    except ValueError:  # Invalid text or a circular reference; plain or pydantic's subclass.
         return None
 
 

@@ -1,4 +1,4 @@
-"""What a replica has to know of the log besides its messages, asked of the server regularly."""
+"""What a replica must know about the log besides its messages; the server is asked regularly."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ class LogState:
     """Where the log begins and ends, and whether it takes messages, as of the last look.
 
     first, last: the positions of the oldest and of the newest message.
-    fault: why the log takes no messages, as one line; empty where it takes them.
+    fault: why the log takes no messages, as one line; empty if it takes messages.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -37,7 +37,7 @@ class LogState:
             info = await stream_info(self._connection, STREAM)
         except (Conflict, InDoubt, ServerRefusal, NatsError, OSError):
             return
-        if info is not None:  # The reader of the log notices one that is gone.
+        if info is not None:  # The reader of the log notices a missing log.
             self.first, self.last = info.first, info.last
             self.fault = f"the log takes no messages: {info.fault}" if info.fault else ""
 

@@ -1,4 +1,4 @@
-"""Asking the server for the figures of the log, every few seconds, for metrics."""
+"""Requesting the figures of the log from the server, every few seconds, for metrics."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
@@ -17,11 +17,11 @@ LOOK_S = 1.0
 
 
 class LogWatch:
-    """The figures of the log, of which the leader of one service takes care.
+    """The figures of the log, which the leader of one service requests.
 
-    is_watched: whether this is that service.
-    storage_limit: the most bytes that may be stored where the account has no limit of its own, the
-        only one that a server shows its clients; None where that is not known.
+    is_watched: whether the replica belongs to that service.
+    storage_limit: the most bytes that may be stored if the account has no limit of its own; None if
+        unknown. A server shows its clients only the limit of the account.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class LogWatch:
         self._is_watched = is_watched
         self._storage_limit = storage_limit
         self.figures: LogFigures | None = None
-        """Those of the last request; None where there was none, or it had no reply."""
+        """The figures of the last request; None if there was no request, or no reply to it."""
 
     def tasks(self) -> Iterable[Coroutine[None, None, None]]:
         """Return the coroutines that must run in the background."""

@@ -1,4 +1,4 @@
-"""The log of a service: one JSON object a line, to standard output or to files of bounded size."""
+"""The log of a service: one JSON object per line, to standard output or files of limited size."""
 
 import sys
 import time
@@ -23,21 +23,21 @@ from nodepool.host.settings import Settings, SettingsError
 from nodepool.service import I
 
 LOG_FILE_BYTES = 16 << 20
-"""A log file that is larger than this is closed, and a new one begun."""
+"""A log file that is larger than this is closed, and a new file is started."""
 LOG_FILES_KEPT = 2
 """How many closed log files are kept."""
 TEXT_MAX = 1_000
 """The longest text in a line, in characters."""
 OUTPUTS_SHOWN = 100
-"""The most outputs of an input that its line names; it says how many more there are."""
+"""The most outputs that the line of an input names; the line says how many more there are."""
 MESSAGES_SHOWN = 8
-"""Of how many outputs its line has the sentence that users are shown."""
+"""For how many outputs the line of an input contains the sentence that users see."""
 FRAMES_MAX = 30
-"""The most places of an exception that are shown, of each one in a chain of them."""
+"""The most frames that are shown of each exception in a chain."""
 Logger = structlog.typing.FilteringBoundLogger
 
 LIMITED = frozenset({"warning", "error"})
-"""The levels at which equal lines are limited, see `Repeats`."""
+"""The levels at which repeated lines are limited, see `Repeats`."""
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _WRITE_ERRORS = (OSError, ValueError)
@@ -45,7 +45,7 @@ _WRITE_ERRORS = (OSError, ValueError)
 
 
 class SpanIds(NamedTuple):
-    """The trace of a span, and its own id, in hexadecimal digits."""
+    """The trace id and the span id of a span, in hexadecimal digits."""
 
     trace: str
     span: str
@@ -56,14 +56,14 @@ def _json(fields: EventDict, **_settings: object) -> str:
 
 
 _RENDERER = structlog.processors.JSONRenderer(serializer=_json)
-# Without local variables, among which are addresses with their passwords.
+# Without local variables, which include addresses with passwords.
 _EXCEPTIONS = structlog.processors.ExceptionRenderer(
     structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=FRAMES_MAX)
 )
 
 
 class Output:
-    """Where log lines go. A line that cannot be written is lost; that is no reason to stop."""
+    """Where log lines go. A line that cannot be written is lost, but the service goes on."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -83,13 +83,13 @@ class Output:
         try:
             self._stream.flush()
         except _WRITE_ERRORS:
-            # Python would write them at the exit, fail again, and end the process with status 120.
+            # Python would write them at exit, fail again, and end the process with status 120.
             with suppress(*_WRITE_ERRORS):
                 self._stream.close()
 
 
 class RotatingOutput(Output):
-    """A log file, and the files that were full before it; raises OSError if it cannot be opened."""
+    """A log file and its full predecessors; raises OSError if the file cannot be opened."""
 
     def __init__(self, path: str) -> None:
         self._handler = RotatingFileHandler(
@@ -118,7 +118,7 @@ class RotatingOutput(Output):
 
 
 class _Immediate:
-    """Where single lines go: nothing may come after one that would write it out."""
+    """Where single lines go: each is flushed, because no later line may come to flush it."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -133,10 +133,10 @@ class _Immediate:
 class ServiceLog:
     """The log of one service: `logger` for single lines, `message` for each processed input.
 
-    A single line is written out at once. A warning or an error that repeats an earlier one, word
-    for word, comes at growing intervals only, and names as `left_out` how many did not.
+    A single line is flushed at once. If a warning or an error repeats an earlier line word for
+    word, it is logged only at growing intervals; `left_out` says how many repeats were left out.
 
-    Raises SettingsError where the log file cannot be opened.
+    Raises SettingsError if the log file cannot be opened.
     """
 
     def __init__(self, service: str, settings: Settings) -> None:
@@ -206,7 +206,7 @@ class ServiceLog:
             fields |= {"field": _cut(item.failure.field), "cause": _cut(item.failure.cause)}
         fields["event"] = name
         fields["level"] = "info" if item.failure is None else "warning"
-        # Straight to the renderer: the logger's other processors would add nothing to this line.
+        # Straight to the renderer: other processors would add nothing to this line.
         self._output.msg(str(_RENDERER(None, "info", fields)))
 
     def flush(self) -> None:

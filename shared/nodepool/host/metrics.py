@@ -1,8 +1,8 @@
-"""The Prometheus metrics of a service: what a replica counts, and the page that shows all of it.
+"""The Prometheus metrics of a service: the counts of a replica, and the page with all metrics.
 
-Their names, types, labels and help texts are those of `nodepool.contract.metrics`. The values of
-each label are bounded: they are names of the contract, results that the code knows, or identities
-of objects that exist now. What a sender invents makes no series.
+Their names, types, labels and help texts are defined in `nodepool.contract.metrics`. The number of
+values per label is bounded: they are names of the contract, results that the code knows, or
+identities of objects that exist now. A value that a sender invents makes no series.
 """
 
 import threading
@@ -28,17 +28,17 @@ OUTCOMES = (
     *(("accepted", result) for result in get_args(Result)),
     *(("refused", reason) for reason in get_args(RefusalReason)),
 )
-"""How a command may end: the result, and what it led to or why it was refused."""
+"""How a command may end: `accepted` with its result, or `refused` with the reason."""
 COMMIT_RESULTS = ("stored", "conflict", "in_doubt", "failed")
 """How a commit may end."""
 PAGE_S = 8.0
-"""How long a page may wait for others to be made, in seconds: less than Prometheus waits for it."""
+"""How long a page may wait for other pages, in seconds: less than the timeout of a scrape."""
 
 
 class Metrics:
-    """The metrics of one replica of a service; what it is to count is there from 0 on.
+    """The metrics of one replica of a service; every counter exists from the start, at 0.
 
-    registry: what the replica counts itself, and what is known of its process.
+    registry: the replica's own counters, and the metrics of its process.
     """
 
     def __init__(self, service: AnyService, source: Source) -> None:
@@ -74,7 +74,7 @@ class Metrics:
         for name, kind in service.inputs.items():
             self._processed[name, "failure"].inc(0)
             if issubclass(kind, Command):
-                self._command[name,]  # Makes it.
+                self._command[name,]  # Creates it.
                 for result, reason in OUTCOMES:
                     self._commands[name, result, reason].inc(0)
         if service.commands:

@@ -1,4 +1,4 @@
-"""A session opened: the bus provisioned, a replica restored from its snapshot, the log read on."""
+"""Opening a session: provision the bus, restore a replica from its snapshot, read on the log."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

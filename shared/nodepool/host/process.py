@@ -15,11 +15,11 @@ from nodepool.host.settings import Settings, SettingsError, read
 from nodepool.service import I, O, S, Service
 
 FREEZE_S = 600.0
-"""How often the state is taken from the garbage collector, with all that was added to it."""
+"""How often all objects are frozen, so that the garbage collector does not scan the state."""
 
 
 Serving = Callable[[asyncio.Event], Awaitable[None]]
-"""What a process does until the event is set."""
+"""The work of a process until the event is set."""
 
 
 def main(
@@ -53,7 +53,7 @@ def ending_with_a_line(name: str) -> Iterator[None]:
         yield
     except SettingsError as error:
         sys.exit(f"{name}: {error}")
-    except Exception as error:  # Its traceback is in the log, in one line.
+    except Exception as error:  # The log has its traceback, in one line.
         sys.exit(f"{name}: {describe(error)}")
 
 
@@ -95,6 +95,6 @@ def _configure_collector() -> None:
 def _new_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
-    except ImportError:  # Where it is not built, the standard loop does the same, slower.
+    except ImportError:  # Without uvloop, the standard loop does the same, but slower.
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()

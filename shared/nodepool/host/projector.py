@@ -1,4 +1,4 @@
-"""When a replica updates the read model, compares it with its state, and leaves it alone."""
+"""When a replica updates the read model, compares it with its state, or leaves it alone."""
 
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
@@ -17,14 +17,14 @@ from nodepool.nats.unwritten import Lag
 from nodepool.service import I, O, Projection, S, Service
 
 SWEEP_AFTER_S = 10.0
-"""How long a leader is silent before a follower compares the read model for it."""
+"""How long a leader is silent until a follower compares the read model in its place."""
 
 
 class Projector(Generic[S, I]):
-    """The read model of one replica; without a `writer` there is none, and nothing happens.
+    """The read model of one replica; without a `writer`, the service has none and nothing happens.
 
-    Only the leader writes. A follower sweeps: once the leader has been silent for long, what it may
-    have left unwritten is compared with this replica's state, and written.
+    Only the leader writes. A follower sweeps: once the leader has been silent for long, the
+    follower compares the read model with its own state, and writes what the leader left unwritten.
     """
 
     def __init__(self, writer: ReadModelWriter[S, I] | None) -> None:
@@ -69,7 +69,7 @@ class Projector(Generic[S, I]):
 
     @property
     def lag(self) -> Lag | None:
-        """What is not written; None if another replica writes it, or there is no read model."""
+        """How far the read model is behind; None if another replica writes it, or there is none."""
         writer = self._writer
         return None if writer is None or writer.suspended else writer.unwritten.lag()
 

@@ -1,20 +1,20 @@
-"""Which of many equal reports to write; pure."""
+"""Which of many identical reports to write; pure."""
 
 from dataclasses import dataclass
 
 FIRST_S, LONGEST_S = 1.0, 60.0
-"""An equal report is written again after the first of these, then after twice as long each time."""
+"""The first and the longest pause before an identical report is written again; it doubles."""
 KEPT = 256
-"""How many different reports are remembered; of more, the ones that are oldest are forgotten."""
+"""How many different reports are remembered; beyond that, the oldest reports are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
     """A report that was written.
 
-    due: when an equal one may be written again.
-    pause_s: for how long that is.
-    left_out: how many equal ones were not written since.
+    due: when an identical report may be written again.
+    pause_s: the pause until `due`.
+    left_out: how many identical reports were not written since.
     """
 
     due: float
@@ -23,9 +23,9 @@ class _Written:
 
 
 class Repeats:
-    """Lets each new report pass at once, and equal ones at growing intervals.
+    """Passes each new report at once, and identical reports at growing intervals.
 
-    A report that has not come for twice its interval is new again.
+    A report that has not come for twice its interval counts as new again.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The log lines of a replica's life: its connection, and the part that it takes beside others."""
+"""The log lines about a replica itself: its connection, and its role among the replicas."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from nodepool.nats.connection import Connection
 
 
 class Reports:
-    """Logs when a connection is lost and when it is back, and what the server complains of."""
+    """Logs when a connection is lost or restored, and the errors that the server reports."""
 
     def __init__(self, connection: Connection, telemetry: Telemetry) -> None:
         self._connection = connection

@@ -1,7 +1,7 @@
-"""A service on NATS: one replica, at work in one session after another until it is stopped.
+"""A service on NATS: one replica, which works in one session after another until it is stopped.
 
-Several replicas of a service may run; `nodepool.host.leadership` says which of them works. For
-correctness that does not matter: the condition of each commit does.
+Several replicas of a service may run; `nodepool.host.leadership` says which of them works.
+Correctness does not depend on that, but on the condition of each commit.
 """
 
 import asyncio
@@ -45,11 +45,11 @@ FAULTS = (
     NatsError,
     OSError,
 )
-"""What ends a session and may not end the next one."""
+"""The errors that end a session, but may not end the next session."""
 BACK_OFF_MAX_S = 2.0
 """The longest pause between two sessions; the first is BACK_OFF_S."""
 STABLE_S = 10.0
-"""After a session that lasted longer the pauses begin anew."""
+"""After a session that lasted longer, the pauses start again with the first one."""
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class Runtime(Generic[S, I, O]):
 
     replica: the replica at work; a new one in every session.
     ready: set while it has caught up with the log.
-    port: where metrics and health are served; -1 where they are not.
+    port: the port of metrics and health; -1 if they are not served.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Runtime(Generic[S, I, O]):
 
     @property
     def committing(self) -> bool:
-        """Whether a commit is on its way."""
+        """Whether a commit is in flight."""
         return self._session is not None and self._session.committing.in_flight
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -115,8 +115,8 @@ class Runtime(Generic[S, I, O]):
                         async with asyncio.timeout(pause):
                             await stop.wait()
             if watching.done():
-                watching.result()  # Raises why the pages cannot be served any more.
-        except Exception:  # A fault of the program: it ends, and its log says why.
+                watching.result()  # Raises the reason why the pages can no longer be served.
+        except Exception:  # A bug: the program ends, and its log says why.
             self.telemetry.log.error("crashed", exc_info=True)
             raise
         finally:
@@ -133,7 +133,7 @@ class Runtime(Generic[S, I, O]):
         session = self._session
         return self._fault if session is None else session.obstacle
 
-    # What a scrape reads, in a thread of its own: a session may end meanwhile.
+    # The values that a scrape reads, in its own thread: a session may end meanwhile.
 
     def _source(self) -> Source:
         service = self.service
@@ -142,7 +142,7 @@ class Runtime(Generic[S, I, O]):
             self.is_ready,
             self._oldest_input_age,
             lambda: None if (session := self._session) is None else session.lag,
-            # What is proposed and not stored may be undone, and no counter may go back.
+            # A proposal that is not stored may be undone, but no counter may go back.
             lambda: service.samples(self.replica.safe.state),
             version_of(),
         )

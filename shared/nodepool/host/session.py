@@ -37,15 +37,15 @@ from nodepool.service import I, O, S
 IDLE_S = 1.0
 """The longest pause of the loop."""
 SILENCE_S = 3 * HEARTBEAT_S
-"""A server that is at work is not silent for longer."""
+"""The longest silence of a working server."""
 
 
 class Session(Generic[S, I, O]):
     """The loop of one replica: read what has arrived, commit, fire a `Wake`, save.
 
-    It has caught up once it has read to its service's last commit at the start, and processes
-    inputs from then on. It is ready once none is left of those that lay in the log at the start:
-    what is sent to it after that is processed at once.
+    The session has caught up once it has read the last commit that its service had at the start;
+    from then on it processes inputs. It is ready once it has processed all inputs that the log
+    contained at the start. Later inputs are processed at once.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Session(Generic[S, I, O]):
 
     @property
     def progress(self) -> Progress | None:
-        """How far the replica is; None while it is not connected."""
+        """The progress of the replica; None while it is not connected."""
         if not self.connection.is_connected:
             return None
         replica = self.replica
@@ -105,10 +105,11 @@ class Session(Generic[S, I, O]):
 
     @property
     def oldest_input_age(self) -> float | None:
-        """For how many seconds the oldest input has waited; None while that is not known.
+        """For how many seconds the oldest input has waited; None while that is unknown.
 
-        While the log is read, an input may have been processed long ago. While the server is
-        silent, another one may have arrived whenever it has not been heard of since.
+        It is unknown while the log is read, because an input may have been processed long ago. If
+        the server is silent, an input may have arrived at any time since then, so the age is at
+        least the length of the silence.
         """
         if not self._is_caught_up:
             return None
@@ -122,7 +123,7 @@ class Session(Generic[S, I, O]):
 
     @property
     def lag(self) -> Lag | None:
-        """What of the read model is not written; None if this replica does not write it."""
+        """How far the read model is behind; None if this replica does not write it."""
         return self._projector.lag
 
     @property
@@ -199,7 +200,7 @@ class Session(Generic[S, I, O]):
         """Wait until messages arrive, or something is due."""
         arrived = self._reader.arrived
         if not arrived.is_set():
-            # A timer that sets the event costs a tenth of what waiting with a timeout does.
+            # A timer that sets the event costs a tenth of waiting with a timeout.
             timer = asyncio.get_running_loop().call_later(self._seconds_left(), arrived.set)
             await arrived.wait()
             timer.cancel()
@@ -233,7 +234,7 @@ class Session(Generic[S, I, O]):
         try:
             return await self._committer.commit(proposal)
         except Conflict:
-            # The server finds no record where the head of the log was cut beyond it.
+            # The server finds no record if the head of the log was cut off beyond it.
             await self._log_state.look()
             if not 0 < proposal.expected_sequence < self._log_state.first:
                 raise

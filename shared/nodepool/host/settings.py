@@ -22,7 +22,7 @@ class SettingsError(Exception):
     """A setting that cannot be used; the message is one line that names it and the fix."""
 
     def __init__(self, message: str) -> None:
-        # It quotes the environment, where a name or a value may hold anything.
+        # The message quotes the environment, whose names and values may contain anything.
         super().__init__(" ".join(message.split()))
 
 
@@ -88,7 +88,7 @@ _INTEGER = re.compile("-?[0-9]{1,9}")
 # As nats-server reads sizes in its configuration: https://docs.nats.io/running-a-nats-service/configuration
 _SIZE = re.compile("(?P<number>[0-9]{1,15})((?P<unit>[KMGTPE])(?P<binary>i?B|i)?)?", re.IGNORECASE)
 _SIZE_MAX = (1 << 63) - 1
-# Kubernetes sets variables for the Services beside a Pod, which begin with a Service's name, see
+# In each Pod, Kubernetes sets variables that begin with the names of the Services, see
 # https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables.
 _SERVICE_LINK = re.compile(
     "[A-Z0-9_]+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)=.*"

@@ -1,16 +1,16 @@
 """For how long a part of a process has been silent; pure."""
 
 STEP_MAX_S = 2.0
-"""The most seconds that count between two looks: a process that was stopped has heard nothing."""
+"""The most seconds that count between two looks: a process that was stopped could hear nothing."""
 
 
 class Silence:
-    """The seconds since one thread has heard of another thread, while it was at work itself.
+    """The seconds since one thread last heard from another thread, while itself running.
 
-    A process that is stopped, or that gets no time on its processor, has neither thread at work,
-    so that such seconds do not count. `now` is in seconds of a monotonic clock.
+    In a process that is stopped or gets no CPU time, neither thread runs, so that such seconds do
+    not count. `now` is in seconds of a monotonic clock.
 
-    seconds: how long it has lasted.
+    seconds: how long the silence has lasted.
     """
 
     def __init__(self) -> None:

@@ -6,32 +6,32 @@ from collections.abc import Callable, Coroutine
 from nodepool.host.logs import Logger
 
 SNAPSHOT_AFTER = 50_000
-"""How much of the log a restart reads again at most, in positions; and a few seconds' worth."""
+"""How many positions of the log a restart reads again at most, plus those of a few seconds."""
 STOPPING = 5
-"""A service that stops saves another snapshot for a fifth as much."""
+"""A stopping service saves another snapshot after a fifth as many positions."""
 STOP_S = 5.0
-"""How long a snapshot may delay the end of a service."""
+"""How long a snapshot may delay the exit of a service."""
 RETRY_S = 10.0
 """The pause after a snapshot that failed."""
 PAUSES = 4
-"""The pause after a snapshot is so many times as long as saving it took, so that saving does not
+"""The pause after a snapshot, as a multiple of the time that saving it took. So saving does not
 slow down a replica that reads a long log."""
 LOOK_S = 5.0
-"""How often to look whether the snapshot is still there."""
+"""How often to check that the snapshot still exists."""
 
 Job = Callable[[], Coroutine[None, None, int]]
-"""Saves a snapshot, or looks for it; the position up to which the stored one goes, 0 for none."""
+"""Saves or looks for a snapshot; returns the position of the stored snapshot, 0 if none."""
 
 
 class Snapshots:
-    """Saves a snapshot whenever the stored one lies `every` positions behind the committed one.
+    """Saves a snapshot when the stored snapshot is `every` positions behind the committed position.
 
-    It saves another one at once where the head of the log is cut beyond the stored one. What counts
-    is the snapshot that is stored, so that a service which is restarted again and again has one
-    too. One job runs at a time.
+    It saves another snapshot at once if the head of the log is cut off beyond the stored snapshot.
+    Positions are counted from the stored snapshot, not from the start of the process, so even a
+    service that restarts again and again gets a snapshot. One job runs at a time.
 
-    ignored: whether the stored one is of no use, as one of a state that went wrong. It counts for
-    none until this process has saved another one.
+    ignored: whether the stored snapshot is unusable, for example because its state is wrong. It
+        counts as missing until this process has saved another snapshot.
     """
 
     def __init__(self, every: int, log: Logger, *, ignored: bool = False) -> None:
@@ -124,7 +124,8 @@ class Snapshots:
         """Cancel the running job: the log is another one, or the connection is given up."""
         if self._job is not None:
             self._job.cancel()
-            # It may have failed with the connection; asyncio reports an error that nobody asks for.
+            # It may have failed with the connection, and asyncio logs exceptions that are never
+            # retrieved.
             self._job.add_done_callback(_dismissed)
             self._job = None
 

@@ -1,4 +1,4 @@
-"""What a scrape reads from a replica, as samples, in the thread that serves it."""
+"""The samples that a scrape reads from a replica, in the thread that serves the scrape."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from nodepool.nats.unwritten import Lag
 
 
 class Progress(NamedTuple):
-    """How far a replica is that is connected to the server.
+    """The progress of a replica that is connected to the server.
 
     pending: messages not yet processed.
     committed: the position up to which all inputs are processed and stored.
-    leading: whether the service's last commit is one of this replica.
+    leading: whether this replica made the service's last commit.
     failures: inputs replayed with a recorded output that cannot be folded.
-    log: the figures of the log; None where this replica does not know them.
+    log: the figures of the log; None if this replica does not know them.
     """
 
     pending: int
@@ -41,14 +41,14 @@ def _no_samples() -> Iterable[Sample]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is read from a replica at each scrape.
+    """The values that each scrape reads from a replica.
 
-    progress: how far it is; None while it is not connected.
-    ready: whether it does its work.
+    progress: how far the replica is; None while it is not connected.
+    ready: whether the replica does its work.
     oldest_input_age: for how many seconds the oldest message not yet processed has waited.
-    lag: what of the read model is not written; None where this replica does not write it.
-    samples: what its state shows.
-    version: that of the program.
+    lag: how far the read model is behind; None if this replica does not write it.
+    samples: the samples of its state.
+    version: the version of the program.
     """
 
     progress: Callable[[], Progress | None] = _disconnected

@@ -2,10 +2,10 @@
 
 Names and attributes follow https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/.
 
-A span lasts from when its input is decided on for the first time until what follows is stored, and
-one of an input without outputs until it is folded. So a commit that was refused leaves none, and a
-replay makes none. Ids derive from log, service and position: whatever makes a span twice makes the
-same one, as where a commit is in doubt, and is made again or turns out to be stored.
+A span begins when its input is first decided on, and ends when the outputs are stored. Without
+outputs, it ends when the input is folded. So neither a refused commit nor a replay makes a span.
+Ids derive from the log, the service and the position. So a span that is made twice has the same
+ids, for example if a commit in doubt is made again or turns out to be stored.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,8 +37,9 @@ from nodepool.service import I, S
 class Spans:
     """Makes the spans of one service.
 
-    The order of calls: `begin`, then `traced` where the batch is to be stored, then `ended` once it
-    is known to be. For one that is stored later than it is known `traced` is called again.
+    The order of calls: `begin`, then `traced` if the batch must be stored, then `ended` once the
+    batch is known to be stored. If a batch in doubt turns out to be stored, `traced` is called
+    again before `ended`.
     """
 
     def __init__(self, service: str, traces: Traces) -> None:
@@ -108,7 +109,7 @@ class Spans:
             kind=SpanKind.CONSUMER,
             start_time=self._starts.get(position, self._began) or None,
         )
-        # Most are not, where few are sampled.
+        # Most spans are not recorded if few are sampled.
         if span.is_recording():
             self._describe(span, item, parent, template, id)
         return span

@@ -1,8 +1,8 @@
-"""Whether a leader that is silent is still there, which a follower asks the server.
+"""Whether a silent leader still exists, which a follower asks the server.
 
-Without it a follower on a quiet log would not know: its leader says nothing while there is nothing
-to do. What only a leader shows, such as all that is known of NodePools, would be missing until the
-next input.
+On a quiet log, a follower cannot know this otherwise: a leader commits nothing while there is
+nothing to do. Without this check, metrics that only a leader shows, such as all metrics of
+NodePools, would be missing until the next input.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from nodepool.nats.replicas import is_reading
 LOOK_S = 5.0
 """The pause between two looks."""
 SILENT_S = 10.0
-"""How long a leader is silent before a follower asks for it."""
+"""How long a leader is silent until a follower asks the server about it."""
 LOOKS = 3
-"""How often in a row it is not there before it is gone: it may be making another consumer."""
+"""How many looks in a row must find no consumer: the leader may be replacing its consumer."""
 
 
 class Succession:
-    """Has a follower stand for leader once no consumer is left by which its leader reads.
+    """Makes a follower a candidate once its leader has no consumer left.
 
-    That is half a minute after the leader has ended, and a minute later where it was killed or cut
-    off. A leader counts as gone, too, where the server says nothing of consumers for a minute: to
-    stand for leader is always safe. `clock` is the monotonic clock, in seconds, by which
-    `leadership` is kept.
+    That is half a minute after the leader has ended, and a minute later if it was killed or cut
+    off. A leader also counts as gone if it is silent for a minute and the server does not say
+    whether it has a consumer: to become a candidate is always safe. `clock` is the monotonic clock,
+    in seconds, that `leadership` uses.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a service shows of its work: its log, metrics, spans and health pages together."""
+"""The telemetry of a service: its log, metrics, spans and health pages together."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class Telemetry:
     """The telemetry of one replica; decisions do not depend on it.
 
-    source: what a scrape reads from the replica.
+    source: the values that a scrape reads from the replica.
 
-    Raises SettingsError where the log file cannot be opened.
+    Raises SettingsError if the log file cannot be opened.
     """
 
     def __init__(self, service: AnyService, settings: Settings, source: Source) -> None:
@@ -40,7 +40,7 @@ class Telemetry:
 
     @property
     def log(self) -> Logger:
-        """For lines that belong to no message."""
+        """The logger for lines that belong to no message."""
         return self._log.logger
 
     def processed(self, processed: Iterable[Processed[I]], outcome: str) -> None:
@@ -155,7 +155,7 @@ class Telemetry:
 def _spans(service: str, settings: Settings) -> "Spans | None":
     if settings.traces == "off":
         return None
-    # What makes spans takes a tenth of a second to load.
+    # The modules for spans take a tenth of a second to load.
     from nodepool.host.spans import Spans
 
     return Spans(service, settings.traces)

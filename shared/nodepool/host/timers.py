@@ -1,8 +1,8 @@
 """Which `Wake` to fire for a service, and when; pure.
 
-A service names the time at which it is due. A `Wake` is fired by this machine's clock and then
-stands in the log with the log's own time; where this clock is ahead, the `Wake` comes too early,
-finds nothing due, and is fired again after as long as it was early.
+A service names the time at which it is due. A `Wake` is fired by this machine's clock, but the log
+stores it with the log's own time. If this machine's clock is ahead, the `Wake` comes too early,
+finds nothing due, and is fired again after the time by which it was early.
 """
 
 from datetime import datetime
@@ -11,15 +11,15 @@ from nodepool.engine.wakes import FRESH
 from nodepool.host.leadership import STANDBY_S
 
 RETRY_S, RETRY_MAX_S = 0.5, 10.0
-"""The pause after the first `Wake` that failed, and the longest; it doubles with each in a row.
+"""The first and the longest pause after a failed `Wake`; each failure in a row doubles the pause.
 
-The longest one of a follower is the same.
+RETRY_MAX_S is also the longest time that a follower leaves a `Wake` to the leader.
 """
 FRESH_S = FRESH.total_seconds()
 PASSED_OVER_MAX = 5
-"""How many a replica passes over in a row, so that a slow machine does its work in the end."""
+"""How many `Wake`s in a row a replica passes over at most, so that even a slow machine works."""
 DOUBLINGS_MAX = 30
-"""How often a pause is doubled at most, so that no number grows for ever."""
+"""How often a pause is doubled at most, so that no number grows without bound."""
 
 
 class Timers:
@@ -59,7 +59,7 @@ class Timers:
             return STANDBY_S
         seconds = (due - wall).total_seconds()
         if seconds > 0:
-            # What was due before is done, so the leader is at work.
+            # The work that was due before is done, so the leader works.
             self._in_vain = 0
         if not leading:
             seconds = max(seconds + STANDBY_S, self._standby_until - now)

@@ -9,8 +9,9 @@ MAX_PAYLOAD = 1024 * 1024
 QUEUE_MAX = 2_000
 """The most messages of each stream that wait in memory to be stored.
 
-So a flood of unacknowledged ones delays others by no more than it takes to store so many. For the
-100,000 that the server holds by itself, a disk may need minutes. Twice the largest commit fits.
+A flood of unacknowledged messages therefore delays other messages by at most the time to store
+this many. For the 100,000 messages of the server's default, a disk may need minutes. The limit has
+room for twice the largest commit.
 """
 LOG_LIMIT = 16 * 1024 * 1024
 """The size in bytes at which the server begins a new log file."""
@@ -42,7 +43,7 @@ def server_config(
     lines = [f"{key}: {_quoted(value)}" for key, value in settings]
     # The server itself appends "jetstream" to this path.
     store = _quoted(str(data_dir))
-    # "always": a message is on the disk before it is acknowledged, so it survives a power cut.
+    # "always": a message is on disk before it is acknowledged, so it survives a power failure.
     switch = "" if enabled else "  enabled: false\n"
     lines.append(
         f"jetstream {{\n{switch}  store_dir: {store}\n  sync_interval: always\n"

@@ -1,4 +1,4 @@
-"""What a control plane on one machine begins with: a simulated data centre, and example pools."""
+"""The initial content of a control plane on one machine: a simulated data centre and NodePools."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ TARGET_S = 90.0
 class Machines:
     """Simulated machines of one type.
 
-    count: how many there are, and the quota that the demo organisation has of them.
-    boot_s: how long each takes to boot, in seconds.
+    count: the number of machines, and also the demo organisation's quota for them.
+    boot_s: how long each machine takes to boot, in seconds.
     """
 
     instance_type: str
@@ -86,10 +86,10 @@ async def seed_once(client: Client, examples: Path) -> None:
     Raises `UpError` for a NodePool that is refused.
     """
     commands = _read(client, examples)
-    # First, since its outcome comes once the services are at work: a new log may not be there yet.
+    # First, because its outcome shows that the services are at work. A log may not exist before.
     await client.register_cluster(client.cluster, ZONE)
     new = [each for each in commands if not await client.was_stored(each.metadata.name)]
-    # The NodePools come last: with one of them, all before it was there.
+    # NodePools are stored last: if one exists, everything before it has been stored too.
     if len(new) == len(commands):
         await _stock(client)
     await _apply(client, new, examples)

@@ -1,4 +1,4 @@
-"""A lock that lets one nats-server at a time use a data directory."""
+"""A lock that allows only one nats-server at a time to use a data directory."""
 
 import fcntl
 import os
@@ -14,10 +14,10 @@ _NOTE_BYTES = 40
 class DirectoryLock:
     """An exclusive lock on a data directory, and a note of the processes that hold it.
 
-    The nats-server inherits the descriptor. The kernel therefore keeps the lock for as long as
-    this process or the server lives, and releases it by itself however the two of them end.
+    The nats-server inherits the descriptor. The kernel therefore keeps the lock while this process
+    or the server is alive, and releases the lock when both have ended, even if they are killed.
 
-    descriptor: the open lock file, to be passed on to the server.
+    descriptor: the open lock file, to pass on to the server.
     """
 
     def __init__(self, data_dir: Path) -> None:
@@ -36,8 +36,8 @@ class DirectoryLock:
                     f"data directory {self._data_dir} is in use by process {owner or 'unknown'}: "
                     "stop that one first, or choose another directory"
                 )
-            # The owner or its server was killed, and the other of the two is about to end. Also, a
-            # process that the owner starts at this moment may hold the lock until it calls exec.
+            # The owner or its server was killed, and the other process is about to end. A process
+            # that the owner is just starting may also hold the lock, until it calls exec.
             if time.monotonic() >= deadline:
                 raise ServerError(
                     f"data directory {self._data_dir} is in use by a nats-server that was left "
@@ -48,7 +48,7 @@ class DirectoryLock:
 
     def note(self, server: int | None) -> None:
         """Write the process id of this process and of the server into the lock file."""
-        # One write, always of the same length, so that a reader never sees half a note.
+        # A single write of a fixed length, so that a reader never sees a partial note.
         os.pwrite(self.descriptor, f"{os.getpid()} {server or ''}".ljust(_NOTE_BYTES).encode(), 0)
 
     def release(self) -> None:

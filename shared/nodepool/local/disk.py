@@ -1,8 +1,8 @@
-"""A nats-server that has run out of disk, and stores again when there is room, without a restart.
+"""Recovering a nats-server that has run out of disk space, without restarting the server.
 
-It stops storing for good at the first write that fails for want of space, and refuses before that
-at three quarters of what its own data and the free space make together, a limit that it computes
-when JetStream starts. So both end when JetStream is stopped and started inside the same server.
+After the first write that fails for lack of space, the server never stores again. It also refuses
+to store more than three quarters of its own data and the free space together; it computes this
+limit when JetStream starts. Stopping and starting JetStream in the running server resets both.
 """
 
 import os
@@ -10,21 +10,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOM_BYTES = 4 << 20
-"""How much it must be able to store before it is worth a try."""
+"""How many more bytes the server must be able to store before another attempt is made."""
 LOG_BYTES_MAX = 1 << 20
-"""The most that is read of the server's log at once."""
+"""How many bytes of the server's log are read at most at once."""
 
 _SIGNS = (b"no space left on device", b"disk quota exceeded", b"file resource limits exceeded")
-"""What the server logs, in small letters, when it has no room."""
+"""What the server logs when it has no room, in lower case."""
 _OF_CLIENT = b" - cid:"
-"""What stands in a line about a connection, which may quote whatever its client has sent."""
+"""Marks a log line about a connection, which may quote any text that the client has sent."""
 
 
 class DiskWatch:
-    """Whether a server has run out of disk, by its log, and whether it has room again.
+    """Detects from a server's log that the server has run out of disk, and when it has room again.
 
-    store: the folder of its data.
-    log_file: the file that it logs to.
+    store: the folder of the server's data.
+    log_file: the server's log file.
     """
 
     def __init__(self, store: Path, log_file: Path) -> None:
@@ -35,7 +35,7 @@ class DiskWatch:
 
     @property
     def is_full(self) -> bool:
-        """Whether it could not store something, at the last check."""
+        """Whether the last check found that the server was unable to store a message."""
         return self._is_full
 
     def check(self) -> bool:
@@ -54,7 +54,7 @@ class DiskWatch:
         try:
             size = self._log_file.stat().st_size
             with self._log_file.open("rb") as log:
-                # A log that was begun anew is shorter.
+                # If the log is shorter than before, the server has begun a new one.
                 begin = self._read if self._read <= size else 0
                 start = log.seek(max(begin, size - LOG_BYTES_MAX))
                 text, newline, _ = log.read(LOG_BYTES_MAX).rpartition(b"\n")

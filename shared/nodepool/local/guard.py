@@ -1,4 +1,4 @@
-"""A helper process that ends what this process has started, if this process is killed."""
+"""A helper process that ends a child of this process if this process is killed."""
 
 import subprocess
 
@@ -13,9 +13,9 @@ kill -s KILL -- "-$0"
 class Guard:
     """A shell that sends SIGTERM to another process once this one is gone.
 
-    It reads a pipe whose other end only this process holds: the kernel closes that end even after
-    SIGKILL. Linux could signal the other by itself (PR_SET_PDEATHSIG), but does so when the thread
-    that started it ends, needs code between fork and exec, and no other system has it.
+    The shell reads a pipe whose other end only this process holds. The kernel closes that end even
+    after SIGKILL. PR_SET_PDEATHSIG is no alternative: it sends the signal when the thread that
+    started the other process ends, needs code between fork and exec, and exists only on Linux.
     """
 
     def __init__(self, pid: int, *, group_grace_s: int | None = None) -> None:

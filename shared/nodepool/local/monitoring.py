@@ -1,4 +1,4 @@
-"""What a Prometheus beside a control plane on one machine needs."""
+"""The configuration of a Prometheus that monitors a control plane on one machine."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,10 +11,10 @@ from nodepool.local.ports import HOST
 
 _DEPLOY = Path(__file__).parents[3] / "deploy"
 RULES = _DEPLOY / "prometheus" / "nodepool.rules.yml"
-"""The alerts; there are none where only the package is installed."""
+"""The alerting rules; the file does not exist if only the package is installed."""
 RUNBOOKS = _DEPLOY / "runbooks"
 INTERVAL = "5s"
-"""How often metrics are read; the rates in graphs are then over twenty seconds or more."""
+"""How often metrics are scraped; with this interval, graphs show rates over at least 20 seconds."""
 
 
 def write_prometheus_config(data_dir: Path, ports: Mapping[str, int]) -> str:

@@ -8,7 +8,7 @@ from nodepool.local.errors import UpError
 
 HOST = "127.0.0.1"
 BLOCK = 16
-"""How many ports are claimed together; the last of them is held, and not given away."""
+"""How many ports are claimed together; the last port marks the claim, and is not given out."""
 _PORTS_END = 65_000
 
 
@@ -35,7 +35,7 @@ def claimed_ports(count: int, first: int) -> Iterator[Sequence[int]]:
 
 def _is_free(port: int) -> bool:
     with suppress(OSError), socket.socket() as probe:
-        # A port that was closed a moment ago can be listened on, and is none that is taken.
+        # A port that was closed a moment ago can be listened on, so it counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((HOST, port))
         return True

@@ -1,6 +1,6 @@
-"""A program on this machine in a process group of its own, that ends as a container does.
+"""Running a program in its own process group on this machine, and ending it like a container.
 
-It is asked to end with SIGTERM, and killed when its grace period is over; see
+The program gets SIGTERM, and is killed when its grace period is over; see
 https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from nodepool.local.guard import Guard
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
-"""The exit codes of shells for a program that cannot be run, and for one that does not exist."""
+"""The exit codes of shells for a program that is not executable, and for a missing program."""
 BY_SIGNAL = 128
 """What shells add to the number of the signal that ended a program."""
 
@@ -24,7 +24,7 @@ BY_SIGNAL = 128
 class NotStarted(Exception):
     """A program that cannot be run; its text is one line.
 
-    code: the exit code of shells for it.
+    code: the exit code that a shell would return.
     """
 
     def __init__(self, code: int, message: str) -> None:
@@ -45,7 +45,7 @@ def executable(name: str, environment: Mapping[str, str]) -> str:
 
 
 class LocalProcess:
-    """A program that runs; its output is that of this process, and goes through untouched."""
+    """A running program, which writes directly to the output of this process."""
 
     def __init__(self, process: asyncio.subprocess.Process, grace_s: int) -> None:
         self._process = process
@@ -75,7 +75,7 @@ class LocalProcess:
 
     @property
     def is_ending(self) -> bool:
-        """Whether it was asked to end."""
+        """Whether the program was asked to end."""
         return self._ending_since is not None
 
     def terminate(self, grace_s: float) -> None:
@@ -109,7 +109,7 @@ class LocalProcess:
         return code if code >= 0 else BY_SIGNAL - code
 
     def _signal(self, number: signal.Signals) -> None:
-        # The group may be gone, or what is left of it may belong to another user.
+        # The group may be gone, or its remaining processes may belong to another user.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
@@ -117,5 +117,5 @@ class LocalProcess:
 def _is_terminal() -> bool:
     try:
         return sys.stdin is not None and sys.stdin.isatty()
-    except ValueError:  # It is closed.
+    except ValueError:  # Standard input is closed.
         return False

@@ -1,4 +1,4 @@
-"""A nats-server on this machine: started, watched, stopped."""
+"""Starting, watching and stopping a nats-server on this machine."""
 
 import errno
 import json
@@ -20,11 +20,11 @@ from nodepool.local.ports import HOST
 
 POLL_S = 0.02
 STOP_S = 10.0
-"""How long the server may take to stop in good order, in seconds, before it is killed."""
+"""How long the server may take to stop gracefully, in seconds, before it is killed."""
 
 
 class NatsServer:
-    """A nats-server on the loopback address with its data in one directory."""
+    """A nats-server that listens on the loopback address and keeps its data in one directory."""
 
     def __init__(
         self, data_dir: Path, port: int, binary: Path, *, monitor_port: int | None = None
@@ -60,7 +60,7 @@ class NatsServer:
 
     @property
     def data_dir(self) -> Path:
-        """The folder with all that it stores."""
+        """The folder with all data that the server stores."""
         return self._data_dir
 
     @property
@@ -142,7 +142,7 @@ class NatsServer:
         self._data_dir.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(self._data_dir)
         self._lock.acquire(deadline)
-        # A new name for each start tells this server from another one on the same port.
+        # Each start gets a new name, to tell this server from any other server on the same port.
         self._name = f"nodepool-{secrets.token_hex(4)}"
         conf = self._write_config(enabled=True)
         log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
@@ -160,7 +160,7 @@ class NatsServer:
         return conf
 
     def _spawn(self, conf: Path, lock: int) -> subprocess.Popen[bytes]:
-        # What the server prints before it opens its log, or in a panic, belongs in the log too.
+        # What the server prints before it opens its log, or in a panic, also goes to the log file.
         with self.log_file.open("ab") as log:
             return subprocess.Popen(
                 [self._binary, "--config", conf],
@@ -168,7 +168,7 @@ class NatsServer:
                 stdout=log,
                 stderr=log,
                 pass_fds=[lock],
-                # Ctrl-C at the terminal is for this process, which then stops the server itself.
+                # Ctrl-C at the terminal must reach only this process, which then stops the server.
                 start_new_session=True,
             )
 

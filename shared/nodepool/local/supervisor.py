@@ -1,4 +1,4 @@
-"""Keeping processes alive: each service, and the nats-server, is started again when it ends."""
+"""Keeping processes alive: each service and the nats-server are started again when they end."""
 
 import asyncio
 import contextlib
@@ -16,24 +16,27 @@ from nodepool.local.server import NatsServer
 STOP_S = 10.0
 """How long a service may take to end after SIGTERM, in seconds, before it is killed."""
 RESTART_MIN_S, RESTART_MAX_S = 0.1, 5.0
-"""The pause before a restart, in seconds: it doubles with each service that ends early."""
+"""The shortest and the longest pause before a restart, in seconds.
+
+The pause doubles each time the service ends early.
+"""
 REPORTED_ENDS = 3
-"""After so many ends in a row the last line of the error log is reported."""
+"""After this many ends in a row, the last line of the error log is reported."""
 READY_S = 1.0
-"""How often a service is asked whether it is ready, and how long that may take, in seconds."""
+"""How often a service is asked if it is ready, and how long the answer may take, in seconds."""
 LINE_BYTES_MAX = 4_000
-"""How much of the end of an error log is read, in bytes."""
+"""How many bytes are read from the end of an error log."""
 DISK_S = 2.0
 """How often the server's log is read for signs of a full disk, in seconds."""
 WATCH_S = 0.2
-"""How often the server's process is looked at, in seconds."""
+"""How often the server's process is checked, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """How often a service has ended in a row without having been at work for a while.
+    """How often in a row a service has ended early: ready for at most `RESTART_MAX_S` seconds.
 
-    pause_s: how long to wait before it is started again, in seconds.
+    pause_s: how long to wait before the service is started again, in seconds.
     """
 
     early: int = 0
@@ -133,11 +136,11 @@ async def _start(
             sys.executable,
             "-m",
             name,
-            # The service stops when this pipe closes, which the kernel does if we are killed.
+            # The service stops when this pipe closes. The kernel closes it if we are killed.
             stdin=asyncio.subprocess.PIPE,
             stderr=errors,
             env={**environment, "NODEPOOL_STOP_WITH_PARENT": "yes"},
-            # Ctrl-C at the terminal is for this process, which then stops the services itself.
+            # Ctrl-C at the terminal must reach only this process, which then stops the services.
             start_new_session=True,
         )
 

@@ -24,7 +24,7 @@ from nodepool.nats.access import Access
 from nodepool.nats.errors import InDoubt
 
 METRICS_PORT = 9464
-"""The first of the ports on which services serve metrics; ports that are taken are skipped."""
+"""The first port on which services serve metrics; ports that are in use are skipped."""
 OUTCOME_S = 30.0
 """How long the outcome of a command may take, in seconds."""
 
@@ -38,7 +38,7 @@ class Options:
     binary: the nats-server program; None to find one.
     examples: a folder of manifests to apply at the start; None for none.
     org, cluster: the organisation and cluster that are set up.
-    show: makes the text that is printed about the NodePools once they are at their targets.
+    show: returns the text to print about the NodePools once they are at their targets.
     once: whether to stop as soon as everything runs.
     """
 
@@ -141,7 +141,7 @@ def service_environments(
     return {
         name: {
             "NODEPOOL_URL": url,
-            # This server asks for nothing; what the environment says of access is for another one.
+            # This server needs no credentials; those in the environment are for another server.
             **{f"NODEPOOL_{name.upper()}": "" for name in Access.__slots__},
             "NODEPOOL_LOG_FILE": str(logs / f"{name}.log"),
             "NODEPOOL_METRICS_PORT": str(port),

@@ -1,7 +1,7 @@
-"""What a connection shows to a server, which it trusts, and where that replies.
+"""Whom a connection trusts, what it shows to the server, and where it gets its replies.
 
-Files may be renewed: each is read again for each connection, so that a new certificate or password
-is used at the next one, without a restart.
+Each file is read again for each connection. A renewed certificate or password is therefore used at
+the next connection, without a restart.
 """
 
 import base64
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import ssl
 
 INBOX_PREFIX = "_INBOX"
-"""What the subjects begin with on which the clients of NATS await replies."""
+"""The default prefix of the subjects on which NATS clients await replies."""
 _PREFIX = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
@@ -27,14 +27,13 @@ class Access:
     """Whom to trust, who asks, and where replies go; each `_file` is a path, "" for none.
 
     ca_file: the certificates to trust for `tls://` and `wss://`, as PEM; "" for the system's.
-    cert_file: the client's own certificate, as PEM, and those that lead to a trusted one.
-    key_file: its private key, as PEM; "" where it lies in `cert_file` too.
+    cert_file: the client's own certificate and its intermediate certificates, as PEM.
+    key_file: the private key of the certificate, as PEM; "" if `cert_file` contains the key.
     creds_file: credentials: a user's JWT and the seed of its nkey, as `nsc` writes them.
     nkey_file: the seed of a user's nkey alone.
-    password_file: the password of the user that the address names, or a token where it names none.
-    inbox_prefix: what the subjects of replies begin with, "" for `_INBOX`. One of its own keeps a
-        user whom the server permits no other from reading the replies to others, and from being
-        read.
+    password_file: the password of the user in the address, or a token if the address has no user.
+    inbox_prefix: the prefix of the subjects of replies; "" for `_INBOX`. If the server permits each
+        user only a prefix of its own, no user can read the replies to another user.
     """
 
     ca_file: str = ""
@@ -77,8 +76,8 @@ class Access:
         except ssl.SSLError:
             text = f"{self.ca_file} holds no certificates; it must be a file of them in PEM"
             raise AccessError("ca_file", text) from None
-        # Python 3.13 began to ask for extensions that `openssl req -x509` leaves out of an
-        # authority, https://docs.python.org/3/whatsnew/3.13.html#ssl; other NATS clients do not.
+        # Since Python 3.13, an authority needs extensions that `openssl req -x509` leaves out, see
+        # https://docs.python.org/3/whatsnew/3.13.html#ssl; other NATS clients do not need them.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.cert_file:
             self._add_certificate(context)
@@ -112,7 +111,7 @@ class Access:
 
     @property
     def is_shown(self) -> bool:
-        """Whether there is anything to show to a server, or to trust it by."""
+        """Whether any certificate, key, credential or password file is set."""
         return replace(self, inbox_prefix="") != NO_ACCESS
 
     def key_pair(self) -> KeyPair:
@@ -136,7 +135,7 @@ class Access:
 
 
 NO_ACCESS = Access()
-"""Nothing to show, and the certificates of the system to trust."""
+"""Show nothing to the server, and trust the certificates of the system."""
 
 
 def check_address(access: Access, addresses: Sequence[str]) -> None:

@@ -1,17 +1,20 @@
-"""Files that hold certificates, keys and passwords; no text here ever quotes what they hold."""
+"""Files that hold certificates, keys and passwords; no message here quotes their content."""
 
 from nodepool.nats.plain_files import open_file
 
 BYTES_MAX = 1 << 18
-"""No file of this kind is larger; what is, is another file."""
+"""The size limit of a file with a key, a password or a client's certificate."""
 BUNDLE_BYTES_MAX = 1 << 22
-"""The same for certificates to trust: those of all public authorities have a quarter of a MiB."""
+"""The size limit of a file with certificates to trust.
+
+The certificates of all public authorities take a quarter of a MiB.
+"""
 
 
 class AccessError(Exception):
-    """What cannot be used to connect; the text is one clause that names it and the fix.
+    """A file or value that cannot be used to connect; the text names it and the fix in one clause.
 
-    field: which field of an `Access` it is.
+    field: the field of `Access` that is at fault.
     """
 
     def __init__(self, field: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""The addresses of NATS servers, as `NODEPOOL_URL` names them: one, or several with commas."""
+"""The addresses of NATS servers, as in `NODEPOOL_URL`: one, or several separated by commas."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,7 @@ def _is_address(address: str) -> bool:
         parts = urlsplit(address if "://" in address else f"nats://{address}")
         if parts.port == 0 or parts.scheme not in SCHEMES or not parts.hostname:
             return False
-    except ValueError:  # The port is no number up to 65535, or the host no address.
+    except ValueError:  # The port is not a number up to 65535, or the host is not valid.
         return False
     if parts.query or parts.fragment or (parts.path.strip("/") and parts.scheme not in _WEB):
         return False

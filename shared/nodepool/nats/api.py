@@ -1,8 +1,8 @@
 """Requests to the JetStream API, and single messages stored and read through it.
 
-Every function raises the errors of `nodepool.nats.errors`, and those of the client
-(`nats.errors.Error`, `OSError`) where a request cannot be sent or is not answered. The API is
-described at https://docs.nats.io/reference/reference-protocols/nats_api_reference.
+Every function raises the errors of `nodepool.nats.errors`. If a request cannot be sent or gets no
+reply, it raises the errors of the client (`nats.errors.Error`, `OSError`). The API is described at
+https://docs.nats.io/reference/reference-protocols/nats_api_reference.
 """
 
 import base64
@@ -21,15 +21,18 @@ from nodepool.nats.protocol import parse_headers
 REPLY_TIMEOUT_S = 5.0
 """How long to wait for the server's reply."""
 HURRIED_REPLY_S = 1.0
-"""How long while the servers of a cluster choose leaders, when some requests have none."""
+"""How long to wait for the reply while the cluster elects leaders: some requests then get none."""
 CONFLICT_CODES = frozenset({10071, 10164, 10201})
-"""Wrong last sequence, another write in flight, a duplicate in a batch: another came first."""
+"""Wrong last sequence, another write in flight, a duplicate in a batch: another write was first."""
 
 BUSY_CODE = 10167
-"""The server's queue of messages that are to be stored is full."""
+"""The server's queue of messages that wait to be stored is full."""
 _NO_MESSAGE = 10037
 EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
-"""The header that makes storing depend on where the last message on the same subject lies."""
+"""The header that names the expected position of the last message on the same subject.
+
+The server stores the message only if that position is right.
+"""
 
 Json = dict[str, object]
 

@@ -1,4 +1,7 @@
-"""What a client shows to each server that it connects to; nats-py reads some files once."""
+"""What a client shows to each server, from files that are read again for each connection.
+
+nats-py reads some of these files only once.
+"""
 
 import ssl
 from collections.abc import Callable
@@ -12,7 +15,7 @@ from nodepool.nats.access import INBOX_PREFIX, NO_ACCESS, Access
 
 
 class Shown(TypedDict):
-    """What a client of nats-py is given; it calls each function for each connection."""
+    """The options of a nats-py client; it calls each function once per connection."""
 
     user: str | None
     password: Callable[[], str] | None
@@ -63,7 +66,7 @@ class AuthenticatingClient(Client):
         if initial_connection and server is not None and server.uri.scheme == "tls":
             if not (info.get("tls_required") or info.get("tls_available")):
                 raise NatsError("nats: the server offers no TLS, which tls:// asks for")
-            # The client encrypts only where the server insists on it.
+            # The client encrypts only if the server requires TLS.
             info["tls_required"] = True
         await super()._process_info(info, initial_connection)
 

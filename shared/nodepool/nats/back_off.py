@@ -1,4 +1,4 @@
-"""How long to wait before something that has failed is tried again; pure."""
+"""How long to wait before a failed operation is tried again; pure."""
 
 
 def pause_s(failures: int, least_s: float, most_s: float, draw: float) -> float:

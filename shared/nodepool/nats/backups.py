@@ -1,6 +1,6 @@
-"""A stream as a whole, out of a server and into one, by its snapshot and restore API.
+"""Backing up and restoring a whole stream with the server's snapshot and restore API.
 
-The bytes are the server's own, compressed; what lies in them is no concern of a client. See
+The bytes are in the server's own compressed format; a client does not interpret them. See
 https://docs.nats.io/running-a-nats-service/nats_admin/jetstream_admin/disaster_recovery.
 """
 
@@ -17,14 +17,16 @@ from nodepool.nats.errors import InDoubt
 
 Write = Callable[[bytes], Awaitable[None]]
 CHUNK_BYTES = 128 << 10
-"""How much one message carries."""
+"""How many bytes one message carries."""
 BEGIN_S = 120.0
-"""How long a server may take before it sends the first of a stream, or once it has the last of it,
-beside the time for its bytes."""
+"""How long a server may take before it sends the first chunk, or after it has received the last.
+
+The time for the bytes of the stream, see SLOWEST_BYTES_S, is added.
+"""
 SLOWEST_BYTES_S = 5 << 20
-"""How many bytes of a stream a server checks in a second at the least."""
+"""How many bytes of a stream a server checks per second, at least."""
 SILENCE_S = 30.0
-"""How long a server may be silent in between."""
+"""How long a server may be silent between two chunks."""
 
 
 async def snapshot(client: Connection, stream: str, size: int, write: Write) -> Json:

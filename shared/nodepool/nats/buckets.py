@@ -1,4 +1,4 @@
-"""The buckets of the read model: read whole, and made again."""
+"""The buckets of the read model: reading a whole bucket, and creating it again."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from nodepool.nats.streams import StreamInfo, provision_stream, stream_info, str
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """Where the read model is written.
+    """How the buckets of the read model are created and read.
 
     log: the identity of the log whose positions are the versions of the objects.
-    replicas: how many copies of a bucket the servers keep, should it have to be made again.
+    replicas: how many copies of a bucket the servers keep, if it must be created again.
     """
 
     connection: Connection

@@ -1,4 +1,4 @@
-"""Ending tasks for certain."""
+"""Ending tasks reliably."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -6,7 +6,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 AGAIN_S = 0.1
-"""After so long a task that has not ended is cancelled once more."""
+"""How long to wait until a task that has not ended is cancelled again."""
 
 
 async def cancel(*tasks: "asyncio.Task[object]") -> None:
@@ -29,7 +29,7 @@ async def cancel(*tasks: "asyncio.Task[object]") -> None:
             is_cancelled = True
     for task in tasks:
         if not task.cancelled():
-            task.exception()  # asyncio reports an error that nobody asks for.
+            task.exception()  # asyncio logs an exception that is never retrieved.
     if is_cancelled:
         raise asyncio.CancelledError
 

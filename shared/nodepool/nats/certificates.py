@@ -1,6 +1,6 @@
-"""Until when a certificate is valid, which Python's ssl says only of those of a peer.
+"""Until when a certificate is valid; Python's ssl module tells this only of a peer's certificate.
 
-A certificate is DER, see https://www.rfc-editor.org/rfc/rfc5280#section-4.1.
+A certificate is DER-encoded, see https://www.rfc-editor.org/rfc/rfc5280#section-4.1.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Commits: outputs and their commit record, stored as one atomic batch or not at all.
 
-The server's side of it is described in
+Atomic batches are described in
 https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-50.md.
 """
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 MARK = "Nodepool-Replica"
-"""The header of a commit record that says which process has made it."""
+"""The header of a commit record that says which process made the record."""
 
 
 class Committer:
     """Stores the proposals of one service, one at a time.
 
     Only the condition on the commit record keeps an output from being stored twice. The messages of
-    a batch have no `Nats-Msg-Id`: an id that another program has used before would have the server
-    refuse the whole batch.
+    a batch have no `Nats-Msg-Id`: if another program had used an id before, the server would refuse
+    the whole batch.
 
-    mark: what its commit records carry in the header MARK; empty for no header.
+    mark: the value of the header MARK in its commit records; empty for no header.
     """
 
     def __init__(self, connection: Connection, mark: str = "") -> None:
@@ -55,7 +55,7 @@ class Committer:
         """
         messages = proposal.messages
         expected = 0 if is_cut else proposal.expected_sequence
-        # The mark comes first: headers that begin with those of a batch are not read.
+        # The mark comes first: readers skip headers that begin with the headers of a batch.
         headers = {**self._mark, EXPECTED_SEQUENCE: str(expected)}
         if not messages:
             return await self._publish_record(proposal, headers)

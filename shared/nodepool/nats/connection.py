@@ -1,9 +1,9 @@
-"""A connection to NATS that finds its server again for ever and says why it cannot.
+"""A connection to NATS that never stops reconnecting, and says why it cannot connect.
 
-nats-py gives a connection up in silence where it should not: for bytes that are no UTF-8, for
-errors of the server that another try may not meet, for an exception in one of its tasks. What is
-overridden here is what version 2.16 calls; `tests/bus/test_connection.py` fails should a later one
-no longer do so.
+nats-py silently gives up a connection after bytes that are not UTF-8, after errors of the server
+that the next attempt may not meet, and after an exception in one of its tasks. The methods that are
+overridden here are methods that version 2.16 calls; `tests/bus/test_connection.py` fails if a later
+version no longer calls them.
 """
 
 import asyncio
@@ -35,36 +35,36 @@ ErrorListener = Callable[[Exception], None]
 FaultListener = Callable[[str], None]
 RETRY_S = 0.05
 RETRY_MAX_S = 0.4
-"""The pauses between two attempts to reach a server, or to read from it: the first and the longest.
-A longer one would be seen in how late a service is at work again after its server is."""
+"""The first and the longest pause between two attempts to reach a server, or to read from it.
+With longer pauses, a service would resume work noticeably later than its server."""
 STABLE_S = 2.0
-"""A connection that lasts longer ends the series of attempts that the pauses are counted in."""
+"""After a connection that lasted longer, the pauses start again with the first one."""
 CONNECT_S = 2
-"""How long a server may take to reply while a connection is made."""
+"""How many seconds a server may take to reply while a connection is made."""
 PINGS = 2
-"""How many pings a server may leave without a reply. With fewer, a pause of this process itself
-would look like one of the server: the ping that follows is due before the reply is read."""
+"""How many pings a server may leave without a reply. With fewer, a pause of this process would look
+like a silent server: after the pause, the next ping is due before the reply is read."""
 SILENCE_S = 6.0
-"""After so long without a reply to a ping a server counts as gone. A busy server is late by a
-second or two; a frozen one, or a network that is gone, is noticed before work is missed."""
+"""How long a server may leave pings without a reply until it counts as gone. A busy server is late
+by a second or two; a frozen server or a lost network is noticed before work is missed."""
 
 CUT_OFF = (ConnectionResetError, BrokenPipeError, UnexpectedEOF)
 _BATCH = b"NATS/1.0\r\nNats-Batch-Id:"
 _KEPT = 'permissions violation for publish to "$js.api.consumer.delete.'
-"""Nothing is lost where a user may delete no consumers: the server forgets those that are idle."""
+"""An error to ignore: if the user may not delete consumers, the server removes idle ones itself."""
 _SEQUENCE = b"\r\n" + SEQUENCE.encode()
 
 
 class Connection(MemberClient):
     """A client whose events can be observed.
 
-    on_disconnect: called when the server is gone; `fault` then says why.
+    on_disconnect: called when the connection is lost; `fault` then says why.
     on_reconnect: called when a server is connected again.
     on_fault: called with the reason whenever a server could not be reached.
     on_error: called with errors that belong to no call, such as a denied publish.
-    fault: why there is no connection, as one line; of the last time where there is one.
-    loss: why it was lost the last time; what fails while it is closed may be another fault.
-    reason: the same without the address.
+    fault: why there is no connection, as one line; while connected, the previous fault.
+    loss: why the connection was last lost, as one line; later attempts may fail for other reasons.
+    reason: why the last loss or attempt failed, as in `fault` but without the address.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Connection(MemberClient):
 
     @property
     def address(self) -> str:
-        """The address of the server that is connected or tried, without a password."""
+        """The address of the current server, connected or not, without a password."""
         server = self._current_server
         return "" if server is None else without_password(server.uri.geturl())
 
@@ -97,7 +97,7 @@ class Connection(MemberClient):
             max_reconnect_attempts=-1,
             pending_size=8 << 20,
             allow_reconnect=True,
-            ping_interval=silence_s / (PINGS + 1),  # type: ignore[arg-type]  # Any number will do.
+            ping_interval=silence_s / (PINGS + 1),  # type: ignore[arg-type]  # A float works too.
             max_outstanding_pings=PINGS,
             connect_timeout=CONNECT_S,
             **self.shown(access, addresses[0]),
@@ -106,7 +106,7 @@ class Connection(MemberClient):
             error_cb=self.failed,
         )
 
-    # What arrives.
+    # Receiving.
 
     def _build_message(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
@@ -114,8 +114,8 @@ class Connection(MemberClient):
         return Msg(self, text(subject), text(reply), data, headers, _sid=sid)
 
     async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
-        # Parsing headers is a tenth of what receiving a message costs, and readers need none of
-        # those that a commit puts on its outputs; a reply to a direct get names its sequence there.
+        # Parsing headers is a tenth of the cost of receiving a message, and readers do not need the
+        # headers that a commit puts on its outputs. A reply to a direct get has its sequence there.
         if headers is None or (headers.startswith(_BATCH) and _SEQUENCE not in headers):
             return None
         return parse_headers(headers)
@@ -123,8 +123,8 @@ class Connection(MemberClient):
     async def _read_loop(self) -> None:
         transport = self._transport
         assert transport is not None, "a connection is read once it is there"
-        # The client keeps one parser and resets it as soon as a connection is lost, when this loop
-        # may still have a part of a message to read: the next connection would begin within it.
+        # The client keeps one parser and resets it as soon as a connection is lost. This loop may
+        # then still read part of a message, and the next connection would continue within it.
         parser = self._ps = Parser(self)
         try:
             while not (self.is_closed or self.is_reconnecting):
@@ -133,10 +133,10 @@ class Connection(MemberClient):
                 await parser.parse(await transport.read(DEFAULT_BUFFER_SIZE))
         except asyncio.CancelledError:
             return
-        except Exception as error:  # Whatever it is, nobody else would notice.
+        except Exception as error:  # No other code would notice the exception.
             await self._process_op_err(error)
 
-    # What goes wrong.
+    # Handling errors.
 
     async def _process_err(self, err_msg: str) -> None:
         """Handle an error of the server; keep the connection if it is about one message only."""
@@ -147,7 +147,7 @@ class Connection(MemberClient):
         if reason.startswith(("permissions violation", "invalid subject", "invalid publish")):
             await self.failed(error)
         else:
-            # The client would close for good, though another attempt may succeed.
+            # The client would close for good, although another attempt may succeed.
             await self._process_op_err(error)
 
     async def _process_op_err(self, e: Exception) -> None:
@@ -158,7 +158,7 @@ class Connection(MemberClient):
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         transport = self._transport
-        # The client would leave the connection open where the rest cannot be sent any more.
+        # The client would leave the connection open if the rest can no longer be sent.
         rest, self._pending, self._pending_data_size = self._pending, [], 0
         try:
             if rest and self.is_connected and transport is not None and not transport.at_eof():
@@ -166,7 +166,7 @@ class Connection(MemberClient):
                     transport.writelines(rest)
                     await transport.drain()  # type: ignore[no-untyped-call]  # As below.
             await super()._close(status, do_cbs)
-        except asyncio.CancelledError:  # Also where another wait for this end was given up.
+        except asyncio.CancelledError:  # Also if another wait for this was given up.
             if (task := asyncio.current_task()) is None or task.cancelling():
                 raise
         finally:
@@ -178,12 +178,12 @@ class Connection(MemberClient):
             try:
                 await super()._attempt_reconnect()
                 return
-            except Exception as error:  # The client would stay as it is, without a server.
+            except Exception as error:  # The client would stay without a server.
                 self._note_fault(error)
             await asyncio.sleep(RETRY_MAX_S)
 
     def _note_fault(self, error: Exception) -> None:
-        # A server that refuses may close before its reason is read; that of the last time holds.
+        # A server that refuses may close before its reason is read; then keep the previous reason.
         if not (self._is_refused and isinstance(error, CUT_OFF)):
             self.reason = reason_of(error)
             self._is_refused = isinstance(error, NatsError | ssl.SSLError)
@@ -195,7 +195,7 @@ class Connection(MemberClient):
         """Fail every pending request and notify observers; the client calls this method."""
         if asyncio.get_running_loop().time() - self._since > STABLE_S:
             self._attempts = 0
-        # Replies on their way are lost with the server; the client itself would wait for them.
+        # Pending replies are lost with the connection; the client itself would wait for them.
         self._lost_at = time.monotonic()
         give_up(self._resp_map.values(), ConnectionReconnectingError)
         for notify in tuple(self.on_disconnect):
@@ -211,7 +211,7 @@ class Connection(MemberClient):
         if self.is_connected:
             for notify in tuple(self.on_error):
                 notify(error)
-        elif not self.is_closed:  # How a connection ends that was given up concerns nobody.
+        elif not self.is_closed:  # Errors of a closed connection do not matter.
             self._note_fault(error)
 
     # Finding a server.
@@ -230,7 +230,7 @@ class Connection(MemberClient):
             try:
                 await self._connect_to_server(server)
                 return
-            except Exception as error:  # A host of another protocol may cause any.
+            except Exception as error:  # A host with another protocol may cause any error.
                 self._note_fault(error)
 
     async def _connect_to_server(self, s: Srv) -> None:
@@ -240,19 +240,19 @@ class Connection(MemberClient):
         except BaseException:
             transport.close()  # type: ignore[no-untyped-call]  # As nats-py has it.
             raise
-        # That of a server that was connected and has not replied is still open.
+        # The transport to a previous server that did not reply is still open.
         if self._transport is not None:
             self._transport.close()  # type: ignore[no-untyped-call]  # As nats-py has it.
         self._transport = transport
 
     async def _process_connect_init(self) -> None:
-        # An attempt that failed after this leaves its tasks to the next, which begins its own.
+        # A failed earlier attempt may have left its tasks running; this attempt starts its own.
         for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
             if task is not None:
                 task.cancel()
         try:
             await super()._process_connect_init()
-        except OSError:  # A certificate that is not trusted is a ValueError as well.
+        except OSError:  # The error for an untrusted certificate is also a ValueError.
             raise
         except AccessError as error:
             raise NatsError(f"nats: {error}") from None

@@ -1,4 +1,4 @@
-"""Consumers of a stream that acknowledge nothing: how one is set up, and what it delivers."""
+"""Consumers without acknowledgements: how a consumer is configured, and what it delivers."""
 
 import json
 import os
@@ -7,23 +7,23 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 SERVICE, VERSION, REPLICA = "nodepool.service", "nodepool.version", "nodepool.replica"
-"""What the metadata of a replica's consumer says: whose it is, of which release, which process."""
+"""The metadata keys of a replica's consumer: its service, its release and its process."""
 AGENT = "nodepool.agent"
-"""What that of an agent's says besides its release: `<org>/<cluster>`, which it is the agent of."""
+"""The metadata key of an agent's consumer, in addition to VERSION: its `<org>/<cluster>`."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OPEN_NS = 30_000_000_000
 _INACTIVE_NS = 60_000_000_000
-"""The server forgets a consumer from which nothing was requested for so long."""
+"""How long a consumer may go without a request until the server removes it."""
 
 
 class Delivery(NamedTuple):
-    """How a message of a consumer came.
+    """How a consumer delivered a message.
 
     consumer: the consumer's name.
-    position: where the message lies in the stream.
-    number: how many the consumer has delivered with this one.
-    nanoseconds: when the server stored it, since 1970.
-    remaining: how many more match the consumer's filters.
+    position: the position of the message in the stream.
+    number: how many messages the consumer has delivered, including this message.
+    nanoseconds: when the server stored the message, since 1970.
+    remaining: how many more messages match the consumer's filters.
     """
 
     consumer: str
@@ -34,7 +34,7 @@ class Delivery(NamedTuple):
 
     @property
     def time(self) -> datetime:
-        """When the server stored it; Python reads microseconds."""
+        """When the server stored the message, truncated to microseconds."""
         return _EPOCH + timedelta(microseconds=self.nanoseconds // 1000)
 
 

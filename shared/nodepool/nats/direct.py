@@ -1,4 +1,4 @@
-"""Reading on from any copy of a stream, without a consumer and without a leader.
+"""Reading a stream from any of its replicas, without a consumer and without a leader.
 
 See https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-31.md.
 """
@@ -18,9 +18,9 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.membership import HURRIED_S
 
 MOST = 256
-"""The most messages that one request brings."""
+"""The most messages that the server returns for one request."""
 PAUSE_S = 0.05
-"""The pause before the next request, where one has brought none."""
+"""The pause before the next request if a request has returned no messages."""
 
 
 async def read_on(
@@ -56,7 +56,7 @@ async def _entries(client: Connection, stream: str, start: int) -> Sequence[Entr
         if "Nats-Subject" in headers:
             entries.append(entry_of(message, headers))
         elif not end.done():
-            end.set_result(None)  # A message without a subject says that there are no more.
+            end.set_result(None)  # A message without a subject marks the end of the batch.
 
     inbox = client.new_inbox()
     subscription = await client.subscribe(inbox, cb=receive)

@@ -1,16 +1,16 @@
-"""What can go wrong between a program and the log; each error says what is stored for certain."""
+"""The errors between a program and the log; each says whether anything was stored."""
 
 STREAM_NOT_FOUND = 10059
-"""The code of the JetStream API for a stream that is not there."""
+"""The code of the JetStream API for a stream that does not exist."""
 
 SEALED_CODE = 10109
 """The code for a message to a stream that is sealed."""
 
 
 class Unreachable(Exception):
-    """No server answers; the message is one line that names the server and the remedy.
+    """No server replies; the message is one line that names the server and the remedy.
 
-    `reason` is why the last attempt failed, as a few words.
+    `reason` says in a few words why the last attempt failed.
     """
 
     def __init__(self, address: str, reason: str) -> None:
@@ -22,7 +22,7 @@ class Unreachable(Exception):
 
 
 class ConnectionClosed(Exception):
-    """The connection is closed for good; only a new one helps. The message is why, as one line."""
+    """The connection is closed for good; connect again. The message says why, as one line."""
 
 
 class Conflict(Exception):
@@ -36,8 +36,8 @@ class InDoubt(Exception):
 class ServerRefusal(Exception):
     """The server refuses for a reason of its own, such as a full disk. Nothing was stored.
 
-    `code` is the `err_code` of the JetStream API, 0 where the client refused before sending;
-    `description` is what the server says.
+    `code` is the `err_code` of the JetStream API, or 0 if the client refused before sending;
+    `description` is the server's text.
     """
 
     def __init__(self, code: int, description: str) -> None:
@@ -47,20 +47,20 @@ class ServerRefusal(Exception):
 
 
 class Denied(ServerRefusal):
-    """The user of the connection may not publish or subscribe there; `description` says where."""
+    """The user may not publish or subscribe to a subject, which `description` names."""
 
 
 class Busy(ServerRefusal):
-    """More is waiting to be stored than the server holds in memory; it takes more in a moment."""
+    """The server's queue of messages to store is full; retry in a moment."""
 
 
 class StreamChanged(Exception):
-    """A stream is gone, or is no longer the one that was read."""
+    """The stream is gone, or another stream has taken its place."""
 
 
 class LogChanged(StreamChanged):
-    """The log is gone, is another one, or ends before what was read of it: start from its start."""
+    """The log is gone, was replaced, or lacks messages that were read: read it from its start."""
 
 
 class HeadMissing(LogChanged):
-    """The head of the log is cut, so that a program cannot know what it has not read of it."""
+    """The head of the log is cut off: messages that the program has not read are gone."""

@@ -1,39 +1,40 @@
-"""When a reader leaves it to the server to filter, and when it reads everything and drops the rest.
+"""When the server filters for a reader, and when the reader reads everything and drops the rest.
 
-What reading costs, measured with nats-server 2.15 on a log of 47,000 messages on 29,000 subjects;
-`make bench ARGS="--only reading"` measures it where it runs:
+The following costs were measured with nats-server 2.15 on a log of 47,000 messages on 29,000
+subjects. `make bench ARGS="--only reading"` measures them on the current machine:
 
-- Without filters: 6 microseconds of the server for each message, and for each that is dropped some
-  20 of the reader. To begin costs 1 ms. It is the same near the end and far from it.
-- With filters, near the end: 6 microseconds of the server for each message that matches, and next
-  to nothing for the others.
-- With filters, and further from the end of a block of the stream than half as many positions as the
-  block has subjects: the server goes through all of these for each message, 0.1 to 0.4 microseconds
-  a subject. That is 0.5 to 4 ms a message with the 3,000 to 9,000 subjects of a full block.
-- To begin with several filters costs 0.7 microseconds for each subject of the whole stream: 20 ms
-  there, 370 ms with 500,000 subjects.
+- Without filters: the server takes 6 microseconds per message, and the reader some 20 microseconds
+  per message that it drops. To begin takes 1 ms. The distance to the end makes no difference.
+- With filters, near the end: the server takes 6 microseconds per message that matches, and almost
+  nothing for other messages.
+- With filters, far from the end: if more positions are left in a block of the stream than half its
+  number of subjects, the server goes through all subjects of the block for each message. That takes
+  0.1 to 0.4 microseconds per subject, or 0.5 to 4 ms per message with the 3,000 to 9,000 subjects
+  of a full block.
+- To begin with several filters takes 0.7 microseconds per subject of the whole stream: 20 ms on
+  the log above, 370 ms with 500,000 subjects.
 """
 
 BEHIND = 500
-"""The most positions that a reader with filters may be behind the end, whatever it finds there.
+"""A reader no further than this behind the end may have filters, however many messages match.
 
-The server then searches among no more than twice as many subjects for a message.
+The server then goes through at most twice as many subjects to find a message.
 """
 MATCHES = 64
-"""A reader with filters that has more matches before it learns how far the end is."""
+"""With more matches than this ahead, a reader with filters asks how far away the end is."""
 POSITIONS_PER_SEARCH = 40
-"""To search for one match costs as much as to read so many positions without filters."""
+"""How many positions can be read without filters at the cost of finding one match."""
 SUBJECTS_PER_POSITION = 40
-"""To begin with filters costs as much for so many subjects as to read one position without."""
+"""For how many subjects beginning with filters costs as much as reading one position without."""
 
 
 class Filtering:
-    """Whether a reader has filters, and whether it had better change that.
+    """Whether a reader has filters, and whether it should add or remove them.
 
-    filtered: whether it has.
+    filtered: whether the reader has filters.
 
-    It takes them up at the end of the stream, once it has dropped so many messages that beginning
-    with filters would have cost no more. So traffic cannot make it change to and fro.
+    A reader adds filters near the end of the stream, once dropping messages has cost as much as
+    beginning with filters. So traffic cannot make it switch back and forth.
     """
 
     def __init__(self) -> None:

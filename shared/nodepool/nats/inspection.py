@@ -1,4 +1,4 @@
-"""What others have written into the buckets of the read model, found while it is written."""
+"""Finding what other programs have written into the buckets of the read model."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -26,23 +26,23 @@ from nodepool.nats.streams import STREAM, StreamInfo, stream_info
 INSPECT_S = 3.0
 """The pause between two inspections."""
 SLICE = 100
-"""After so many examined objects other tasks get four times as long as it took."""
+"""After examining this many objects, the inspection sleeps for four times as long as that took."""
 UNDECIDED_MAX = 1_000
 """How many objects of a newer version are looked at again in one inspection."""
 PATIENCE = 2
-"""How many inspections an object of a newer version outlasts; by then another replica, which alone
-may have written it, has been heard of, and this writer writes no more."""
+"""After how many inspections an object of a newer version counts as wrong. Only another replica may
+have written it; by then this writer would have read its commit and stopped writing."""
 
 Report = Callable[[str, int], None]
-"""Takes what is wrong with objects of the read model, and with how many."""
+"""Reports a fault of objects in the read model: the fault, and the number of objects."""
 
 
 class Written(Protocol):
-    """What an inspection needs of the writer."""
+    """What an inspection needs from the writer."""
 
     @property
     def is_writing(self) -> bool:
-        """Whether the writer writes, and knows what is stored."""
+        """Whether the writer writes, and knows which objects are stored."""
         ...
 
     def invalidate(self) -> None:
@@ -57,10 +57,10 @@ class Written(Protocol):
 
 
 class Inspection:
-    """Compares the buckets, every few seconds, with what one writer knows of them.
+    """Compares the buckets, every few seconds, with what one writer knows about them.
 
-    Whatever the server has stored and this writer has not is read once and examined, contents
-    included: when it begins that is everything, and later nothing unless another program writes.
+    Every object that this writer did not write is read once and examined, including its content:
+    at first all objects, and later only objects that another program has written.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Inspection:
             extent.begin(info.created)
             return not is_first
         if not known == extent.known == info.last:
-            return False  # Something is being written, so that the count tells nothing.
+            return False  # A write is in flight, so the count says nothing.
         wanted = self._stored.count(bucket, asyncio.get_running_loop().time())
         if info.messages in wanted:
             return False

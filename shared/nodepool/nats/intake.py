@@ -1,4 +1,4 @@
-"""Whether a stream takes messages, by what the server says of it; pure."""
+"""Whether a stream takes messages, according to the server's stream info; pure."""
 
 from collections.abc import Mapping, Sequence
 

@@ -11,15 +11,15 @@ State = Literal["current", "lagging", "offline"]
 
 
 class LogFigures(NamedTuple):
-    """What the server says of the log and of its storage.
+    """What the server says about the log and its storage.
 
-    messages, bytes: how many the log holds, and how large they are.
-    last: the position of the newest one.
-    copies: how many servers keep a copy, by its state: `current` has all that is stored, `lagging`
-        is behind, and of an `offline` one the leader hears nothing.
+    messages, bytes: the number of messages in the log, and their total size.
+    last: the position of the newest message.
+    copies: the number of copies by state: a `current` copy has all messages, a `lagging` copy is
+        behind, and an `offline` copy does not respond to the leader.
     storage_used: the bytes of all streams of the account together.
-    storage_limit: the most that these may have; None where nothing limits the account. What limits
-        the server as a whole, `max_file_store`, only its own operator can ask for.
+    storage_limit: the most bytes that these streams may have; None if the account has no limit. The
+        limit of the whole server, `max_file_store`, is visible only to the server's operator.
     """
 
     messages: int
@@ -47,7 +47,7 @@ async def log_figures(client: MemberClient) -> LogFigures:
 
 
 class Storage(NamedTuple):
-    """How many bytes an account has stored, and how many it may; None where nothing limits it."""
+    """How many bytes an account has stored, and how many it may store; None if it has no limit."""
 
     used: int
     limit: int | None
@@ -68,8 +68,8 @@ class Copy(NamedTuple):
     """A copy of a stream that follows its leader.
 
     server: the name of the server that keeps it.
-    state: `current` where it has all that is stored, `lagging` where it is behind, or `offline`.
-    lag: how many operations it is behind.
+    state: `current` if the copy has all messages, `lagging` if it is behind, or `offline`.
+    lag: how many operations the copy is behind.
     """
 
     server: str

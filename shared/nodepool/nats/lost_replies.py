@@ -1,4 +1,4 @@
-"""Replies that will not come, because the server that was to send them is gone."""
+"""Replies that will not come, because the server that should send them is gone."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SERVER_LOST_S = 0.5
-"""How long a reply may take once a server of the cluster is lost: it may have been its to send."""
+"""How long a reply may take after the cluster has lost a server, which may be the one to reply."""
 
 
 def doubt_when_lost(
@@ -39,4 +39,4 @@ def give_up(waiting: "Iterable[asyncio.Future[T]]", error: Callable[[], Exceptio
     for reply in tuple(waiting):
         if not reply.done():
             reply.set_exception(error())
-            reply.exception()  # What was to await it may have been cancelled.
+            reply.exception()  # The task that awaited the reply may have been cancelled.

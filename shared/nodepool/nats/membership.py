@@ -1,9 +1,9 @@
-"""Which servers a cluster has, as the one that is connected says: those to go to, and those lost.
+"""The servers of a cluster, according to the connected server: the known and the lost servers.
 
-nats-py shows nothing to a server that another one has named, and keeps servers for ever that are
-gone. It also believes what comes before a connection is encrypted, which anything on the way may
-have written: it could name a host of its own, and be shown the password. The server says all of it
-again once the client has connected, see
+nats-py does not authenticate to a server that another server has named, and never forgets servers
+that are gone. It also trusts what arrives before a connection is encrypted. An attacker on the
+network could write that, name a host of their own, and be shown the password. The server sends the
+same information again after the client has connected, see
 https://docs.nats.io/reference/reference-protocols/nats-protocol#info.
 """
 
@@ -21,17 +21,17 @@ from nodepool.nats.cancelling import heeding
 from nodepool.nats.lost_replies import SERVER_LOST_S, give_up
 
 SERVERS_MAX = 64
-"""How many servers of a cluster are remembered beside those of the address."""
+"""How many servers of a cluster are remembered, in addition to the servers of the address."""
 HURRY_S = 15.0
-"""For so long after that the others may be choosing new leaders."""
+"""How long the other servers may be electing new leaders after a server is lost."""
 HURRIED_S = 0.5
-"""How long a reply may take then: a request that nothing leads has none, however long one waits."""
+"""How long a reply may take during that time: without a leader, a request never gets a reply."""
 
 
 class MemberClient(AuthenticatingClient):
-    """A client that learns which servers there are, and that one was lost.
+    """A client that learns which servers its cluster has, and when a server is lost.
 
-    on_server_lost: called when its server has lost another one of the cluster.
+    on_server_lost: called when the connected server has lost another server of the cluster.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class MemberClient(AuthenticatingClient):
             except NatsError:
                 continue
             if (uri.hostname, uri.port) not in places:
-                # Its certificate may name the host that was asked for first.
+                # Its certificate may name the host of the address instead of an IP address.
                 tls_name = server.tls_name or server.uri.hostname
                 is_ip = self._host_is_ip(uri.hostname)
                 fresh = Srv(uri, discovered=True, tls_name=tls_name if is_ip else None)

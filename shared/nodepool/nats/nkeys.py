@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from nodepool.nats.access_files import AccessError, content_of
 
 _USER_SEED = b"\x95\x00"
-"""The first bytes of the seed of a user, which are read as `SU`."""
+"""The first bytes of a user's seed; their base32 text begins with `SU`."""
 _SEED_BYTES = 36
 _USER = b"\xa0"
-"""The first byte of the public key of a user, which is read as `U`."""
+"""The first byte of a user's public key; its base32 text begins with `U`."""
 _BLOCK = r"-{3,}\s*BEGIN %s\s*-{3,}\s+([\w.=-]+)\s+-{3,}\s*END"
 _JWT = re.compile(_BLOCK % "NATS USER JWT")
 _SEED = re.compile(_BLOCK % "USER NKEY SEED")
@@ -26,7 +26,7 @@ _INSTALL = "needs the package PyNaCl: pip install 'nodepool[nkeys]'"
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """The key of a user: its public half as text, and the secret one, which is never shown."""
+    """The key pair of a user: the public key as text, and the secret key, which is never shown."""
 
     public_key: str
     _secret: bytes

@@ -10,7 +10,7 @@ from nodepool.nats.publisher import Publisher
 from nodepool.nats.stored_objects import ObjectKey, key_fault, subject_of_object
 
 MESSAGE_CODES = frozenset({10054, 10097, 10165})
-"""Refusals of the server that are about one message: its size, its headers, its lifetime."""
+"""The server's error codes for a fault of one message: its size, its headers or its lifetime."""
 
 
 def is_about_object(refusal: ServerRefusal, *, stores: bool) -> bool:
@@ -23,14 +23,14 @@ def is_about_object(refusal: ServerRefusal, *, stores: bool) -> bool:
 
 
 HEADERS_BYTES = 512
-"""What the headers of a write take at most; the server counts them with the content."""
+"""The most bytes that the headers of a write take; the server counts them with the content."""
 
 
 class Parking:
-    """What is known of the objects that cannot be stored.
+    """The objects that cannot be stored.
 
-    `on_parked` hears of each of them, and why. An object is parked again once it has changed, or
-    for another reason; memory is bounded by the objects there are.
+    `on_parked` is called with each of these objects and the reason. An object is parked again when
+    it has changed, or for another reason. Memory is bounded by the number of existing objects.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Opening files that a person names, which may be a pipe, a device or a link to one."""
+"""Opening files that a person names; the path may lead to a pipe or a device."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ def read_given(path: str | Path, most: int) -> bytes:
     if inherited is None:
         with open_file(path) as file:
             return file.read(most + 1)
-    # A copy, since opening the path again could wait.
+    # A duplicate of the descriptor, because opening the path again could block.
     with os.fdopen(os.dup(int(inherited[1] or inherited[2] or 0)), "rb") as file:
         return file.read(most + 1)
 

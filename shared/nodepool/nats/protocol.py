@@ -1,8 +1,8 @@
-"""The bytes that a NATS server sends, whatever a sender has put into subjects and headers.
+"""A parser for the bytes that a NATS server sends, which accepts any subject and any headers.
 
-A subject may hold any byte but blanks, tabs and line ends, and headers any byte at all: the server
-does not look at them. The parser of nats-py takes both for text, and splits lines where Python sees
-a blank. The protocol is described at
+A subject may contain any byte except spaces, tabs and line ends, and headers may contain any byte:
+the server does not check them. The parser of nats-py decodes both as text, and splits lines at
+everything that Python regards as whitespace. The protocol is described at
 https://docs.nats.io/reference/reference-protocols/nats-protocol.
 """
 
@@ -12,10 +12,10 @@ from nats.errors import ProtocolError
 from nats.protocol.parser import Parser as ClientParser
 
 LINE_BYTES_MAX = 1 << 20
-"""No line of a server is longer: those with a subject have some kilobytes, `INFO` some dozens."""
+"""The longest line from a server: lines with a subject have a few kilobytes, `INFO` a few dozen."""
 VERSION = b"NATS/1.0"
 SEQUENCE = "Nats-Sequence"
-"""The header in which a server names the position of a stored message that was asked for."""
+"""The header with the position of a stored message, in the reply to a direct get."""
 
 
 def text(raw: bytes) -> str:
@@ -50,12 +50,12 @@ def _status(words: bytes) -> dict[str, str]:
 
 
 _Head = tuple[bytes, int, bytes, int, int]
-"""Of the line before a message: subject, subscription, reply subject, and two sizes: that of its
-headers, and that of headers and content together."""
+"""The fields of the line before a message: the subject, the subscription, the reply subject, the
+size of the headers, and the size of headers and content together."""
 
 
 class Parser(ClientParser):
-    """Takes what arrives apart, and passes each whole message and operation to the client."""
+    """Parses the bytes that arrive, and passes each whole message and operation to the client."""
 
     def reset(self) -> None:
         """Forget the bytes that have arrived; the client calls this method for a new connection."""
@@ -66,7 +66,7 @@ class Parser(ClientParser):
         """Process received bytes; raise ProtocolError for bytes that no server sends."""
         buffer, at = self.buf, 0
         buffer += data
-        while buffer is self.buf:  # Until the client gives this connection up.
+        while buffer is self.buf:  # Until the client gives up this connection.
             if self._head is None:
                 end = buffer.find(b"\r\n", at)
                 if end < 0:

@@ -1,4 +1,4 @@
-"""A pull consumer that acknowledges nothing: created, asked for messages, and forgotten."""
+"""A pull consumer without acknowledgements: creating it, pulling messages, and deleting it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
 
 PULL = 2_048
-"""The most messages that one pull request brings."""
+"""The most messages that the server delivers for one pull request."""
 GONE = frozenset({10014, STREAM_NOT_FOUND})
-"""The codes of refusals that say that there is no such consumer, or no such stream."""
+"""The error codes for a consumer or a stream that does not exist."""
 LOOK_S = 5.0
-"""How often to look whether the consumer is still as it was made: one that has been paused sends
-heartbeats and nothing else, and one whose filters have been changed leaves messages out."""
+"""How often to check that nobody has changed the consumer: a paused consumer sends only heartbeats,
+and a consumer with changed filters leaves out messages."""
 
 
 class PullConsumer:
-    """One consumer at a time, and what is requested of it.
+    """One consumer at a time, and the messages that are requested from it.
 
-    receive: awaited for each message that arrives, of this consumer or of one before it.
-    changed: called where the server says that it is gone, or that somebody has changed it.
-    requested: how many messages are on their way, at most.
+    receive: awaited for each message that arrives, from this consumer or an earlier consumer.
+    changed: called if the server says that the consumer is gone, or that somebody has changed it.
+    requested: how many requested messages may still arrive, at most.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class PullConsumer:
 
     @property
     def name(self) -> str:
-        """What the server knows it by; empty while there is none."""
+        """The name of the consumer on the server; empty while there is no consumer."""
         return self._name
 
     async def create(
@@ -71,7 +71,7 @@ class PullConsumer:
         config = consumer_config(name, filters, start, newest=newest) | {"metadata": metadata}
         body = {"stream_name": self._stream, "config": config}
         subject = f"$JS.API.CONSUMER.CREATE.{self._stream}.{name}"
-        if len(filters) == 1:  # With it the server may permit some filters, and others not.
+        if len(filters) == 1:  # Its subject lets the server permit some filters only.
             subject = f"{subject}.{filters[0]}"
         info = await request(self._client, subject, body)
         self._name = name
@@ -81,7 +81,7 @@ class PullConsumer:
     async def drop(self) -> None:
         """Delete the consumer, which the server otherwise would forget only after a while."""
         subscription, name = self._subscription, self._name
-        self._subscription, self._name = None, ""  # Nothing may be pulled meanwhile.
+        self._subscription, self._name = None, ""  # Pull nothing during the deletion.
         if self._looking is not None:
             self._looking.cancel()
         if subscription is not None:
@@ -100,10 +100,10 @@ class PullConsumer:
                 return
             try:
                 is_same = kept_of(await request(self._client, subject)) == made
-            except ServerRefusal as refusal:  # Others pass, such as while servers choose leaders.
+            except ServerRefusal as refusal:  # Other errors pass, as during elections.
                 is_same = refusal.code not in GONE
             except (Conflict, InDoubt, NatsError, OSError):
-                continue  # No answer says nothing; silence is noticed where messages arrive.
+                continue  # A missing reply means nothing; the reader notices a silent server.
         self._changed()
 
     async def pull(self, room: int, heartbeat_s: float) -> None:

@@ -33,13 +33,13 @@ WRITES_MAX = 512
 """How many objects are written at the same time."""
 RETRY_S = 0.1
 RETRY_MAX_S = 10.0
-"""The pause after the first write that failed, and the longest; it doubles with each in a row."""
+"""The first and the longest pause after a failed write; each failure in a row doubles the pause."""
 KEYS_PER_TURN = 500
-"""After so many compared objects other tasks get a turn, so that no commit is delayed."""
+"""After comparing this many objects, other tasks get a turn, so that no commit is delayed."""
 
 
 class _Write(NamedTuple):
-    """A write in flight; `stored` will be its sequence in the bucket."""
+    """A write in flight; `stored` is its future sequence in the bucket."""
 
     key: ObjectKey
     subject: str
@@ -51,14 +51,14 @@ class _Write(NamedTuple):
 class ReadModelWriter(Generic[S, I]):
     """Writes the objects of a projection that have changed, each in its newest version only.
 
-    unwritten: those that are to be written.
+    unwritten: the objects that wait to be written.
 
-    Every write is conditional on the sequence of the one that it replaces, so two writers cannot
-    undo each other. What lies in the buckets is read before the first write, and again whenever it
-    may have changed unseen. Memory is bounded by the objects there are, see `StoredObjects`.
+    Every write is conditional on the sequence of the write that it replaces, so two writers cannot
+    undo each other's writes. The buckets are read before the first write, and again whenever they
+    may have changed unnoticed. Memory is bounded by the existing objects, see `StoredObjects`.
 
-    An object that cannot be stored is parked and delays no other; it is tried again when it
-    changes, and whenever the buckets are read again.
+    An object that cannot be stored is parked and does not delay other objects. It is tried again
+    when it changes, and whenever the buckets are read again.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ReadModelWriter(Generic[S, I]):
 
     @property
     def is_current(self) -> bool:
-        """Whether what lies in the buckets is known; if not it is read before the next write."""
+        """Whether the content of the buckets is known; if not, the next write reads them first."""
         return self.unwritten.is_known
 
     def update(self, state: S, messages: Iterable[I], committed: int) -> None:
@@ -119,7 +119,7 @@ class ReadModelWriter(Generic[S, I]):
 
     @property
     def is_writing(self) -> bool:
-        """Whether it writes, and knows what is stored."""
+        """Whether this writer writes, and knows which objects are stored."""
         return self.is_current and not self._suspended
 
     async def inspect(self) -> None:
@@ -138,7 +138,7 @@ class ReadModelWriter(Generic[S, I]):
                 pause_s, self.unwritten.fault = RETRY_S, ""
                 continue
             except ServerRefusal:
-                pass  # Nothing was stored, so what is known to be stored still is.
+                pass  # Nothing was stored, so the known objects are still correct.
             except (InDoubt, StreamChanged, NatsError, OSError):
                 self.unwritten.lost()
             with suppress(TimeoutError):
@@ -198,7 +198,7 @@ class ReadModelWriter(Generic[S, I]):
         finding = self._rendering.examine(key, stored, content, log_end)
         differs = self._rendering.differs(key, stored)
         if finding is Finding.RIGHT and was_right and differs:
-            finding = Finding.WRONG  # An older version, or nothing that there should be.
+            finding = Finding.WRONG  # An older version, or an object that should not exist.
         if finding is Finding.WRONG:
             self._wrong.add(key)
         if finding is Finding.WRONG or differs:
@@ -233,7 +233,7 @@ class ReadModelWriter(Generic[S, I]):
             content = self._rendering.document(item)
         except NO_FAILURE:
             raise
-        except Exception as error:  # A bug that concerns this object alone.
+        except Exception as error:  # A bug that affects only this object.
             await self._parking.park(key, version, content, describe(error))
             return None
         if cause := storing_fault(key, content, self._connection.max_payload):
@@ -277,7 +277,7 @@ class ReadModelWriter(Generic[S, I]):
             self._wrong.discard(write.key)
             self._parking.release(write.key)
         elif isinstance(error, Conflict):
-            # Another replica wrote this object. It is written again if ours is the newer one.
+            # Another replica wrote this object. Write it again if our version is newer.
             await self._reread(write, now)
             self.unwritten.again(write.key)
         elif isinstance(error, Exception):

@@ -1,7 +1,7 @@
-"""A stream read by position, over lost connections and restarted servers.
+"""A reader of a stream by position, which survives lost connections and restarted servers.
 
 Nothing is acknowledged: the position of the last message received is the only state, so no
-redelivery can break the order. The client's own ordered consumer is silent long after a restart.
+redelivery can break the order. The ordered consumer of nats-py is silent for long after a restart.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from nodepool.nats.pulling import PULL, PullConsumer
 from nodepool.nats.verification import FAULTS, Verification, Verify
 
 BUFFER_MAX = 8_192
-"""The most messages that are requested or received, and not yet taken."""
+"""The most messages that are requested or received, but not yet taken."""
 ASK_S = 0.1
 """The pause between two requests for the state of the stream."""
 HEARTBEAT_S = 1.0
-"""A consumer without a sign of life for three times as long is created anew."""
+"""The interval of heartbeats; a consumer that is silent for three intervals is created again."""
 
 
 class Reader:
@@ -41,16 +41,16 @@ class Reader:
     stream, filters: what to read; the filters must not overlap.
     start: the first position to read.
     newest: begin with the newest message of each subject instead, as for a key-value bucket.
-    wants: the same as `filters`, as a Python function; a reader that has it does without filters
-      where that costs less, as described in `nodepool.nats.filtering`.
-    verify: awaited with the position and the time of the last message, whenever a consumer is there
-      and whenever messages seem to be missing; the time is None before the first message. Where it
-      raises StreamChanged, reading ends, and `open`, `take` and `next` raise that. Without it a
-      reader waits for a stream that is gone.
+    wants: the same as `filters`, as a Python function; with it, the reader reads without filters
+      if that costs less, as described in `nodepool.nats.filtering`.
+    verify: awaited with the position and the time of the last message, whenever a consumer has been
+      created and whenever messages seem to be missing; the time is None before the first message.
+      If `verify` raises StreamChanged, reading ends, and `open`, `take` and `next` raise the same
+      error. Without `verify`, a reader waits for a stream that is gone.
 
-    After a gap, a lost connection or silence the consumer is created anew after the last position,
-    so a message is neither lost nor seen twice. That may take seconds after the loss of a server of
-    a cluster: a reader with `wants` reads on from any copy meanwhile.
+    After a gap, a lost connection or silence, the consumer is created again after the last
+    position, so no message is lost or seen twice. That may take seconds after a cluster has lost a
+    server. A reader with `wants` meanwhile reads on from any replica of the stream.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Reader:
         self._last = start - 1
         self._newest = newest
         self._wants = wants
-        self.metadata: Mapping[str, str] = {}  # What the server tells of the consumer.
+        self.metadata: Mapping[str, str] = {}  # The metadata of the consumer.
         self._end_of_reading: Exception | None = None
         self._filtering = Filtering() if wants is not None else None
         self._asking: asyncio.Task[None] | None = None
@@ -89,9 +89,9 @@ class Reader:
 
     @property
     def pending(self) -> int:
-        """How many messages lie in the stream beyond those that were handed over.
+        """How many messages of the stream are not handed over yet.
 
-        While it reads without its filters, those count that it will drop.
+        While the reader reads without filters, this includes messages that it will drop.
         """
         return self._remaining + len(self._buffer)
 
@@ -102,9 +102,9 @@ class Reader:
 
     @property
     def oldest(self) -> datetime | None:
-        """When the oldest message not handed over was stored, or the one received before it."""
+        """When the oldest message not handed over, or the message before it, was stored."""
         if self._buffer:
-            with suppress(IndexError):  # It is taken meanwhile, where this is another thread.
+            with suppress(IndexError):  # Another thread may take it meanwhile.
                 return self._buffer[0].time
         return self._last_time if self._remaining else None
 
@@ -138,7 +138,7 @@ class Reader:
     async def next(self, timeout_s: float | None = None) -> list[Entry]:
         """Return the messages that have arrived, at least one; [] after `timeout_s` seconds."""
         if self._closed:
-            await asyncio.sleep(0)  # So that a task which reads on can be cancelled.
+            await asyncio.sleep(0)  # So that a task that reads in a loop can be cancelled.
         elif not self._buffer:
             self.arrived.clear()
             with suppress(TimeoutError):
@@ -183,7 +183,7 @@ class Reader:
             self.heard_at = time.monotonic()
             if wants(entry.subject):
                 self._hand_over(entry)
-            # Last: where memory ends before this line, the message is read again.
+            # Last: if memory runs out before this line, the message is read again.
             self._last, self._last_time = entry.position, entry.time
 
     async def _watch(self) -> None:
@@ -207,7 +207,7 @@ class Reader:
             except StreamChanged as change:
                 await self._end(change)
             except FAULTS:
-                failures, self._attempt = failures + 1, None  # A pause is not to be hurried.
+                failures, self._attempt = failures + 1, None  # Never cut a pause short.
                 await asyncio.sleep(pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
             finally:
                 self._attempt = None
@@ -226,7 +226,7 @@ class Reader:
         except ServerRefusal:
             await self.verification.check()  # Perhaps there is no stream any more.
             raise
-        # A consumer goes with its stream, so this one is of the stream that is checked, or is gone.
+        # A consumer is deleted with its stream, so it belongs to the verified stream, or is gone.
         await self.verification.check()
         await self._pull()
 
@@ -256,7 +256,7 @@ class Reader:
     async def _receive(self, message: Msg) -> None:
         try:
             await self._take_in(message)
-        except NO_FAILURE as error:  # The client would go on with the next message.
+        except NO_FAILURE as error:  # The client would skip to the next message.
             await self._end(error)
 
     async def _take_in(self, message: Msg) -> None:

@@ -1,4 +1,4 @@
-"""Errors of a connection as a few words for a person."""
+"""Errors of a connection, described in a few words for a person."""
 
 import os
 import ssl

@@ -32,7 +32,7 @@ class Rendering(Generic[S, I]):
 
     @property
     def buckets(self) -> tuple[str, ...]:
-        """The buckets that it fills."""
+        """The buckets of the projection."""
         return self._projection.buckets
 
     @property
@@ -73,7 +73,7 @@ class Rendering(Generic[S, I]):
             return replaces(self.wanted(key)[0], stored)
         except NO_FAILURE:
             raise
-        except Exception:  # It is parked when it is to be written.
+        except Exception:  # The object is parked when it must be written.
             return True
 
     def examine(
@@ -87,6 +87,6 @@ class Rendering(Generic[S, I]):
                 return Finding.RIGHT if same else Finding.WRONG
         except NO_FAILURE:
             raise
-        except Exception:  # It is parked when it is written.
+        except Exception:  # The object is parked when it is written.
             return Finding.RIGHT
         return examine(stored, wanted, self._committed, log_end)

@@ -1,4 +1,4 @@
-"""The services and agents that read the log now, by what their consumers show of them."""
+"""The services and agents that read the log now, according to the metadata of their consumers."""
 
 import asyncio
 from collections import Counter
@@ -12,16 +12,16 @@ from nodepool.nats.streams import STREAM
 
 LOOKS = 5
 PAUSE_S = 0.1
-"""How often consumers are looked at for which nothing waits, and the pause in between."""
+"""How often to look at consumers without a waiting request, and the pause between two looks."""
 PAGES_MAX = 100
 """How many pages of consumers are read, of some hundred each."""
 
 
 class Reading(NamedTuple):
-    """What replicas show of themselves.
+    """The service and the release of a replica.
 
     service: the name of the service.
-    version: the release of the program; empty for an old one, which says nothing of it.
+    version: the release of the program; empty for an old release, which does not name itself.
     """
 
     service: str
@@ -32,8 +32,8 @@ class Replicas(NamedTuple):
     """The replicas of the services that have a consumer of the log.
 
     at_work: how many read the log now.
-    silent: how many of each service ask for no messages: they have hung for half a minute or
-        longer, or have ended within the last minute.
+    silent: how many replicas of each service request no messages: they have hung for half a minute
+        or longer, or have ended within the last minute.
     """
 
     at_work: Counter[Reading]

@@ -1,7 +1,7 @@
-"""Stepping over an input that a service cannot get past: for an operator, when nothing else helps.
+"""Skipping an input that a service cannot get past: for an operator, when nothing else helps.
 
-What a service cannot read or process it parks by itself. This is for an input that ends or stops
-its process. Of such an input only the id is read here.
+A service parks inputs that it cannot read or process. This module is for an input that crashes or
+hangs the process. It reads only the id of that input.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -24,17 +24,17 @@ from nodepool.nats.streams import STREAM
 from nodepool.service import AnyService, commit_subject
 
 SILENCE_S = 10.0
-"""How long the server may take to send what it has."""
+"""How long the server may take to send the messages that it has."""
 CAUSE = "an operator has had the service pass over it"
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a service is, as its commit records say.
+    """The progress of a service, according to its commit records.
 
     committed: the position up to which all inputs are processed.
-    expected_sequence: where its last commit record lies; 0 where there is none.
-    next: the first input after that; None where there is none.
+    expected_sequence: the position of its last commit record; 0 if it has no commit record.
+    next: the first input after `committed`; None if there is no such input.
     """
 
     committed: int

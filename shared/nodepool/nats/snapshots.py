@@ -1,8 +1,8 @@
-"""Snapshots of a service's state on the bus, so that a restart need not read the whole log.
+"""Snapshots of a service's state on the bus, so that a restart does not read the whole log.
 
-A snapshot is any number of chunks and, stored last, a manifest. Until the manifest is stored, the
-snapshot before it is the valid one. Whatever lies there was written by some program, so that every
-size is checked before anything of that size is read.
+A snapshot consists of any number of chunks and a manifest, which is stored last. Until the manifest
+is stored, the previous snapshot is valid. Any program may have written into the stream, so every
+size is checked before that much is read.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ from nodepool.nats.streams import SNAPSHOTS, STREAM, provision_stream, stream_in
 from nodepool.service import I, O, S, Service, commit_subject
 
 CHUNK_BYTES = 256 << 10
-"""The size of a chunk before compression, well below the server's payload limit after it."""
+"""The size of a chunk before compression; compressed, it is well below the payload limit."""
 BYTES_MAX = 512 << 20
-"""The largest snapshot before compression: some six times that of 100,000 Nodes."""
+"""The largest snapshot before compression: some six times the snapshot of 100,000 Nodes."""
 LINE_BYTES_MAX = 16 << 20
 """The longest line of a snapshot."""
 MANIFEST_BYTES_MAX = 1_000
 LINES_PER_TURN = 50
-"""After so many lines other tasks get as long as they took, so that no commit is delayed."""
+"""After this many lines, saving sleeps for as long as they took, so that no commit is delayed."""
 READS_MAX = 16
 """How many chunks are read at the same time."""
 
@@ -41,15 +41,15 @@ _Position = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
 class Manifest(BaseModel):
-    """What completes a snapshot.
+    """The message that completes a snapshot.
 
     id: names the chunks of this snapshot.
-    log: the identity of the log that it was made of.
+    log: the identity of the log that the state was made from.
     chunks, bytes: how many chunks there are, and the bytes in all of them before compression.
-    committed, expected_sequence: the replica's, at the moment of the snapshot.
+    committed, expected_sequence: the values of the replica at the moment of the snapshot.
     sha256: the digest of all chunks before compression.
     time: when the log stored the commit record at `expected_sequence`, in ISO 8601; empty in a
-        manifest of an early release. A log that was set back and has grown since has another one.
+        manifest of an early release. A log that was set back and has grown since has another time.
     """
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -65,7 +65,7 @@ class Manifest(BaseModel):
 
 
 class Restored(NamedTuple, Generic[S, I, O]):
-    """A replica, and why the snapshot that is stored was not used; empty if it was, or is none."""
+    """A replica, and why the stored snapshot was not used; empty if it was, or if there is none."""
 
     replica: Replica[S, I, O]
     cause: str
@@ -77,11 +77,11 @@ async def _trust() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Storing:
-    """Where snapshots are stored, and of which log they are.
+    """Where snapshots are stored, and which log they belong to.
 
     replicas: how many copies the servers keep.
     verify: raises an error unless the log is the one that the replica has read.
-    replaces_newer: whether a stored snapshot that goes further is of no use.
+    replaces_newer: whether to replace a stored snapshot even if it has a later position.
     """
 
     connection: Connection
@@ -124,7 +124,7 @@ async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, 
         time=record.time.isoformat() if record else "",
     )
     await storing.verify()
-    # Of two that are saved at the same time only one may become valid: it removes older chunks.
+    # If two snapshots are saved at once, only one may become valid: it removes older chunks.
     condition = {"Nats-Expected-Last-Subject-Sequence": str(before.position if before else 0)}
     content = manifest.model_dump_json().encode()
     await publish(connection, _manifest_subject(name), content, headers=condition)
@@ -264,7 +264,7 @@ async def _stored_chunks(
 def _unpacked(content: bytes, number: int) -> bytes:
     decompression = zlib.decompressobj()
     try:
-        # One byte more than it may have shows that it has too many.
+        # One byte above the limit shows that the content is too large.
         chunk = decompression.decompress(content, CHUNK_BYTES + 1)
     except zlib.error as error:
         raise ValueError(f"chunk {number} cannot be decompressed") from error

@@ -1,4 +1,4 @@
-"""What is known of the objects that lie in the buckets of the read model; pure, without I/O."""
+"""What a writer knows about the objects in the buckets of the read model; pure, without I/O."""
 
 import json
 import re
@@ -11,31 +11,31 @@ from nodepool.contract.buckets import PARTS
 ObjectKey = tuple[str, str]
 """An object of the read model: its bucket, and its key with slashes."""
 VERSION = "Nodepool-Version"
-"""The header that carries an object's version: the position in the log that touched it last."""
+"""The header with an object's version: the position of the last log entry that touched it."""
 LOG = "Nodepool-Log"
 """The header that names the log whose positions the version counts."""
 RENDERING = "Nodepool-Rendering"
-"""The header that says how an object was made a document: the same version can look otherwise."""
+"""The header that says how an object was rendered: one version can have several renderings."""
 TOMBSTONE_S = 3600
 """How long readers can see that an object was deleted; then the server forgets it."""
 
 EXPIRY_S = 60.0
-"""By how much sooner the server may forget a tombstone."""
+"""How much earlier the server may forget a tombstone."""
 _DIGITS = re.compile("[0-9]{1,18}")
 # The characters that https://docs.nats.io/nats-concepts/jetstream/key-value-store allows in a key;
 # the slashes of an object's key become the dots of the stored one.
 _KEY = re.compile(r"[-_=a-zA-Z0-9]+([./][-_=a-zA-Z0-9]+)*")
 _FOREIGN = "\0"
-"""How the key of a subject begins that no object can have; the subject follows as it is."""
+"""The prefix of the key for a subject that no object can have; the subject follows unchanged."""
 _KEY_MAX = 2_000
-"""The longest key, in characters: a whole line of the protocol has at most 4,096."""
+"""The longest key, in characters: a whole line of the protocol may have 4,096 characters."""
 
 
 class StoredObject(NamedTuple):
     """The last write of an object: its sequence in the bucket, its version, whether it deleted.
 
-    rendering: how the object was made a document.
-    log: the identity of the log whose positions the version counts; empty for one of old.
+    rendering: how the object was rendered as a document.
+    log: the identity of the log whose positions the version counts; empty for an old write.
     """
 
     position: int
@@ -46,7 +46,7 @@ class StoredObject(NamedTuple):
 
 
 NOTHING = StoredObject(position=0, version=0, deleted=True)
-"""What is known of an object that was never written, or whose tombstone has expired."""
+"""The value for an object that was never written, or whose tombstone has expired."""
 
 
 def key_fault(key: ObjectKey) -> str | None:
@@ -110,14 +110,14 @@ def replaces(wanted: StoredObject, stored: StoredObject) -> bool:
 
 
 class Finding(Enum):
-    """What a write is that another program may have made."""
+    """The verdict on a write that another program may have made."""
 
     RIGHT = auto()
-    """What this writer would write, or will replace by itself."""
+    """This writer would write the same, or will replace the write without further action."""
     WRONG = auto()
-    """What no writer of this log writes at this version."""
+    """No writer of this log writes this at this version."""
     NEWER = auto()
-    """Of a version that this writer has not come to yet."""
+    """The write has a version that this writer has not reached yet."""
 
 
 def examine(stored: StoredObject, wanted: StoredObject, committed: int, log_end: int) -> Finding:
@@ -155,7 +155,7 @@ def is_same_document(content: bytes, wanted: bytes) -> bool:
 class Extent:
     """How much of a bucket is known: everything up to a position, and own writes beyond it.
 
-    created: when the bucket was made, as the server writes it; empty while that is unknown.
+    created: when the bucket was created, in the server's format; empty while unknown.
     known: the position up to which every write is this writer's or has been examined.
     """
 
@@ -193,9 +193,9 @@ class Extent:
 class StoredObjects:
     """The last write of each object, as far as it is known.
 
-    Deleted objects are remembered for as long as the server keeps their tombstones, so the size is
-    bounded by the objects there are and those deleted within `TOMBSTONE_S`. `now` is in seconds of
-    any monotonic clock.
+    Deleted objects are remembered until the server forgets their tombstones, so the size is bounded
+    by the existing objects and the objects deleted within `TOMBSTONE_S`. `now` is in seconds of any
+    monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -227,7 +227,7 @@ class StoredObjects:
         age_s: how long ago it was stored, in seconds.
         """
         if written.position > self.get(key).position:
-            # What the server should have forgotten stays: another program wrote it for ever.
+            # A tombstone older than that never expires: another program wrote it without a TTL.
             is_kept = age_s > TOMBSTONE_S + EXPIRY_S
             self.note(key, written, now if is_kept else now - age_s)
 
@@ -251,7 +251,7 @@ class StoredObjects:
         self._tombstones.clear()
 
     def _forget_expired(self, now: float) -> None:
-        # Tombstones are in the order of their expiry; those that were read only about so, and one
-        # behind a later one is forgotten with it.
+        # Tombstones are in the order of their expiry. Tombstones that were read are only roughly in
+        # order; a tombstone behind one that expires later is forgotten together with it.
         while self._tombstones and self._tombstones[key := next(iter(self._tombstones))] <= now:
             del self._tombstones[key], self._objects[key]

@@ -15,34 +15,35 @@ from nodepool.nats.membership import MemberClient
 STREAM = "NODEPOOL"
 """The log."""
 DUPLICATE_WINDOW_NS = 100_000_000
-"""How long the server drops messages with a `Nats-Msg-Id` that it knows: the least that it takes.
+"""The `duplicate_window` of a stream: the shortest that the server accepts.
 
-Such an id holds for the whole stream, whoever used it first, so nothing here relies on it.
+A `Nats-Msg-Id` applies to the whole stream, whichever program used it first, so nothing here relies
+on it.
 """
 SNAPSHOTS = "NODEPOOL_SNAPSHOTS"
 IDENTITY = "nodepool.log"
-"""The key in the log's metadata under which its identity lies."""
+"""The key of the log's identity in the metadata of its stream."""
 
 Config = Mapping[str, object]
 """A stream's configuration as the JetStream API takes it."""
 
 _FIXED_SETTING = 10052
-"""That for a setting that cannot be changed any more."""
+"""The API's code for a setting that can no longer be changed."""
 _OTHER_SETTINGS = 10058
-"""The API's code for a stream that is there under this name with other settings."""
+"""The API's code for a stream that already exists under this name with other settings."""
 
 
 class StreamInfo(NamedTuple):
     """A stream as it is on the server.
 
-    created: the moment at which it was made, as the server writes it.
-    time: the moment at which it was so, by the clock that its messages have their times from.
-    metadata: what programs have noted on it.
-    messages: how many it holds.
-    last: the position of its newest message; 0 for one that never had any.
-    first: the position of its oldest message; that of the next message where it holds none.
-    is_sealed: whether it takes no message any more, which no update can change.
-    fault: why it takes no messages now; empty where it takes them.
+    created: when the stream was created, in the server's format.
+    time: the moment of this information, by the clock that also sets the times of messages.
+    metadata: the metadata that programs have set on the stream.
+    messages: how many messages it holds.
+    last: the position of its newest message; 0 if it never had a message.
+    first: the position of its oldest message, or of the next message if it holds none.
+    is_sealed: whether it is sealed: it takes no more messages, and no update can change that.
+    fault: why it takes no messages now; empty if it takes messages.
     """
 
     created: str
@@ -56,10 +57,10 @@ class StreamInfo(NamedTuple):
 
     @property
     def log(self) -> LogId:
-        """The identity of a log: what its metadata says, else what follows from its creation.
+        """The identity of a log: from its metadata, or derived from its creation time.
 
-        So a log of an earlier release gets the same identity from every program, and keeps it if
-        such a release, which knows nothing of it, updates the stream.
+        So every program gives a log of an earlier release the same identity. The log keeps it even
+        if an earlier release, which does not know the identity, updates the stream.
         """
         of_creation = hashlib.sha256(self.created.encode()).hexdigest()[:16]
         return LogId(self.metadata.get(IDENTITY) or of_creation)
@@ -171,7 +172,7 @@ async def _provision_log(client: MemberClient, config: Config) -> LogId:
         try:
             await request(client, f"$JS.API.STREAM.CREATE.{STREAM}", config)
         except ServerRefusal as refusal:
-            if refusal.code != _OTHER_SETTINGS:  # Else another program has just created it.
+            if refusal.code != _OTHER_SETTINGS:  # Otherwise another program has just created it.
                 raise
         info = await stream_info(client, STREAM)
     kept = {key: text for key, text in info.metadata.items() if not key.startswith("_nats.")}

@@ -21,7 +21,7 @@ def transport_to(uri: ParseResult, tls: Callable[[], ssl.SSLContext]) -> transpo
 
 
 class _EncryptedProtocol(asyncio.StreamReaderProtocol):
-    """Bytes out of TLS, which cannot be closed in one direction; asyncio warns where one tries."""
+    """The protocol over TLS, which cannot be half-closed; asyncio warns if a caller tries."""
 
     def eof_received(self) -> bool:
         super().eof_received()
@@ -29,10 +29,10 @@ class _EncryptedProtocol(asyncio.StreamReaderProtocol):
 
 
 class TcpTransport(transport.TcpTransport):
-    """That of the client, in which a closed socket is an error like any other in every event loop.
+    """The client's TCP transport, for which a closed socket is an ordinary error in any event loop.
 
-    The loop of uvloop raises RuntimeError where a socket is written to that is closed already. The
-    client takes that for the end of the loop, stops sending, and fails every call that sends.
+    uvloop raises RuntimeError on a write to a closed socket. The client takes that for the end of
+    the event loop, stops sending, and fails every call that sends.
     """
 
     async def connect_tls(
@@ -54,7 +54,7 @@ class TcpTransport(transport.TcpTransport):
             )
         assert transport is not None
         reader.set_transport(transport)
-        # The client keeps the writer without TLS, so that its socket is not closed.
+        # The client keeps the writer from before TLS, whose socket would stay open.
         self._io_reader = reader
         self._io_writer = asyncio.StreamWriter(transport, protocol, reader, loop)
 

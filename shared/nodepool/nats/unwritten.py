@@ -1,4 +1,4 @@
-"""The objects of the read model that are to be written, each with how long it has waited."""
+"""The objects of the read model that wait to be written, and how long each has waited."""
 
 import time
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from nodepool.nats.stored_objects import ObjectKey
 
 
 class Lag(NamedTuple):
-    """What of the read model is behind.
+    """How far the read model is behind.
 
     seconds: for how long the oldest change not yet written has waited.
-    objects: how many are still to be written.
+    objects: how many objects are not written yet.
     """
 
     seconds: float
@@ -21,11 +21,14 @@ class Lag(NamedTuple):
 
 
 class Unwritten:
-    """What is to be written, in the order in which it changed.
+    """The objects to write, in the order in which they changed.
 
-    While it is not known what is stored, anything may differ from that, so all that is found to
-    differ has waited since then. fault: why the server refuses to store it, as one line; empty
-    where it does not. `clock` gives seconds; only `lag` is called from other threads.
+    While the stored objects are not known, any object may differ from its stored version. Objects
+    that turn out to differ count as waiting since the stored objects became unknown.
+
+    fault: why the server refuses to store an object, as one line; empty if it does not refuse.
+
+    `clock` gives seconds; only `lag` is called from other threads.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -40,7 +43,7 @@ class Unwritten:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known what is stored."""
+        """Whether the stored objects are known."""
         return self._unknown_since is None
 
     def lost(self) -> None:
@@ -82,7 +85,7 @@ class Unwritten:
 
     def lag(self) -> Lag:
         """Return how far the read model is behind."""
-        # Each of these lists is made at once, whatever other threads do.
+        # Each of these lists is made atomically, even if other threads change the source.
         waiting, flying = list(self._since.values()), list(self._in_flight.values())
         moments = waiting + flying
         if (unknown := self._unknown_since) is not None:

@@ -1,4 +1,4 @@
-"""Whether a stream that is read on still is the one that was read."""
+"""Whether a stream is still the stream that was read so far."""
 
 import asyncio
 import time
@@ -12,19 +12,19 @@ from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
 from nodepool.nats.membership import HURRIED_S
 
 Verify = Callable[[int, datetime | None], Awaitable[None]]
-"""Raises StreamChanged unless a stream holds what was read of it: the position and the time of the
-last message; the time is None before the first message."""
+"""Raises StreamChanged unless a stream still holds the last message that was read, given by its
+position and time; the time is None before the first message."""
 FAULTS = (Conflict, ServerRefusal, InDoubt, NatsError, OSError)
 FROZEN_S = 3.0
-"""A process that has not run for so long was frozen, or its machine was."""
+"""A process that has not run for this long was frozen, or its machine was."""
 
 
 class Verification:
     """Verifies a stream for its reader: at once when asked, and in the background after `distrust`.
 
-    verify: None where nothing is verified.
-    last: the position and the time of the last message that was read.
-    changed: takes the error once the stream is not the one that was read any more.
+    verify: None to verify nothing.
+    last: returns the position and the time of the last message that was read.
+    changed: awaited with the error if the stream is no longer the stream that was read.
     done: called once the stream is verified.
     """
 
@@ -47,10 +47,10 @@ class Verification:
 
     @property
     def holds(self) -> bool:
-        """Whether the stream is known to hold what was read of it.
+        """Whether the stream is known to still hold the messages that were read.
 
-        That is open after a lost connection, and after a pause of this process, in which anything
-        may have become of the stream.
+        This is unknown after a lost connection and after a pause of this process: the stream may
+        have changed meanwhile.
         """
         return self._holds and time.monotonic() - self._awake_at < FROZEN_S
 

@@ -1,4 +1,4 @@
-"""Waking a service that is due: one `Wake`, however many replicas of it see that."""
+"""Waking a service that is due: with one `Wake`, even if several replicas notice that it is due."""
 
 from datetime import datetime
 

@@ -1,7 +1,7 @@
-"""A connection to a NATS server over a WebSocket, which passes proxies that pass only the web.
+"""A connection to a NATS server over a WebSocket, which passes proxies that pass only web traffic.
 
-nats-py needs another package for it. What is needed of RFC 6455 is little: the server's frames
-carry a stream of bytes, in which the borders of frames and messages mean nothing. See
+nats-py needs another package for WebSockets. Little of RFC 6455 is needed here: the server's frames
+carry a stream of bytes, in which the boundaries of frames and messages have no meaning. See
 https://www.rfc-editor.org/rfc/rfc6455 and
 https://docs.nats.io/running-a-nats-service/configuration/websocket.
 """
@@ -21,7 +21,7 @@ from nats.errors import Error as NatsError
 from nats.errors import ProtocolError
 
 FRAME_BYTES_MAX = 64 << 20
-"""The largest frame that is taken; a server sends at most one message of its `max_payload`."""
+"""The largest frame that is accepted; a server sends at most one message of its `max_payload`."""
 _TEXT, _BINARY, _CLOSE, _PING, _PONG = 1, 2, 8, 9, 10
 _FINAL = _MASKED = 0x80
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -30,7 +30,7 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 class WebSocketTransport(Transport):
     """The transport of a client for `ws://`, and with TLS for `wss://`.
 
-    tls: makes the context that says whose certificates are trusted.
+    tls: makes the TLS context, which says whose certificates are trusted.
     """
 
     def __init__(self, tls: Callable[[], ssl.SSLContext]) -> None:
@@ -92,7 +92,7 @@ class WebSocketTransport(Transport):
     def _send(self, kind: int, payload: bytes) -> None:
         try:
             self._streams[1].write(frame(kind, payload, os.urandom(4)))
-        except RuntimeError as error:  # As `TcpTransport` explains.
+        except RuntimeError as error:  # See `TcpTransport`.
             raise ConnectionResetError(str(error)) from error
 
     async def read(self, buffer_size: int) -> bytes:

@@ -1,1 +1,1 @@
-"""Values that services are made of; they change by making a new one, and keep their order."""
+"""Immutable, ordered values that the states of services consist of; a change makes a new value."""

@@ -1,4 +1,4 @@
-"""Keys and the moments at which they fall due, in a value that changes by making a new one."""
+"""Keys and the moments at which they are due, in an immutable value."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ K = TypeVar("K", bound=str)
 class Deadlines(Generic[K]):
     """At most one moment for each key; `buckets` holds the keys of each second of Unix time.
 
-    A change costs the logarithm of the size, and the old value stays what it was.
+    A change takes logarithmic time, and does not modify the old value.
     """
 
     moments: Map[K, datetime] = Map()

@@ -26,7 +26,7 @@ from nodepool.state.queue import Queue
 from nodepool.state.racks import Counts, deliveries, domain_of
 
 MachineChanged = MachineAdded | MachineRepaired | MachineReclaimed | MachineReturned
-"""The messages about a machine that is no Node."""
+"""The messages about a machine that is not a Node."""
 TRIAGE = "triage"
 """The holder of a machine that is out of service."""
 RECLAIMED = "reclaimed"
@@ -37,7 +37,7 @@ RECLAIMED = "reclaimed"
 class Machine:
     """A machine; `holder` is a NodePool's key, `TRIAGE`, `RECLAIMED`, or empty for a free one.
 
-    `assignment` is the number of its last stay in a NodePool, `since` the start of the wait for it.
+    assignment: the number of its last stay. since: when its NodePool began to wait for it.
     """
 
     zone: str
@@ -55,7 +55,7 @@ class Machine:
 
     @property
     def comes_in_racks(self) -> bool:
-        """Whether it can only be had with the others of its rack."""
+        """Whether the machine is only available together with all machines of its rack."""
         return INSTANCE_TYPES[self.instance_type].rack_size > 0
 
     @property
@@ -65,7 +65,7 @@ class Machine:
 
 
 class _Shelf(NamedTuple):
-    """The free machines of an offering in their order, the place of each, and their labels."""
+    """The free machines of an offering in order, the place of each machine, and their labels."""
 
     keys: Sequence[MachineKey]
     places: Mapping[MachineKey, int]
@@ -74,13 +74,13 @@ class _Shelf(NamedTuple):
 
 @dataclass(frozen=True)
 class Inventory:
-    """All machines; and the free ones of each offering, in the order in which they became free.
+    """All machines, and the free machines of each offering in the order in which they became free.
 
-    reclaimed: those that are held back, in the order in which they were reclaimed.
-    Those of a type that comes in racks are also kept by their NVLink domain, in `racks`.
+    racks: the free machines of types that come in racks, again, by their NVLink domain.
+    reclaimed: the machines that are held back, in the order in which they were reclaimed.
 
-    It remembers what was computed of its free machines, so an affinity is evaluated once for as
-    long as they stay the same.
+    Results about the free machines are cached, so an affinity is evaluated only once until the free
+    machines change.
     """
 
     machines: Map[MachineKey, Machine] = Map()
@@ -201,9 +201,9 @@ class Inventory:
 
 
 class FreeMachines:
-    """The free machines of an offering while they are shared out, longest free first.
+    """The free machines of an offering while they are distributed, longest free first.
 
-    left: how many there still are.
+    left: how many machines are left.
     """
 
     def __init__(self, inventory: Inventory, offering: OfferingKey) -> None:
@@ -223,7 +223,7 @@ class FreeMachines:
     def take(self, affinity: Affinity | None, count: int) -> list[MachineKey]:
         """Take at most `count` of the machines left that satisfy an affinity."""
         if affinity is None:
-            # Most NodePools have no affinity, and for those nothing is looked at but what they get.
+            # Most NodePools have no affinity. For them, only the machines that they get are read.
             left = (key for key in self._in_order if key not in self._taken)
             keys = list(islice(left, count))
             self._unmarked += keys

@@ -1,4 +1,4 @@
-"""Which of many machines a node affinity accepts, by an index of their labels."""
+"""An index of machine labels, to find the machines that a node affinity accepts."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -15,23 +15,25 @@ from nodepool.contract.affinity import (
 )
 
 LabelsOf = Callable[[str], Sequence[str | None]]
-"""The values of one label of all machines, in their order; None where a machine lacks it."""
+"""The values of one label of all machines, in order; None for a machine without the label."""
 REMEMBERED_MAX = 256
-"""How many affinities, and how many labels, an index remembers; of more, it begins anew.
+"""The most affinities, and the most labels, that an index caches; a full cache is cleared.
 
-Whoever changes a NodePool chooses both, and the machines may stay the same for ever.
+Without a limit, the caches could grow forever: users choose the affinities and labels, and the
+machines may never change.
 """
 
 
 class LabelIndex:
     """Machines by the values of their labels.
 
-    A set of machines is an integer whose bit n stands for machine n. A label is looked at when an
-    affinity names it first, once for each machine, and an affinity once: what it costs does not
-    depend on the number of machines then, save for operations on such integers.
+    A set of machines is an integer whose bit n stands for machine n. When an affinity
+    first names a label, the index reads the label of every machine once. It evaluates each affinity
+    once. After that, the cost does not depend on the number of machines, except for operations on
+    these integers.
 
     size: how many machines there are.
-    labels_of: their labels.
+    labels_of: returns the values of a label of all machines.
     """
 
     def __init__(self, size: int, labels_of: LabelsOf) -> None:
@@ -42,7 +44,7 @@ class LabelIndex:
 
     @property
     def remembered(self) -> int:
-        """How many affinities and labels it remembers together."""
+        """How many affinities and labels the index caches in total."""
         return len(self._accepted) + len(self._values)
 
     def accepted(self, affinity: Affinity | None) -> int:
@@ -54,7 +56,7 @@ class LabelIndex:
         listed = terms(affinity)
         if affinity is None or not listed:
             return self._all
-        # By identity, since to compare two affinities, or to hash one, takes as long as to use it.
+        # By identity: comparing or hashing an affinity takes as long as evaluating it.
         known = self._accepted.get(id(affinity))
         if known is None:
             known = affinity, reduce(or_, map(self._of_term, listed))

@@ -1,4 +1,4 @@
-"""Machines in an order, from which NodePools take machines that satisfy their node affinities."""
+"""Machines in a fixed order, from which NodePools take machines that satisfy an affinity."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from nodepool.state.label_index import LabelIndex
 
 
 class MachineLine:
-    """Machines in an order, of which each is taken once; a place is a number from 0.
+    """Machines in a fixed order, each of which is taken once; places are numbered from 0.
 
     Without an affinity, machines are taken from the front, in time proportional to their number.
     """

@@ -1,4 +1,4 @@
-"""A first-in-first-out queue of distinct keys that changes by making a new one."""
+"""An immutable first-in-first-out queue of distinct keys."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ K = TypeVar("K", bound=str)
 
 @dataclass(frozen=True, slots=True)
 class Queue(Generic[K]):
-    """Distinct keys in the order in which they came; any of them may leave early.
+    """Distinct keys in the order in which they were added; any key may be removed early.
 
-    A change looks up at most three keys, and an iteration each key once, whatever has passed
-    through the queue before. The old queue stays what it was. The order never depends on how a
-    process hashes text.
+    A change looks up at most three keys, and an iteration looks up each key once, regardless of how
+    many keys have passed through the queue. A change does not modify the old queue. The order never
+    depends on how a process hashes text.
 
-    links: for each key, the one before it and the one after it; None at the ends.
-    head, tail: the first key and the last; None in an empty queue.
+    links: for each key, the key before it and the key after it; None at the ends.
+    head, tail: the first key and the last key; None for an empty queue.
     """
 
     links: Map[K, tuple[K | None, K | None]] = Map()

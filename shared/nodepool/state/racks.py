@@ -1,7 +1,8 @@
-"""Machines that come by whole racks: from which racks a NodePool gets the Nodes that it lacks.
+"""Machines that come in whole racks: from which racks a NodePool gets the Nodes that it lacks.
 
-A rack is the machines of an instance type with the same value of `NVLINK_DOMAIN`, their NVLink
-domain. Machines without that label form one domain, in which any `rack size` of them are a rack.
+A rack consists of the machines of an instance type that share a value of the label `NVLINK_DOMAIN`,
+their NVLink domain. Machines without the label form one domain, in which any `rack size` machines
+are a rack.
 Which types come in racks: https://docs.coreweave.com/platform/instances/about-instances.
 """
 
@@ -13,11 +14,11 @@ from immutables import Map
 NVLINK_DOMAIN: Final = "ds.coreweave.com/nvlink.domain"
 """The label of a machine that names its NVLink domain."""
 Counts = Map[str, int]
-"""How many machines there are of each domain; none where there are none of it."""
+"""The number of machines of each domain; a domain without machines has no entry."""
 
 
 class Delivery(NamedTuple):
-    """So many machines of a domain, which complete racks there."""
+    """A number of machines of one domain that complete racks there."""
 
     domain: str
     machines: int
@@ -55,7 +56,7 @@ def deliveries(
     """
     is_whole = any(count >= size for count in free.values())
     if not is_whole and not any(count % size for count in held.values()):
-        return  # Often so where many NodePools wait.
+        return  # A common case if many NodePools wait.
     missing = goal - sum(held.values())
     left = dict(free)
     for part in lacking(size, held):

@@ -1,8 +1,9 @@
 """The order in which NodePools that wait for machines of an offering are served.
 
-Each Node that a NodePool lacks is one position. Over all organisations, positions are served by
+Each Node that a NodePool lacks is one position. Across all organisations, positions are served by
 class and then by the start of the wait. Within one organisation, its NodePools fill its positions
-by priority. A NodePool that takes the position of another one leaves a later position to it.
+by priority. If a NodePool takes the position of another NodePool, the other NodePool gets one
+of its later positions.
 """
 
 from bisect import bisect_left, insort
@@ -19,9 +20,9 @@ from nodepool.contract.model import ComputeClass, NodePoolSpec
 from nodepool.state.waits import Run
 
 Place = tuple[bool, datetime, PoolKey]
-"""Whether its class is `spot`, the start of the wait, and the NodePool that has these positions."""
+"""Whether the class is `spot`, the start of the wait, and the NodePool that has the positions."""
 Order = tuple[int, datetime, PoolKey]
-"""The priority negated, the start of the wait, and the NodePool; the lowest order fills first."""
+"""The negated priority, the start of the wait, and the NodePool; the lowest order fills first."""
 T = TypeVar("T", Place, Order)
 
 
@@ -47,12 +48,12 @@ class Waiting(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The NodePools among which its priority counts: of its organisation and its class."""
+        """The group in which its priority counts: NodePools of its organisation and class."""
         return f"{pool_path(self.key)[0]}{'/spot' if self.is_spot else ''}"
 
     @property
     def order(self) -> Order:
-        """Its place among the NodePools of its group."""
+        """The sort key of the NodePool within its group."""
         return -self.priority, self.since, self.key
 
     @property
@@ -143,9 +144,9 @@ class Ranking:
 class _Walk:
     """The positions of a ranking while they are filled.
 
-    left: how many machines each NodePool that had a turn still takes.
+    left: how many more machines each NodePool that had a turn takes.
     heads: the NodePools of each group that may still have a turn.
-    debts: per NodePool, the NodePools whose positions it took; they own its next positions.
+    debts: for each NodePool, the NodePools whose positions it took; they own its next positions.
     """
 
     def __init__(self, ranking: Ranking) -> None:

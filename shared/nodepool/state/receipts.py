@@ -1,4 +1,4 @@
-"""The outcomes of the last commands, by id, so that one sent again is not done again."""
+"""The outcomes of the latest commands, so that a repeated command is not processed again."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from nodepool.state.queue import Queue
 RECEIPTS_MAX = 20_000
 """How many commands are remembered for each service; the oldest is forgotten first."""
 AGAIN: frozenset[RefusalReason] = frozenset(("TooManyRequests", "InternalError"))
-"""The reasons of refusals that do not hold for the same command later."""
+"""The reasons of refusals that may not apply if the same command is sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,7 @@ class Receipt:
 class Receipts:
     """Receipts by identity, name and id of the command, at most `RECEIPTS_MAX` of them.
 
-    Ids are chosen by the senders, so the id alone would let one organisation's command stand for
-    another's.
+    Senders choose the ids, so commands of two organisations may have the same id.
     """
 
     known: Map[str, Receipt] = Map()
@@ -86,6 +85,6 @@ class Receipts:
 
 
 def _key(path: PoolPath, command: str, id: str) -> str:
-    # No token of a subject holds a blank, and only the id may, which is the last part: so no two
-    # commands share a key.
+    # Only the id may contain blanks, because tokens of a subject cannot. The id comes last, so no
+    # two commands share a key.
     return " ".join((*path, command, id))

@@ -1,4 +1,4 @@
-"""Machines that an operator has reclaimed, or is still to be given before any NodePool."""
+"""Machines that an operator has reclaimed, or will receive before any NodePool does."""
 
 from collections import Counter
 
@@ -24,7 +24,7 @@ def take_reclaimed(
     """
     count = outstanding(inventory, offering, goal)
     if not count:
-        return []  # Such as of a type that is not in the catalog.
+        return []  # Also the case for a type that is not in the catalog.
     size = _rack_size(offering)
     if not size:
         return free.take(None, count)

@@ -1,4 +1,4 @@
-"""Counters, histograms and levels by their labels, in values that change by making a new one.
+"""Counters, histograms and levels by their labels, as immutable values.
 
 They are part of a service's state: they follow from the log, survive restarts, and are the same in
 all replicas.
@@ -16,9 +16,9 @@ from immutables import Map
 from nodepool.contract.metrics import Histogram, Metric, Sample
 
 Labels = tuple[str, ...]
-"""The values of the labels of a metric, in its order."""
+"""The label values of a metric, in the order of its labels."""
 SERIES_MAX: Final = 10_000
-"""The most series of one metric; what would be one more is counted with `OTHER` for each label."""
+"""The most series of one metric; further series are counted with `OTHER` for each label."""
 OTHER: Final = "other"
 
 
@@ -30,7 +30,7 @@ class _ByLabels(ABC):
     @property
     @abstractmethod
     def values(self) -> Mapping[Labels, float | Histogram]:
-        """What there is, by the values of the labels of its metric."""
+        """The values of the metric, by its label values."""
 
     def samples(self, metric: Metric, known: Iterable[Labels] = ()) -> Iterator[Sample]:
         """Yield a sample per series, sorted by labels; 0 for a known series without a value.
@@ -51,7 +51,7 @@ def _nothing(metric: Metric) -> float | Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Counters(_ByLabels):
-    """What only grows, by labels."""
+    """Values that only grow, by labels."""
 
     values: Map[Labels, float] = Map()
 
@@ -77,13 +77,13 @@ class Histograms(_ByLabels):
         if before is None or len(before.counts) != len(buckets) + 1:
             before = Histogram((0,) * (len(buckets) + 1), 0.0)
         counts = list(before.counts)
-        counts[bisect_left(buckets, value)] += 1  # An upper bound belongs to its bucket.
+        counts[bisect_left(buckets, value)] += 1  # Upper bounds are inclusive.
         return Histograms(self.values.set(labels, Histogram(tuple(counts), before.sum + value)))
 
 
 @dataclass(frozen=True, slots=True)
 class Levels(_ByLabels):
-    """How many there are now, by labels; what there is none of is not kept."""
+    """The current number of items, by labels; labels without items are not kept."""
 
     values: Map[Labels, int] = Map()
 
@@ -99,10 +99,10 @@ class Levels(_ByLabels):
 
 @dataclass(frozen=True, slots=True)
 class Violations:
-    """How often each rule that always holds did not.
+    """How often each rule that must always hold was broken.
 
     counts: how often, by rule.
-    last: the position in the log of the message that broke it last.
+    last: the log position of the message that broke the rule last, by rule.
     """
 
     counts: Counters = Counters()

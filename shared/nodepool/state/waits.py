@@ -1,4 +1,4 @@
-"""Since when a NodePool waits for each of the machines that it lacks."""
+"""Since when a NodePool waits for each machine that it lacks."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,9 +16,9 @@ class Run(NamedTuple):
 class Wait:
     """The wait of one NodePool.
 
-    granted: how many Nodes quota granted for its newest version, at most its targets since then.
-    since: the start of its wait, which stays known after its end; None before the first grant.
-    runs: a position for each Node that it lacks of its grant, earliest first.
+    granted: how many Nodes quota granted for its newest version, capped by each target since then.
+    since: the start of its wait, which is kept after the wait ends; None before the first grant.
+    runs: a position for each granted Node that it lacks, earliest first.
     """
 
     granted: int = 0
@@ -34,8 +34,8 @@ class Wait:
     def first(self) -> datetime | None:
         """Return the start of the position that its next machine fills; None before a grant.
 
-        A machine that was assigned for a higher target than the latest fills no position, and came
-        for its last wait.
+        A machine that was assigned for an earlier, higher target fills no position. It gets the
+        start of the last wait.
         """
         return self.runs[0].since if self.runs else self.since
 

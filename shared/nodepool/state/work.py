@@ -1,4 +1,4 @@
-"""The work queue of a service: the keys that it has to look at again, now or at a moment."""
+"""The work queue of a service: the keys to reconcile, now or at a later moment."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -12,14 +12,14 @@ from nodepool.state.queue import Queue
 
 K = TypeVar("K", bound=str)
 IMMEDIATELY = datetime(1970, 1, 1, tzinfo=UTC)
-"""When a key that is ready is due: a moment that lies before all others."""
+"""The moment at which a ready key is due, before all other moments."""
 RETRY_AFTER = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15))
-"""How long after its first, its second, and each later failure a key is tried again."""
+"""The delays before a key is tried again: after its first, its second, and each later failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkQueue(Generic[K]):
-    """Keys that are ready, in the order in which they came, and keys that are due later.
+    """Keys that are ready, in the order in which they were added, and keys that are due later.
 
     A key may be both: ready for one reason, and due later for another.
 
@@ -95,6 +95,6 @@ class WorkQueue(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class WithWork(Generic[K]):
-    """What the state of a service with a work queue is derived from."""
+    """The base class of the state of a service that has a work queue."""
 
     work: WorkQueue[K] = WorkQueue()

@@ -1,4 +1,4 @@
-"""`nodepool api-resources` and `api-versions`: the types of objects that there are."""
+"""`nodepool api-resources` and `api-versions`: the types of objects and their versions."""
 
 import click
 
@@ -38,7 +38,7 @@ def api_versions() -> int:
 
 
 def _line(kind: Kind) -> tuple[str, ...]:
-    # Quotas, capacity and so on have no format that Kubernetes knows.
+    # Other types, such as quotas and capacity, have no format that Kubernetes knows.
     versions = {NODEPOOL: GROUP_VERSION, NODE: "v1"}
     return (kind.plural, kind.short, versions.get(kind, ""), "false", kind.title)
 

@@ -26,8 +26,8 @@ def backup(settings: Settings, folder: Path) -> int:
     read model and the snapshots, is not in it: services make it again.
     """
 
-    # Ctrl-C takes away what is half written, and ends the program then.
-    with suppress(ValueError):  # Only the main thread is interrupted.
+    # Ctrl-C first removes the incomplete folder, and then ends the program.
+    with suppress(ValueError):  # Signal handlers work in the main thread only.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     async def work(operator: "Operator") -> None:

@@ -7,10 +7,10 @@ from nodepool.cli.output import print_text
 from nodepool.cli.settings import Command
 
 COMPLETE = "__complete"
-"""The hidden command that the scripts run: it prints one candidate a line, or `:files`."""
+"""The hidden command that the scripts run: it prints one candidate per line, or `:files`."""
 
-# The line is passed as it is, because bash divides words at '=' and ':' too. A candidate replaces
-# only what follows the last of these, so the part before is cut off.
+# The script passes the whole line, because bash also splits words at '=' and ':'. A candidate
+# replaces only the text after the last '=' or ':', so the script cuts off the part before it.
 BASH = """\
 _nodepool_complete() {
     local IFS=$'\\n' line="${COMP_LINE:0:COMP_POINT}" word="${COMP_WORDS[COMP_CWORD]}" head item

@@ -1,4 +1,4 @@
-"""`nodepool dead`: what could not be processed, and sending commands again."""
+"""`nodepool dead`: lists messages that could not be processed, and sends commands again."""
 
 from dataclasses import replace as with_changes
 from datetime import UTC, datetime, timedelta

@@ -24,7 +24,7 @@ LINE = f'{NODEPOOL.full} "{{}}" deleted'
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Whether to wait until NodePools are gone, and how long in seconds; None without limit."""
+    """Whether to wait until NodePools are gone, and for how many seconds; None means no limit."""
 
     wanted: bool
     timeout_s: float | None

@@ -1,4 +1,4 @@
-"""`nodepool demo`: something to look at, on a control plane that runs already."""
+"""`nodepool demo`: adds demo objects to a control plane that is already running."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DIFFERENT = 1
 FAILED = USAGE
-"""As 1 says that there are differences, what is refused or not found exits with 2 here."""
+"""The exit code here if something is refused or not found; 1 means that there are differences."""
 
 
 @click.command(cls=Command)

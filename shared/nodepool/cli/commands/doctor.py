@@ -1,4 +1,4 @@
-"""`nodepool doctor`: what is wrong with a set-up, and what to do."""
+"""`nodepool doctor`: reports what is wrong with an installation, and how to fix it."""
 
 import os
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""`nodepool edit`: opens a NodePool in an editor and stores what is saved."""
+"""`nodepool edit`: opens a NodePool in an editor and stores the saved text."""
 
 import os
 import shlex
@@ -87,7 +87,7 @@ def _can_be_mended(error: Exception) -> bool:
 
 
 class _Unfit(CliError):
-    """What was saved is no change of the NodePool that was opened."""
+    """The saved text is not a valid change of the NodePool that was opened."""
 
 
 async def _store(before: "Document", saved: str, output: Output, client: "Client") -> int:
@@ -134,7 +134,7 @@ def _opened(file: Path, text: str, reason: str) -> str:
     refusal = f"# It was not stored:\n# * {' '.join(reason.split())}\n#\n" if reason else ""
     file.write_text(f"{HEADER}{refusal}{text}\n", encoding="utf-8")
     editor = os.environ.get("KUBE_EDITOR") or os.environ.get("EDITOR") or "vi"
-    # Ctrl-C in the editor is for the editor.
+    # Only the editor handles Ctrl-C while it is open.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         code = subprocess.run([*shlex.split(editor), str(file)], check=False).returncode

@@ -30,8 +30,8 @@ TYPES_HELP = "Show only events of these types, separated by commas."
 class Query:
     """Which events to show.
 
-    pool, node: the object they regard; empty for any.
-    types: their types in lower case; empty for all.
+    pool, node: the object that the events are about; empty for any object.
+    types: the types of the events in lower case; empty for all types.
     since: how far to look back.
     """
 
@@ -46,7 +46,7 @@ class Query:
 
 
 class Printer:
-    """Prints events in a format, in one table where it is one."""
+    """Prints events in a format; if the format is a table, all events are in one table."""
 
     def __init__(self, form: Format, *, headers: bool) -> None:
         self.form = form
@@ -143,7 +143,7 @@ async def _list(client: "ReadingClient", query: Query, printer: Printer) -> int:
 
 
 async def _follow(client: "ReadingClient", query: Query, printer: Printer) -> int:
-    # In a cluster that does not exist nothing will ever happen.
+    # A cluster that does not exist will never have events.
     await check_place(client, EVENT)
     since = datetime.now(UTC) - query.since
     stream = client.events(pool=query.pool, node=query.node, since=since, follow=True)

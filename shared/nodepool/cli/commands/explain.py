@@ -1,4 +1,4 @@
-"""`nodepool explain`: documents the fields of a NodePool, or says what one waits for."""
+"""`nodepool explain`: documents the fields of a NodePool, or says what a NodePool waits for."""
 
 import textwrap
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`nodepool find capacity`: which zones are likely to have so many spot Nodes."""
+"""`nodepool find capacity`: finds zones that are likely to have a number of spot Nodes."""
 
 from collections.abc import Sequence
 from dataclasses import replace

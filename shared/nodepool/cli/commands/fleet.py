@@ -26,7 +26,7 @@ FAULT_HELP = (
 
 
 class Simulated(TypedDict):
-    """How simulated machines fail and recover, by the names of the options."""
+    """How simulated machines fail and recover; the fields are named like the options."""
 
     verify_seconds: float
     failures_per_day: float

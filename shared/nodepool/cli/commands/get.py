@@ -42,7 +42,7 @@ EVERYWHERE_HELP = "Show the objects of all organisations and clusters."
 
 
 class Options(TypedDict):
-    """The options of `get`, by the names of its parameters."""
+    """The options of `get`; the fields are named like its parameters."""
 
     form: Format
     selector: str

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """What is to be changed among the labels or annotations of an object.
+    """The changes to make to the labels or annotations of an object.
 
     kind: `label` or `annotation`.
     values: the new value of each key.
     removed: the keys to remove.
-    overwrite: whether a key may get another value than it has.
+    overwrite: whether the value of an existing key may change.
     version: the resourceVersion that the object must have; empty for any.
     """
 
@@ -38,7 +38,7 @@ class Pairs:
 
     @property
     def past(self) -> str:
-        """What the report says of a changed object."""
+        """The past participle for the report on a changed object."""
         if self.kind == "label":
             return "unlabeled" if self.removed and not self.values else "labeled"
         return "annotated"

@@ -1,4 +1,4 @@
-"""`nodepool lock` and `unlock`: what the prolog and the epilog of a Slurm job do to its Nodes."""
+"""`nodepool lock` and `unlock`: run by the prolog and the epilog of a Slurm job for its Nodes."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`nodepool cordon`, `uncordon`, `drain` and `reboot`: what is asked for a Node."""
+"""`nodepool cordon`, `uncordon`, `drain` and `reboot`: requests about a Node."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 RESTARTING = ("rebooting", "verifying")
 CORDONED = ("cordoned", "draining")
 Commands = Callable[["Client", str, str], "Message"]
-"""Makes the command about a Node, from its NodePool and its name."""
+"""Returns the command about a Node, from the client, the NodePool's name and the Node's name."""
 
 
 @click.command(cls=Command)
@@ -123,7 +123,7 @@ async def _drain_each(
     """Send the command about each Node and wait until the Node is drained; return the exit code."""
 
     async def drained(name: str) -> str:
-        # Followed from before the command, so that no change that it leads to is missed.
+        # The Node is followed before the command is sent, so that no resulting change is missed.
         async with aclosing(client.follow("nodes", name)) as changes:
             document = await anext(changes)
             if document is None:

@@ -26,7 +26,7 @@ def machine_of(context: click.Context, option: click.Parameter, value: str) -> t
 
 
 class PodOptions(TypedDict):
-    """What the options of a Pod hold."""
+    """The values of the options of a Pod."""
 
     interruption: str | None
     grace: int

@@ -1,4 +1,4 @@
-"""`nodepool preempt` and `ack`: take spot Nodes back, and give them back before their time."""
+"""`nodepool preempt` and `ack`: preempts spot Nodes, and gives them back before they are due."""
 
 from typing import TYPE_CHECKING
 

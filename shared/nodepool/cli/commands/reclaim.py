@@ -1,4 +1,4 @@
-"""`nodepool reclaim` and `nodepool return`: machines that no NodePool is given for a time."""
+"""`nodepool reclaim` and `return`: withdraws machines from all NodePools, and returns them."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`nodepool run`: runs a program of this machine as a Pod of a NodePool."""
+"""`nodepool run`: runs a program on this machine as a Pod of a NodePool."""
 
 import os
 import re
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from nodepool.client import Client
 
 NAME_MAX = 40
-"""How many characters of the name of a program the name of its Pod has."""
+"""How many characters of a program's name are part of the name of its Pod."""
 
 
 class RunOptions(PodOptions):
-    """What the options of `run` hold."""
+    """The values of the options of `run`."""
 
     pool: str
     name: str

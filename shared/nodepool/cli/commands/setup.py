@@ -1,4 +1,4 @@
-"""`nodepool set` and `nodepool register`: quotas and clusters."""
+"""`nodepool set` and `nodepool register`: sets quotas, and registers clusters."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`nodepool skip`: has a service pass over an input that it cannot get past."""
+"""`nodepool skip`: makes a service skip an input at which it is stuck."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -42,7 +42,7 @@ def up(settings: Settings, data_dir: Path, examples: Path | None, once: bool) ->
     from nodepool.local.up import Options, run
 
     try:
-        # Each service reads them too, and would end at once, again and again.
+        # Each service reads these settings too, and would exit at each start if one is invalid.
         copies = read(os.environ).replicas
     except SettingsError as error:
         raise click.UsageError(str(error)) from None
@@ -81,7 +81,7 @@ def version(settings: Settings, client: bool, form: Format) -> None:
         print_text("\n".join([f"nodepool {own}", *_version_lines(versions)]))
     else:
         _print_version_document(form, own, versions)
-    # Who reads no output, such as a pipe that is closed, is told that alone.
+    # If the output cannot be written, for example to a closed pipe, only that error is reported.
     if note:
         sys.stdout.flush()
         print_note(note)

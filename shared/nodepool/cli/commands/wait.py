@@ -1,4 +1,4 @@
-"""`nodepool wait`: waits until NodePools or Nodes are in a state, are there, or are gone."""
+"""`nodepool wait`: waits until NodePools or Nodes reach a state, are created, or are gone."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -24,7 +24,7 @@ AWAITED = (NODEPOOL, NODE)
 
 
 class Options(TypedDict):
-    """The options of `wait`, by the names of its parameters."""
+    """The options of `wait`; the fields are named like its parameters."""
 
     files: Files
     until: str
@@ -82,7 +82,7 @@ async def _wait(
     deadline = asyncio.get_running_loop().time() + timeout_s
     selections = [await _selection(client, view) for view in views]
     if awaited.event != "change" or not all(names for _, names in selections):
-        # In a cluster that does not exist nothing exists, and nothing will.
+        # A cluster that does not exist has no objects, and never will.
         await check_place(client, views[0].kind)
     if awaited.event != "delete" and not any(names for _, names in selections):
         print_error("no resources found that could be waited for")

@@ -1,1 +1,1 @@
-"""What is wrong with a set-up, as far as it shows on the bus, in the order of mending."""
+"""The faults of an installation that are visible on the bus, in the order in which to fix them."""

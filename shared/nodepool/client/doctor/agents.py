@@ -1,4 +1,4 @@
-"""Whether each cluster of Kubernetes has its agent at work."""
+"""Whether the agent of each Kubernetes cluster is at work."""
 
 from collections.abc import AsyncGenerator
 

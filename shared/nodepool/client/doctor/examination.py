@@ -1,4 +1,4 @@
-"""All checks in their order; what cannot be asked without an earlier one is left out."""
+"""All checks in order; a check is skipped if a check that it depends on has failed."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -22,9 +22,9 @@ from nodepool.service import AnyService
 
 CONNECT_S = 5.0
 REPLY_S = 2.0
-"""How long a server may take to reply to a ping."""
+"""How long a server may take to reply to a ping, in seconds."""
 CHECK_S = 30.0
-"""How long a check may take until it finds something, whatever it waits for."""
+"""How long a check may take to return its next finding, in seconds."""
 
 READ_MODEL = "read model"
 Check = Callable[[], AsyncGenerator[Finding, None]]
@@ -159,7 +159,7 @@ async def _guarded(name: str, check: Check) -> AsyncGenerator[Finding, None]:
 async def _replies(connection: Connection) -> bool:
     """Return whether the server still replies to a ping."""
     try:
-        await connection.flush(REPLY_S)  # type: ignore[arg-type]  # Any number will do.
+        await connection.flush(REPLY_S)  # type: ignore[arg-type]  # It takes floats too.
     except (NatsError, OSError):
         return False
     return True

@@ -1,4 +1,4 @@
-"""What a check reports."""
+"""What a check of the doctor reports."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,17 +10,17 @@ from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
 
 Status = Literal["ok", "note", "problem"]
 FAULTS = (ServerRefusal, InDoubt, Conflict, NatsError, OSError, ClientError)
-"""What keeps a check from being made; one that waits for too long raises TimeoutError."""
+"""The exceptions that stop a check; a check that waits for too long raises TimeoutError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What one check has to report.
 
-    check: what was looked at.
-    status: whether it is as it should be; a note is worth knowing, and nothing that is wrong.
-    text: what there is, as one line.
-    fix: what to do; empty where there is nothing to do.
+    check: what was checked.
+    status: whether it is as it should be; a note is worth knowing, but is not a fault.
+    text: what was found, as one line.
+    fix: what to do; empty if there is nothing to do.
     """
 
     check: str

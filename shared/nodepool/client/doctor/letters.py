@@ -1,4 +1,4 @@
-"""Whether there are new dead letters that somebody has to see to."""
+"""Whether there are new dead letters that somebody has to look at."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -7,11 +7,11 @@ from nodepool.client.doctor.finding import Finding, note, ok, problem
 from nodepool.client.replaying import Replays
 
 RECENT = timedelta(days=1)
-"""Dead letters that are older are no news."""
+"""Older dead letters are counted, but not examined."""
 LOOKED_AT_MAX = 100
-"""How many dead letters of the last day are looked at, the newest."""
+"""The most dead letters of the last day to examine: the newest."""
 LOOK_S = 20.0
-"""How long they are looked at; a check may take half as long again."""
+"""How long dead letters are examined, in seconds; the whole check may take half as long again."""
 
 
 async def dead_letters(client: Replays, within_s: float = LOOK_S) -> Finding:

@@ -1,4 +1,4 @@
-"""Whether the log and the other streams are as services make them, and their copies whole."""
+"""Whether all streams are configured as services create them, and all their copies complete."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
@@ -16,7 +16,7 @@ _AGAIN = "while the services are at work: they make it again, and fill it"
 MISSING = "it is missing"
 _COPIES = "num_replicas"
 _ASYNC = "persist_mode"
-"""How a stream with one copy may be written; one that had several stays as it was then."""
+"""How a stream with one copy is written; a stream that had several copies keeps its old value."""
 _LOSING: Mapping[str, object] = {
     "retention": "limits",
     "max_age": 0,
@@ -26,7 +26,7 @@ _LOSING: Mapping[str, object] = {
     "no_ack": False,
     "sealed": False,
 }
-"""Settings that are as the server has them by default; with others a stream loses messages."""
+"""Settings with the values that they must have; with other values, a stream loses messages."""
 
 
 async def stored(connection: Connection, replicas: int) -> AsyncGenerator[Finding, None]:

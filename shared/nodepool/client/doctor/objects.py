@@ -1,4 +1,4 @@
-"""Whether there is something to work with, and whether NodePools get what they ask for."""
+"""Whether the read model is current, and whether NodePools get the Nodes that they ask for."""
 
 from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -9,9 +9,9 @@ from nodepool.client.read_model import Document
 from nodepool.client.reading import ReadingClient
 
 PATIENCE: Final = timedelta(minutes=30)
-"""How long a NodePool may be on its way to its target."""
+"""How long a NodePool may lack Nodes for no visible reason before it is reported."""
 NAMED_MAX: Final = 5
-"""How many NodePools are named."""
+"""How many NodePools a finding names at most."""
 _SEEDS: Final = (
     ("clusters", "nodepool register cluster NAME --zone ZONE"),
     ("quotas", "nodepool set quota TYPE N"),

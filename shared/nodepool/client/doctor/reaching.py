@@ -20,9 +20,9 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.nkeys import jwt_end
 
 PORT_S = 2.0
-"""How long a port may take to take a connection."""
+"""How long a port may take to accept a connection, in seconds."""
 SOON = timedelta(days=7)
-"""What is valid for no longer is to be renewed."""
+"""A certificate or credential that expires within this time is reported."""
 _SILENT = "port {} does not answer: a firewall, or another network"
 _PORTS = {"ws": 80, "wss": 443}
 
@@ -100,7 +100,7 @@ def _mode(path: str) -> int:
 def _soon_over(access: Access) -> list[Finding]:
     """Return a note for each credential file whose content expires within a few days."""
     findings = []
-    with suppress(AccessError):  # Connecting finds that out.
+    with suppress(AccessError):  # Connecting reports this error.
         if access.cert_file:
             findings += _ends("NODEPOOL_CERT_FILE", certificate_end(access.cert_file))
         if access.creds_file and (end := jwt_end(access.creds_file)):

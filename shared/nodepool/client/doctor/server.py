@@ -1,4 +1,4 @@
-"""Whether the server can do what is needed, and may be asked to."""
+"""Whether the server has what the control plane needs, and whether the user may use it."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -16,20 +16,20 @@ from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
 from nodepool.nats.log_figures import storage_of
 
 OLDEST = (2, 14)
-"""The oldest server that stores commits as they must be: major and minor."""
+"""The oldest server that stores commits correctly: its major and minor version."""
 SKEW_MAX = timedelta(seconds=1)
 FULL = 0.9
-"""The part of the storage from which on it is nearly full."""
+"""The used fraction of the storage above which the storage is reported as nearly full."""
 PERMISSION_S = 2.0
 NEVER = {"Nats-Expected-Last-Sequence": str(1 << 60)}
-"""Has the stream refuse a message that would be allowed."""
+"""Headers that make the stream refuse a message even if the user may publish it."""
 
 
 class Storing(NamedTuple):
-    """How streams are to be stored.
+    """How streams must be stored.
 
-    replicas: how many copies there are to be of each; 0 for as many as the log has.
-    limit: how many bytes all copies may take where nothing limits the account; None if not known.
+    replicas: the expected number of copies of each stream; 0 for the number that the log has.
+    limit: how many bytes all copies may take if the account has no limit; None if not known.
     """
 
     replicas: int = 0

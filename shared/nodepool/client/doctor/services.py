@@ -16,10 +16,10 @@ from nodepool.nats.streams import STREAM
 from nodepool.service import AnyService, commit_subject
 
 PATIENCE = timedelta(seconds=10)
-"""How long a command may wait for its outcome."""
+"""How long a command may wait for its outcome before the service is reported."""
 READ_S = 5.0
 LOOKED_AT_MAX = 10_000
-"""How many commands after its last commit are looked at, for one that waits for the service."""
+"""How many commands after a service's last commit are searched for a waiting command."""
 
 
 async def services(
