@@ -173,7 +173,7 @@ class Replica(Generic[S, I, O]):
         most: int = INPUTS_MAX,
         is_old: Callable[[Entry], bool] = is_never_old,
     ) -> Proposal[S, I] | None:
-        """Process as many open inputs as one commit holds; return None if no input can be processed.
+        """Process as many open inputs as one commit holds; return None if that is not possible.
 
         A `Wake` that is too old ends the proposal, and the commit record says that the `Wake` is
         passed over. Keys that are due stay due until the next `Wake`, which is fired for them.
