@@ -109,15 +109,16 @@ def _with_queue(
     pool: NodePoolObject, event: on.CapacityChecked, context: Context
 ) -> NodePoolObject:
     """Return the NodePool with its place among those that wait for machines."""
+    missing = 0 if event.reason is Capacity.SUFFICIENT else event.wanted
     before = (pool.spot_awaited, pool.queue_position, pool.machines_needed, pool.missing)
-    if before == (event.preempted, event.position, event.needed, event.wanted):
+    if before == (event.preempted, event.position, event.needed, missing):
         return pool
     return replace(
         pool,
         spot_awaited=event.preempted,
         queue_position=event.position,
         machines_needed=event.needed,
-        missing=event.wanted,
+        missing=missing,
         version=context.position,
     )
 

@@ -27,6 +27,7 @@ def test_a_pool_at_its_target_is_current_and_has_no_further_condition(harness: H
     document = harness.node_pool("train")
     assert document is not None
     assert document["status"]["observedGeneration"] == 1
+    assert "missingNodes" not in document["status"]
 
 
 def test_a_pool_is_in_progress_until_its_nodes_have_joined(world: WorldHarness) -> None:
