@@ -38,7 +38,7 @@ help: ## Show this list
 setup: ## Make .venv from requirements.lock; does nothing when it is up to date
 	@$(TAKE_TURNS) $(MAKE) --silent $(STAMP)
 
-# The stamp comes last, so a setup that was cut short starts anew the next time.
+# The stamp comes last, so a setup that was cut short starts again the next time.
 $(STAMP): requirements.lock pyproject.toml | python
 	@echo "setup: making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv --clear $(VENV) || $(call fail,setup: could not make $(VENV): $(AGAIN))
@@ -132,26 +132,26 @@ kubernetes: setup ## Apply the manifests to a real Kubernetes, which `make testb
 testbed: ## Build a Kubernetes to test against, with Go, once into ~/.cache (15 CPU minutes, 5 GB)
 	@deploy/build/testbed/build.sh "$${XDG_CACHE_HOME:-$$HOME/.cache}/nodepool/kubernetes"
 
-rules: setup ## Write the alert rules anew as an object of the Prometheus operator
+rules: setup ## Write the alert rules as an object of the Prometheus operator
 	@PYTHONPATH=deploy/build $(BIN)/python -m monitoring.rules
 
-commands: setup ## Write shared/COMMANDS.md anew from the classes of the commands
+commands: setup ## Write shared/COMMANDS.md from the classes of the commands
 	@PYTHONPATH=deploy/build $(BIN)/python -m pages.commands
 
-metrics: setup ## Write deploy/METRICS.md anew from the list of metrics
+metrics: setup ## Write deploy/METRICS.md from the list of metrics
 	@PYTHONPATH=deploy/build $(BIN)/python -m pages.metrics
 
 panels: setup ## Ask a real Prometheus beside all services for every panel; print how many series
 	@$(BIN)/python -m pytest -q -s tests/operations/long/test_panels.py $(ARGS)
 
-dashboards: setup ## Write deploy/grafana/dashboards anew from deploy/build/dashboards
+dashboards: setup ## Write deploy/grafana/dashboards from deploy/build/dashboards
 	@PYTHONPATH=deploy/build $(BIN)/python -m dashboards
 
-contracts: setup ## Write shared/asyncapi.yaml, shared/nodepool.schema.json and the CRD anew from the classes
+contracts: setup ## Write shared/asyncapi.yaml, shared/nodepool.schema.json and the CRD from the classes
 	@PYTHONPATH=deploy/build $(BIN)/python -m contracts.files
 
 # A newer Python would leave out what only the oldest one needs.
-lock: setup ## Write requirements.lock anew from pyproject.toml (ARGS="--upgrade" for news)
+lock: setup ## Write requirements.lock from pyproject.toml (ARGS="--upgrade" for news)
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 		$(call fail,lock: needs the oldest Python: make distclean lock PYTHON=python3.11)
 	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet \

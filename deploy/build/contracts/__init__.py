@@ -1,1 +1,1 @@
-"""What describes the bus and its objects to other programs, made from the classes."""
+"""Build the files that describe the bus and its objects to other programs."""

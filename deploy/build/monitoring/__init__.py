@@ -1,1 +1,1 @@
-"""Rules of Prometheus that are made from the list of metrics."""
+"""Build rules of Prometheus from the list of metrics."""

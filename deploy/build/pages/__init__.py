@@ -1,1 +1,1 @@
-"""Reference pages that are made from the classes."""
+"""Build the reference pages from the classes."""
