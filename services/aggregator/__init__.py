@@ -1,6 +1,7 @@
 """What is the NodePool's status now?"""
 
 from nodepool.contract import events as on
+from nodepool.contract.observations import ConditionSeen
 
 CheckFailed = (
     on.CWNodePoolQuotaCheckFailed
@@ -21,8 +22,6 @@ NodeChanged = (
 """A Node of a NodePool has changed."""
 CordonChanged = on.CWNodeCordoned | on.CWNodeUncordoned
 """A cordon of a Node for a cause other than its removal has begun, changed or ended."""
-Reported = on.NodeConditionChanged | on.NodeConditionReported
-"""A condition of a Node changed, as its machine or its cluster of Kubernetes reports it."""
 NodeLeft = on.CWNodeDeleted | on.CWNodeRegistrationFailed
 """A Node is no longer part of its NodePool."""
 QuotaCounted = on.QuotaSet | on.QuotaDeleted | on.QuotaChecked | on.QuotaReleased
@@ -51,7 +50,7 @@ Hears = (
     | NodeChanged
     | on.NodeReservationChanged
     | CordonChanged
-    | Reported
+    | ConditionSeen
     | NodeLeft
     | on.CWNodePoolNodesRemoved
     | MachineReported

@@ -12,7 +12,6 @@ from aggregator import (
     NodeChanged,
     NodeLeft,
     QuotaCounted,
-    Reported,
     nodes,
     pools,
     quotas,
@@ -39,6 +38,7 @@ from nodepool.contract.keys import (
 from nodepool.contract.messages import OfPool
 from nodepool.contract.metrics import NODE_JOIN
 from nodepool.contract.node_failures import NodeFailure, cordon_label, failure_of
+from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Context
 
 E = TypeVar("E", bound=OfPool)
@@ -187,7 +187,7 @@ def node_changed(state: State, event: NodeChanged, context: Context) -> State:
     )
 
 
-def node_reported(state: State, event: Reported, context: Context) -> State:
+def node_reported(state: State, event: ConditionSeen, context: Context) -> State:
     """Return the state after a condition of a Node was reported."""
     key = state.reported_node(event)
     if key is None:

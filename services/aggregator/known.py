@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from immutables import Map
 
-from aggregator import Reported
 from aggregator.node_figures import NodeFigures
 from aggregator.objects import (
     CapacityObject,
@@ -29,6 +28,7 @@ from nodepool.contract.keys import (
     node_key,
     pool_path,
 )
+from nodepool.contract.observations import ConditionSeen
 from nodepool.state.inventory import Inventory
 from nodepool.state.tallies import Histograms, Levels, Violations
 
@@ -74,7 +74,7 @@ class State:
         org, cluster, _ = pool_path(holder)
         return node_key(org, cluster, machine.name)
 
-    def reported_node(self, event: Reported) -> NodeKey | None:
+    def reported_node(self, event: ConditionSeen) -> NodeKey | None:
         """Return the Node whose condition was reported; None if the report is not trusted.
 
         A report of an agent is trusted if the cluster has an agent, and if the report names the

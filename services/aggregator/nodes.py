@@ -4,10 +4,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import assert_never
 
-from aggregator import NodeChanged, Reported
+from aggregator import NodeChanged
 from aggregator.objects import NodeObject, ReportedCondition
 from nodepool.contract import events as on
 from nodepool.contract.model import NodePhase, RemovalReason, Taint
+from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Context
 
 
@@ -65,7 +66,7 @@ REPORTED_MAX = 32
 """The maximum number of reported conditions of a Node; there are fewer kinds of problems."""
 
 
-def reported(node: NodeObject, event: Reported, context: Context) -> NodeObject:
+def reported(node: NodeObject, event: ConditionSeen, context: Context) -> NodeObject:
     """Return the Node with a reported condition; a report on another assignment is ignored."""
     if event.assignment != node.assignment:
         return node

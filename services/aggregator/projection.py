@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, assert_never
 
-from aggregator import Hears, Reported
+from aggregator import Hears
 from aggregator.documents import Document, document
 from aggregator.objects import AnyObject, MachineObject, NodePoolObject
 from aggregator.state import State
@@ -24,6 +24,7 @@ from nodepool.contract.keys import (
 )
 from nodepool.contract.messages import OfMachine, OfNode, OfPool
 from nodepool.contract.model import NodePhase
+from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Object, Projection
 
 RENDERING: Final = "8"
@@ -89,7 +90,7 @@ def _node(state: State, event: OfNode) -> Iterator[tuple[str, str]]:
         yield POOLS, event.key
 
 
-def _reported(state: State, event: Reported) -> Iterator[tuple[str, str]]:
+def _reported(state: State, event: ConditionSeen) -> Iterator[tuple[str, str]]:
     node = state.reported_node(event)
     if node is not None:
         yield NODES, node
