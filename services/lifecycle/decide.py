@@ -175,7 +175,7 @@ def reconcile(
     pool, machine = PoolKey(key), MachineKey(key)
     if pool in state.templates:
         state = yield from _update_nodes(state, pool, options)
-        if pool in state.failures:
+        if pool in state.failed:
             # This covers all Nodes, so the Nodes with problems need no second step.
             yield from _try_again(state, pool, context, options)
             return

@@ -43,7 +43,7 @@ class State(WithWork[PoolKey | MachineKey]):
     areas: the zones and clusters of the Nodes, with the silent Nodes of each.
     refused: how often each message asked for a move that the phase of the Node does not allow, by
         phase.
-    failures: the last internal error of each NodePool with Nodes that could not be updated.
+    failed: the NodePools of which a step failed, until it succeeds.
     told: the last internal error of a removal that was reported to users, until the error is over.
     work: the next deadline of each Node; the NodePools with more Nodes than one step can update;
         and the NodePools that failed.
@@ -55,7 +55,7 @@ class State(WithWork[PoolKey | MachineKey]):
     published: Map[PoolKey, int] = Map()
     nodes: Map[MachineKey, Node] = Map()
     members: Map[PoolKey, Map[MachineKey, bool]] = Map()
-    failures: Map[PoolKey, str] = Map()
+    failed: Map[PoolKey, bool] = Map()
     told: Map[PoolKey, str] = Map()
     unhealthy: Map[PoolKey, Map[MachineKey, bool]] = Map()
     refused: Map[str, Map[str, int]] = Map()

@@ -75,7 +75,7 @@ def _evolved(state: State, message: Hears | Says, context: Context) -> State:
             return replace(
                 state,
                 work=state.work.succeeded(key),
-                failures=state.failures.delete(key),
+                failed=state.failed.delete(key),
                 told=_without(state.told, key),
             )
         case on.MachineBooted() | on.MachineFailed() | on.NodeVerified():
@@ -139,7 +139,7 @@ def _pool_deleted(state: State, event: on.CWNodePoolDeleted) -> State:
         templates=state.templates.delete(key),
         announced=state.announced.delete(key),
         published=_without(state.published, key),
-        failures=_without(state.failures, key),
+        failed=_without(state.failed, key),
         told=_without(state.told, key),
         work=state.work.drop(key),
     )
@@ -151,7 +151,7 @@ def _failed(state: State, event: on.NodeUpdateFailed, context: Context) -> State
         return state
     return replace(
         state,
-        failures=state.failures.set(event.key, event.message),
+        failed=state.failed.set(event.key, True),
         work=state.work.failed(event.key, context.time),
     )
 

@@ -1328,7 +1328,7 @@ def test_an_update_of_nodes_that_failed_is_tried_again_after_a_minute() -> None:
         "CWNodePoolMetadata",
         "NodeRemovalRecovered",
     ]
-    assert story.state.failures == Map()
+    assert story.state.failed == Map()
     assert story.state.work.next() is None
 
 
