@@ -12,7 +12,7 @@ import pytest
 
 from containers.engine import ROOT, compose, obstacle
 from containers.images import PREFIX, images, under_their_names
-from containers.stack import IMAGE, IMAGE_OF_BUS, LINE, Stack, docker
+from containers.stack import BRING_UP, IMAGE, IMAGE_OF_BUS, Stack, docker
 from containers.stand_ins import Missing
 
 _USED: dict[str, str] = {}
@@ -79,7 +79,7 @@ def stack(base_images: None, checkout: Path) -> Iterator[Stack]:
     stack.down()
     docker("image", "rm", "--force", IMAGE, IMAGE_OF_BUS, check=False)
     try:
-        stack.up(*LINE.removeprefix("docker compose up ").split())
+        stack.up(*BRING_UP.removeprefix("docker compose up ").split())
         yield stack
     finally:
         stack.down()

@@ -25,7 +25,7 @@ PATIENCE_S = 120.0
 COMMAND_S = 600.0
 """How long a command of Compose may take, in seconds: the first one builds images."""
 PAUSE_S = 0.3
-LINE = "docker compose up --build"
+BRING_UP = "docker compose up --build"
 """What the pages have a new user type."""
 LABEL = "com.docker.compose"
 IMAGE = "nodepool-test"

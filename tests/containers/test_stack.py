@@ -5,8 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from containers.engine import ROOT
-from containers.stack import LINE, Inspected, Stack, inside, service_of, until
+from containers.stack import Inspected, Stack, inside, service_of, until
 from dashboards.pages import PAGES
 from nodepool.contract.services import SERVICES
 from nodepool.local.demo import ZONE
@@ -37,11 +36,6 @@ def targets(stack: Stack) -> dict[str, int]:
         for name, pool in stack.pools().items()
         if pool["status"]["currentNodes"] == pool["spec"]["targetNodes"]
     }
-
-
-@pytest.mark.parametrize("page", ["README.md", "deploy/README.md"])
-def test_the_line_that_brings_it_up_here_is_that_of_the_pages(page: str) -> None:
-    assert LINE in (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_everything_is_at_work_and_the_demo_has_its_nodes(stack: Stack) -> None:

@@ -11,8 +11,8 @@ import pytest
 from containers.engine import environment
 from containers.images import names
 from containers.stack import (
+    BRING_UP,
     IMAGE,
-    LINE,
     PROGRAMS,
     Stack,
     docker,
@@ -102,7 +102,7 @@ def test_a_new_version_and_a_new_start_replace_every_container_and_lose_nothing(
     stack.variables |= {"VERSION": VERSION, "NATS_IMAGE": newer_server}
 
     # when it is brought up as the page says, and a NodePool is scaled all the while
-    attempts = scaled_while(stack, *LINE.split()[2:], "--detach")
+    attempts = scaled_while(stack, *BRING_UP.split()[2:], "--detach")
     assert 0 in [code for _, code in attempts[:-1]], attempts
     stack.cli("wait", "nodepool", "--all", "--for", "condition=AtTarget", "--timeout", "120s")
 

@@ -87,21 +87,12 @@ def test_the_certificate_of_the_servers_has_every_name_that_they_are_asked_for_b
     assert len(hosts) == 7
 
 
-def test_the_memory_of_the_agent_is_the_one_that_was_measured_and_far_below_its_limit(
-    agent_manifests: Manifests,
-) -> None:
-    pages = ("README.md", "deploy/SCALING.md", f"{AGENT}/agent.yaml")
-    texts = [(ROOT / page).read_text(encoding="utf-8") for page in pages]
+def test_the_memory_of_the_agent_is_far_below_its_limit(agent_manifests: Manifests) -> None:
+    page = (ROOT / "tests" / "bench" / "README.md").read_text(encoding="utf-8")
 
-    (measured,) = re.findall(
-        r"1,000 Nodes to which 10,000 Pods .*; the agent has (\d+) MB", texts[0]
-    )
+    (measured,) = re.findall(r"1,000 Nodes to which 10,000 Pods .*; the agent has (\d+) MB", page)
 
     limit = container(agent_manifests.named("Deployment", "nodepool-agent"))["resources"]["limits"]
-    assert [f"{measured} MB with 1,000 Nodes and 10,000 Pods" in each for each in texts[1:]] == [
-        True,
-        True,
-    ]
     assert int(measured) * 2 < int(limit["memory"].removesuffix("Mi"))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from containers.stack import BRING_UP
 from nodepool.client.manifests import read_manifests
 from nodepool.contract.services import EDGES, SERVICES
 from nodepool.host import settings
@@ -516,6 +517,25 @@ def test_every_make_target_of_the_readme_exists() -> None:
     targets = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
 
     assert {"run", "test"} <= named <= targets
+
+
+@pytest.mark.parametrize("page", ["README.md", "deploy/README.md"])
+def test_the_page_shows_the_command_that_brings_the_containers_up(page: str) -> None:
+    assert BRING_UP in read(page)
+
+
+def test_the_pages_agree_on_the_memory_that_was_measured_for_the_agent() -> None:
+    (measured,) = re.findall(
+        r"1,000 Nodes to which 10,000 Pods .*; the agent has (\d+) MB",
+        read("tests/bench/README.md"),
+    )
+    pages = ("deploy/SCALING.md", "deploy/kubernetes/agent/agent.yaml")
+
+    figures = [
+        re.findall(r"(\d+) MB with 1,000 Nodes and 10,000 Pods", read(page)) for page in pages
+    ]
+
+    assert figures == [[measured], [measured]]
 
 
 def test_the_readme_names_every_setting_and_no_other() -> None:
