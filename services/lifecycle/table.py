@@ -204,8 +204,8 @@ def _restart(case: Case) -> Steps:
     is_settling = health.settles_at is not None and case.context.time < health.settles_at
     settled = health.without_lingering() if is_settling else health
     plan = make_plan(settled, evicts=template.evicts_unhealthy)
-    # Only such a problem would replace the Node, so the Node waits until the problem counts.
-    waits = is_settling and case.plan.removes and not settled.findings
+    # Only such a problem would replace or cordon the Node, so the Node waits until it counts.
+    waits = is_settling and not settled.findings and not plan.reboots
     match node.phase:
         case NodePhase.VERIFYING if plan.removes or (boot.passed is False and not health.findings):
             return (yield replaced(template, node))
@@ -391,7 +391,7 @@ def _give_up(case: Case) -> Steps:
     template, node = case.template, case.node
     match node.phase:
         case NodePhase.REBOOTING if node.boot.is_done and node.health.settles_at is not None:
-            return (yield replaced(template, node))
+            return (yield from _release(case))
         case NodePhase.REBOOTING:
             minutes = REBOOT_MAX // timedelta(minutes=1)
             text = f"{NodeFailure.NOT_REBOOTED.phrase} {minutes} minutes"

@@ -45,6 +45,9 @@ def _over(pool: Pool, ledger: Ledger, others: int) -> str:
     count = ledger.holders - (pool.reserved > 0)
     used = f" ({others} used by {count} other pool{'' if count == 1 else 's'})" if count else ""
     target = " ".join(_target(pool))
+    if pool.target + others <= ledger.limit:
+        quota = f"quota {ledger.limit} for {instance_type}"
+        return f"{target} fits {quota}, but a NodePool that has waited longer comes first"
     return f"{target} exceeds quota {ledger.limit} for {instance_type}{used}"
 
 

@@ -525,6 +525,56 @@ def test_a_problem_that_a_reboot_may_have_cured_sends_no_machine_to_triage(
     assert [each.triage for each in deleted] == [False]
 
 
+@pytest.mark.parametrize("verify_s", [0, 600])
+def test_a_problem_that_a_requested_reboot_may_have_cured_sends_no_machine_to_triage(
+    world: WorldHarness, verify_s: int
+) -> None:
+    # given a NodePool whose unhealthy Nodes stay until somebody asks for their reboot
+    world.given_machines(1, boot_s=60, verifySeconds=verify_s)
+    world.given_quota(10)
+    connect(world)
+    world.apply("train", 1)
+    world.pass_time(minutes=1)
+    report(world, "n1")
+    world.pass_time(minutes=11)
+    world.start_recording()
+    report_condition(world, "n1", "XIDErrors", "True")
+    world.command_node("RebootNode", "train", "n1")
+    report(world, "n1")
+
+    # when its NodePool no longer wants the Node, before its detector has withdrawn the problem
+    world.pass_time(minutes=2)
+    world.scale("train", 0)
+
+    # then the Node was cordoned once, and its machine is free again
+    deleted = [e.data for e in world.envelopes_of("train") if isinstance(e.data, CWNodeDeleted)]
+    assert [each.triage for each in deleted] == [False]
+    assert len(world.event_messages("train", "CWNodeCordoned")) == 1
+
+
+def test_a_problem_that_a_requested_reboot_did_not_cure_cordons_the_node_for_triage(
+    world: WorldHarness,
+) -> None:
+    # given a Node that was rebooted by a command for a problem that its detector never withdraws
+    world.given_machines(1, boot_s=60)
+    world.given_quota(10)
+    connect(world)
+    world.apply("train", 1)
+    world.pass_time(minutes=1)
+    report(world, "n1")
+    world.start_recording()
+    report_condition(world, "n1", "XIDErrors", "True")
+    world.command_node("RebootNode", "train", "n1")
+    report(world, "n1")
+
+    # when the time is over in which a detector withdraws a problem that is cured
+    world.pass_time(minutes=12)
+
+    # then the Node stays, cordoned, until somebody asks for its replacement
+    assert status(world, "n1")["phase"] == "cordoned"
+    assert world.event_messages("train", "CWNodeCordoned") == ["Node n1 is cordoned: XIDErrors"] * 2
+
+
 def test_a_silence_long_ago_takes_no_time_from_a_later_drain(world: WorldHarness) -> None:
     # given a drained Node that was uncordoned during a silence
     given_node(world)

@@ -571,6 +571,26 @@ def test_what_a_lowered_limit_leaves_is_given_to_a_pool_that_waits(harness: Harn
     assert harness.nodes("train") == ["n1", "n2"]
 
 
+def test_a_pool_that_fits_but_waits_for_another_says_so(world: WorldHarness) -> None:
+    # given a NodePool with a grant for 6 Nodes that it does not have, and another that waits
+    world.given_cluster()
+    world.given_quota(8)
+    world.apply("train", 6)
+    world.apply("serve", 5)
+
+    # when the limit falls and rises again while the allocator cannot confirm the smaller grants
+    with world.paused("allocator"):
+        world.given_quota(5)
+        world.given_quota(8)
+        waiting = world.condition("train", "Quota")
+
+    # then the message does not say that 6 exceeds 8
+    assert waiting == (
+        "False Over: targetNodes 6 fits quota 8 for gd-8xh100ib-i128, "
+        "but a NodePool that has waited longer comes first"
+    )
+
+
 def test_the_message_of_a_pool_that_waits_names_the_numbers_of_now(harness: Harness) -> None:
     harness.given_data_center(quota=8)
     harness.apply("train", 12)

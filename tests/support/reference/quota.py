@@ -201,6 +201,11 @@ class QuotaModel:
         if self.fits(part):
             return HEALTHY[Quota.UNDER]
         used, count = sum(other.reserved for other in others), len(others)
+        if part.target + used <= limit:
+            quota = f"quota {limit} for {kind}"
+            return (
+                f"{field} {target} fits {quota}, but a NodePool that has waited longer comes first"
+            )
         by = f" ({used} used by {count} other pool{'' if count == 1 else 's'})" if count else ""
         return f"{field} {target} exceeds quota {limit} for {kind}{by}"
 
