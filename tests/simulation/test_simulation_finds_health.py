@@ -26,6 +26,8 @@ VERIFIED = replace(
     actions={"fail": 150, "allow": 0, "ask": 5, "repair_one": 16},
 )
 """Nodes have problems while they are verified, and are cordoned only."""
+CORDONED_ONLY = replace(PROFILE, actions={"ask": 30, "fail": 40, "allow": 0, "repair_one": 16})
+"""Nodes have problems, and reboot only if a command asks for that."""
 FORCED = replace(UNHEALTHY, steps=10_000, actions={"ask": 100, "run_pod": 100, "stop_pod": 5})
 """Commands drain Nodes at work."""
 
@@ -83,6 +85,11 @@ PLANTS = {
     "problems that count before their reboot can show that it helped": Plant(
         "its reboot may have cured",
         PROFILE,
+        functions={"lifecycle.health.Health.settles_at": property(never)},
+    ),
+    "cordons for triage before a reboot can show that it helped": Plant(
+        "needs triage for a problem that its reboot may have cured",
+        CORDONED_ONLY,
         functions={"lifecycle.health.Health.settles_at": property(never)},
     ),
     "forced drains that Pods block": Plant(

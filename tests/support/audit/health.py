@@ -14,6 +14,7 @@
 from datetime import datetime, timedelta
 
 from nodepool.contract.events import (
+    CWNodeCordoned,
     CWNodeDeleted,
     MachineBooted,
     MachineFailed,
@@ -116,14 +117,22 @@ def check_replaced(facts: Facts, stay: Stay, event: CWNodeDeleted, origin: Origi
         raise Violation(f"{stay.machine} is replaced, which its NodePool does not allow")
     if stay.working:
         raise Violation(f"{stay.machine} is replaced while Pods run on it")
-    if _may_be_cured(stay, origin, now):
+    if stay.phase in RESTARTING and _may_be_cured(stay, origin, now):
         raise Violation(f"{stay.machine} is replaced for a problem that its reboot may have cured")
+
+
+def check_cordoned(facts: Facts, stay: Stay, event: CWNodeCordoned, origin: Origin) -> None:
+    """Checks the causes of a cordon."""
+    now, since = facts.times[origin.cause], stay.restarting_since
+    is_late = since is not None and now - since >= ANSWER_MAX
+    if event.triage and not is_late and _may_be_cured(stay, origin, now):
+        raise Violation(f"{stay.machine} needs triage for a problem that its reboot may have cured")
 
 
 def _may_be_cured(stay: Stay, origin: Origin, now: datetime) -> bool:
     """Whether each problem of a Node that has just rebooted is one that the reboot may cure."""
     rebooted = stay.rebooted
-    if rebooted is None or stay.phase not in RESTARTING or now - rebooted >= SETTLES_WITHIN:
+    if rebooted is None or now - rebooted >= SETTLES_WITHIN:
         return False
     problems = stay.problems.as_of(origin.cause) or {}
     left = [type_ for type_, lasts in problems.items() if lasts]

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from nodepool.contract.events import (
     CWDrainNode,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodeRegistered,
@@ -54,6 +55,8 @@ def check(  # noqa: C901  # It lists the messages.
                 stay.answered.add(origin.position, False)
         case NodeReservationChanged(usable=usable):
             _lent(facts.current_stay(message), origin, is_lent=not usable)
+        case CWNodeCordoned():
+            health.check_cordoned(facts, facts.current_stay(message), message, origin)
         case CWDrainNode():
             _drained(facts.current_stay(message), message, origin)
             facts.stay(message).asked = facts.times[origin.position]
