@@ -65,26 +65,26 @@ def _wait(seconds: float) -> None:
 async def _begin(url: str, nodes: int) -> datetime:
     """Has so many spot Nodes with a Pod each, and preempts them all; when that was asked for."""
     async with Client(url, org="acme", cluster="prod", timeout_s=120) as client:
-        await client.register_cluster("prod", ZONE)
-        await client.set_quota(ZONE, KIND, nodes)
+        await client.clusters.register("prod", ZONE)
+        await client.quotas.set(ZONE, KIND, nodes)
         for first in range(0, nodes, MACHINES_MAX):
-            await client.add_machines(ZONE, KIND, min(MACHINES_MAX, nodes - first))
+            await client.fleet.add_machines(ZONE, KIND, min(MACHINES_MAX, nodes - first))
         spec = {"instanceType": KIND, "targetNodes": nodes, "computeClass": "spot"}
         head = {"apiVersion": API_VERSION, "kind": KIND_OF_POOL}
-        await client.apply({**head, "metadata": {"name": "cheap"}, "spec": spec})
-        await client.wait("cheap", "AtTarget", timeout_s=300)
+        await client.nodepools.apply({**head, "metadata": {"name": "cheap"}, "spec": spec})
+        await client.nodepools.wait("cheap", "AtTarget", timeout_s=300)
         pod = Pod(name="job", interruption=PodClass.GRACEFUL, grace_s=GRACE_S)
-        machines = [each.key.rpartition(".")[2] for each in await client.list("nodes")]
+        machines = [each.key.rpartition(".")[2] for each in await client.nodes.list()]
         runs = [RunPod(zone=ZONE, machine=machine, pod=pod) for machine in machines]
-        await client.send_many(runs)
+        await client.commands.send_many(runs)
         began = datetime.now(UTC)
-        await client.reclaim_capacity(ZONE, KIND, nodes)
+        await client.capacity.reclaim(ZONE, KIND, nodes)
         return began
 
 
 async def _listed(url: str, began: datetime) -> list[Preemption]:
     async with Client(url, org="acme", cluster="prod", timeout_s=120) as client:
-        return await client.preemptions(since=began - timedelta(seconds=5))
+        return await client.events.preemptions(since=began - timedelta(seconds=5))
 
 
 def _measured(found: list[Preemption]) -> Punctuality:

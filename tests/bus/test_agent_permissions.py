@@ -103,7 +103,7 @@ def test_all_that_the_agent_does_on_the_bus_its_user_may_do(
             async with Client(
                 secured.of(AGENT), org="acme", cluster="prod", access=secured.agent
             ) as client:
-                await client.apply(MANIFEST)
+                await client.nodepools.apply(MANIFEST)
             await until(lambda: "train" in term.bus.model.pools)
 
             # and it reports, and asks the log

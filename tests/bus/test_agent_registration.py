@@ -57,7 +57,7 @@ async def registered(server: NatsServer, *replies: Reply) -> Sequence[str]:
 
 async def identity(client: Client) -> object:
     """The uid that the read model shows of the cluster; None for none."""
-    found = await client.get("clusters", "prod")
+    found = await client.clusters.get("prod")
     spec = found["spec"] if found is not None else None
     return spec.get("kubernetesUid") if isinstance(spec, dict) else None
 

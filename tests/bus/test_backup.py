@@ -30,7 +30,8 @@ from bus.harness import (
 from bus.stalling import stalling
 from bus.tls import HOST, running
 from nodepool.cli.app import run
-from nodepool.client.backup import Backups, checked
+from nodepool.client import Client
+from nodepool.client.backup import checked
 from nodepool.contract.log import Entry
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump
@@ -349,9 +350,9 @@ def test_a_backup_that_is_cancelled_at_its_end_is_whole_or_is_not_there(
     async def story() -> None:
         async with connected(server.url) as connection:
             await fill(connection, [("np.cmd.a._._.X", b"{}")])
-        async with Backups(server.url) as client:
+        async with Client(server.url) as client:
             # when it is cancelled as soon as all of it is written
-            task = asyncio.create_task(client.backup(folder))
+            task = asyncio.create_task(client.admin.backup(folder))
             # The loop is looked at in each of its turns.
             while not task.done() and not any(folder.parent.glob(".*/manifest.json")):  # noqa: ASYNC110
                 await asyncio.sleep(0)

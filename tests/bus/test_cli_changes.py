@@ -300,7 +300,7 @@ async def limit_listed(port: int, key: str) -> None:
     async with (
         asyncio.timeout(PATIENCE_S),
         Client(f"nats://127.0.0.1:{port}") as client,
-        aclosing(client.watch("quotas")) as changes,
+        aclosing(client.quotas.watch()) as changes,
     ):
         async for change in changes:
             if isinstance(change, Object) and change.key == key:

@@ -23,9 +23,9 @@ from nodepool.client import (
     TimedOut,
     Unreachable,
 )
+from nodepool.client.objects import has_condition
 from nodepool.client.outcomes import Outcome, PendingOutcomes
 from nodepool.client.sender import Sender
-from nodepool.client.waiting import has_condition
 from nodepool.contract.commands import DeleteNodePool, RegisterCluster, ScaleNodePool
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
@@ -99,7 +99,7 @@ async def validating(server: NatsServer, log: Path) -> AsyncIterator[Client]:
 async def refusal_of(client: Client, command: Command, id: str) -> str:
     """Why a command under this id is refused."""
     with pytest.raises(Refused) as refused:
-        await client.send(command, id=id)
+        await client.commands.send(command, id=id)
     return str(refused.value)
 
 
@@ -134,7 +134,7 @@ def test_a_server_that_does_not_run_is_named_with_what_to_do() -> None:
 def test_a_server_without_a_control_plane_is_named_with_what_to_do(server: NatsServer) -> None:
     async def story(timeout_s: float) -> None:
         async with Client(server.url, timeout_s=timeout_s) as client:
-            await client.list("nodepools")
+            await client.nodepools.list()
 
     for timeout_s in LIMITS_S:
         with pytest.raises(Unreachable) as error:
@@ -182,17 +182,17 @@ def test_a_command_repeated_under_its_id_has_the_outcome_that_it_had(
         accepted, refusals = [], []
         # given a command that was accepted under an id, one that was refused, and a later change
         async with validating(server, tmp_path / "first") as client:
-            await client.register_cluster(CLUSTER, ZONE)
-            await client.apply(MANIFEST)
-            accepted.append(await client.send(scale, id="u1.2"))
+            await client.clusters.register(CLUSTER, ZONE)
+            await client.nodepools.apply(MANIFEST)
+            accepted.append(await client.commands.send(scale, id="u1.2"))
             refusals.append(await refusal_of(client, DELETE_OLD, "u1.delete"))
-            await client.scale("p", 9)
+            await client.nodepools.scale("p", 9)
 
         # when another client repeats them, after a restart of the service and of the client
         async with validating(server, tmp_path / "second") as client:
-            accepted.append(await client.send(scale, id="u1.2"))
+            accepted.append(await client.commands.send(scale, id="u1.2"))
             refusals.append(await refusal_of(client, DELETE_OLD, "u1.delete"))
-            return accepted, refusals, (await client.scale("p", 9)).generation or 0
+            return accepted, refusals, (await client.nodepools.scale("p", 9)).generation or 0
 
     # then each has the outcome that it had, and nothing is changed
     accepted, refusals, generation = asyncio.run(story())
@@ -223,7 +223,7 @@ def test_each_command_of_many_comes_with_its_outcome_in_order(
             clusters = [RegisterCluster(org=ORG, cluster=f"c{n}", zone=ZONE) for n in range(5)]
             bad = DeleteNodePool(org=ORG, cluster=CLUSTER, pool="a b")
             missing = DeleteNodePool(org=ORG, cluster=CLUSTER, pool="missing")
-            outcomes = await client.send_many([*clusters, bad, missing], window=2)
+            outcomes = await client.commands.send_many([*clusters, bad, missing], window=2)
             return [
                 outcome.reason if isinstance(outcome, Refused) else type(outcome)
                 for outcome in outcomes
@@ -236,7 +236,7 @@ def test_each_command_of_many_comes_with_its_outcome_in_order(
 def test_a_refused_command_is_raised_with_its_field(server: NatsServer, tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(server) as (client, _), serving(VALIDATOR, server, tmp_path / "log"):
-            await client.scale("missing", 3)
+            await client.nodepools.scale("missing", 3)
 
     with pytest.raises(Refused) as refusal:
         asyncio.run(story())
@@ -247,7 +247,7 @@ def test_a_refused_command_is_raised_with_its_field(server: NatsServer, tmp_path
 def test_a_manifest_that_cannot_be_read_is_refused_before_it_is_sent(server: NatsServer) -> None:
     async def story() -> None:
         async with opened(server) as (client, _):
-            await client.apply("kind: Pod")
+            await client.nodepools.apply("kind: Pod")
 
     with pytest.raises(Refused, match=r"^the manifest: kind: is \"Pod\"; only NodePool"):
         asyncio.run(story())
@@ -256,7 +256,7 @@ def test_a_manifest_that_cannot_be_read_is_refused_before_it_is_sent(server: Nat
 def test_without_services_a_command_has_no_outcome_and_is_not_lost(server: NatsServer) -> None:
     async def story(timeout_s: float) -> None:
         async with opened(server, timeout_s=timeout_s) as (client, _):
-            await client.register_cluster(CLUSTER, ZONE)
+            await client.clusters.register(CLUSTER, ZONE)
 
     for timeout_s in LIMITS_S:
         with pytest.raises(NoOutcome) as error:
@@ -280,8 +280,8 @@ def test_objects_are_those_of_the_organisation_and_cluster_by_key(server: NatsSe
                 await put(connection, f"nodepools.{ORG}.{CLUSTER}.{name}", pool(name))
             await put(connection, f"nodepools.{ORG}.other.c", pool("c"))
             await put(connection, f"quotas.{ORG}.Z.t", {"limit": 3})
-            keys = [each.key for each in await client.list("nodepools")]
-            return keys, await client.get("quotas", "Z.t"), await client.get("nodepools", "c")
+            keys = [each.key for each in await client.nodepools.list()]
+            return keys, await client.quotas.get("Z.t"), await client.nodepools.get("c")
 
     keys, quota, missing = asyncio.run(story())
 
@@ -295,7 +295,7 @@ def test_watching_gives_what_there_is_then_each_change_and_deletion(server: Nats
         async with opened(server) as (client, connection):
             await put(connection, f"nodepools.{ORG}.{CLUSTER}.p", pool("p"))
             seen: list[object] = []
-            async with asyncio.timeout(PATIENCE_S), aclosing(client.watch("nodepools")) as changes:
+            async with asyncio.timeout(PATIENCE_S), aclosing(client.nodepools.watch()) as changes:
                 async for change in changes:
                     match change:
                         case Listed():
@@ -319,9 +319,9 @@ def test_watching_gives_what_there_is_then_each_change_and_deletion(server: Nats
 def test_the_zone_of_a_cluster_is_the_one_it_is_registered_in(server: NatsServer) -> None:
     async def story() -> tuple[str | None, str | None]:
         async with opened(server) as (client, connection):
-            before = await client.zone()
+            before = await client.clusters.zone()
             await say(connection, ClusterRegistered(org=ORG, cluster=CLUSTER, zone=ZONE))
-            return before, await client.zone()
+            return before, await client.clusters.zone()
 
     assert asyncio.run(story()) == (None, ZONE)
 
@@ -335,9 +335,9 @@ def test_a_condition_counts_only_for_the_newest_generation(server: NatsServer) -
             key = f"nodepools.{ORG}.{CLUSTER}.p"
             await put(connection, key, pool("p", generation=2, observed=1))
             with pytest.raises(TimedOut, match="timed out waiting for attarget=True on nodepool/p"):
-                await client.wait("p", "attarget", timeout_s=SOON_S)
+                await client.nodepools.wait("p", "attarget", timeout_s=SOON_S)
             await put(connection, key, pool("p", generation=2, observed=2))
-            return await client.wait("p", "attarget", timeout_s=PATIENCE_S)
+            return await client.nodepools.wait("p", "attarget", timeout_s=PATIENCE_S)
 
     assert asyncio.run(story()) == pool("p", generation=2, observed=2)
 
@@ -367,10 +367,10 @@ def test_a_read_model_behind_the_log_does_not_end_a_wait(server: NatsServer) -> 
             await put(connection, key, pool("p", generation=1, observed=1))
             # when the target is awaited, then it is not met
             with pytest.raises(TimedOut):
-                await client.wait("p", "AtTarget", timeout_s=SOON_S)
+                await client.nodepools.wait("p", "AtTarget", timeout_s=SOON_S)
             # until the read model has caught up
             await put(connection, key, pool("p", generation=2, observed=2))
-            return await client.wait("p", "AtTarget", timeout_s=PATIENCE_S)
+            return await client.nodepools.wait("p", "AtTarget", timeout_s=PATIENCE_S)
 
     assert asyncio.run(story()) == pool("p", generation=2, observed=2)
 
@@ -384,7 +384,7 @@ def test_an_object_whose_deletion_lies_in_the_log_already_is_not_found(server: N
             deleted = CWNodePoolDeleted(org=ORG, cluster=CLUSTER, pool="p", uid="u", message="")
             await say(connection, deleted)
             # when it is awaited, then it is not found
-            await client.wait("p", "AtTarget", timeout_s=PATIENCE_S)
+            await client.nodepools.wait("p", "AtTarget", timeout_s=PATIENCE_S)
 
     with pytest.raises(NotFound, match='nodepool "p" not found in acme/prod'):
         asyncio.run(story())
@@ -402,10 +402,10 @@ def test_the_mark_of_an_earlier_deletion_is_not_taken_for_one_of_the_present_obj
             await say(connection, VALIDATED)
             # when its deletion is awaited, then it is not met
             with pytest.raises(TimedOut):
-                await client.wait_until_gone("p", timeout_s=SOON_S)
+                await client.nodepools.wait_until_gone("p", timeout_s=SOON_S)
             # and its creation is, once the read model has it
             waiting = asyncio.create_task(
-                client.wait_until_created("nodepools", "p", timeout_s=PATIENCE_S)
+                client.nodepools.wait_until_created("p", timeout_s=PATIENCE_S)
             )
             await put(connection, key, pool("p", generation=2))
             return await waiting
@@ -419,12 +419,12 @@ def test_a_node_is_awaited_by_its_conditions(server: NatsServer) -> None:
     async def story() -> object:
         async with opened(server) as (client, connection):
             waiting = asyncio.create_task(
-                client.wait_until_created("nodes", "g1", timeout_s=PATIENCE_S)
+                client.nodes.wait_until_created("g1", timeout_s=PATIENCE_S)
             )
             await put(connection, f"nodes.{ORG}.{CLUSTER}.g1", node)
             assert await waiting == node
-            return await client.wait_for(
-                "nodes", "g1", lambda each: has_condition(each, "CWRegistered", "True"), "x"
+            return await client.nodes.wait_for(
+                "g1", lambda each: has_condition(each, "CWRegistered", "True"), "x"
             )
 
     assert asyncio.run(story()) == node
@@ -435,7 +435,7 @@ def test_the_clusters_are_those_that_the_log_has(server: NatsServer) -> None:
         async with opened(server) as (client, connection):
             for org, cluster in (("b", "two"), ("a", "one"), ("b", "one")):
                 await say(connection, ClusterRegistered(org=org, cluster=cluster, zone=ZONE))
-            return await client.clusters()
+            return await client.clusters.registered()
 
     assert asyncio.run(story()) == [("a", "one"), ("b", "one"), ("b", "two")]
 
@@ -443,8 +443,8 @@ def test_the_clusters_are_those_that_the_log_has(server: NatsServer) -> None:
 def test_waiting_for_a_nodepool_that_does_not_exist_is_an_error(server: NatsServer) -> None:
     async def story() -> None:
         async with opened(server) as (client, _):
-            await client.wait_until_gone("p", timeout_s=PATIENCE_S)
-            await client.wait("p", "AtTarget", timeout_s=PATIENCE_S)
+            await client.nodepools.wait_until_gone("p", timeout_s=PATIENCE_S)
+            await client.nodepools.wait("p", "AtTarget", timeout_s=PATIENCE_S)
 
     with pytest.raises(NotFound, match=r'^nodepool "p" not found in acme/prod$'):
         asyncio.run(story())
@@ -457,7 +457,7 @@ def test_a_wait_for_deletion_that_takes_too_long_names_what_is_left(server: Nats
                 await put(connection, f"nodepools.{ORG}.{CLUSTER}.{name}", pool(name))
             for timeout_s in LIMITS_S:
                 with pytest.raises(TimedOut) as error:
-                    await client.wait_until_gone("a", "b", "missing", timeout_s=timeout_s)
+                    await client.nodepools.wait_until_gone("a", "b", "missing", timeout_s=timeout_s)
                 if str(error.value) == left:
                     break
             assert str(error.value) == left
@@ -475,13 +475,13 @@ def over_quota(pool: str, message: str) -> CWOverQuota:
 
 def test_events_are_read_from_a_time_on_and_of_one_nodepool(server: NatsServer) -> None:
     async def messages(client: Client, pool: str = "", since: datetime | None = None) -> list[str]:
-        return [event.message async for event in client.events(pool=pool, since=since)]
+        return [event.message async for event in client.events.read(pool=pool, since=since)]
 
     async def story() -> list[list[str]]:
         async with opened(server) as (client, connection):
             for pool, message in (("p", "first"), ("q", "second"), ("p", "third")):
                 await say(connection, over_quota(pool, message))
-            (second,) = [event.time async for event in client.events(pool="q")]
+            (second,) = [event.time async for event in client.events.read(pool="q")]
             return [
                 await messages(client),
                 await messages(client, pool="p"),
@@ -500,7 +500,10 @@ def test_following_events_goes_on_with_new_ones(server: NatsServer) -> None:
         async with opened(server) as (client, connection):
             await say(connection, over_quota("p", "old"))
             seen: list[str] = []
-            async with asyncio.timeout(PATIENCE_S), aclosing(client.events(follow=True)) as events:
+            async with (
+                asyncio.timeout(PATIENCE_S),
+                aclosing(client.events.read(follow=True)) as events,
+            ):
                 async for event in events:
                     seen.append(event.message)
                     if event.message == "new":

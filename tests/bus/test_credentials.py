@@ -193,7 +193,7 @@ def test_a_user_with_an_nkey_or_a_jwt_is_taken(
             await works(connection)
             await connection.close()
             async with Client(url, access=access) as client:
-                assert await client.list("nodepools") == []
+                assert await client.nodepools.list() == []
 
             # and another user is refused
             other = Access(nkey_file=written(tmp_path / "other", key("user", 2).seed))

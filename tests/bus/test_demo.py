@@ -65,21 +65,21 @@ def demo(url: str) -> subprocess.CompletedProcess[str]:
 async def delete_a_node_pool_and_a_quota(url: str) -> None:
     """Returns once the read model has neither any more."""
     async with Client(url, org="demo", cluster="demo") as client:
-        await client.delete("batch")
-        await client.wait_until_gone("batch")
-        await client.delete_quota(ZONE, "gd-8xa100-i128")
+        await client.nodepools.delete("batch")
+        await client.nodepools.wait_until_gone("batch")
+        await client.quotas.delete(ZONE, "gd-8xa100-i128")
 
 
 async def quotas(url: str) -> set[str]:
     """Of what the organisation has quotas."""
     async with Client(url, org="demo", cluster="demo") as client:
-        return {quota.key.removeprefix("demo.") for quota in await client.list("quotas")}
+        return {quota.key.removeprefix("demo.") for quota in await client.quotas.list()}
 
 
 async def nodes_and_generations(url: str) -> dict[str, tuple[object, object]]:
     """How many Nodes each NodePool has, and which generation of it there is."""
     async with Client(url, org="demo", cluster="demo") as client:
-        pools = await client.list("nodepools")
+        pools = await client.nodepools.list()
     return {pool.key.rpartition(".")[2]: shown(pool.document) for pool in pools}
 
 

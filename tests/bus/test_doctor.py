@@ -151,15 +151,15 @@ def test_an_agent_that_is_gone_is_a_problem_only_where_its_cluster_has_node_pool
             Client(server.url, org="acme", cluster="prod-2") as other,
         ):
             # given a cluster of Kubernetes without an agent, beside one with a NodePool
-            await client.register_cluster("prod", ZONE, kubernetes=True)
-            await other.register_cluster("prod-2", ZONE)
-            await other.apply(EMPTY)
+            await client.clusters.register("prod", ZONE, kubernetes=True)
+            await other.clusters.register("prod-2", ZONE)
+            await other.nodepools.apply(EMPTY)
 
             # when the doctor looks before it has a NodePool, and while it has one
             before = await found()
-            await client.apply(EMPTY)
+            await client.nodepools.apply(EMPTY)
             meanwhile = await found()
-            await client.delete("empty")
+            await client.nodepools.delete("empty")
             await until(lambda: is_gone(client, "empty"))
             after = await found()
 
@@ -173,7 +173,7 @@ def test_an_agent_that_is_gone_is_a_problem_only_where_its_cluster_has_node_pool
 
 async def is_gone(client: Client, pool: str) -> bool:
     """Whether the read model has no such NodePool."""
-    return await client.get("nodepools", pool) is None
+    return await client.nodepools.get(pool) is None
 
 
 def test_what_is_wrong_with_streams_and_dead_letters_is_found(

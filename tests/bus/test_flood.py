@@ -107,7 +107,7 @@ def test_a_flood_is_answered_and_the_command_of_another_organisation_is_processe
             flooding = asyncio.create_task(flood(server.url))
 
             # when another organisation sends one meanwhile
-            accepted = await client.register_cluster("prod", ZONE)
+            accepted = await client.clusters.register("prod", ZONE)
             await flooding
 
             # then each command of the flood that was stored gets its one outcome
@@ -220,7 +220,7 @@ def test_a_client_sends_a_command_again_that_was_one_too_many(server: NatsServer
             Client(server.url, org="acme", cluster="prod", timeout_s=30) as client,
             answering(connection, TOO_MANY, TOO_MANY) as seen,
         ):
-            return (await client.register_cluster("prod", ZONE)).result, seen
+            return (await client.clusters.register("prod", ZONE)).result, seen
 
     result, seen = asyncio.run(story())
 
@@ -235,7 +235,7 @@ def test_a_client_says_that_there_were_too_many_once_its_time_is_up(server: Nats
             Client(server.url, org="acme", cluster="prod", timeout_s=2) as client,
             answering(connection, *[TOO_MANY] * 100),
         ):
-            await client.register_cluster("prod", ZONE)
+            await client.clusters.register("prod", ZONE)
 
     with pytest.raises(Refused, match=r"^full \(TooManyRequests\)$"):
         asyncio.run(story())
@@ -249,7 +249,7 @@ def test_a_client_does_not_send_again_what_is_wrong(server: NatsServer) -> None:
             answering(connection, "Invalid") as seen,
         ):
             with pytest.raises(Refused, match="Invalid"):
-                await client.register_cluster("prod", ZONE)
+                await client.clusters.register("prod", ZONE)
             return len(seen)
 
     assert asyncio.run(story()) == 1

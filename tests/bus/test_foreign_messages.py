@@ -341,7 +341,7 @@ def test_a_command_of_the_client_is_not_lost_where_another_sender_has_used_its_i
                 await api.publish(connection, "np.cmd.evil._._.SetQuota", b"{}", headers)
 
                 # when a command is sent under that id
-                accepted = await client.set_quota(ZONE, H100, 5)
+                accepted = await client.quotas.set(ZONE, H100, 5)
 
                 # then it is done
                 assert accepted.result == "configured"

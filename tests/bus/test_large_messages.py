@@ -150,7 +150,7 @@ def test_a_command_that_is_too_large_is_refused_without_being_sent(server: NatsS
             # when it is applied
             # then it is refused for its size
             with pytest.raises(Refused, match="bytes; at most 262144 are taken"):
-                await client.apply(manifest)
+                await client.nodepools.apply(manifest)
             assert await api.last_position(connection, STREAM) == 0
 
     asyncio.run(story())

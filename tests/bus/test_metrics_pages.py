@@ -104,11 +104,11 @@ def labels(page: Sequence[Series], name: str) -> set[str]:
 
 async def with_a_pool(client: Client) -> None:
     """Brings a NodePool to its target of two Nodes."""
-    await client.register_cluster("prod", ZONE)
-    await client.set_quota(ZONE, H100, 4)
-    await client.add_machines(ZONE, H100, 4)
-    await client.apply(MANIFEST)
-    await client.wait("p", "AtTarget", timeout_s=60)
+    await client.clusters.register("prod", ZONE)
+    await client.quotas.set(ZONE, H100, 4)
+    await client.fleet.add_machines(ZONE, H100, 4)
+    await client.nodepools.apply(MANIFEST)
+    await client.nodepools.wait("p", "AtTarget", timeout_s=60)
 
 
 async def invent(connection: Connection, client: Client) -> None:
@@ -117,9 +117,9 @@ async def invent(connection: Connection, client: Client) -> None:
         await api.publish(connection, f"np.cmd.acme.prod.p.Invented{number}", b"{}")
     for number in range(TYPOS):
         typo = {"name": f"typo{number}"}, {"instanceType": f"typo-{number}", "targetNodes": 1}
-        await client.apply({**MANIFEST, "metadata": typo[0], "spec": typo[1]})
-        await client.delete(f"typo{number}")
-        await client.wait_until_gone(f"typo{number}", timeout_s=60)
+        await client.nodepools.apply({**MANIFEST, "metadata": typo[0], "spec": typo[1]})
+        await client.nodepools.delete(f"typo{number}")
+        await client.nodepools.wait_until_gone(f"typo{number}", timeout_s=60)
 
 
 def test_promtool_is_there_to_check_pages() -> None:
@@ -214,7 +214,7 @@ def test_of_two_replicas_the_one_that_leads_exports_the_gauges_of_the_state(
 
             # and when it has ended, the other leads from its first commit on
             one.process.kill()
-            await client.set_quota(ZONE, H100, 5)
+            await client.quotas.set(ZONE, H100, 5)
             await until(lambda: leading_and_nodes(other) == ([1], [2]))
 
     def aggregator() -> AbstractContextManager[ReplicaProcess]:

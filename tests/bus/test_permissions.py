@@ -193,18 +193,18 @@ def test_an_agent_registers_its_cluster_and_reads_and_reports_what_is_there(
         ):
             connection = await connect(guarded.of(AGENT), "agent", access=OWN_INBOX)
             # when the agent registers the cluster, applies a NodePool, and reports a Node
-            await agent.register_cluster("prod", ZONE, kubernetes=True)
-            applied = await agent.apply(MANIFEST)
+            await agent.clusters.register("prod", ZONE, kubernetes=True)
+            applied = await agent.nodepools.apply(MANIFEST)
             report = sample(NodeReported, org="acme", cluster="prod", pool="train")
             stored = await publish_event(connection, subject_of(report, "agent"), b"{}")
 
             # then it reads the objects and the outcome, and the report is in the log
-            await until(agent.catch_up)
-            documents = await agent.list("nodepools")
+            await until(agent.nodepools.catch_up)
+            documents = await agent.nodepools.list()
             entry = await message_at(operator, STREAM, stored)
             await connection.close()
             assert (applied.result, [each.key for each in documents]) == ("created", ["train"])
-            assert await agent.list("nodes") == []
+            assert await agent.nodes.list() == []
             assert entry is not None
             assert entry.subject == "np.evt.agent.acme.prod.train.NodeReported"
 
@@ -440,8 +440,8 @@ def test_a_command_without_the_right_to_it_is_forbidden_and_the_next_one_is_acce
         ):
             # when the agent sends a command about the organisation, and one about its cluster
             forbidden, accepted = await asyncio.gather(
-                agent.send(SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=1)),
-                agent.send(RegisterCluster(org="acme", cluster="prod", zone=ZONE)),
+                agent.commands.send(SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=1)),
+                agent.commands.send(RegisterCluster(org="acme", cluster="prod", zone=ZONE)),
                 return_exceptions=True,
             )
 

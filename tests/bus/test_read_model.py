@@ -48,9 +48,9 @@ async def control_plane(
             runtimes.append(await stack.enter_async_context(serving(service, server, log)))
         client = Client(server.url, org="acme", cluster="prod", timeout_s=30)
         await stack.enter_async_context(client)
-        await client.register_cluster("prod", ZONE)
-        await client.set_quota(ZONE, H100, 100)
-        await client.add_machines(ZONE, H100, 50)
+        await client.clusters.register("prod", ZONE)
+        await client.quotas.set(ZONE, H100, 100)
+        await client.fleet.add_machines(ZONE, H100, 50)
         yield client, connection, runtimes[len(OTHERS) :]
 
 
@@ -94,7 +94,7 @@ async def is_right(connection: Connection, aggregator: Aggregator) -> bool:
 
 async def is_listed(client: Client, name: str) -> bool:
     """Whether there is a NodePool of this name."""
-    return await client.get("nodepools", name) is not None
+    return await client.nodepools.get(name) is not None
 
 
 def version(document: dict[str, object]) -> str:
@@ -112,8 +112,8 @@ def test_a_stored_object_is_complete_and_has_the_version_of_its_last_change(
     async def story() -> None:
         async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
             # given a NodePool at its target
-            await client.apply(pool("p", 2))
-            pool_object = await client.wait("p", "AtTarget", timeout_s=30)
+            await client.nodepools.apply(pool("p", 2))
+            pool_object = await client.nodepools.wait("p", "AtTarget", timeout_s=30)
 
             # when everything is written
             await until(lambda: is_right(connection, aggregator))
@@ -137,18 +137,18 @@ def test_a_deleted_pool_leaves_a_tombstone_and_is_not_listed(
     async def story() -> None:
         async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
             # given a NodePool with Nodes
-            await client.apply(pool("p", 2))
-            await client.wait("p", "AtTarget", timeout_s=30)
+            await client.nodepools.apply(pool("p", 2))
+            await client.nodepools.wait("p", "AtTarget", timeout_s=30)
 
             # when it is deleted
-            await client.delete("p")
-            await client.wait_until_gone("p", timeout_s=30)
+            await client.nodepools.delete("p")
+            await client.nodepools.wait_until_gone("p", timeout_s=30)
             await until(lambda: is_right(connection, aggregator))
 
             # then it is not listed, and neither are its Nodes
-            assert await client.get("nodepools", "p") is None
-            assert await client.list("nodepools") == []
-            assert await client.list("nodes") == []
+            assert await client.nodepools.get("p") is None
+            assert await client.nodepools.list() == []
+            assert await client.nodes.list() == []
 
             # and a tombstone remains for a while
             entry = await api.last_message(connection, "KV_nodepools", "$KV.nodepools.acme.prod.p")
@@ -157,9 +157,9 @@ def test_a_deleted_pool_leaves_a_tombstone_and_is_not_listed(
             assert entry.headers["Nats-TTL"] == "3600s"
 
             # and when it is created again it is listed
-            await client.apply(pool("p", 1))
+            await client.nodepools.apply(pool("p", 1))
             await until(lambda: is_listed(client, "p"))
-            again = await client.wait("p", "AtTarget", timeout_s=30)
+            again = await client.nodepools.wait("p", "AtTarget", timeout_s=30)
             assert cast("dict[str, object]", again["spec"])["targetNodes"] == 1
 
     asyncio.run(story())
@@ -189,14 +189,14 @@ def test_no_object_ever_goes_back_while_two_aggregators_write_and_one_crashes(
 
             # when NodePools grow, shrink, go and come back, and one aggregator crashes meanwhile
             for number in range(4):
-                await client.apply(pool("p", 3 + number % 2))
-                await client.apply(pool("q", 1 + number % 2))
+                await client.nodepools.apply(pool("p", 3 + number % 2))
+                await client.nodepools.apply(pool("q", 1 + number % 2))
                 if number == 2:
                     await crash(next(runtime for runtime in both if runtime.replica.state))
-                await client.wait("p", "AtTarget", timeout_s=30)
-                await client.wait("q", "AtTarget", timeout_s=30)
-                await client.delete("q")
-                await client.wait_until_gone("q", timeout_s=30)
+                await client.nodepools.wait("p", "AtTarget", timeout_s=30)
+                await client.nodepools.wait("q", "AtTarget", timeout_s=30)
+                await client.nodepools.delete("q")
+                await client.nodepools.wait_until_gone("q", timeout_s=30)
             survivor = both[1]
             await until(lambda: is_right(connection, survivor))
 
@@ -216,19 +216,19 @@ def test_a_bucket_that_was_deleted_is_filled_again_with_every_object(
         async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
             # given NodePools at their target
             for name in ("p", "q"):
-                await client.apply(pool(name, 1))
-                await client.wait(name, "AtTarget", timeout_s=30)
+                await client.nodepools.apply(pool(name, 1))
+                await client.nodepools.wait(name, "AtTarget", timeout_s=30)
             await until(lambda: is_right(connection, aggregator))
 
             # when their bucket is deleted and created again, and one of them changes
             await api.request(connection, "$JS.API.STREAM.DELETE.KV_nodepools")
             await provision(connection)
             assert await stored(connection) != {}
-            await client.scale("p", 2)
+            await client.nodepools.scale("p", 2)
 
             # then the other is there again as well
             await until(lambda: is_right(connection, aggregator))
-            assert await client.get("nodepools", "q") is not None
+            assert await client.nodepools.get("q") is not None
 
     asyncio.run(story())
 
@@ -239,8 +239,8 @@ def test_objects_that_were_lost_while_no_aggregator_ran_are_written_at_its_start
     async def story() -> None:
         # given objects that were lost after the last aggregator had stopped
         async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
-            await client.apply(pool("p", 1))
-            await client.wait("p", "AtTarget", timeout_s=30)
+            await client.nodepools.apply(pool("p", 1))
+            await client.nodepools.wait("p", "AtTarget", timeout_s=30)
             await until(lambda: is_right(connection, aggregator))
         async with connected(server.url) as connection:
             for bucket in AGGREGATOR_BUCKETS:
@@ -264,7 +264,7 @@ def test_objects_are_right_again_after_the_server_was_killed_during_writes(
         async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
             for number in range(5):
                 # given NodePools that change
-                await client.apply(pool("p", 1 + number))
+                await client.nodepools.apply(pool("p", 1 + number))
 
                 # when the server is killed, which may lose objects that were not yet on the disk
                 await restart(server)
@@ -272,7 +272,7 @@ def test_objects_are_right_again_after_the_server_was_killed_during_writes(
                 # then all objects are soon right, though no other event may touch them
                 async def all_there(count: int = number + 1) -> bool:
                     try:
-                        return len(await client.list("nodes")) == count
+                        return len(await client.nodes.list()) == count
                     except Unreachable:
                         return False  # The client connects again soon.
 
@@ -291,8 +291,8 @@ def test_deprecated_conditions_are_shown_and_hidden_for_pools_that_exist(
     async def story() -> None:
         # given a NodePool, and no aggregator any more
         async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
-            await client.apply(pool("p", 1))
-            await client.wait("p", "AtTarget", timeout_s=30)
+            await client.nodepools.apply(pool("p", 1))
+            await client.nodepools.wait("p", "AtTarget", timeout_s=30)
             await until(lambda: is_right(connection, aggregator))
         client = Client(server.url, org="acme", cluster="prod")
         async with client:
@@ -313,5 +313,5 @@ def test_deprecated_conditions_are_shown_and_hidden_for_pools_that_exist(
 
 async def condition_types(client: Client, name: str) -> list[str]:
     """The types of the conditions of a NodePool."""
-    document = cast("dict[str, Any]", await client.get("nodepools", name))
+    document = cast("dict[str, Any]", await client.nodepools.get(name))
     return [condition["type"] for condition in document["status"]["conditions"]]

@@ -19,7 +19,7 @@ from nodepool.cli.documents import labels
 from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA, Kind
 from nodepool.cli.names import CLUSTER as CLUSTER_KIND
 from nodepool.cli.sources import Item, read
-from nodepool.client import ReadingClient
+from nodepool.client import Client
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     CapacityReclaimed,
@@ -123,7 +123,7 @@ def test_a_change_that_was_accepted_is_read_though_the_read_model_is_behind(
     async def story() -> list[Item]:
         async with (
             connected(server.url) as connection,
-            ReadingClient(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
+            Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
         ):
             # given a NodePool that the read model has, and a change that it has not
             before = changed("a.b", "ml")
@@ -200,7 +200,7 @@ def test_an_object_of_each_kind_is_read_as_it_was_changed_last(
     async def story() -> tuple[int, list[object]]:
         async with (
             connected(server.url) as connection,
-            ReadingClient(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
+            Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
         ):
             # given an object as an older event left it, and one of somewhere else
             await put(connection, 0)
@@ -223,7 +223,7 @@ def test_a_node_that_was_deleted_is_not_read(server: NatsServer) -> None:
     async def story() -> list[Item]:
         async with (
             connected(server.url) as connection,
-            ReadingClient(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
+            Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
         ):
             subject = f"$KV.nodes.{ORG}.{CLUSTER}.g1"
             await api.publish(connection, subject, b"{}", {VERSION: "0"})
@@ -249,11 +249,11 @@ def test_an_event_that_cannot_be_read_is_not_waited_for(server: NatsServer, cont
     async def story() -> bool:
         async with (
             connected(server.url) as connection,
-            ReadingClient(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
+            Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
         ):
             subject = f"np.evt.lifecycle.{ORG}.{CLUSTER}.p.NodeUpdated"
             await api.publish(connection, subject, content)
-            return await client.catch_up("nodes")
+            return await client.nodes.catch_up()
 
     assert asyncio.run(story())
 
@@ -262,13 +262,13 @@ def test_nothing_is_waited_for_where_the_read_model_has_every_change(server: Nat
     async def story() -> tuple[bool, bool]:
         async with (
             connected(server.url) as connection,
-            ReadingClient(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
+            Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
         ):
             # given no NodePool, then one that was deleted before the read model had it
-            nothing = await client.catch_up()
+            nothing = await client.nodepools.catch_up()
             position = await say(connection, deleted("p"))
             await show(connection, deleted("p"), position - 1)
-            return nothing, await client.catch_up()
+            return nothing, await client.nodepools.catch_up()
 
     assert asyncio.run(story()) == (True, True)
 
@@ -279,7 +279,7 @@ def test_a_read_model_that_stays_behind_is_read_as_it_is_with_a_note(
     async def story() -> list[Item]:
         async with (
             connected(server.url) as connection,
-            ReadingClient(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
+            Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
         ):
             before = changed("p", "ml")
             await show(connection, before, await say(connection, before))

@@ -10,8 +10,7 @@ from fuzz.bounded import bounded
 from fuzz.corpus import HEADER_VALUES, RIGHT, content_like, headers, randoms
 from nodepool.client.accepted import Accepted, accepted_in, is_outdated
 from nodepool.client.events import object_events
-from nodepool.client.read_model import document_of
-from nodepool.client.waiting import has_condition
+from nodepool.client.objects import document_of, has_condition
 from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.log import Entry
 from nodepool.nats.stored_objects import (

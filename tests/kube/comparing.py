@@ -95,7 +95,7 @@ def _audited(entries: Sequence[Entry]) -> tuple[dict[str, list[Command]], list[s
 
 
 def _wanted(plane: Plane, bucket: Bucket) -> dict[str, Json]:
-    found = plane.do(lambda client: client.list(bucket))
+    found = plane.do(lambda client: client.objects(bucket).list())
     return {each.key: each.document for each in found if each.document is not None}
 
 

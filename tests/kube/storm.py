@@ -92,7 +92,7 @@ class Load:
         return self.deeds.created - self.deeds.deleted - self.deeds.unsure
 
     def _node(self) -> tuple[str, str]:
-        nodes = self._plane.do(lambda client: client.list("nodes"))
+        nodes = self._plane.do(lambda client: client.nodes.list())
         found = sorted(each.key for each in nodes if each.document is not None)
         if not found:
             return "", ""
@@ -123,7 +123,7 @@ class Load:
         name = f"storm-{self._number}"
         if not self._has_room():
             return False
-        self._plane.do(lambda client: client.apply(self._manifest(name)))
+        self._plane.do(lambda client: client.nodepools.apply(self._manifest(name)))
         self.deeds.created.add(name)
         return True
 
@@ -140,7 +140,7 @@ class Load:
         if not name or self._has_room():
             return False
         self.deeds.unsure.add(name)
-        self._plane.do(lambda client: client.delete(name))
+        self._plane.do(lambda client: client.nodepools.delete(name))
         self.deeds.unsure.remove(name)
         self.deeds.deleted.add(name)
         return True
@@ -156,7 +156,7 @@ class Load:
         name, target = self._pool(), self._random.randint(0, TARGET_MAX)
         if not name:
             return False
-        self._plane.do(lambda client: client.scale(name, target))
+        self._plane.do(lambda client: client.nodepools.scale(name, target))
         return True
 
     def _label(self) -> bool:
@@ -169,7 +169,7 @@ class Load:
     def _note(self) -> bool:
         name, value = self._pool(), f"kubectl-{self._number}"
         try:
-            end = self._plane.do(lambda client: client.newest_position())
+            end = self._plane.do(lambda client: client.events.newest_position())
         except ClientError:
             return False
         if not self._patch(name, {"nodeAnnotations": {NOTE: value}}):
@@ -189,7 +189,7 @@ class Load:
             metadata["labels"] = labels
         spec = {**found["spec"], "nodeAnnotations": {NOTE: value}}
         manifest = {**self._manifest(name), "metadata": metadata, "spec": spec}
-        self._plane.do(lambda client: client.apply(manifest))
+        self._plane.do(lambda client: client.nodepools.apply(manifest))
         return True
 
     def _cordon(self) -> bool:
@@ -207,8 +207,9 @@ class Load:
         node, pool = self._node()
         if not node:
             return False
-        work = lambda client: client.send(kind(**client.fields_of(pool), node=node))  # noqa: E731
-        self._plane.do(work)
+        self._plane.do(
+            lambda client: client.commands.send(kind(**client.commands.fields_of(pool), node=node))
+        )
         return True
 
     def _delete_node(self) -> bool:

@@ -48,7 +48,7 @@ def test_an_eviction_that_a_budget_refuses_is_tried_again_every_five_seconds_unt
         # when the Node is drained
         audit = AuditLog(cluster.folder)
         drain = DrainNode(org=ORG, cluster=CLUSTER, pool=POOL, node=node)
-        plane.do(lambda client: client.send(drain))
+        plane.do(lambda client: client.commands.send(drain))
 
         # then that is refused every five seconds, and said about the Node and the Pod
         wait_until("it is tried three times", lambda: len(evictions(audit)) >= 3, WITHIN_S)
@@ -68,7 +68,7 @@ def test_an_eviction_that_a_budget_refuses_is_tried_again_every_five_seconds_unt
         # then the Pod is evicted, with one more request
         cluster.kubectl("wait", "pod/guarded", "--for=delete", "--timeout=60s", *INSIDE)
         assert evictions(audit)[-1].code == 201
-        plane.do(lambda client: client.delete(POOL))
+        plane.do(lambda client: client.nodepools.delete(POOL))
         wait_until("its Node is gone", lambda: node not in names(cluster), WITHIN_S)
         cluster.kubectl("wait", f"nodepool/{POOL}", "--for=delete", "--timeout=60s")
         cluster.kubectl("delete", "namespace", "guarded", "--wait=false")

@@ -26,7 +26,7 @@ def test_an_agent_does_nothing_where_its_cluster_is_another_one_until_it_takes_i
         first = RegisterCluster(
             org=ORG, cluster=CLUSTER, zone=ZONE, kubernetes=True, kubernetes_uid=ANOTHER
         )
-        plane.do(lambda client: client.send(first))
+        plane.do(lambda client: client.commands.send(first))
         plane.apply("of-another", instanceType="gd-8xh100ib-i128", targetNodes=0)
         audit = AuditLog(cluster.folder)
 
@@ -55,5 +55,5 @@ def test_an_agent_does_nothing_where_its_cluster_is_another_one_until_it_takes_i
             assert run(["--url", plane.url, *shlex.split(line)[1:]]) == 0
             agent.wait_until_ready()
             works(cluster, "identified")
-            plane.do(lambda client: client.delete("of-another"))
+            plane.do(lambda client: client.nodepools.delete("of-another"))
             cluster.kubectl("wait", "nodepool/of-another", "--for=delete", "--timeout=60s")

@@ -113,7 +113,7 @@ def test_a_drain_stops_where_the_right_to_evict_goes_and_goes_on_once_it_is_back
         wait_until("its budget is known", lambda: is_guarded(cluster, pod), WITHIN_S)
         audit = AuditLog(cluster.folder)
         drain = DrainNode(org=ORG, cluster=CLUSTER, pool=pool, node=node)
-        plane.do(lambda client: client.send(drain))
+        plane.do(lambda client: client.commands.send(drain))
         wait_until("its eviction is refused", lambda: 429 in evictions(audit), WITHIN_S)
 
         # when the right to do anything with Pods goes, and then the budget

@@ -44,7 +44,7 @@ def last_event(plane: Plane, subject: str) -> Document:
     """The last message on a subject of the log."""
 
     async def work(client: Client) -> Document:
-        connection = await connect(client.url, "test")
+        connection = await connect(client.session.url, "test")
         try:
             entry = await api.last_message(connection, STREAM, subject)
         finally:

@@ -91,7 +91,7 @@ def reasons(workloads: Workloads, pool: str) -> Sequence[str]:
     """Why the autoscaler has changed the target of a NodePool, in the order of the log."""
 
     async def work(client: Client) -> Sequence[str]:
-        async with aclosing(client.events(pool=pool)) as events:
+        async with aclosing(client.events.read(pool=pool)) as events:
             return [each.message async for each in events if each.reason == "NodePoolAutoscaled"]
 
     return workloads.plane.do(work)
@@ -101,7 +101,7 @@ def waiting(workloads: Workloads, pool: str) -> Sequence[WaitingPods] | None:
     """What the agent has said last of the Pods that wait for a NodePool; None before it has."""
 
     async def work(client: Client) -> Sequence[WaitingPods] | None:
-        connection = await connect(client.url, "test")
+        connection = await connect(client.session.url, "test")
         try:
             subject = f"np.evt.agent.{ORG}.{client.cluster}.{pool}.PodsWaitingReported"
             entry = await api.leaders_message(connection, STREAM, subject)

@@ -151,7 +151,7 @@ spec:
     # when it is preempted while somebody watches
     pasted = 'kubectl events --types=Warning --watch | grep "Reason: Preemption pending"'
     with shell.running(pasted) as watch:
-        plane.do(lambda client: client.preempt("my-spot-pool", node))
+        plane.do(lambda client: client.nodes.preempt("my-spot-pool", node))
         watch.wait_for(f"Node/{node}")
         watch.wait_for("NodePool/my-spot-pool")
 
@@ -163,7 +163,7 @@ spec:
     assert shell.run(f"kubectl wait {labelled} --timeout=60s").code == 0
     found = json.loads(shell.run(f"kubectl get node {node} -o json").out)
     assert found["spec"]["unschedulable"] is True
-    plane.do(lambda client: client.acknowledge_preemption("my-spot-pool", node))
+    plane.do(lambda client: client.nodes.acknowledge_preemption("my-spot-pool", node))
     shell.run("kubectl delete nodepool my-spot-pool")
 
 

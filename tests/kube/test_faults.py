@@ -187,7 +187,7 @@ def test_with_both_networks_gone_at_once_what_was_changed_on_either_side_is_kept
             network.cut() if how == "cut" else network.freeze()
         labels = json.dumps({"spec": {"nodeLabels": {"team": "research"}}})
         cluster.kubectl("patch", "nodepool", name, "--type=merge", "-p", labels)
-        plane.do(lambda client: client.scale(name, 1))
+        plane.do(lambda client: client.nodepools.scale(name, 1))
         wait_until("it says so", lambda: agent.obstacle() != "", WITHIN_S)
         for network in networks:
             network.mend()

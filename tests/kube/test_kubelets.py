@@ -28,7 +28,7 @@ def kubelets(cluster: Cluster, bus: Plane) -> Iterator[Kubelets]:
     connection = cluster.folder / "kubelets.kubeconfig"
     with Kubelets(bus.url, connection, ORG, CLUSTER) as kubelets:
         yield kubelets
-    left = bus.do(lambda client: client.list("nodes"))
+    left = bus.do(lambda client: client.nodes.list())
     cluster.kubectl("delete", "node", "--ignore-not-found", *(each.key for each in left))
 
 
@@ -98,10 +98,10 @@ def test_a_kubelet_falls_silent_and_is_heard_again(
     (name,) = names(bus, "bed-silent")
     wait_until("its Node is Ready", lambda: is_ready(cluster, name) == "True", WITHIN_S)
 
-    bus.do(lambda client: client.break_machine(ZONE, name, "hang"))
+    bus.do(lambda client: client.fleet.break_machine(ZONE, name, "hang"))
     wait_until("that is Unknown", lambda: is_ready(cluster, name) == "Unknown", WITHIN_S)
 
-    bus.do(lambda client: client.break_machine(ZONE, name, "hang", times=0))
+    bus.do(lambda client: client.fleet.break_machine(ZONE, name, "hang", times=0))
     wait_until("it is Ready", lambda: is_ready(cluster, name) == "True", WITHIN_S)
 
 
@@ -130,7 +130,7 @@ def test_a_machine_that_has_left_does_not_come_back(
     (name,) = names(bus, "bed-left")
     wait_until("its Node is Ready", lambda: is_ready(cluster, name) == "True", WITHIN_S)
 
-    bus.do(lambda client: client.delete("bed-left"))
+    bus.do(lambda client: client.nodepools.delete("bed-left"))
     wait_until("it is gone on the bus", lambda: bus.node(name) is None, WITHIN_S)
     cluster.kubectl("delete", "node", name)
 

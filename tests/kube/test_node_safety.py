@@ -54,7 +54,7 @@ def said(plane: Plane, nodes: Sequence[str], *kinds: type[KubernetesEvent]) -> S
     reasons = {kind.reason for kind in kinds}
 
     async def work(client: Client) -> Sequence[str]:
-        async with aclosing(client.events()) as events:
+        async with aclosing(client.events.read()) as events:
             return [
                 f"{each.reason} {each.name}"
                 async for each in events
@@ -66,7 +66,7 @@ def said(plane: Plane, nodes: Sequence[str], *kinds: type[KubernetesEvent]) -> S
 
 async def lose_nodes(client: Client) -> None:
     """Deletes the bucket of the Nodes, with the marks of those that were deleted."""
-    connection = await connect(client.url, "test")
+    connection = await connect(client.session.url, "test")
     try:
         await api.request(connection, "$JS.API.STREAM.DELETE.KV_nodes")
     finally:

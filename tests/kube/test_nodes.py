@@ -136,11 +136,11 @@ def test_a_cordon_on_the_bus_is_seen_by_kubectl(
     shell: Shell, plane: Plane, pool: str, node: str
 ) -> None:
     place = {"org": ORG, "cluster": plane.cluster, "pool": pool}
-    plane.do(lambda client: client.send(CordonNode(**place, node=node)))
+    plane.do(lambda client: client.commands.send(CordonNode(**place, node=node)))
     row = f"kubectl get node {node} --no-headers"
     wait_until("it is", lambda: "SchedulingDisabled" in shell.run(row).out, WITHIN_S)
 
-    plane.do(lambda client: client.send(UncordonNode(**place, node=node)))
+    plane.do(lambda client: client.commands.send(UncordonNode(**place, node=node)))
     wait_until("it is not", lambda: "SchedulingDisabled" not in shell.run(row).out, WITHIN_S)
 
 

@@ -126,7 +126,7 @@ def test_pods_of_a_spot_pool_that_was_preempted_wait_until_it_has_a_node_again(
     workloads.cluster.kubectl(*rollout)
 
     # when the machine is taken away
-    plane.do(lambda client: client.reclaim_capacity(ZONE, LONELY, 1))
+    plane.do(lambda client: client.capacity.reclaim(ZONE, LONELY, 1))
     try:
         wait_until("it is told", lambda: "Preemption pending" in reasons(workloads, node), WITHIN_S)
         workloads.send(AcknowledgePreemption, pool, node=node)
@@ -136,7 +136,7 @@ def test_pods_of_a_spot_pool_that_was_preempted_wait_until_it_has_a_node_again(
         wait_until("a Pod waits", lambda: phases(workloads) == {"Pending"}, WITHIN_S)
         assert workloads.found(pool) == []
     finally:
-        plane.do(lambda client: client.return_capacity(ZONE, LONELY, 1))
+        plane.do(lambda client: client.capacity.give_back(ZONE, LONELY, 1))
 
     # and it runs once there is capacity again
     try:

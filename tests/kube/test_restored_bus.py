@@ -19,7 +19,7 @@ COMMANDS = 150
 async def fill(client: Client) -> None:
     """Makes the log longer."""
     for limit in range(COMMANDS):
-        await client.set_quota(ZONE, H100, limit)
+        await client.quotas.set(ZONE, H100, limit)
 
 
 def reasons(cluster: Cluster, name: str) -> list[str]:

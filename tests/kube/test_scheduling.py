@@ -212,7 +212,7 @@ def test_a_lock_is_pending_until_the_last_pod_that_does_not_tolerate_it_is_gone(
         assert [pod["metadata"].get("deletionTimestamp") for pod in staying] == [None, None]
 
         # and its epilog releases the Node
-        workloads.plane.do(lambda client: client.unlock_node(pool, node, "job-7"))
+        workloads.plane.do(lambda client: client.nodes.unlock(pool, node, "job-7"))
         wait_until("the taint is gone", lambda: not taints(workloads, node, LOCK), WITHIN_S)
         wait_until("the annotation, too", lambda: lock(workloads, node) == "", WITHIN_S)
     finally:
@@ -221,7 +221,7 @@ def test_a_lock_is_pending_until_the_last_pod_that_does_not_tolerate_it_is_gone(
 
 def take_lock(workloads: Workloads, pool: str, node: str, within_s: float) -> None:
     """Does what the prolog of a Slurm job does; raises TimedOut while the lock is pending."""
-    workloads.plane.do(lambda client: client.lock_node(pool, node, "job-7", timeout_s=within_s))
+    workloads.plane.do(lambda client: client.nodes.lock(pool, node, "job-7", timeout_s=within_s))
 
 
 def lock(workloads: Workloads, node: str) -> str:

@@ -53,7 +53,7 @@ class Sides:
 
     def scale(self, name: str, target: int) -> None:
         """Scales a NodePool with a command on the bus."""
-        self.plane.do(lambda client: client.scale(name, target))
+        self.plane.do(lambda client: client.nodepools.scale(name, target))
 
     def targets(self, name: str) -> tuple[str, str]:
         """The target in the cluster and the one on the bus; empty where it is not."""
@@ -239,7 +239,7 @@ def test_a_nodepool_deleted_on_the_bus_goes_once_the_api_server_is_back(
     sides: Sides, pool: str
 ) -> None:
     sides.api.cut()
-    sides.plane.do(lambda client: client.delete(pool))
+    sides.plane.do(lambda client: client.nodepools.delete(pool))
 
     sides.api.mend()
 

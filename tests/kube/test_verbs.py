@@ -215,7 +215,7 @@ def test_delete_returns_once_its_nodes_are_gone(shell: Shell, plane: Plane, pool
 
 
 def test_the_spec_that_people_see_is_that_of_the_bus(shell: Shell, plane: Plane, pool: str) -> None:
-    plane.do(lambda client: client.scale(pool, 2))
+    plane.do(lambda client: client.nodepools.scale(pool, 2))
 
     wait_until("kubectl shows it", lambda: shell.run(SPEC.format(name=pool)).out == "2", WITHIN_S)
     found = plane.pool(pool)

@@ -143,7 +143,7 @@ def test_client_side_apply_is_quiet_and_puts_its_value_back(pool: Writers) -> No
     assert pool.run(*apply).out == UNCHANGED.format(pool.name)
 
     # After a change on the bus, the value of the file becomes a command.
-    pool.plane.do(lambda client: client.scale(pool.name, 4))
+    pool.plane.do(lambda client: client.nodepools.scale(pool.name, 4))
     pool.rest(4)
     assert pool.run(*apply).out == CONFIGURED.format(pool.name)
     pool.rest(1)
@@ -167,7 +167,7 @@ def test_the_three_applies_after_a_change_on_the_bus(pool: Writers) -> None:
     apply = "kubectl apply --server-side --field-manager=red -f -"
     assert pool.run(f"{apply} --force-conflicts", manifest(pool.name, 1)).code == 0
     pool.rest(1)
-    pool.plane.do(lambda client: client.scale(pool.name, 3))
+    pool.plane.do(lambda client: client.nodepools.scale(pool.name, 3))
     pool.rest(3)
 
     # when the old value, the same value and a new value are applied
@@ -206,7 +206,7 @@ def test_two_managers_conflict_with_each_other_and_one_forces(pool: Writers) -> 
 
 def test_an_edit_is_merged_with_a_status_that_came_meanwhile(pool: Writers, tmp_path: Path) -> None:
     # given an editor that lets the bus change while the file is open
-    pool.plane.do(lambda client: client.scale(pool.name, 2))
+    pool.plane.do(lambda client: client.nodepools.scale(pool.name, 2))
     pool.rest(2)
     label = f"kubectl patch np {pool.name} --subresource=status --type=merge"
     editor = tmp_path / "editor"
@@ -260,7 +260,7 @@ def test_labels_alone_go_to_the_bus_and_back(pool: Writers) -> None:
 def test_a_change_that_loses_is_set_back_and_described(pool: Writers, agent: Agent) -> None:
     # given an agent that stands still, while both sides change one field
     with paused(agent.pid):
-        pool.plane.do(lambda client: client.scale(pool.name, 3))
+        pool.plane.do(lambda client: client.nodepools.scale(pool.name, 3))
         assert pool.run("kubectl scale np NAME --replicas=5").code == 0
 
     # then the bus decides, and kubectl describe says what was not taken, and why

@@ -145,7 +145,9 @@ class Workloads:
         """Sends a command about a NodePool or one of its Nodes on the bus."""
 
         async def work(client: Client) -> None:
-            await client.send(kind.model_validate({**client.fields_of(pool), **fields}))
+            await client.commands.send(
+                kind.model_validate({**client.commands.fields_of(pool), **fields})
+            )
 
         self.plane.do(work)
 

@@ -49,7 +49,7 @@ def manifest(name: str, kind: str, target: int, **spec: object) -> Document:
 
 async def nodes(client: Client, pool: str) -> Sequence[str]:
     """The names of the Nodes of a NodePool, those that boot included."""
-    found = await client.list("nodes")
+    found = await client.nodes.list()
     return sorted(
         each.key.rpartition(".")[2]
         for each in found
@@ -69,37 +69,39 @@ def _labels(document: Document) -> Mapping[str, object]:
 
 async def set_up(client: Client, zone: str, kinds: Sequence[str]) -> None:
     """Machines, quotas and a cluster of an organisation in a zone."""
-    await client.register_cluster(client.cluster, zone)
+    await client.clusters.register(client.cluster, zone)
     for kind in kinds:
-        await client.set_quota(zone, kind, LIMIT)
-        await client.add_machines(zone, kind, MACHINES[kind], boot_seconds=BOOTS_S.get(kind, 0.5))
+        await client.quotas.set(zone, kind, LIMIT)
+        await client.fleet.add_machines(
+            zone, kind, MACHINES[kind], boot_seconds=BOOTS_S.get(kind, 0.5)
+        )
 
 
 async def scaling(client: Client) -> None:
     """A NodePool comes to its target, grows and shrinks; another is deleted."""
-    await client.apply(manifest("training", H100, 3))
-    await client.apply(manifest("gone", H100, 1))
+    await client.nodepools.apply(manifest("training", H100, 3))
+    await client.nodepools.apply(manifest("gone", H100, 1))
     for pool in ("training", "gone"):
-        await client.wait(pool, "AtTarget", timeout_s=TIMEOUT_S)
+        await client.nodepools.wait(pool, "AtTarget", timeout_s=TIMEOUT_S)
     for target in (5, 4):
-        await client.scale("training", target)
-        await client.wait("training", "AtTarget", timeout_s=TIMEOUT_S)
-    await client.delete("gone")
-    await client.wait_until_gone("gone", timeout_s=TIMEOUT_S)
+        await client.nodepools.scale("training", target)
+        await client.nodepools.wait("training", "AtTarget", timeout_s=TIMEOUT_S)
+    await client.nodepools.delete("gone")
+    await client.nodepools.wait_until_gone("gone", timeout_s=TIMEOUT_S)
 
 
 async def blocked(client: Client) -> None:
     """A NodePool over its quota, one without enough machines, an invalid one, a refused command."""
-    await client.apply(manifest("greedy", H100, 1))
-    await client.wait("greedy", "AtTarget", timeout_s=TIMEOUT_S)
-    await client.scale("greedy", 40)
-    await client.apply(manifest("waiting", A100, 5))
-    await client.apply(manifest("typo", "gd-8xh1000", 1))
-    await client.wait("greedy", "Quota", "False", timeout_s=TIMEOUT_S)
-    await client.wait("waiting", "Capacity", "False", timeout_s=TIMEOUT_S)
-    await client.wait("typo", "Validated", "False", timeout_s=TIMEOUT_S)
+    await client.nodepools.apply(manifest("greedy", H100, 1))
+    await client.nodepools.wait("greedy", "AtTarget", timeout_s=TIMEOUT_S)
+    await client.nodepools.scale("greedy", 40)
+    await client.nodepools.apply(manifest("waiting", A100, 5))
+    await client.nodepools.apply(manifest("typo", "gd-8xh1000", 1))
+    await client.nodepools.wait("greedy", "Quota", "False", timeout_s=TIMEOUT_S)
+    await client.nodepools.wait("waiting", "Capacity", "False", timeout_s=TIMEOUT_S)
+    await client.nodepools.wait("typo", "Validated", "False", timeout_s=TIMEOUT_S)
     try:
-        await client.scale("nosuch", 1)
+        await client.nodepools.scale("nosuch", 1)
     except Refused:
         return
     raise AssertionError("a NodePool that does not exist was scaled")
@@ -111,20 +113,20 @@ async def failing(client: Client, zone: str) -> None:
     await until(lambda: _are_there(client, L40), TIMEOUT_S)
     # Of twelve machines four do not boot, so some of them are tried.
     for machine in (await machines(client, L40))[:4]:
-        await client.break_machine(zone, machine, "boot")
+        await client.fleet.break_machine(zone, machine, "boot")
     evicted = {"disableUnhealthyNodeEviction": False}
-    await client.apply(manifest("hurt", L40, 4, lifecycle=evicted))
-    await client.wait("hurt", "AtTarget", timeout_s=TIMEOUT_S)
-    await client.apply(manifest("kept", L40, 1))
-    await client.wait("kept", "AtTarget", timeout_s=TIMEOUT_S)
+    await client.nodepools.apply(manifest("hurt", L40, 4, lifecycle=evicted))
+    await client.nodepools.wait("hurt", "AtTarget", timeout_s=TIMEOUT_S)
+    await client.nodepools.apply(manifest("kept", L40, 1))
+    await client.nodepools.wait("kept", "AtTarget", timeout_s=TIMEOUT_S)
     cured, replaced, silent, *_ = await nodes(client, "hurt")
     (kept,) = await nodes(client, "kept")
-    await client.break_machine(zone, cured, "xid")
-    await client.break_machine(zone, replaced, "gpu-lost")
-    await client.break_machine(zone, kept, "disk")
-    await client.break_machine(zone, silent, "kubelet")
+    await client.fleet.break_machine(zone, cured, "xid")
+    await client.fleet.break_machine(zone, replaced, "gpu-lost")
+    await client.fleet.break_machine(zone, kept, "disk")
+    await client.fleet.break_machine(zone, silent, "kubelet")
     await until(lambda: _gone(client, "hurt", replaced), TIMEOUT_S)
-    await client.wait("hurt", "AtTarget", timeout_s=TIMEOUT_S)
+    await client.nodepools.wait("hurt", "AtTarget", timeout_s=TIMEOUT_S)
 
 
 async def preempted(client: Client, zone: str, it: Observed) -> None:
@@ -132,18 +134,18 @@ async def preempted(client: Client, zone: str, it: Observed) -> None:
 
     Between the first and the second both services that count it come to another leader.
     """
-    await client.apply(manifest("spot", H100, 3, computeClass="spot"))
-    await client.wait("spot", "AtTarget", timeout_s=TIMEOUT_S)
+    await client.nodepools.apply(manifest("spot", H100, 3, computeClass="spot"))
+    await client.nodepools.wait("spot", "AtTarget", timeout_s=TIMEOUT_S)
     first, second, third = await nodes(client, "spot")
     for node in (first, second):
-        await client.preempt("spot", node)
-        await client.acknowledge_preemption("spot", node)
+        await client.nodes.preempt("spot", node)
+        await client.nodes.acknowledge_preemption("spot", node)
         await until(partial(_gone, client, "spot", node), TIMEOUT_S)
         if node == first:
             for service in ("preemption", "aggregator"):
                 await it.kill_leader(service)
-    await client.run_pod(zone, third, Pod(name="work", gpus=8))
-    await client.preempt("spot", third)
+    await client.fleet.run_pod(zone, third, Pod(name="work", gpus=8))
+    await client.nodes.preempt("spot", third)
 
 
 async def too_early(client: Client) -> None:
@@ -151,7 +153,7 @@ async def too_early(client: Client) -> None:
     await until(lambda: _has_nodes(client, "waiting"), TIMEOUT_S)
     node, *_ = await nodes(client, "waiting")
     try:
-        await client.send(RebootNode(**client.fields_of("waiting"), node=node))
+        await client.commands.send(RebootNode(**client.commands.fields_of("waiting"), node=node))
     except Refused:
         return
     raise AssertionError("a Node that boots was rebooted")
@@ -198,7 +200,7 @@ async def _gone(client: Client, pool: str, node: str) -> bool:
 
 async def machines(client: Client, kind: str) -> Sequence[str]:
     """The names of the machines of a type."""
-    found = await client.list("machines")
+    found = await client.objects("machines").list()
     return sorted(
         each.key.rpartition(".")[2]
         for each in found

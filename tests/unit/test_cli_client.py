@@ -10,11 +10,10 @@ from nodepool.client import Client, Document, Refused, Unreachable
 from nodepool.client.errors import no_outcome, translated
 from nodepool.client.events import KINDS, object_events, regards
 from nodepool.client.names import checked, misnamed
+from nodepool.client.objects import document_of, has_condition
 from nodepool.client.outcomes import PendingOutcomes, outcome_filters
-from nodepool.client.read_model import document_of
 from nodepool.client.sender import encoded
 from nodepool.client.session import FILTERS_MAX
-from nodepool.client.waiting import has_condition
 from nodepool.contract.commands import (
     BreakMachine,
     DeleteNodePool,

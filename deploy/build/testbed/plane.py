@@ -57,8 +57,8 @@ class Plane:
         """Add free machines to the zone, and set the quota of their type."""
 
         async def work(client: Client) -> None:
-            await client.set_quota(ZONE, instance_type, quota)
-            await client.send(
+            await client.quotas.set(ZONE, instance_type, quota)
+            await client.commands.send(
                 AddMachines(
                     zone=ZONE,
                     instance_type=instance_type,
@@ -72,11 +72,11 @@ class Plane:
 
     def apply(self, pool: str, **spec: object) -> None:
         """Apply the manifest of a NodePool, as a command on the bus."""
-        self.do(lambda client: client.apply(node_pool(pool, **spec)))
+        self.do(lambda client: client.nodepools.apply(node_pool(pool, **spec)))
 
     def pool(self, name: str) -> Document | None:
         """Return a NodePool of the read model, or None if there is no such NodePool."""
-        return self.do(lambda client: client.get("nodepools", name))
+        return self.do(lambda client: client.nodepools.get(name))
 
     def target(self, pool: str) -> object:
         """Return the target of a NodePool in the read model, or None without such a NodePool."""
@@ -86,17 +86,17 @@ class Plane:
 
     def node(self, name: str) -> Document | None:
         """Return a Node of the read model, or None if there is no such Node."""
-        return self.do(lambda client: client.get("nodes", name))
+        return self.do(lambda client: client.nodes.get(name))
 
     def nodes(self, pool: str) -> Mapping[str, Document]:
         """Return the Nodes of a NodePool in the read model, by name."""
-        found = self.do(lambda client: client.list("nodes"))
+        found = self.do(lambda client: client.nodes.list())
         documents = {each.key: each.document for each in found if each.document is not None}
         return {name: item for name, item in documents.items() if _pool_of(item) == pool}
 
     def wait(self, pool: str, condition: str = "AtTarget") -> None:
         """Wait until a condition of a NodePool is True on the bus; raise if that takes too long."""
-        self.do(lambda client: client.wait(pool, condition, timeout_s=WITHIN_S))
+        self.do(lambda client: client.nodepools.wait(pool, condition, timeout_s=WITHIN_S))
 
 
 def node_pool(name: str, **spec: object) -> Mapping[str, object]:
@@ -126,5 +126,5 @@ def started(
     """Yield a control plane whose cluster is registered, without machines."""
     with ControlPlane(folder, settings=settings) as processes:
         plane = Plane(processes, cluster)
-        plane.do(lambda client: client.register_cluster(cluster, ZONE, kubernetes=kubernetes))
+        plane.do(lambda client: client.clusters.register(cluster, ZONE, kubernetes=kubernetes))
         yield plane

@@ -51,7 +51,7 @@ class Registration:
         try:
             uid = await self._uid()
             async with client:
-                await client.register_cluster(place.cluster, place.zone, kubernetes=True, uid=uid)
+                await client.clusters.register(place.cluster, place.zone, kubernetes=True, uid=uid)
         except (ClientError, Failure, Unreachable) as error:
             return error
         return None

@@ -19,10 +19,10 @@ from agent.host.settings import AgentSettings
 from agent.host.streams import LOOK_S, all_of, objects_reader, present, until_closed
 from agent.host.telemetry import NAME, Telemetry
 from agent.place import Place
+from nodepool.client.client import Client
 from nodepool.client.errors import Unreachable
+from nodepool.client.objects import document_of
 from nodepool.client.outcomes import PendingOutcomes
-from nodepool.client.read_model import document_of
-from nodepool.client.reading import ReadingClient
 from nodepool.client.sender import Sender
 from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.keys import path_text, token
@@ -245,14 +245,14 @@ class Bus:
         """
         service, place = self._settings.service, self._settings.place
         self.fault = "the read model is behind the log"
-        client = ReadingClient(
+        client = Client(
             service.url, org=place.org, cluster=place.cluster, source=NAME, access=service.access
         )
         with suppress(Unreachable):
             async with client:
                 for _ in range(CATCHING_UP):
-                    end = await client.newest_position()
-                    if await client.catch_up("nodepools") and await client.catch_up("nodes"):
+                    end = await client.events.newest_position()
+                    if await client.nodepools.catch_up() and await client.nodes.catch_up():
                         self.model.caught_up(end)
                         return
         self._telemetry.log.warning("read model behind", log=self.model.log and self.model.log.id)

@@ -45,7 +45,7 @@ def parse_awaited(until: str) -> Awaited:
 
 
 def _condition(text: str) -> Awaited:
-    from nodepool.client.waiting import has_condition
+    from nodepool.client.objects import has_condition
 
     kind, _, wanted = text.partition("=")
     status = STATUSES.get((wanted or "true").lower())

@@ -37,15 +37,15 @@ async def change(
     Raises `Refused` if the change is not possible, or `NotFound`.
     """
     for attempt in range(ATTEMPTS):
-        before = await client.stored(pool)
+        before = await client.nodepools.stored(pool)
         command = revised(stored_document(before), revise)
         try:
-            return command, await _sent(client, client.addressed(command), dry_run)
+            return command, await _sent(client, client.nodepools.addressed(command), dry_run)
         except Refused as refusal:
             is_own_version = command.metadata.resource_version != str(before.version)
             if refusal.reason != "Conflict" or is_own_version or attempt == ATTEMPTS - 1:
                 raise
-            if (await client.stored(pool)).version == before.version:
+            if (await client.nodepools.stored(pool)).version == before.version:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
@@ -61,7 +61,9 @@ def revised(document: "Document", revise: Revise) -> "ApplyNodePool":
 
 async def _sent(client: "Client", command: "ApplyNodePool", dry_run: DryRun) -> CommandAccepted:
     if dry_run is not DryRun.CLIENT:
-        return await client.send(command.model_copy(update={"dry_run": dry_run is DryRun.SERVER}))
+        return await client.commands.send(
+            command.model_copy(update={"dry_run": dry_run is DryRun.SERVER})
+        )
     outcome = await expected_outcome(client, command)
     if isinstance(outcome, CommandAccepted):
         return outcome
@@ -117,10 +119,10 @@ class Changed(NamedTuple):
 
 async def _changed(client: "Client", pool: str, revise: Revise, output: Output) -> Changed:
     command, outcome = await change(client, pool, revise, output.dry_run)
-    stored = await client.stored(pool) if output.dry_run is DryRun.NONE else None
+    stored = await client.nodepools.stored(pool) if output.dry_run is DryRun.NONE else None
     if not output.shows_objects:
         return Changed(outcome.result, stored, ())
-    shown = await resulting_document(client, client.addressed(command), output.dry_run)
+    shown = await resulting_document(client, client.nodepools.addressed(command), output.dry_run)
     return Changed(outcome.result, stored, [shown])
 
 

@@ -28,8 +28,7 @@ from nodepool.cli.settings import Settings, from_environment
 from nodepool.cli.sources import read
 
 if TYPE_CHECKING:
-    from nodepool.client import ReadingClient
-    from nodepool.client.skipping import Operator
+    from nodepool.client import Client
 
 FILES = ":files"
 """Tells the shell to complete the names of files itself."""
@@ -157,14 +156,14 @@ def _read(context: click.Context, kind: Kind, *, everywhere: bool = False) -> Se
 
     from nodepool.client.errors import ClientError
 
-    async def read_all(client: "ReadingClient") -> Sequence[Document]:
+    async def read_all(client: "Client") -> Sequence[Document]:
         async with asyncio.timeout(PATIENCE_S):
             items = await read(client, kind, everywhere=everywhere, at_once=True)
             return [item.document or {} for item in items]
 
     settings = context.find_object(Settings) or from_environment()
     with suppress(TimeoutError, ClientError, OSError):
-        return replace(settings, timeout_s=PATIENCE_S).read(read_all)
+        return replace(settings, timeout_s=PATIENCE_S).result(read_all)
     return ()
 
 
@@ -185,14 +184,14 @@ def _letters(context: click.Context) -> Sequence[str]:
 
     found: list[str] = []
 
-    async def read_all(operator: "Operator") -> None:
+    async def read_all(client: "Client") -> None:
         async with asyncio.timeout(PATIENCE_S):
-            letters, _ = await operator.dead_letters()
+            letters, _ = await client.admin.dead_letters.list()
             found.extend(str(letter.position) for letter in letters)
 
     settings = context.find_object(Settings) or from_environment()
     with suppress(TimeoutError, ClientError, OSError):
-        replace(settings, timeout_s=PATIENCE_S).operate(read_all)
+        replace(settings, timeout_s=PATIENCE_S).run(read_all)
     return found
 
 

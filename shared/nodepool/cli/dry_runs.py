@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from nodepool.cli.documents import Document, field
-from nodepool.cli.names import NODEPOOL
 from nodepool.cli.options import DryRun
 from nodepool.client import Refused
 from nodepool.client.names import misnamed
@@ -28,7 +27,7 @@ async def expected_outcome(client: "Client", command: "Command") -> "Outcome":
     refusal = misnamed(command)
     if refusal is not None:
         return refusal
-    stored = await client.find_stored(name)
+    stored = await client.nodepools.find_stored(name)
     if isinstance(command, ApplyNodePool):
         fault = grammar.pool_name(name)
         if fault is not None:
@@ -61,7 +60,7 @@ async def resulting_document(client: "Client", command: "Command", dry_run: DryR
     if dry_run is not DryRun.NONE and isinstance(command, ApplyNodePool):
         return desired_document(command)
     name = command.path[2]
-    stored = await client.stored(name)
+    stored = await client.nodepools.stored(name)
     document = dict(stored_document(stored))
     if isinstance(command, ScaleNodePool) and dry_run is not DryRun.NONE:
         spec = field(document, "spec")
@@ -70,7 +69,7 @@ async def resulting_document(client: "Client", command: "Command", dry_run: DryR
         in_racks = stored.spec.target_racks is not None
         changed = {"targetRacks": racks} if in_racks else {"targetNodes": command.target_nodes}
         document["spec"] = {**spec, **changed}
-    shown = await client.get(NODEPOOL.bucket, name)
+    shown = await client.nodepools.get(name)
     # The read model may still show the status of an earlier NodePool with this name.
     if field(shown, "metadata", "uid") == stored.uid:
         document["status"] = field(shown, "status")

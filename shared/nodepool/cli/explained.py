@@ -17,36 +17,34 @@ from nodepool.explanation.facts import Facts
 from nodepool.explanation.sentence import Explanation, explain
 
 if TYPE_CHECKING:
-    from nodepool.client import Object, ReadingClient
+    from nodepool.client import Client, Object
 
 WIDTH = 100
 _INDENT = "   "
 
 
-async def read_facts(client: "ReadingClient", pool: Document) -> Facts:
+async def read_facts(client: "Client", pool: Document) -> Facts:
     """Read the facts of the read model about a NodePool of the client's cluster.
 
     For a healthy NodePool, facts that it does not depend on, such as other NodePools, are not read.
     """
-    zones = {
-        each.key: text(each.document, "spec", "zone") for each in await client.list("clusters")
-    }
+    zones = {each.key: text(each.document, "spec", "zone") for each in await client.clusters.list()}
     zone = zones.get(client.cluster, "")
     name, instance_type = text(pool, "metadata", "name"), text(pool, "spec", "instanceType")
     if not instance_type or label_value(instance_type) or label_value(zone):
         zone = ""  # Such values cannot be part of a key.
     is_short = _fails(pool, "Capacity")
     has_peers = bool(zone) and (is_short or _fails(pool, "Quota"))
-    everything = await client.list("nodepools", everywhere=True) if has_peers else ()
+    everything = await client.nodepools.list(everywhere=True) if has_peers else ()
     key = f"{zone}.{instance_type}"
-    capacity = await client.get("capacity", key) if zone and is_short else None
-    machines = await client.list("machines", f"{zone}.") if capacity is not None else ()
+    capacity = await client.capacity.get(key) if zone and is_short else None
+    machines = await client.objects("machines").list(f"{zone}.") if capacity is not None else ()
     read = facts(
         pool,
         zone=zone,
-        nodes=[each.document for each in await client.list("nodes")],
+        nodes=[each.document for each in await client.nodes.list()],
         # The autoscaler never asks for more than the quota allows, and no condition shows this.
-        quota=await client.get("quotas", key) if zone else None,
+        quota=await client.quotas.get(key) if zone else None,
         capacity=capacity,
         machines=[
             each.document
@@ -58,12 +56,12 @@ async def read_facts(client: "ReadingClient", pool: Document) -> Facts:
     return replace(read, now=datetime.now(UTC))
 
 
-async def why_pods_wait(client: "ReadingClient", pool: str) -> str:
+async def why_pods_wait(client: "Client", pool: str) -> str:
     """Return why no Node takes a Pod of this NodePool, in one sentence; empty if unknown."""
     from nodepool.client.errors import ClientError
 
     try:
-        document = await client.get("nodepools", pool)
+        document = await client.nodepools.get(pool)
         if document is None:
             return ""
         explanation = explain(await read_facts(client, document))
@@ -79,7 +77,7 @@ def _fails(pool: Document, kind: str) -> bool:
 
 
 def _peers(
-    client: "ReadingClient", pools: "Sequence[Object]", clusters: set[str], name: str
+    client: "Client", pools: "Sequence[Object]", clusters: set[str], name: str
 ) -> Iterator[tuple[str, Document]]:
     """Yield the other NodePools of the organisation in the clusters, as `<cluster>/<name>`."""
     for each in pools:

@@ -10,10 +10,10 @@ from nodepool.cli.sources import read
 from nodepool.contract.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from nodepool.client import ReadingClient
+    from nodepool.client import Client
 
 
-async def report_missing(client: "ReadingClient", kind: Kind, names: Sequence[str]) -> int:
+async def report_missing(client: "Client", kind: Kind, names: Sequence[str]) -> int:
     """Print an error for each name that no object has, and return the exit code."""
     if not names:
         return DONE
@@ -30,7 +30,7 @@ async def report_missing(client: "ReadingClient", kind: Kind, names: Sequence[st
     return REFUSED
 
 
-async def check_place(client: "ReadingClient", kind: Kind) -> None:
+async def check_place(client: "Client", kind: Kind) -> None:
     """Raise `CliError` for an organisation or a cluster that does not exist.
 
     A command that finds no objects calls this, because a wrong place may be the cause.
@@ -40,11 +40,11 @@ async def check_place(client: "ReadingClient", kind: Kind) -> None:
         raise CliError(place)
 
 
-async def unknown_place(client: "ReadingClient", kind: Kind) -> str | None:
+async def unknown_place(client: "Client", kind: Kind) -> str | None:
     """Return what is wrong with the organisation or cluster of a type; None if nothing is."""
     if kind.scope == "cell":
         return None
-    clusters = await client.clusters()
+    clusters = await client.clusters.registered()
     organisations = {org for org, _ in clusters}
     if client.org not in organisations:
         hint = _nearest(client.org, organisations)

@@ -35,7 +35,7 @@ def parse_nodes(words: Sequence[str]) -> list[str]:
 
 async def pool_of(client: "Client", node: str) -> str:
     """Return the NodePool of a Node; raise `CliError` for a Node that does not exist."""
-    document = await client.get("nodes", node)
+    document = await client.nodes.get(node)
     if document is None:
         raise CliError(f"not found in {client.org}/{client.cluster}")
     return labels(document).get(POOL_LABEL, "")

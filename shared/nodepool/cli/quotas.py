@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 async def zone_of(client: "Client", zone: str) -> str:
     """Return the zone itself, or the zone of the client's cluster if `zone` is empty."""
-    own = zone or await client.zone()
+    own = zone or await client.clusters.zone()
     if own is None:
         raise CliError(
             f"--zone: cluster {client.org}/{client.cluster} is not registered; name a zone"
@@ -31,7 +31,7 @@ async def delete_quotas(client: "Client", names: Sequence[str], zone: str, how: 
     """
     from nodepool.client import ClientError, Refused
 
-    existing = {quota.key for quota in await client.list(QUOTA.bucket) if quota.document}
+    existing = {quota.key for quota in await client.quotas.list() if quota.document}
     if names:
         keys = [name if "." in name else f"{await zone_of(client, zone)}.{name}" for name in names]
     else:
@@ -43,7 +43,7 @@ async def delete_quotas(client: "Client", names: Sequence[str], zone: str, how: 
     for key in keys:
         try:
             if how.output.dry_run is DryRun.NONE:
-                await client.delete_quota(*key.split(".", 1))
+                await client.quotas.delete(*key.split(".", 1))
             elif key not in existing:
                 raise Refused("", "NotFound", "no quota is set")
         except ClientError as error:

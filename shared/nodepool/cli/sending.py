@@ -87,7 +87,7 @@ async def _outcomes(
     tried = [
         command.model_copy(update={"dry_run": dry_run is DryRun.SERVER}) for command in commands
     ]
-    async with aclosing(client.send_each(tried)) as pairs:
+    async with aclosing(client.commands.send_each(tried)) as pairs:
         async for pair in pairs:
             yield pair
 
@@ -101,7 +101,7 @@ async def _report(
     name = command.path[2]
     how.output.print_line(f"{NODEPOOL.full}/{name}", how.line(name, outcome.result))
     if how.output.dry_run is DryRun.NONE and isinstance(command, ApplyNodePool):
-        stored = await client.find_stored(name)
+        stored = await client.nodepools.find_stored(name)
         if stored is not None:
             warn(stored)
     if how.output.shows_objects:

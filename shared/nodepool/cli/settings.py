@@ -25,12 +25,8 @@ from nodepool.nats.access import NO_ACCESS, Access
 from nodepool.nats.addresses import address_fault, without_password
 
 if TYPE_CHECKING:
-    from nodepool.client import Client, ReadingClient
-    from nodepool.client.session import Session
-    from nodepool.client.skipping import Operator
+    from nodepool.client import Client
     from nodepool.client.versions import Versions
-
-    C = TypeVar("C", bound=Session)
 
 DEFAULT_PORT = "4222"
 T = TypeVar("T")
@@ -53,67 +49,28 @@ class Settings:
     timeout_s: float = 10.0
     access: Access = NO_ACCESS
 
-    def run(self, work: "Callable[[Client], Awaitable[int | None]]") -> int:
-        """Run `work` with a connected client; return its exit code, or 0 if it returns None."""
-        return self.result(work) or 0
+    def run(
+        self, work: "Callable[[Client], Awaitable[int | None]]", *, patient: bool = False
+    ) -> int:
+        """Run `work` as `result` does; return its exit code, or 0 if it returns None."""
+        return self.result(work, patient=patient) or 0
 
-    def result(self, work: "Callable[[Client], Awaitable[T]]") -> T:
-        """Run `work` with a connected client and return what `work` returns."""
-        from nodepool.client import Client
-
-        return self._connected(Client, work)
-
-    def operate(self, work: "Callable[[Operator], Awaitable[int | None]]") -> int:
-        """Run `work` as `run` does, with a connection for operating the services themselves."""
-        from nodepool.client.skipping import Operator
-
-        return self._connected(Operator, work) or 0
-
-    def versions(self) -> "Versions":
-        """Return the versions at work; raise `Unreachable` if no server replies in a short time."""
-        from nodepool.client.versions import CONNECTING_S, VersionReader
-
-        hurried = replace(self, timeout_s=min(self.timeout_s, CONNECTING_S))
-        return hurried._connected(VersionReader, VersionReader.versions)
-
-    def read(self, work: "Callable[[ReadingClient], Awaitable[T]]", *, patient: bool = False) -> T:
-        """Run `work` as `result` does, with a read-only client, which starts faster.
+    def result(self, work: "Callable[[Client], Awaitable[T]]", *, patient: bool = False) -> T:
+        """Run `work` with a connected client and return what `work` returns.
 
         patient: whether the client may wait long; it then reports a lost and a restored server.
         """
-        from nodepool.client import ReadingClient
-
-        address = without_password(self.url)
-
-        async def observed(client: ReadingClient) -> T:
-            if patient:
-                client.observe(
-                    lambda: print_note(f"the server at {address} is gone; waiting for it"),
-                    lambda: print_note(f"the server at {address} is back"),
-                )
-            return await work(client)
-
-        return self._connected(ReadingClient, observed, shows_wait=not patient)
-
-    def check_access(self) -> None:
-        """Raise a usage error if a file and the address contradict each other."""
-        try:
-            check_access(self.access, self.url)
-        except SettingsError as error:
-            raise click.UsageError(str(error)) from None
-
-    def _connected(
-        self, kind: "type[C]", work: "Callable[[C], Awaitable[T]]", *, shows_wait: bool = True
-    ) -> T:
         import asyncio
 
         from nodepool.cli.tracing import traced
         from nodepool.cli.waiting_line import shown_while
+        from nodepool.client import Client
 
         self.check_access()
+        address = without_password(self.url)
 
         async def connected() -> T:
-            client = kind(
+            client = Client(
                 self.url,
                 org=self.org,
                 cluster=self.cluster,
@@ -124,17 +81,36 @@ class Settings:
 
             def waiting(seconds: float) -> str:
                 """Return what the line says that appears after a while."""
-                place = without_password(self.url)
+                received = client.session.messages_received
                 return (
-                    f"waiting for {place}: {seconds:.0f} s, {client.messages_received} messages"
+                    f"waiting for {address}: {seconds:.0f} s, {received} messages"
                     " received; Ctrl-C stops"
                 )
 
-            async with shown_while(waiting) if shows_wait else nullcontext(), client:
+            async with nullcontext() if patient else shown_while(waiting), client:
+                if patient:
+                    client.session.observe(
+                        lambda: print_note(f"the server at {address} is gone; waiting for it"),
+                        lambda: print_note(f"the server at {address} is back"),
+                    )
                 return await work(client)
 
         with traced():
             return asyncio.run(connected())
+
+    def versions(self) -> "Versions":
+        """Return the versions at work; raise `Unreachable` if no server replies in a short time."""
+        from nodepool.client.versions import CONNECTING_S
+
+        hurried = replace(self, timeout_s=min(self.timeout_s, CONNECTING_S))
+        return hurried.result(lambda client: client.admin.versions())
+
+    def check_access(self) -> None:
+        """Raise a usage error if a file and the address contradict each other."""
+        try:
+            check_access(self.access, self.url)
+        except SettingsError as error:
+            raise click.UsageError(str(error)) from None
 
 
 def port(environment: Mapping[str, str] = os.environ) -> int:

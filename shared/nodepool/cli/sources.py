@@ -24,7 +24,7 @@ from nodepool.cli.pod_table import pod_document
 from nodepool.cli.preemption_table import preemption_document
 
 if TYPE_CHECKING:
-    from nodepool.client import Object, ReadingClient
+    from nodepool.client import Client, Object
 
 EVENTS_KEPT = timedelta(hours=1)
 """The maximum age of a listed event; Kubernetes deletes events after this time."""
@@ -66,7 +66,7 @@ class EndOfList(NamedTuple):
 
 
 async def read(
-    client: "ReadingClient",
+    client: "Client",
     kind: Kind,
     names: Sequence[str] = (),
     *,
@@ -85,23 +85,24 @@ async def read(
     if kind.stored_in is None:
         documents = await _computed(client, kind, back)
         return [Item(text(document, "metadata", "name"), document) for document in documents]
-    is_certain = at_once or await client.catch_up(kind.bucket, everywhere=everywhere)
+    objects = client.objects(kind.bucket)
+    is_certain = at_once or await objects.catch_up(everywhere=everywhere)
     if not is_certain:
         print_note("the read model is behind the log: the newest changes may be missing here")
     if kind in (NODEPOOL, NODE) and names and not everywhere:
-        named = [(name, await client.get(kind.bucket, name)) for name in names]
+        named = [(name, await objects.get(name)) for name in names]
         found = [Item(name, document) for name, document in named if document is not None]
         if not (is_certain or len(found) == len(names)):
             raise NotReady(kind.plural)
         return found
-    listed = await client.list(kind.bucket, everywhere=everywhere)
+    listed = await objects.list(everywhere=everywhere)
     if not (is_certain or listed):
         raise NotReady(kind.plural)
     return [_item(kind, each, everywhere=everywhere) for each in listed]
 
 
 async def watch(
-    client: "ReadingClient", kind: Kind, *, everywhere: bool = False, past: bool = True
+    client: "Client", kind: Kind, *, everywhere: bool = False, past: bool = True
 ) -> AsyncGenerator[Item | EndOfList, None]:
     """Yield every object of a type, `EndOfList`, then each change, without an end.
 
@@ -115,7 +116,7 @@ async def watch(
             async for item in items:
                 yield item
         return
-    async with aclosing(client.watch(kind.bucket, everywhere=everywhere)) as changes:
+    async with aclosing(client.objects(kind.bucket).watch(everywhere=everywhere)) as changes:
         async for change in changes:
             if isinstance(change, Listed):
                 yield EndOfList()
@@ -129,14 +130,12 @@ def _item(kind: Kind, change: "Object", *, everywhere: bool) -> Item:
     return Item(change.key, change.document, place)
 
 
-async def _new_events(
-    client: "ReadingClient", *, past: bool
-) -> AsyncGenerator[Item | EndOfList, None]:
+async def _new_events(client: "Client", *, past: bool) -> AsyncGenerator[Item | EndOfList, None]:
     """Yield the events of the last hour, unless `past` is false, and each new event."""
     if past:
-        stream = client.events(since=datetime.now(UTC) - EVENTS_KEPT, follow=True)
+        stream = client.events.read(since=datetime.now(UTC) - EVENTS_KEPT, follow=True)
     else:
-        stream = client.events(after=await client.newest_position(), follow=True)
+        stream = client.events.read(after=await client.events.newest_position(), follow=True)
     yield EndOfList()
     async with aclosing(stream) as events:
         async for event in events:
@@ -144,30 +143,30 @@ async def _new_events(
             yield Item(text(document, "metadata", "name"), document)
 
 
-async def _computed(client: "ReadingClient", kind: Kind, back: timedelta | None) -> list[Document]:
+async def _computed(client: "Client", kind: Kind, back: timedelta | None) -> list[Document]:
     if kind is PREEMPTION:
         since = datetime.now(UTC) - (back or PREEMPTIONS_KEPT)
-        return [preemption_document(each) for each in await client.preemptions(since=since)]
+        return [preemption_document(each) for each in await client.events.preemptions(since=since)]
     if kind is POD:
         return await _pods(client)
     if kind is EVENT:
         since = datetime.now(UTC) - (back or EVENTS_KEPT)
-        events = [event async for event in client.events(since=since)]
+        events = [event async for event in client.events.read(since=since)]
         return [event_document(event) for event in counted(events)]
-    capacities = [each.document or {} for each in await client.list("capacity")]
+    capacities = [each.document or {} for each in await client.capacity.list()]
     return zones(capacities) if kind is ZONE else instance_types(capacities)
 
 
-async def _pods(client: "ReadingClient") -> list[Document]:
+async def _pods(client: "Client") -> list[Document]:
     """Return the Pods of the cluster; raise `CliError` if they are in Kubernetes."""
-    for cluster in await client.list("clusters"):
+    for cluster in await client.clusters.list():
         in_kubernetes = field(cluster.document, "spec", "kubernetes") is True
         if in_kubernetes and text(cluster.document, "metadata", "name") == client.cluster:
             raise CliError(
                 f"the Pods of {client.org}/{client.cluster} are in Kubernetes: use 'kubectl get"
                 " pods'; 'nodepool describe node NAME' names the Pods that a Node waits for"
             )
-    listed = await client.pods()
+    listed = await client.fleet.list_pods()
     if listed.since is not None:
         moment = f"{listed.since:%Y-%m-%dT%H:%M:%SZ}"
         print_note(f"Pods that have not changed since {moment} are not shown: the log is too long")

@@ -80,7 +80,7 @@ class Runner:
 
     async def run(self) -> int:
         """Run the program; return its exit code, or that of this command if it never ran."""
-        position = await self._client.newest_position()
+        position = await self._client.events.newest_position()
         self._state = PodState(earlier=position)
         watching = asyncio.create_task(self._watch(position))
         self._listen_to_signals(asyncio.current_task())
@@ -104,7 +104,7 @@ class Runner:
     async def _watch(self, position: int) -> None:
         """Put what the log says of the Pod into the inbox."""
         try:
-            events = self._client.pod_events(self._workload.pool, self._name, after=position)
+            events = self._client.fleet.watch_pod(self._workload.pool, self._name, after=position)
             async with aclosing(events):
                 async for event in events:
                     self._inbox.put_nowait(event)
@@ -170,7 +170,7 @@ class Runner:
         while not self._interrupts:
             self._may_exist = True
             try:
-                await self._client.create_pod(self._workload.pool, self._workload.pod)
+                await self._client.fleet.create_pod(self._workload.pool, self._workload.pod)
                 return
             except Refused as error:
                 # An earlier attempt without an outcome may have created the Pod.
@@ -270,7 +270,7 @@ class Runner:
         is_early = self._state.is_preempted and not self._state.ends
         pool, name = self._workload.pool, self._name
         try:
-            await self._client.delete_pod(pool, name, grace_s=0)
+            await self._client.fleet.delete_pod(pool, name, grace_s=0)
             if is_early:
                 await self._acknowledge()
         except Refused as error:
@@ -287,11 +287,11 @@ class Runner:
         assert pod is not None, "the Node of a Pod was preempted"
         with suppress(TimeoutError, ClientError):
             async with asyncio.timeout(IDLE_S):
-                async with aclosing(self._client.follow("nodes", pod.node)) as documents:
+                async with aclosing(self._client.nodes.follow(pod.node)) as documents:
                     async for document in documents:
                         if document is None:
                             return
                         if condition(document, "CWActive", "status") == "False":
                             break
-                await self._client.acknowledge_preemption(self._workload.pool, pod.node)
+                await self._client.nodes.acknowledge_preemption(self._workload.pool, pod.node)
                 print_note(f"Node {pod.node} is given back")

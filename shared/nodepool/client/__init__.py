@@ -1,8 +1,19 @@
 """A client of the control plane, for the command line and for your own programs.
 
 async with Client("nats://127.0.0.1:4222") as client:
-    await client.scale("training", 12)
-    await client.wait("training", "AtTarget", timeout_s=600)
+    await client.nodepools.scale("training", 12)
+    await client.nodepools.wait("training", "AtTarget", timeout_s=600)
+
+client.nodepools   get, list, watch, wait, apply, scale, delete
+client.nodes       get, list, watch, wait, cordon, uncordon, drain, reboot, preempt, lock, unlock
+client.quotas      get, list, watch, set, delete
+client.capacity    get, list, watch, find, reclaim, give_back
+client.clusters    get, list, watch, register, zone
+client.events      read (and follow), recent, preemptions
+client.commands    send, send_many, send_each: commands of any kind
+client.fleet       machines and Pods of the simulated data centre
+client.admin       dead_letters, replays, backup, restore, skip, versions: for operators
+client.objects(bucket)   get, list, watch, wait for a bucket that a user names, also `machines`
 """
 
 from importlib import import_module
@@ -20,10 +31,9 @@ if TYPE_CHECKING:
         Unreachable,
     )
     from nodepool.client.events import ObjectEvent
+    from nodepool.client.objects import Document, Listed, Object
     from nodepool.client.outcomes import Outcome
     from nodepool.client.preemptions import Preemption
-    from nodepool.client.read_model import Document, Listed, Object
-    from nodepool.client.reading import ReadingClient
     from nodepool.contract.buckets import Bucket
     from nodepool.contract.commands import MachineFault
     from nodepool.nats.access import Access
@@ -42,7 +52,6 @@ __all__ = [
     "ObjectEvent",
     "Outcome",
     "Preemption",
-    "ReadingClient",
     "Refused",
     "Released",
     "TimedOut",
@@ -53,14 +62,13 @@ _MODULES = {
     "Access": "nodepool.nats.access",
     "Bucket": "nodepool.contract.buckets",
     "Client": "nodepool.client.client",
-    "Document": "nodepool.client.read_model",
-    "Listed": "nodepool.client.read_model",
+    "Document": "nodepool.client.objects",
+    "Listed": "nodepool.client.objects",
     "MachineFault": "nodepool.contract.commands",
-    "Object": "nodepool.client.read_model",
+    "Object": "nodepool.client.objects",
     "ObjectEvent": "nodepool.client.events",
     "Outcome": "nodepool.client.outcomes",
     "Preemption": "nodepool.client.preemptions",
-    "ReadingClient": "nodepool.client.reading",
 }
 """The module of each name above; all other names are in `nodepool.client.errors`."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from nodepool.client.errors import ClientError, translated
 from nodepool.client.session import Session
 from nodepool.nats import backups
+from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt
 from nodepool.nats.plain_files import open_file, read_given
 from nodepool.nats.streams import STREAM, whole_stream_info
@@ -48,59 +49,59 @@ class Backup:
     info: Mapping[str, Mapping[str, object]]
 
 
-class Backups(Session):
-    """A connection with the rights of the services; every method may raise `Unreachable`."""
+async def back_up(session: Session, folder: Path) -> Backup:
+    """Store the current log in a new folder, while the services keep running.
 
-    async def backup(self, folder: Path) -> Backup:
-        """Store the current log in a new folder, while the services keep running.
+    Raises ClientError if the folder exists or cannot be written. The folder appears once all of it
+    is on disk, so a folder that exists is whole.
+    """
+    # No thread begins or finishes the folder: it would continue during the cleanup below.
+    part = _begin(folder)
+    try:
+        made = await _write(session, part)
+        _finish(part, folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return made
 
-        Raises ClientError if the folder exists or cannot be written. The folder appears once all
-        of it is on disk, so a folder that exists is whole.
-        """
-        # No thread begins or finishes the folder: it would continue during the cleanup below.
-        part = _begin(folder)
-        try:
-            made = await self._written(part)
-            _finish(part, folder)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
-        return made
 
-    async def _written(self, part: Path) -> Backup:
-        digest, size = hashlib.sha256(), 0
-        with _named("the backup is not made"), (part / CONTENT).open("wb") as file:
+async def _write(session: Session, part: Path) -> Backup:
+    """Write the log and its description into the unfinished folder."""
+    digest, size = hashlib.sha256(), 0
+    with _named("the backup is not made"), (part / CONTENT).open("wb") as file:
 
-            async def write(chunk: bytes) -> None:
-                nonlocal size
-                digest.update(chunk)
-                size += len(chunk)
-                with _named("the backup is not made"):
-                    await asyncio.to_thread(file.write, chunk)
+        async def write(chunk: bytes) -> None:
+            nonlocal size
+            digest.update(chunk)
+            size += len(chunk)
+            with _named("the backup is not made"):
+                await asyncio.to_thread(file.write, chunk)
 
-            with translated(self.url):
-                info = await self._snapshot(write)
-            file.flush()
-            os.fsync(file.fileno())
-        parts = _parts(info)
-        state = parts["state"]
-        made = Backup(
-            datetime.now(UTC).isoformat(timespec="seconds"),
-            int(str(state["last_seq"])),
-            int(str(state["messages"])),
-            size,
-            digest.hexdigest(),
-            parts,
-        )
-        _write_manifest(part, made)
-        return made
+        with translated(session.url):
+            info = await _snapshot(session.connection, write)
+        file.flush()
+        os.fsync(file.fileno())
+    parts = _parts(info)
+    state = parts["state"]
+    made = Backup(
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        int(str(state["last_seq"])),
+        int(str(state["messages"])),
+        size,
+        digest.hexdigest(),
+        parts,
+    )
+    _write_manifest(part, made)
+    return made
 
-    async def _snapshot(self, write: "backups.Write") -> Mapping[str, object]:
-        try:
-            info = await whole_stream_info(self._connection, STREAM)
-            size = int(str(_parts(info)["state"]["bytes"])) if info is not None else 0
-            return await backups.snapshot(self._connection, STREAM, size, write)
-        except InDoubt as error:
-            raise ClientError(f"the backup is not made: {error}") from None
+
+async def _snapshot(connection: Connection, write: backups.Write) -> Mapping[str, object]:
+    try:
+        info = await whole_stream_info(connection, STREAM)
+        size = int(str(_parts(info)["state"]["bytes"])) if info is not None else 0
+        return await backups.snapshot(connection, STREAM, size, write)
+    except InDoubt as error:
+        raise ClientError(f"the backup is not made: {error}") from None
 
 
 def checked(folder: Path) -> Backup:

@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from nodepool.client.accepted import DELETED, DELETING, VALIDATED
-from nodepool.client.errors import translated
-from nodepool.client.read_model import ReadModel
+from nodepool.client.session import Session
 from nodepool.contract.buckets import Bucket
 from nodepool.contract.keys import name_at
 from nodepool.contract.log import Entry
-from nodepool.nats import api
 from nodepool.nats.stored_objects import NOTHING, key_fault, stored_object, subject_of_object
 from nodepool.nats.streams import STREAM
 
@@ -65,54 +63,46 @@ _CHANGES: Final[Mapping[Bucket, _Changes]] = {
 _DELETIONS: Final = frozenset({"CWNodePoolDeleted", "CWNodeDeleted", "QuotaDeleted"})
 
 
-class CatchingUp(ReadModel):
-    """The part of a client that lets programs read their own writes."""
+async def catch_up(session: Session, bucket: Bucket, *, everywhere: bool) -> bool:
+    """Wait until the read model shows what the log has accepted about the objects of a bucket.
 
-    async def catch_up(self, bucket: Bucket = "nodepools", *, everywhere: bool = False) -> bool:
-        """Wait until the read model shows the effect of commands on every object of a bucket.
+    The objects are written in the order in which they change, so it is enough to check the object
+    that changed last. Machines change by what is observed of them, so the function does not wait
+    for machines.
 
-        These are the commands whose outcome came before the call. The objects are written in the
-        order in which they change, so it is enough to check the object that changed last. Machines
-        change by what is observed of them, so the method does not wait for machines.
-
-        everywhere: for the objects of all organisations and clusters.
-
-        Returns False if the read model is still behind after two seconds: nothing writes it now, or
-        the object cannot be stored.
-        """
-        changes = _CHANGES.get(bucket)
-        if changes is None:
-            return True
-        org, cluster = ("*", "*") if everywhere else (self.org, self.cluster)
-        place = changes.place.format(org=org, cluster=cluster)
-        with translated(self.url):
-            await self._last_position(STREAM)  # Waits if the control plane is still starting.
-        last = await asyncio.gather(
-            *(self._last(f"np.evt.{service}.{place}.{name}") for service, name in changes.events)
-        )
-        newest = max(filter(None, last), key=lambda entry: entry.position, default=None)
-        subject = _object_of(newest, bucket, changes) if newest is not None else None
-        if newest is None or subject is None:
-            return True
-        clock = asyncio.get_running_loop().time
-        ends = clock() + CATCH_UP_S
-        while not await self._shows(bucket, subject, newest):
-            if clock() >= ends:
-                return False
-            await asyncio.sleep(PAUSE_S)
+    Returns False if the read model is still behind after `CATCH_UP_S` seconds.
+    """
+    changes = _CHANGES.get(bucket)
+    if changes is None:
         return True
+    org, cluster = ("*", "*") if everywhere else (session.org, session.cluster)
+    place = changes.place.format(org=org, cluster=cluster)
+    await session.last_position()  # Waits if the control plane is still starting.
+    last = await asyncio.gather(
+        *(
+            session.last_message(STREAM, f"np.evt.{service}.{place}.{name}", from_leader=True)
+            for service, name in changes.events
+        )
+    )
+    newest = max(filter(None, last), key=lambda entry: entry.position, default=None)
+    subject = _object_of(newest, bucket, changes) if newest is not None else None
+    if newest is None or subject is None:
+        return True
+    clock = asyncio.get_running_loop().time
+    ends = clock() + CATCH_UP_S
+    while not await _shows(session, bucket, subject, newest):
+        if clock() >= ends:
+            return False
+        await asyncio.sleep(PAUSE_S)
+    return True
 
-    async def _shows(self, bucket: Bucket, subject: str, change: Entry) -> bool:
-        """Return whether the object on this subject is as new as this event about it."""
-        with translated(self.url):
-            entry = await api.leaders_message(self._connection, f"KV_{bucket}", subject)
-        stored = NOTHING if entry is None else stored_object(entry.headers, entry.position)
-        is_deletion = change.subject.rpartition(".")[2] in _DELETIONS
-        return stored.version >= change.position or (stored.deleted and is_deletion)
 
-    async def _last(self, subject: str) -> Entry | None:
-        with translated(self.url):
-            return await api.leaders_message(self._connection, STREAM, subject)
+async def _shows(session: Session, bucket: Bucket, subject: str, change: Entry) -> bool:
+    """Return whether the object on this subject is as new as this event about it."""
+    entry = await session.last_message(f"KV_{bucket}", subject, from_leader=True)
+    stored = NOTHING if entry is None else stored_object(entry.headers, entry.position)
+    is_deletion = change.subject.rpartition(".")[2] in _DELETIONS
+    return stored.version >= change.position or (stored.deleted and is_deletion)
 
 
 def _object_of(change: Entry, bucket: Bucket, changes: _Changes) -> str | None:

@@ -1,12 +1,27 @@
-"""The client as a whole."""
+"""The client as a whole: one connection, and one part per kind of object."""
 
-from nodepool.client.locks import Locks
-from nodepool.client.pods import PodStream
-from nodepool.client.reading import ReadingClient
-from nodepool.client.stored import StoredPools
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from nodepool.client.capacity import Capacity
+from nodepool.client.clusters import Clusters
+from nodepool.client.commands import Commands
+from nodepool.client.event_stream import Events
+from nodepool.client.fleet import Fleet
+from nodepool.client.nodepools import NodePools
+from nodepool.client.nodes import Nodes
+from nodepool.client.objects import Objects
+from nodepool.client.quotas import Quotas
+from nodepool.client.session import TIMEOUT_S, URL, Session
+from nodepool.contract.buckets import Bucket
+from nodepool.nats.access import NO_ACCESS, Access
+
+if TYPE_CHECKING:
+    from nodepool.client.admin import Admin
 
 
-class Client(Locks, ReadingClient, StoredPools, PodStream):
+class Client:
     """A client of the control plane, to be used as `async with Client(...) as client`.
 
     url: the NATS server, or several servers of one NATS cluster, separated by commas.
@@ -16,6 +31,56 @@ class Client(Locks, ReadingClient, StoredPools, PodStream):
     access: files with the certificates to trust, and with the client's certificate, credentials
         or password.
 
-    Every method may raise `Unreachable`. A method that sends one command may also raise `Refused`,
-    or `NoOutcome` if no outcome arrives in time.
+    Raises `Refused` for an organisation or cluster whose name is invalid. Every method of a part
+    may raise `Unreachable`. A method that sends one command may also raise `Refused`, or
+    `NoOutcome` if no outcome arrives in time.
+
+    A program that only reads does not load the message models, which load slowly.
     """
+
+    def __init__(
+        self,
+        url: str = URL,
+        *,
+        org: str = "demo",
+        cluster: str = "demo",
+        timeout_s: float = TIMEOUT_S,
+        source: str = "nodepool-client",
+        access: Access = NO_ACCESS,
+    ) -> None:
+        session = Session(
+            url, org=org, cluster=cluster, timeout_s=timeout_s, source=source, access=access
+        )
+        self.session = session
+        self.org, self.cluster = org, cluster
+        self.commands = Commands(session)
+        self.nodepools = NodePools(session, self.commands)
+        self.nodes = Nodes(session, self.commands)
+        self.quotas = Quotas(session, self.commands)
+        self.capacity = Capacity(session, self.commands)
+        self.clusters = Clusters(session, self.commands)
+        self.events = Events(session)
+        self.fleet = Fleet(session, self.commands)
+
+    @cached_property
+    def admin(self) -> "Admin":
+        """The part for operators, which is imported at its first use because it loads slowly."""
+        from nodepool.client.admin import Admin
+
+        return Admin(self.session)
+
+    def objects(self, bucket: Bucket) -> Objects:
+        """Return the objects of any bucket, for programs that are given the bucket by a user."""
+        return Objects(self.session, bucket)
+
+    async def __aenter__(self) -> Self:
+        await self.session.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.session.close()

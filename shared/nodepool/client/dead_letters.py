@@ -7,11 +7,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from nodepool.client.errors import NotFound, translated
+from nodepool.client.errors import NotFound
 from nodepool.client.session import Session
 from nodepool.contract.log import Entry
 from nodepool.contract.subjects import Address, address_of
-from nodepool.nats import api
 from nodepool.nats.streams import STREAM
 
 LETTERS_MAX = 500
@@ -82,10 +81,13 @@ def letter_of(entry: Entry) -> DeadLetter:
     return DeadLetter(entry.position, entry.time, service, at, *rest)
 
 
-class DeadLetters(Session):
-    """The part of a client that reads dead letters; every method may raise `Unreachable`."""
+class DeadLetters:
+    """The dead letters of the log, as `client.admin.dead_letters`."""
 
-    async def dead_letters(
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def list(
         self, service: str = "", since: datetime | None = None
     ) -> tuple[list[DeadLetter], int]:
         """Return the newest dead letters, newest first, and the number of older dead letters.
@@ -95,7 +97,7 @@ class DeadLetters(Session):
         """
         kept: deque[DeadLetter] = deque(maxlen=LETTERS_MAX)
         count = 0
-        start = 1 if since is None else await self._position_at(since)
+        start = 1 if since is None else await self._session.position_at(since)
         async with aclosing(self._letters(service, start)) as letters:
             async for letter in letters:
                 if since is None or letter.time >= since:
@@ -103,26 +105,21 @@ class DeadLetters(Session):
                     kept.append(letter)
         return list(reversed(kept)), count - len(kept)
 
-    async def dead_letter_counts(self) -> Mapping[str, int]:
+    async def counts(self) -> Mapping[str, int]:
         """Return the number of dead letters, by service."""
-        body = {"subjects_filter": "np.dead.*"}
-        with translated(self.url):
-            info = await api.request(self._connection, f"$JS.API.STREAM.INFO.{STREAM}", body)
-        state = info.get("state")
-        subjects = state.get("subjects") if isinstance(state, dict) else None
-        counts = subjects.items() if isinstance(subjects, dict) else ()
-        return {subject.rpartition(".")[2]: int(count) for subject, count in counts}
+        counts = await self._session.message_counts("np.dead.*")
+        return {subject.rpartition(".")[2]: count for subject, count in counts.items()}
 
     async def _letters(self, service: str, start: int) -> AsyncGenerator[DeadLetter, None]:
         filters = [f"np.dead.{service or '*'}"]
-        async with self._reader(STREAM, filters, start=start) as reader:
+        async with self._session.reader(STREAM, filters, start=start) as reader:
             while reader.pending:
-                for entry in await self._read(reader, endless=False):
+                for entry in await self._session.read(reader, endless=False):
                     yield letter_of(entry)
 
-    async def dead_letter(self, position: int) -> DeadLetter:
+    async def get(self, position: int) -> DeadLetter:
         """Return the dead letter at a position; raise NotFound if the position holds none."""
-        entry = await self._at(position)
+        entry = await self._session.message_at(position)
         if entry is None or not entry.subject.startswith("np.dead."):
             raise NotFound(f"there is no dead letter at position {position} of the log")
         return letter_of(entry)
@@ -130,7 +127,7 @@ class DeadLetters(Session):
     async def refusal_of(self, letter: DeadLetter) -> Refusal | None:
         """Return the refusal of the command; None if the letter has no refusal or no command."""
         # A refusal is stored directly before the dead letter, in the same commit.
-        entry = await self._at(letter.position - 1) if letter.is_command else None
+        entry = await self._session.message_at(letter.position - 1) if letter.is_command else None
         if entry is None or not entry.subject.startswith(f"np.evt.{letter.service}."):
             return None
         envelope = envelope_in(entry)
@@ -140,10 +137,6 @@ class DeadLetters(Session):
         if letter.address is None or data.get("command") != letter.address.name:
             return None
         return Refusal(*(str(data.get(each, "")) for each in ("reason", "field", "message")))
-
-    async def _at(self, position: int) -> Entry | None:
-        with translated(self.url):
-            return await api.message_at(self._connection, STREAM, position)
 
 
 def envelope_in(entry: Entry) -> Mapping[str, object]:

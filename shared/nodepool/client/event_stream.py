@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from nodepool.client.errors import translated
 from nodepool.client.names import checked
 from nodepool.client.session import Session
 from nodepool.contract.keys import token
@@ -16,10 +15,13 @@ if TYPE_CHECKING:
     from nodepool.client.recent_events import RecentEvents, Regarded
 
 
-class EventStream(Session):
-    """The part of a client that reads events."""
+class Events:
+    """The events of the cluster, as `client.events`."""
 
-    async def events(
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def read(
         self,
         *,
         pool: str = "",
@@ -38,16 +40,16 @@ class EventStream(Session):
         # Imported here, because the models of all events load slowly.
         from nodepool.client.events import object_events, regards
 
-        start = after + 1 if since is None else await self._position_at(since)
+        start = after + 1 if since is None else await self._session.position_at(since)
         filters = self._event_filters(pool)
-        async with self._reader(STREAM, filters, start=start) as reader:
+        async with self._session.reader(STREAM, filters, start=start) as reader:
             while follow or reader.pending:
-                for entry in await self._read(reader, endless=follow):
+                for entry in await self._session.read(reader, endless=follow):
                     for event in object_events(entry):
                         if regards(event, pool, node) and (since is None or event.time >= since):
                             yield event
 
-    async def recent_events(
+    async def recent(
         self, since: "Mapping[Regarded, datetime]", pools: Sequence[str]
     ) -> "RecentEvents":
         """Return the events of some objects, read in one pass over the log.
@@ -60,11 +62,11 @@ class EventStream(Session):
         events = RecentEvents(since)
         if not since:
             return events
-        start = await self._position_at(min(since.values()))
+        start = await self._session.position_at(min(since.values()))
         filters = self._event_filters(pools[0] if len(pools) == 1 else "")
-        async with self._reader(STREAM, filters, start=start) as reader:
+        async with self._session.reader(STREAM, filters, start=start) as reader:
             while reader.pending:
-                events.read(await self._read(reader, endless=False))
+                events.read(await self._session.read(reader, endless=False))
         return events
 
     async def preemptions(self, *, since: datetime) -> "list[Preemption]":
@@ -74,19 +76,18 @@ class EventStream(Session):
         """
         from nodepool.client.preemptions import KINDS, Preemptions
 
-        path = f"{self.org}.{self.cluster}.*"
+        path = f"{self._session.org}.{self._session.cluster}.*"
         filters = [f"np.evt.{kind.speaker}.{path}.{name}" for name, kind in KINDS.items()]
-        start = await self._position_at(since)
+        start = await self._session.position_at(since)
         found = Preemptions()
-        async with self._reader(STREAM, filters, start=start) as reader:
+        async with self._session.reader(STREAM, filters, start=start) as reader:
             while reader.pending:
-                found.read(await self._read(reader, endless=False))
+                found.read(await self._session.read(reader, endless=False))
         return [each for each in found.all() if each.began >= since]
 
     async def newest_position(self) -> int:
         """Return the position of the newest message in the log; 0 while the log is empty."""
-        with translated(self.url):
-            return await self._last_position(STREAM)
+        return await self._session.last_position()
 
     def _event_filters(self, pool: str) -> Sequence[str]:
         """Return the filter for all that is said of a NodePool, or of all NodePools.
@@ -95,4 +96,4 @@ class EventStream(Session):
         messages took four times as long as all of them with one filter.
         """
         pool_token = token(checked("name", pool)) if pool else "*"
-        return [f"np.evt.*.{self.org}.{self.cluster}.{pool_token}.>"]
+        return [f"np.evt.*.{self._session.org}.{self._session.cluster}.{pool_token}.>"]

@@ -50,25 +50,22 @@ class ListedPods(NamedTuple):
     since: datetime | None
 
 
-class PodReader(Session):
-    """The part of a client that lists Pods."""
-
-    async def pods(self) -> ListedPods:
-        """Return the Pods of the cluster from the newest `CHANGES_MAX` changes in the log."""
-        subject = f"np.evt.fleet.{self.org}.{self.cluster}.*.PodChanged"
-        last = await self._last_position(STREAM)
-        start, found, oldest = 1, _Found(), None
-        for _ in range(HALVINGS_MAX):
-            async with self._reader(STREAM, [subject], start=start) as reader:
-                if reader.pending > CHANGES_MAX and start < last:
-                    start += (last - start + 1) // 2
-                    continue
-                while reader.pending:
-                    entries = await self._read(reader, endless=False)
-                    oldest = oldest or entries[0].time
-                    found.read(entries)
-                break
-        return ListedPods(found.in_order(), oldest if start > 1 else None)
+async def list_pods(session: Session) -> ListedPods:
+    """Return the Pods of the cluster from the newest `CHANGES_MAX` changes in the log."""
+    subject = f"np.evt.fleet.{session.org}.{session.cluster}.*.PodChanged"
+    last = await session.last_position()
+    start, found, oldest = 1, _Found(), None
+    for _ in range(HALVINGS_MAX):
+        async with session.reader(STREAM, [subject], start=start) as reader:
+            if reader.pending > CHANGES_MAX and start < last:
+                start += (last - start + 1) // 2
+                continue
+            while reader.pending:
+                entries = await session.read(reader, endless=False)
+                oldest = oldest or entries[0].time
+                found.read(entries)
+            break
+    return ListedPods(found.in_order(), oldest if start > 1 else None)
 
 
 class _Found:

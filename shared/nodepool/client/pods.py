@@ -27,29 +27,26 @@ class PodEvent(NamedTuple):
     time: datetime
 
 
-class PodStream(Session):
-    """The part of a client that follows Pods."""
+async def pod_events(
+    session: Session, pool: str, name: str, *, after: int
+) -> AsyncGenerator[PodEvent, None]:
+    """Yield changes of a Pod, and preemptions of Nodes of its NodePool, without end.
 
-    async def pod_events(
-        self, pool: str, name: str, *, after: int
-    ) -> AsyncGenerator[PodEvent, None]:
-        """Yield changes of a Pod, and preemptions of Nodes of its NodePool, without end.
+    Events that are stored while the server cannot be reached follow once it can be reached.
 
-        Events that are stored while the server cannot be reached follow once it can be reached.
-
-        after: only the events that lie in the log after this position.
-        """
-        path = f"{self.org}.{self.cluster}.{token(checked('name', pool))}"
-        kinds = (PodChanged, PreemptionPending)
-        filters = [f"np.evt.{kind.speaker}.{path}.{kind.__name__}" for kind in kinds]
-        async with self._reader(STREAM, filters, start=after + 1) as reader:
-            while True:
-                for entry in await reader.next():
-                    event = _event(entry)
-                    if isinstance(event, PodChanged) and event.name != name:
-                        continue
-                    if event is not None:
-                        yield PodEvent(event, entry.time)
+    after: only the events that lie in the log after this position.
+    """
+    path = f"{session.org}.{session.cluster}.{token(checked('name', pool))}"
+    kinds = (PodChanged, PreemptionPending)
+    filters = [f"np.evt.{kind.speaker}.{path}.{kind.__name__}" for kind in kinds]
+    async with session.reader(STREAM, filters, start=after + 1) as reader:
+        while True:
+            for entry in await reader.next():
+                event = _event(entry)
+                if isinstance(event, PodChanged) and event.name != name:
+                    continue
+                if event is not None:
+                    yield PodEvent(event, entry.time)
 
 
 def _event(entry: Entry) -> PodChanged | PreemptionPending | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from nodepool.client.dead_letters import DeadLetter, DeadLetters, envelope_in
 from nodepool.client.errors import translated
+from nodepool.client.session import Session
 from nodepool.contract import commands
 from nodepool.contract.decode import Unreadable, decode, unread
 from nodepool.contract.keys import token
@@ -45,10 +46,14 @@ class Replay:
     done_at: int = 0
 
 
-class Replays(DeadLetters):
-    """The part of a client that sends commands again; every method may raise `Unreachable`."""
+class Replays:
+    """Sends the commands of dead letters again, as `client.admin.replays`."""
 
-    async def replay_of(self, letter: DeadLetter) -> Replay:
+    def __init__(self, session: Session, letters: DeadLetters) -> None:
+        self._session = session
+        self._letters = letters
+
+    async def examine(self, letter: DeadLetter) -> Replay:
         """Return whether a dead letter can be replayed, and the command to send."""
         replay = await self._sent_first(letter)
         if replay.entry is None:
@@ -70,7 +75,7 @@ class Replays(DeadLetters):
     async def is_failure(self, letter: DeadLetter) -> bool:
         """Return whether a service failed on a letter that was not accepted since.
 
-        The check costs less than `replay_of`. An invalid command is not a failure, because its
+        The check costs less than `examine`. An invalid command is not a failure, because its
         sender has to correct it.
         """
         if not letter.is_command:
@@ -82,11 +87,11 @@ class Replays(DeadLetters):
         """Return the replay of a dead letter, without a check of what came later."""
         if not letter.is_command:
             return Replay(None, "", _why_not(letter))
-        entry = await self._at(letter.input)
+        entry = await self._session.message_at(letter.input)
         if entry is None or entry.subject != letter.subject:
             return Replay(None, "", "its command is not in the log: it is no letter of this log")
         id = _id_of(entry)
-        refusal = await self.refusal_of(letter)
+        refusal = await self._letters.refusal_of(letter)
         if refusal is not None and refusal.reason not in _PASSING:
             fault = f"{refusal.field}: {refusal.message}" if refusal.field else refusal.message
             text = f"it is refused again: {fault}; send a corrected command with a new id"
@@ -111,13 +116,12 @@ class Replays(DeadLetters):
     async def _accepted_since(self, letter: DeadLetter) -> AsyncGenerator[Entry, None]:
         """Yield what the service has accepted since, of commands on the identity of the letter."""
         subject = _outcome_of(letter, "CommandAccepted")
-        with translated(self.url):
-            newest = await api.last_message(self._connection, STREAM, subject)
+        newest = await self._session.last_message(STREAM, subject)
         if newest is None or newest.position < letter.position:
             return
-        async with self._reader(STREAM, [subject], start=letter.position + 1) as reader:
+        async with self._session.reader(STREAM, [subject], start=letter.position + 1) as reader:
             while reader.pending:
-                for entry in await self._read(reader, endless=False):
+                for entry in await self._session.read(reader, endless=False):
                     yield entry
 
     async def _is_undone(
@@ -127,7 +131,7 @@ class Replays(DeadLetters):
         data, position = outcome.get("data"), outcome.get("causeposition")
         if _changes_nothing(command) or (isinstance(data, dict) and data.get("dryRun")):
             return False
-        entry = await self._at(position) if isinstance(position, int) else None
+        entry = await self._session.message_at(position) if isinstance(position, int) else None
         if entry is None:
             return True
         other = _command_in(entry)
@@ -138,13 +142,17 @@ class Replays(DeadLetters):
     async def _first_sent_at(self, entry: Entry) -> int:
         """Return the first position of a command; the position of `entry` if it is no replay."""
         text = entry.headers.get(REPLAY_OF, "")
-        first = await self._at(int(text)) if text.isdecimal() and len(text) < 20 else None
+        first = (
+            await self._session.message_at(int(text))
+            if text.isdecimal() and len(text) < 20
+            else None
+        )
         is_same = first is not None and first.subject == entry.subject
         if first is not None and is_same and _id_of(first) == _id_of(entry):
             return first.position
         return entry.position
 
-    async def replay(self, letter: DeadLetter, replay: Replay) -> tuple[int, str]:
+    async def send(self, letter: DeadLetter, replay: Replay) -> tuple[int, str]:
         """Send a command again under its id; return its new position, and its outcome in words.
 
         The outcome is empty if no outcome comes in time.
@@ -152,15 +160,20 @@ class Replays(DeadLetters):
         entry = replay.entry
         assert entry is not None, "only a command is sent again"
         filters = [_outcome_of(letter, name) for name in ("CommandAccepted", "CommandRefused")]
-        async with self._reader(STREAM, filters, at_end=True) as reader:
-            with translated(self.url):
+        async with self._session.reader(STREAM, filters, at_end=True) as reader:
+            with translated(self._session.url):
                 position = await api.publish(
-                    self._connection, entry.subject, entry.content, _headers(entry, replay.id)
+                    self._session.connection,
+                    entry.subject,
+                    entry.content,
+                    _headers(entry, replay.id),
                 )
             try:
-                async with asyncio.timeout(self.timeout_s):
+                async with asyncio.timeout(self._session.timeout_s):
                     while True:
-                        outcome = _outcome(await self._read(reader, endless=True), replay.id)
+                        outcome = _outcome(
+                            await self._session.read(reader, endless=True), replay.id
+                        )
                         if outcome:
                             return position, outcome
             except TimeoutError:

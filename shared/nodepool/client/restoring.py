@@ -9,6 +9,7 @@ from nodepool.client.errors import ClientError, translated
 from nodepool.client.session import Session
 from nodepool.contract.buckets import BUCKETS
 from nodepool.nats import api, backups
+from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt, ServerRefusal
 from nodepool.nats.log_figures import storage_of
 from nodepool.nats.plain_files import open_file
@@ -21,72 +22,72 @@ _IS_THERE = 10130
 """The API's error code if a stream can be restored, except that it already exists."""
 
 
-class Restores(Session):
-    """A connection with the rights of the services; every method may raise `Unreachable`."""
+async def restore(session: Session, folder: Path, *, force: bool = False) -> Backup:
+    """Restore the log from a backup, on a server that has no log; the services must be stopped.
 
-    async def restore(self, folder: Path, *, force: bool = False) -> Backup:
-        """Restore the log from a backup, on a server that has no log; the services must be stopped.
+    force: deletes an existing log for good, with all streams that are made from it. The log is
+        deleted only after these checks: the backup is whole, and the server accepts it.
+    Raises ClientError if the backup is not whole, or if something prevents the restore.
+    """
+    made = await asyncio.to_thread(checked, folder)
+    info = {"config": _restorable(made.info), "state": made.info["state"]}
+    with translated(session.url):
+        sizes = await _sizes(session.connection)
+        await _check_nothing_reads(session.connection, sizes)
+        if STREAM in sizes and not force:
+            raise ClientError("there is a log already; --force deletes it for good")
+        await _check_server(session.connection, info, sizes)
+        for stream in reversed(sizes):
+            await api.request(session.connection, f"$JS.API.STREAM.DELETE.{stream}")
+        try:
+            chunks, size = _chunks(folder / CONTENT), _number(info["state"], "bytes")
+            state = await backups.restore(session.connection, STREAM, info, chunks, size)
+        except (InDoubt, ServerRefusal) as error:
+            lost = " and the one that was there is deleted" if STREAM in sizes else ""
+            text = f"the log is not restored{lost}: {error}; see to that, and restore again"
+            raise ClientError(text) from None
+    if int(str(state["last_seq"])) != made.last:
+        raise ClientError(f"the server has restored up to {state['last_seq']}, not {made.last}")
+    return made
 
-        force: deletes an existing log for good, with all streams that are made from it. The log is
-            deleted only after these checks: the backup is whole, and the server accepts it.
-        Raises ClientError if the backup is not whole, or if something prevents the restore.
-        """
-        made = await asyncio.to_thread(checked, folder)
-        info = {"config": _restorable(made.info), "state": made.info["state"]}
-        with translated(self.url):
-            sizes = await self._sizes()
-            await self._check_nothing_reads(sizes)
-            if STREAM in sizes and not force:
-                raise ClientError("there is a log already; --force deletes it for good")
-            await self._check_server(info, sizes)
-            for stream in reversed(sizes):
-                await api.request(self._connection, f"$JS.API.STREAM.DELETE.{stream}")
-            try:
-                chunks, size = _chunks(folder / CONTENT), _number(info["state"], "bytes")
-                state = await backups.restore(self._connection, STREAM, info, chunks, size)
-            except (InDoubt, ServerRefusal) as error:
-                lost = " and the one that was there is deleted" if STREAM in sizes else ""
-                text = f"the log is not restored{lost}: {error}; see to that, and restore again"
+
+async def _sizes(connection: Connection) -> dict[str, int]:
+    """Return the size in bytes of the log, and of each stream that is made from it, by name."""
+    sizes = {}
+    for stream in (STREAM, *_REBUILT):
+        info = await whole_stream_info(connection, stream)
+        if info is not None:
+            sizes[stream] = _number(info.get("state"), "bytes")
+    return sizes
+
+
+async def _check_nothing_reads(connection: Connection, sizes: Mapping[str, int]) -> None:
+    replicas = await replicas_at_work(connection) if STREAM in sizes else {}
+    if replicas:
+        names = ", ".join(sorted({replica.service for replica in replicas}))
+        raise ClientError(f"stop the services first; at work are {names}")
+
+
+async def _check_server(
+    connection: Connection, info: Mapping[str, Mapping[str, object]], sizes: Mapping[str, int]
+) -> None:
+    """Raise ClientError if the server would not take the log; nothing is deleted before."""
+    api.check_limits(connection)
+    account = await api.request(connection, "$JS.API.INFO")
+    used, most = storage_of(account, 1)
+    used -= sum(sizes.values())
+    needed = _number(info["state"], "bytes")
+    if most is not None and most < used + needed:
+        text = f"the log needs {needed} bytes, and the account has {max(0, most - used)} left"
+        raise ClientError(f"{text}; give it more storage, or restore on another server")
+    if STREAM in sizes:
+        # The server checks the new stream before it notices that the stream already exists.
+        try:
+            await api.request(connection, f"$JS.API.STREAM.RESTORE.{STREAM}", info)
+        except ServerRefusal as refusal:
+            if refusal.code != _IS_THERE:
+                text = f"nothing is restored, and nothing deleted: {refusal}"
                 raise ClientError(text) from None
-        if int(str(state["last_seq"])) != made.last:
-            raise ClientError(f"the server has restored up to {state['last_seq']}, not {made.last}")
-        return made
-
-    async def _sizes(self) -> dict[str, int]:
-        """Return the size in bytes of the log, and of each stream that is made from it, by name."""
-        sizes = {}
-        for stream in (STREAM, *_REBUILT):
-            info = await whole_stream_info(self._connection, stream)
-            if info is not None:
-                sizes[stream] = _number(info.get("state"), "bytes")
-        return sizes
-
-    async def _check_nothing_reads(self, sizes: Mapping[str, int]) -> None:
-        replicas = await replicas_at_work(self._connection) if STREAM in sizes else {}
-        if replicas:
-            names = ", ".join(sorted({replica.service for replica in replicas}))
-            raise ClientError(f"stop the services first; at work are {names}")
-
-    async def _check_server(
-        self, info: Mapping[str, Mapping[str, object]], sizes: Mapping[str, int]
-    ) -> None:
-        """Raise ClientError if the server would not take the log; nothing is deleted before."""
-        api.check_limits(self._connection)
-        account = await api.request(self._connection, "$JS.API.INFO")
-        used, most = storage_of(account, 1)
-        used -= sum(sizes.values())
-        needed = _number(info["state"], "bytes")
-        if most is not None and most < used + needed:
-            text = f"the log needs {needed} bytes, and the account has {max(0, most - used)} left"
-            raise ClientError(f"{text}; give it more storage, or restore on another server")
-        if STREAM in sizes:
-            # The server checks the new stream before it notices that the stream already exists.
-            try:
-                await api.request(self._connection, f"$JS.API.STREAM.RESTORE.{STREAM}", info)
-            except ServerRefusal as refusal:
-                if refusal.code != _IS_THERE:
-                    text = f"nothing is restored, and nothing deleted: {refusal}"
-                    raise ClientError(text) from None
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -1,13 +1,12 @@
-"""A client's connection to one control plane, on behalf of one organisation and cluster."""
+"""The connection of a client to one control plane, for one organisation and cluster."""
 
 import asyncio
 import getpass
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from nats.errors import Error as NatsError
 
@@ -36,9 +35,9 @@ FILTERS_MAX: Final = 16
 
 
 class Session:
-    """A connection to the control plane, on which the parts of a client are built.
+    """A connection to the control plane, which all parts of a client share.
 
-    Use it as `async with`. Every method of a part may raise `Unreachable`.
+    The parameters are those of `Client`. Every method that reads may raise `Unreachable`.
     """
 
     def __init__(
@@ -55,17 +54,18 @@ class Session:
         self.org = checked("org", org)
         self.cluster = checked("cluster", cluster)
         self.timeout_s = timeout_s
-        self._source = f"{source}/{_user()}"
+        self.source = f"{source}/{_user()}"
         self._access = access
-        self._open_connection: Connection | None = None
+        self._connection: Connection | None = None
         self._denied = ""
 
-    async def __aenter__(self) -> Self:
+    async def open(self) -> None:
+        """Connect; raise `Unreachable` if no server responds or an access file cannot be used."""
         address = without_password(self.url)
         try:
-            self._open_connection = await connect(
+            self._connection = await connect(
                 self.url,
-                self._source,
+                self.source,
                 patience_s=min(self.timeout_s, CONNECTING_S),
                 silence_s=self.timeout_s,
                 access=self._access,
@@ -81,19 +81,14 @@ class Session:
             raise Unreachable(
                 f"{address!r} is not the address of a server: write it as nats://HOST:PORT"
             ) from None
-        self._open_connection.on_error.append(self._note_denial)
-        return self
+        self._connection.on_error.append(self._note_denial)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._open_connection is not None:
-            self._open_connection.on_disconnect.clear()  # Closing is not a lost connection.
+    async def close(self) -> None:
+        """Close the connection, if it is open."""
+        if self._connection is not None:
+            self._connection.on_disconnect.clear()  # Closing is not a lost connection.
             with suppress(NatsError, OSError):
-                await self._open_connection.close()
+                await self._connection.close()
 
     def _note_denial(self, error: Exception) -> None:
         """Fail the requests that wait for a reply: after a denial by the server, no reply comes."""
@@ -101,29 +96,30 @@ class Session:
         if not is_denial:
             return
         self._denied = place.strip()
-        give_up(self._connection._resp_map.values(), partial(Denied, 0, self._denied))
+        give_up(self.connection._resp_map.values(), partial(Denied, 0, self._denied))
 
     def observe(self, lost: Callable[[], None], back: Callable[[], None]) -> None:
         """Call `lost` whenever the server is gone, and `back` when the server responds again.
 
         Readers that wait for messages continue by themselves.
         """
-        self._connection.on_disconnect.append(lost)
-        self._connection.on_reconnect.append(back)
+        self.connection.on_disconnect.append(lost)
+        self.connection.on_reconnect.append(back)
 
     @property
     def messages_received(self) -> int:
         """How many messages the server has sent; 0 before the connection is open."""
-        connection = self._open_connection
+        connection = self._connection
         return connection.stats["in_msgs"] if connection is not None else 0
 
     @property
-    def _connection(self) -> Connection:
-        assert self._open_connection is not None, "use the client in `async with`"
-        return self._open_connection
+    def connection(self) -> Connection:
+        """The open connection."""
+        assert self._connection is not None, "use the client in `async with`"
+        return self._connection
 
     @asynccontextmanager
-    async def _reader(
+    async def reader(
         self,
         stream: str,
         filters: Sequence[str],
@@ -139,9 +135,9 @@ class Session:
         at_end: whether to read only messages that are stored from now on.
         """
         with translated(self.url):
-            last = await self._last_position(stream)
+            last = await self.last_position(stream)
             reader = Reader(
-                self._connection,
+                self.connection,
                 stream,
                 filters,
                 start=last + 1 if at_end else start,
@@ -154,40 +150,41 @@ class Session:
         finally:
             await reader.close()
 
-    async def _last_position(self, stream: str) -> int:
-        """Return the position of the newest message of a stream.
+    async def last_position(self, stream: str = STREAM) -> int:
+        """Return the position of the newest message of a stream; 0 while the stream is empty.
 
         Waits for a stream that does not exist yet: a control plane that is starting creates it
         soon. A reader opened without this check would wait silently for a missing stream.
         """
         deadline = asyncio.get_running_loop().time() + self.timeout_s
-        while True:
-            try:
-                return await api.last_position(self._connection, stream)
-            except ServerRefusal as refusal:
-                left = deadline - asyncio.get_running_loop().time()
-                if refusal.code != STREAM_NOT_FOUND or left <= 0:
-                    raise
-            await asyncio.sleep(RETRY_S)
+        with translated(self.url):
+            while True:
+                try:
+                    return await api.last_position(self.connection, stream)
+                except ServerRefusal as refusal:
+                    left = deadline - asyncio.get_running_loop().time()
+                    if refusal.code != STREAM_NOT_FOUND or left <= 0:
+                        raise
+                await asyncio.sleep(RETRY_S)
 
-    async def _position_at(self, time: datetime) -> int:
+    async def position_at(self, time: datetime) -> int:
         """Return the position of the first message stored at or after a time, found by bisection.
 
         If the log has no such message, the position lies past the end of the log.
         """
         with translated(self.url):
-            high = await self._last_position(STREAM) + 1
+            high = await self.last_position() + 1
             low = 1
             while low < high:
                 middle = (low + high) // 2
-                entry = await api.message_at(self._connection, STREAM, middle)
+                entry = await api.message_at(self.connection, STREAM, middle)
                 if entry is not None and entry.time >= time:
                     high = middle
                 else:
                     low = middle + 1
         return low
 
-    async def _read(self, reader: Reader, *, endless: bool) -> Sequence[Entry]:
+    async def read(self, reader: Reader, *, endless: bool) -> Sequence[Entry]:
         """Return the next messages of a reader, at least one.
 
         With `endless` the method waits for messages without limit. Otherwise the messages are known
@@ -198,12 +195,39 @@ class Session:
             raise denied(self.url, self._denied) if self._denied else not_responding(self.url)
         return entries
 
-    async def _last_event(self, event: tuple[str, str], pool: str) -> Entry | None:
+    async def last_message(
+        self, stream: str, subject: str, *, from_leader: bool = False
+    ) -> Entry | None:
+        """Return the newest message on a subject of a stream; None if there is no message.
+
+        from_leader: asks the leader of the stream. Any other copy may lack the newest messages.
+        """
+        read = api.leaders_message if from_leader else api.last_message
+        with translated(self.url):
+            return await read(self.connection, stream, subject)
+
+    async def message_at(self, position: int) -> Entry | None:
+        """Return the message at a position of the log; None if the log has no such message."""
+        with translated(self.url):
+            return await api.message_at(self.connection, STREAM, position)
+
+    async def last_event(self, event: tuple[str, str], pool: str) -> Entry | None:
         """Return the newest event, by service and name, on this cluster and the token `pool`."""
         service, name = event
-        subject = f"np.evt.{service}.{self.org}.{self.cluster}.{pool}.{name}"
+        return await self.last_message(
+            STREAM, f"np.evt.{service}.{self.org}.{self.cluster}.{pool}.{name}"
+        )
+
+    async def message_counts(self, filter: str) -> Mapping[str, int]:
+        """Return the number of messages in the log on each subject that matches a filter."""
         with translated(self.url):
-            return await api.last_message(self._connection, STREAM, subject)
+            info = await api.request(
+                self.connection, f"$JS.API.STREAM.INFO.{STREAM}", {"subjects_filter": filter}
+            )
+        state = info.get("state")
+        subjects = state.get("subjects") if isinstance(state, Mapping) else None
+        counts = subjects if isinstance(subjects, Mapping) else {}
+        return {subject: int(count) for subject, count in counts.items()}
 
 
 def _user() -> str:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from nodepool.client.doctor.finding import FAULTS
 from nodepool.client.session import Session
+from nodepool.nats.connection import Connection
 from nodepool.nats.errors import STREAM_NOT_FOUND, ServerRefusal
 from nodepool.nats.replicas import replicas_at_work
 
@@ -29,22 +30,20 @@ class Versions(NamedTuple):
     services: Mapping[str, Sequence[str]] | None
 
 
-class VersionReader(Session):
-    """The part of a client that reads which versions of the programs are at work."""
+async def read_versions(session: Session) -> Versions:
+    """Return the versions of the server and of the services, within `SERVICES_S`."""
+    server = str(session.connection._server_info.get("version") or UNKNOWN)
+    return Versions(server, await _services(session.connection))
 
-    async def versions(self) -> Versions:
-        """Return the versions of the server and of the services, within `SERVICES_S`."""
-        server = str(self._connection._server_info.get("version") or UNKNOWN)
-        return Versions(server, await self._services())
 
-    async def _services(self) -> Mapping[str, Sequence[str]] | None:
-        try:
-            async with asyncio.timeout(SERVICES_S):
-                readings = await replicas_at_work(self._connection)
-        except FAULTS as error:
-            is_empty = isinstance(error, ServerRefusal) and error.code == STREAM_NOT_FOUND
-            return {} if is_empty else None
-        found: dict[str, set[str]] = {}
-        for reading in readings:
-            found.setdefault(reading.service, set()).add(reading.version or UNKNOWN)
-        return {name: sorted(found[name]) for name in sorted(found)}
+async def _services(connection: Connection) -> Mapping[str, Sequence[str]] | None:
+    try:
+        async with asyncio.timeout(SERVICES_S):
+            readings = await replicas_at_work(connection)
+    except FAULTS as error:
+        is_empty = isinstance(error, ServerRefusal) and error.code == STREAM_NOT_FOUND
+        return {} if is_empty else None
+    found: dict[str, set[str]] = {}
+    for reading in readings:
+        found.setdefault(reading.service, set()).add(reading.version or UNKNOWN)
+    return {name: sorted(found[name]) for name in sorted(found)}

@@ -37,20 +37,20 @@ DATA_CENTRE = (
 
 async def seed_demo(client: Client) -> None:
     """Create the client's cluster with its quotas and machines, and keep those that exist."""
-    await client.register_cluster(client.cluster, ZONE)
+    await client.clusters.register(client.cluster, ZONE)
     await _stock(client)
 
 
 async def _stock(client: Client) -> None:
-    capacities = {capacity.key for capacity in await client.list("capacity")}
-    quotas = {quota.key for quota in await client.list("quotas")}
+    capacities = {capacity.key for capacity in await client.capacity.list()}
+    quotas = {quota.key for quota in await client.quotas.list()}
     for machines in DATA_CENTRE:
         key = f"{ZONE}.{machines.instance_type}"
         if key not in quotas:
-            await client.set_quota(ZONE, machines.instance_type, machines.count)
+            await client.quotas.set(ZONE, machines.instance_type, machines.count)
         if key not in capacities:
             for command in additions(machines):
-                await client.send(command)
+                await client.commands.send(command)
 
 
 def additions(machines: Machines) -> Iterator[AddMachines]:
@@ -71,7 +71,7 @@ async def apply_examples(client: Client, examples: Path) -> None:
     that is refused.
     """
     commands = _read(client, examples)
-    if await client.has_stored():
+    if await client.nodepools.has_stored():
         report(
             f"left the NodePools of {client.org}/{client.cluster} as they are;"
             f" 'nodepool apply -f {examples}' applies the {len(commands)} examples"
@@ -87,8 +87,8 @@ async def seed_once(client: Client, examples: Path) -> None:
     """
     commands = _read(client, examples)
     # First, because its outcome shows that the services are at work. A log may not exist before.
-    await client.register_cluster(client.cluster, ZONE)
-    new = [each for each in commands if not await client.was_stored(each.metadata.name)]
+    await client.clusters.register(client.cluster, ZONE)
+    new = [each for each in commands if not await client.nodepools.was_stored(each.metadata.name)]
     # NodePools are stored last: if one exists, everything before it has been stored too.
     if len(new) == len(commands):
         await _stock(client)
@@ -96,13 +96,13 @@ async def seed_once(client: Client, examples: Path) -> None:
 
 
 def _read(client: Client, examples: Path) -> list[ApplyNodePool]:
-    return [client.addressed(manifest) for manifest in read_manifests([str(examples)])]
+    return [client.nodepools.addressed(manifest) for manifest in read_manifests([str(examples)])]
 
 
 async def _apply(client: Client, commands: Sequence[ApplyNodePool], examples: Path) -> None:
     report(f"applying {len(commands)} NodePools from {examples}")
-    for command, outcome in zip(commands, await client.send_many(commands), strict=True):
+    for command, outcome in zip(commands, await client.commands.send_many(commands), strict=True):
         if isinstance(outcome, ClientError):
             raise UpError(f"{command.metadata.name}: {outcome}")
     for command in commands:
-        await client.wait(command.metadata.name, "AtTarget", timeout_s=TARGET_S)
+        await client.nodepools.wait(command.metadata.name, "AtTarget", timeout_s=TARGET_S)

@@ -161,8 +161,8 @@ async def _set_up(options: Options, url: str) -> None:
                 await apply_examples(client, options.examples)
         except (ClientError, InDoubt) as error:
             raise UpError(str(error)) from error
-        await client.catch_up("nodepools")
-        pools = [pool.document for pool in await client.list("nodepools")]
+        await client.nodepools.catch_up()
+        pools = [pool.document for pool in await client.nodepools.list()]
         report("\n" + options.show([document for document in pools if document is not None]))
     report(advice(url, options.org, options.cluster))
 

@@ -89,7 +89,7 @@ async def _conditions(plane: ControlPlane) -> dict[str, int]:
     """The number of NodePools by the reason of their AtTarget condition, once all have met it."""
     async with Client(plane.server.url, org="acme", cluster="prod", timeout_s=30) as client:
         reasons: dict[str, str] = {}
-        async for change in client.watch("nodepools"):
+        async for change in client.nodepools.watch():
             if isinstance(change, Object) and change.document is not None:
                 pool = json.loads(json.dumps(change.document))
                 conditions = {c["type"]: c["reason"] for c in pool["status"]["conditions"]}

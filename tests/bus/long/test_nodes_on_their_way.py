@@ -40,7 +40,7 @@ def is_idle(node: Document) -> bool:
 
 async def shown(client: Client, node: str, holds: Callable[[Document], bool]) -> None:
     """Returns once a Node is as it should be."""
-    async with asyncio.timeout(60), aclosing(client.follow("nodes", node)) as changes:
+    async with asyncio.timeout(60), aclosing(client.nodes.follow(node)) as changes:
         async for document in changes:
             if document is not None and holds(document):
                 return
@@ -48,21 +48,21 @@ async def shown(client: Client, node: str, holds: Callable[[Document], bool]) ->
 
 async def begun(client: Client) -> list[str]:
     """A Node that is drained, one that reboots, and one with a lock that waits; their names."""
-    await client.register_cluster("prod", ZONE)
-    await client.set_quota(ZONE, H100, 3)
-    await client.add_machines(ZONE, H100, 3, boot_seconds=GRACE_S)
+    await client.clusters.register("prod", ZONE)
+    await client.quotas.set(ZONE, H100, 3)
+    await client.fleet.add_machines(ZONE, H100, 3, boot_seconds=GRACE_S)
     spec = {"instanceType": H100, "targetNodes": 3}
     manifest = {"apiVersion": API, "kind": "NodePool", "metadata": {"name": "p"}, "spec": spec}
-    await client.apply(manifest)
-    await client.wait("p", "AtTarget", timeout_s=60)
-    drained, rebooted, locked = sorted(each.key for each in await client.list("nodes"))
+    await client.nodepools.apply(manifest)
+    await client.nodepools.wait("p", "AtTarget", timeout_s=60)
+    drained, rebooted, locked = sorted(each.key for each in await client.nodes.list())
     pod = Pod(name="job", interruption=PodClass.GRACEFUL, grace_s=GRACE_S)
     for node in (drained, locked):
-        await client.run_pod(ZONE, node, pod)
-    fields = client.fields_of("p")
-    await client.send(DrainNode(**fields, node=drained))
-    await client.send(RebootNode(**fields, node=rebooted))
-    await client.send(LockNode(**fields, node=locked, job="42"))
+        await client.fleet.run_pod(ZONE, node, pod)
+    fields = client.commands.fields_of("p")
+    await client.commands.send(DrainNode(**fields, node=drained))
+    await client.commands.send(RebootNode(**fields, node=rebooted))
+    await client.commands.send(LockNode(**fields, node=locked, job="42"))
     return [drained, rebooted, locked]
 
 

@@ -64,7 +64,7 @@ def test_the_others_show_what_a_leader_showed_that_has_ended_on_a_quiet_log(
                 # given three replicas, of which one leads and shows what is known of a quota
                 await ready(quota, *replicas)
                 async with Client(server.url, org="acme", cluster="prod") as client:
-                    await client.set_quota(ZONE, H100, LIMIT)
+                    await client.quotas.set(ZONE, H100, LIMIT)
                 await until(lambda: sorted(map(shown, replicas)) == [0, 0, LIMIT])
                 (leading,) = [each for each in replicas if each.metric("nodepool_leading")]
                 others = [each for each in replicas if each is not leading]

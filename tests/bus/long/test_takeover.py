@@ -154,12 +154,12 @@ def test_every_service_is_at_work_a_second_after_the_server_is_back(
             Client(plane.server.url, org="acme", cluster="prod", timeout_s=30) as client,
         ):
             # given a control plane with a NodePool at its target
-            await client.register_cluster("prod", ZONE)
-            await client.set_quota(ZONE, H100, 100)
-            await client.add_machines(ZONE, H100, 100)
+            await client.clusters.register("prod", ZONE)
+            await client.quotas.set(ZONE, H100, 100)
+            await client.fleet.add_machines(ZONE, H100, 100)
             pool = {"metadata": {"name": "p"}, "spec": {"instanceType": H100, "targetNodes": 1}}
-            await client.apply({"apiVersion": API, "kind": "NodePool", **pool})
-            await client.wait("p", "AtTarget", timeout_s=30)
+            await client.nodepools.apply({"apiVersion": API, "kind": "NodePool", **pool})
+            await client.nodepools.wait("p", "AtTarget", timeout_s=30)
             took: list[float] = []
             for number in range(ROUNDS):
                 # when the server is killed and is back, and there is work for every service
@@ -175,7 +175,7 @@ def test_every_service_is_at_work_a_second_after_the_server_is_back(
                 await all_at_work(connection, before + 1)
                 took.append(asyncio.get_running_loop().time() - began)
                 await sending
-                await client.wait("p", "AtTarget", timeout_s=30)
+                await client.nodepools.wait("p", "AtTarget", timeout_s=30)
                 if took[-1] <= AT_WORK_S:
                     break
             assert min(took) <= AT_WORK_S, took

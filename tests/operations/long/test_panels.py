@@ -163,7 +163,7 @@ def test_every_query_of_every_dashboard_has_data(tmp_path: Path) -> None:
             await until(lambda: bool(alerts(running)), PATIENCE_S)
             # So that a change of a target lies between two scrapes in any case.
             async with Client(it.server.url, org="acme", cluster="prod") as client:
-                await client.scale("training", 3)
+                await client.nodepools.scale("training", 3)
             await seen(running, CHANGED)
 
         asyncio.run(story())

@@ -185,13 +185,13 @@ async def with_a_pool(it: Observed) -> str:
     await until(it.is_ready, PATIENCE_S)
     async with Client(it.server.url, org="acme", cluster="prod", timeout_s=PATIENCE_S) as client:
         await set_up(client, ZONE, (H100,))
-        await client.apply(manifest("training", H100, 2))
-        await client.wait("training", "AtTarget", timeout_s=PATIENCE_S)
+        await client.nodepools.apply(manifest("training", H100, 2))
+        await client.nodepools.wait("training", "AtTarget", timeout_s=PATIENCE_S)
         node, *_ = own = await nodes(client, "training")
         for machine in await machines(client, H100):
             if machine not in own:
-                await client.break_machine(ZONE, machine, "boot", times=2)
-        await client.scale("training", 3)
+                await client.fleet.break_machine(ZONE, machine, "boot", times=2)
+        await client.nodepools.scale("training", 3)
     async with connected(it.server.url) as connection:
         await api.publish(connection, "np.cmd.acme.prod.training.Invented", b"{}")
         await until(lambda: is_parked(connection), PATIENCE_S)

@@ -44,7 +44,7 @@ def apply(settings: Settings, files: Files, output: Output) -> int:
     manifests = files.manifests()
 
     async def work(client: "Client") -> int:
-        commands = [client.addressed(manifest) for manifest in manifests]
+        commands = [client.nodepools.addressed(manifest) for manifest in manifests]
         how = Reporting(change_line, output, _places(manifests))
         code, _ = await send(client, commands, how)
         return code
@@ -82,7 +82,7 @@ def create(
 
     async def work(client: "Client") -> int:
         how = Reporting(change_line, output, places)
-        code, _ = await send(client, [client.addressed(each) for each in commands], how)
+        code, _ = await send(client, [client.nodepools.addressed(each) for each in commands], how)
         return code
 
     return settings.run(work)
@@ -150,9 +150,9 @@ async def _existing(client: "Client", manifest: "Manifest") -> "ApplyNodePool":
 
     Raises `NotFound` if the NodePool does not exist.
     """
-    command = client.addressed(manifest)
+    command = client.nodepools.addressed(manifest)
     metadata = command.metadata
-    uid = metadata.uid or (await client.stored(metadata.name)).uid
+    uid = metadata.uid or (await client.nodepools.stored(metadata.name)).uid
     return command.model_copy(update={"metadata": metadata.model_copy(update={"uid": uid})})
 
 

@@ -11,7 +11,7 @@ from nodepool.cli.output import print_text
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
-    from nodepool.client.skipping import Operator
+    from nodepool.client import Client
 
 FOLDER = click.Path(path_type=Path)
 
@@ -30,14 +30,14 @@ def backup(settings: Settings, folder: Path) -> int:
     with suppress(ValueError):  # Signal handlers work in the main thread only.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    async def work(operator: "Operator") -> None:
-        made = await operator.backup(folder)
+    async def work(client: "Client") -> None:
+        made = await client.admin.backup(folder)
         print_text(
             f"backup/{folder} created: {made.messages} messages up to position {made.last},"
             f" {made.bytes >> 10} KiB"
         )
 
-    return settings.operate(work)
+    return settings.run(work)
 
 
 @click.command(cls=Command)
@@ -51,8 +51,8 @@ def restore(settings: Settings, folder: Path, force: bool) -> int:
     deploy/OPERATING.md before.
     """
 
-    async def work(operator: "Operator") -> None:
-        made = await operator.restore(folder, force=force)
+    async def work(client: "Client") -> None:
+        made = await client.admin.restore(folder, force=force)
         print_text(f"log restored up to position {made.last}, as of {made.made}")
 
-    return settings.operate(work)
+    return settings.run(work)

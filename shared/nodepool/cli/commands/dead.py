@@ -15,8 +15,8 @@ from nodepool.cli.settings import Group, Settings
 from nodepool.contract.services import SERVICES
 
 if TYPE_CHECKING:
+    from nodepool.client import Client
     from nodepool.client.dead_letters import DeadLetter
-    from nodepool.client.skipping import Operator
 
 SINCE_MAX_S = 1e9
 POSITION = click.IntRange(min=1)
@@ -44,13 +44,13 @@ def list_(
     now = datetime.now(UTC)
     after = None if back_s is None else now - timedelta(seconds=back_s)
 
-    async def work(operator: "Operator") -> None:
-        letters, older = await operator.dead_letters(service or "", after)
+    async def work(client: "Client") -> None:
+        letters, older = await client.admin.dead_letters.list(service or "", after)
         _print(letters, form, now, headers=not no_headers)
         if older:
             print_note(f"{older} older ones are not shown; choose with --service and --since")
 
-    return settings.operate(work)
+    return settings.run(work)
 
 
 def _print(letters: "list[DeadLetter]", form: Format, now: datetime, *, headers: bool) -> None:
@@ -80,19 +80,19 @@ def _print(letters: "list[DeadLetter]", form: Format, now: datetime, *, headers:
 def show(settings: Settings, letter: int, form: Format) -> int:
     """Show all of one dead letter: the input, how its sender was refused, and what helps."""
 
-    async def work(operator: "Operator") -> None:
-        parked = await operator.dead_letter(letter)
-        refusal = await operator.refusal_of(parked)
+    async def work(client: "Client") -> None:
+        parked = await client.admin.dead_letters.get(letter)
+        refusal = await client.admin.dead_letters.refusal_of(parked)
         if form.form == "name":
             print_text(f"deadletter/{letter}")
         elif form.is_whole:
             form.print_whole([dead_letters.document(parked, refusal)], single=True)
         else:
-            replay = await operator.replay_of(parked)
+            replay = await client.admin.replays.examine(parked)
             now = datetime.now(UTC)
             print_text(dead_letters.description(parked, refusal, replay, now))
 
-    return settings.operate(work)
+    return settings.run(work)
 
 
 @dead.command()
@@ -118,27 +118,29 @@ def replay(
     if every != (service is not None) or every == bool(letters):
         raise click.UsageError("name the positions of dead letters, or --all with --service")
 
-    async def work(operator: "Operator") -> int:
+    async def work(client: "Client") -> int:
         if every:
-            newest, older = await operator.dead_letters(service or "")
+            newest, older = await client.admin.dead_letters.list(service or "")
             parked = [letter for letter in reversed(newest) if letter.is_command]
             if older:
                 print_note(f"{older} older ones are left out; name their positions")
         else:
-            newest = parked = [await operator.dead_letter(position) for position in letters]
-        codes = [await _replay(operator, each, dry_run=dry_run, force=force) for each in parked]
+            newest = parked = [
+                await client.admin.dead_letters.get(position) for position in letters
+            ]
+        codes = [await _replay(client, each, dry_run=dry_run, force=force) for each in parked]
         if len(newest) > len(parked):
             print_note(f"{len(newest) - len(parked)} that are no commands are left out")
         if not parked:
             print_note("No commands found among the dead letters")
         return max(codes, default=DONE)
 
-    return settings.operate(work)
+    return settings.run(work)
 
 
-async def _replay(operator: "Operator", letter: "DeadLetter", *, dry_run: bool, force: bool) -> int:
+async def _replay(client: "Client", letter: "DeadLetter", *, dry_run: bool, force: bool) -> int:
     """Replay one dead letter, print the result and return the exit code."""
-    replay = await operator.replay_of(letter)
+    replay = await client.admin.replays.examine(letter)
     if replay.is_stale and force:
         replay = with_changes(replay, why_not="")
     label = f"deadletter/{letter.position}"
@@ -153,7 +155,7 @@ async def _replay(operator: "Operator", letter: "DeadLetter", *, dry_run: bool, 
     if dry_run:
         print_text(f"{label} replayed as {letter.address.name} {replay.id!a} (dry run)")
         return DONE
-    position, outcome = await operator.replay(letter, replay)
+    position, outcome = await client.admin.replays.send(letter, replay)
     if not outcome:
         raise CliError(f"{label} is replayed at position {position}, and has no outcome yet")
     print_text(f"{label} replayed at position {position}: {outcome}")

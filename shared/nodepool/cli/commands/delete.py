@@ -86,5 +86,5 @@ async def _delete(client: "Client", targets: Targets, how: Reporting, waiting: W
     commands = [DeleteNodePool(org=client.org, cluster=client.cluster, pool=name) for name in names]
     code, accepted = await send(client, commands, how)
     if waiting.wanted and accepted:
-        await client.wait_until_gone(*accepted, timeout_s=waiting.timeout_s)
+        await client.nodepools.wait_until_gone(*accepted, timeout_s=waiting.timeout_s)
     return code

@@ -32,7 +32,7 @@ def demo(settings: Settings, examples: Path | None) -> int:
             await seed_demo(client)
         else:
             await seed_once(client, examples)
-        pools = [pool.document for pool in await client.list("nodepools")]
+        pools = [pool.document for pool in await client.nodepools.list()]
         print_lines([pools_table([document for document in pools if document is not None])])
 
     try:

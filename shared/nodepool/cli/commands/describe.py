@@ -21,7 +21,7 @@ from nodepool.cli.times import moment
 from nodepool.cli.view import View
 
 if TYPE_CHECKING:
-    from nodepool.client import ReadingClient
+    from nodepool.client import Client
     from nodepool.client.recent_events import RecentEvents
 
 DESCRIBED = tuple(kind for kind in KINDS if kind is not EVENT)
@@ -63,10 +63,10 @@ def describe(
     views = [View(kind, names, selector=selector) for kind, names in selections]
     for view in views:
         view.check()
-    return settings.read(lambda client: _describe(client, views, most if show_events else 0))
+    return settings.run(lambda client: _describe(client, views, most if show_events else 0))
 
 
-async def _describe(client: "ReadingClient", views: Sequence[View], most: int) -> int:
+async def _describe(client: "Client", views: Sequence[View], most: int) -> int:
     shown: list[tuple[Kind, Document]] = []
     missing: list[tuple[View, list[str]]] = []
     for view in views:
@@ -82,9 +82,7 @@ async def _describe(client: "ReadingClient", views: Sequence[View], most: int) -
     return max(codes, default=DONE)
 
 
-async def _print_all(
-    client: "ReadingClient", shown: Sequence[tuple[Kind, Document]], most: int
-) -> None:
+async def _print_all(client: "Client", shown: Sequence[tuple[Kind, Document]], most: int) -> None:
     """Print objects one by one; the first one is printed before any event is read."""
     events: RecentEvents | None = None
     for number, (kind, document) in enumerate(shown):
@@ -102,7 +100,7 @@ async def _print_all(
 
 
 async def _recent_events(
-    client: "ReadingClient", shown: Sequence[tuple[Kind, Document]]
+    client: "Client", shown: Sequence[tuple[Kind, Document]]
 ) -> "RecentEvents":
     """Read the events of the objects themselves: not those of earlier ones with their names."""
     earliest = datetime.now(UTC) - EVENTS_KEPT
@@ -114,4 +112,4 @@ async def _recent_events(
             created = moment(text(document, "metadata", "creationTimestamp"))
             since[kind.title, name] = max(created or earliest, earliest)
             pools.add(name if kind is NODEPOOL else labels(document).get(POOL_LABEL, ""))
-    return await client.recent_events(since, [] if "" in pools else sorted(pools))
+    return await client.events.recent(since, [] if "" in pools else sorted(pools))

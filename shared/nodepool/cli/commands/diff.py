@@ -49,13 +49,15 @@ async def _diff(client: "Client", manifests: "Sequence[Manifest]") -> int:
     from nodepool.client.stored import stored_document
 
     different, failed = False, DONE
-    commands = [client.addressed(each).model_copy(update={"dry_run": True}) for each in manifests]
+    commands = [
+        client.nodepools.addressed(each).model_copy(update={"dry_run": True}) for each in manifests
+    ]
 
     async def stored(command: "ApplyNodePool") -> "NodePoolValidated | None":
-        return await client.find_stored(command.metadata.name)
+        return await client.nodepools.find_stored(command.metadata.name)
 
     async with (
-        aclosing(client.send_each(commands)) as outcomes,
+        aclosing(client.commands.send_each(commands)) as outcomes,
         aclosing(in_order(commands, stored)) as befores,
     ):
         for manifest in manifests:

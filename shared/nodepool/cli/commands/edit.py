@@ -50,7 +50,7 @@ def _edit(settings: Settings, name: str, output: Output) -> int:
     from nodepool.client.stored import stored_document
 
     async def read(client: "Client") -> "Document":
-        return stored_document(await client.stored(name))
+        return stored_document(await client.nodepools.stored(name))
 
     document = settings.result(read)
     original = as_yaml(document)

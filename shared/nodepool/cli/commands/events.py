@@ -20,7 +20,7 @@ from nodepool.cli.settings import Command, Settings
 if TYPE_CHECKING:
     from nodepool.cli.documents import Document
     from nodepool.cli.layout import Table
-    from nodepool.client import ObjectEvent, ReadingClient
+    from nodepool.client import Client, ObjectEvent
 
 SINCE_MAX_S = 1e9
 TYPES_HELP = "Show only events of these types, separated by commas."
@@ -119,7 +119,7 @@ def events(
     query = Query(pool, node, _types(types), back)
     printer = Printer(form, headers=not no_headers)
     show = _follow if watch else _list
-    return settings.read(lambda client: show(client, query, printer), patient=watch)
+    return settings.run(lambda client: show(client, query, printer), patient=watch)
 
 
 def _types(text: str) -> frozenset[str]:
@@ -129,11 +129,11 @@ def _types(text: str) -> frozenset[str]:
     return types
 
 
-async def _list(client: "ReadingClient", query: Query, printer: Printer) -> int:
+async def _list(client: "Client", query: Query, printer: Printer) -> int:
     since = datetime.now(UTC) - query.since
     events = [
         event
-        async for event in client.events(pool=query.pool, node=query.node, since=since)
+        async for event in client.events.read(pool=query.pool, node=query.node, since=since)
         if query.includes(event)
     ]
     if not events:
@@ -142,11 +142,11 @@ async def _list(client: "ReadingClient", query: Query, printer: Printer) -> int:
     return DONE
 
 
-async def _follow(client: "ReadingClient", query: Query, printer: Printer) -> int:
+async def _follow(client: "Client", query: Query, printer: Printer) -> int:
     # A cluster that does not exist will never have events.
     await check_place(client, EVENT)
     since = datetime.now(UTC) - query.since
-    stream = client.events(pool=query.pool, node=query.node, since=since, follow=True)
+    stream = client.events.read(pool=query.pool, node=query.node, since=since, follow=True)
     async with aclosing(stream) as events:
         async for event in events:
             if query.includes(event):

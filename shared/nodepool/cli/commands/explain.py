@@ -17,7 +17,7 @@ from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import read
 
 if TYPE_CHECKING:
-    from nodepool.client import ReadingClient
+    from nodepool.client import Client
     from nodepool.contract.reference import Field
 
 WIDTH = 80
@@ -49,13 +49,13 @@ def explain(
         _, (name, *others) = parse_required_names(words, (NODEPOOL,))
         if others:
             raise click.UsageError("NAME: explain one NodePool at a time")
-        return settings.read(lambda client: _explain(client, name, form))
+        return settings.run(lambda client: _explain(client, name, form))
     if not form.is_table:
         raise click.UsageError(f"--output: {form.form} is for a NAME, not for fields")
     return _document(path, recursive=recursive)
 
 
-async def _explain(client: "ReadingClient", name: str, form: Format) -> int:
+async def _explain(client: "Client", name: str, form: Format) -> int:
     """Print why a NodePool does not have what it wants; return the exit code."""
     from nodepool.cli.explained import explained, read_facts
     from nodepool.explanation.sentence import explain

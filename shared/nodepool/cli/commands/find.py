@@ -9,7 +9,7 @@ import click
 from nodepool.cli.creating import Place, best_place, new_pool
 from nodepool.cli.documents import Document, text
 from nodepool.cli.formats import Format
-from nodepool.cli.names import CLUSTER, ZONE
+from nodepool.cli.names import ZONE
 from nodepool.cli.options import DryRun, Output, no_headers_option, output_options
 from nodepool.cli.output import full_name, print_lines, print_note, print_text
 from nodepool.cli.sending import Reporting, change_line, send
@@ -81,7 +81,7 @@ def capacity(
         raise click.UsageError("--dry-run: add --create NAME; nothing else is changed")
 
     async def work(client: "Client") -> None:
-        _print(await client.find_capacity(selections), output.format, no_headers=no_headers)
+        _print(await client.capacity.find(selections), output.format, no_headers=no_headers)
 
     return settings.run(work)
 
@@ -95,8 +95,8 @@ def _create(settings: Settings, name: str, selections: Sequence[Selection], outp
     command = new_pool(name, spec)
 
     async def choose(client: "Client") -> Place:
-        found = await client.find_capacity(selections)
-        clusters = [item.document or {} for item in await client.list(CLUSTER.bucket)]
+        found = await client.capacity.find(selections)
+        clusters = [item.document or {} for item in await client.clusters.list()]
         zones = {text(each, "metadata", "name"): text(each, "spec", "zone") for each in clusters}
         return best_place(found, zones, settings.cluster)
 
@@ -105,7 +105,7 @@ def _create(settings: Settings, name: str, selections: Sequence[Selection], outp
 
     async def work(client: "Client") -> int:
         how = Reporting(change_line, output)
-        return (await send(client, [client.addressed(command)], how))[0]
+        return (await send(client, [client.nodepools.addressed(command)], how))[0]
 
     return replace(settings, cluster=cluster).run(work)
 

@@ -119,7 +119,7 @@ def add(
         total = count if count is not None else (racks or 0) * size
         most = MACHINES_MAX if racks is None else MACHINES_MAX // size * size
         for added in range(0, total, most):
-            await client.add_machines(
+            await client.fleet.add_machines(
                 zone,
                 instance_type,
                 min(most, total - added),
@@ -152,7 +152,7 @@ def break_(
     """Make a machine fail: a Node at once where it can, else when it boots next."""
 
     async def work(client: "Client") -> None:
-        await client.break_machine(*machine, fault, times=times, cause=cause)
+        await client.fleet.break_machine(*machine, fault, times=times, cause=cause)
         print_text(f"machine/{machine[1]} broken")
 
     return settings.run(work)
@@ -165,7 +165,7 @@ def repair(settings: Settings, machine: tuple[str, str]) -> int:
     """Return a machine from triage to the free machines."""
 
     async def work(client: "Client") -> None:
-        await client.repair_machine(*machine)
+        await client.fleet.repair_machine(*machine)
         print_text(f"machine/{machine[1]} repaired")
 
     return settings.run(work)

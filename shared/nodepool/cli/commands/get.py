@@ -28,7 +28,7 @@ from nodepool.cli.sources import WATCHED, EndOfList, Item, read, watch
 from nodepool.cli.view import View
 
 if TYPE_CHECKING:
-    from nodepool.client import ReadingClient
+    from nodepool.client import Client
 
 SELECTOR_HELP = (
     "Show only objects with these labels: KEY=VALUE, KEY!=VALUE, 'KEY in (A,B)',"
@@ -97,7 +97,7 @@ def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -
     back = _back(views, options["since"])
     if not (options["watches"] or options["watch_only"]):
         ignore = options["ignore_not_found"]
-        return settings.read(lambda client: _get(client, views, back, ignore=ignore))
+        return settings.run(lambda client: _get(client, views, back, ignore=ignore))
     if back is not None:
         raise click.UsageError("--since: has no meaning with --watch; leave one of them out")
     if len(views) > 1:
@@ -107,7 +107,7 @@ def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -
     if options["sort_by"]:
         raise click.UsageError("--sort-by: has no meaning with --watch; leave one of them out")
     changes = Changes(views[0], only_changes=options["watch_only"])
-    return settings.read(lambda client: _watch(client, changes), patient=True)
+    return settings.run(lambda client: _watch(client, changes), patient=True)
 
 
 def _back(views: Sequence[View], since: str) -> timedelta | None:
@@ -142,7 +142,7 @@ def _views(selections: Sequence[Selection], options: Options) -> list[View]:
 
 
 async def _get(
-    client: "ReadingClient", views: Sequence[View], back: timedelta | None, *, ignore: bool
+    client: "Client", views: Sequence[View], back: timedelta | None, *, ignore: bool
 ) -> int:
     """Print the objects of the views; with `ignore`, a missing object is no error."""
     shown: list[tuple[View, list[Item]]] = []
@@ -190,7 +190,7 @@ def _print(shown: Sequence[tuple[View, list[Item]]], *, has_missing: bool) -> No
         fitted.print_items(fitted.table(), items)
 
 
-async def _watch(client: "ReadingClient", changes: Changes) -> int:
+async def _watch(client: "Client", changes: Changes) -> int:
     view = changes.view
     past = not changes.only_changes
     stream = watch(client, view.kind, everywhere=view.everywhere, past=past)

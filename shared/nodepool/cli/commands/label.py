@@ -157,7 +157,7 @@ async def _list(client: "Client", targets: Targets, pairs: Pairs) -> int:
 
     names, code = await targets.find(client), DONE
     for name in names:
-        stored = await client.find_stored(name)
+        stored = await client.nodepools.find_stored(name)
         if stored is None:
             print_error(f'nodepool "{name}" not found in {client.org}/{client.cluster}')
             code = REFUSED

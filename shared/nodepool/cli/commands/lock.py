@@ -36,7 +36,7 @@ def lock(settings: Settings, what: tuple[str, ...], job: str, timeout: str) -> i
 
     async def work(client: "Client") -> int:
         async def locked(name: str) -> str:
-            await client.lock_node(await pool_of(client, name), name, job, timeout_s=timeout_s)
+            await client.nodes.lock(await pool_of(client, name), name, job, timeout_s=timeout_s)
             return "locked"
 
         return await together(names, locked)
@@ -54,7 +54,7 @@ def unlock(settings: Settings, what: tuple[str, ...], job: str) -> int:
 
     async def work(client: "Client") -> int:
         async def unlocked(name: str) -> str:
-            outcome = await client.unlock_node(await pool_of(client, name), name, job)
+            outcome = await client.nodes.unlock(await pool_of(client, name), name, job)
             return changed(outcome, "unlocked")
 
         return await together(names, unlocked)

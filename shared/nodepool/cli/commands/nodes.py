@@ -1,6 +1,6 @@
 """`nodepool cordon`, `uncordon`, `drain` and `reboot`: requests about a Node."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -24,12 +24,12 @@ from nodepool.cli.tables import POOL_LABEL
 
 if TYPE_CHECKING:
     from nodepool.client import Client
-    from nodepool.contract.messages import Command as Message
+    from nodepool.contract.events import CommandAccepted
 
 RESTARTING = ("rebooting", "verifying")
 CORDONED = ("cordoned", "draining")
-Commands = Callable[["Client", str, str], "Message"]
-"""Returns the command about a Node, from the client, the NodePool's name and the Node's name."""
+Change = Callable[["Client", str, str], "Awaitable[CommandAccepted]"]
+"""Changes a Node, given the client, the NodePool's name and the Node's name."""
 
 
 @click.command(cls=Command)
@@ -40,12 +40,10 @@ def cordon(settings: Settings, what: tuple[str, ...], reason: str) -> int:
     """Cordon Nodes: nothing new is scheduled there."""
     names = parse_nodes(what)
 
-    def command(client: "Client", pool: str, node: str) -> "Message":
-        from nodepool.contract.commands import CordonNode
+    def cordon_node(client: "Client", pool: str, node: str) -> "Awaitable[CommandAccepted]":
+        return client.nodes.cordon(pool, node, reason=reason)
 
-        return CordonNode(**client.fields_of(pool), node=node, reason=reason)
-
-    return settings.run(lambda client: _each(client, names, command, "cordoned"))
+    return settings.run(lambda client: _each(client, names, cordon_node, "cordoned"))
 
 
 @click.command(cls=Command)
@@ -55,12 +53,10 @@ def uncordon(settings: Settings, what: tuple[str, ...]) -> int:
     """Take back a cordon, a drain or a reboot that waits."""
     names = parse_nodes(what)
 
-    def command(client: "Client", pool: str, node: str) -> "Message":
-        from nodepool.contract.commands import UncordonNode
+    def uncordon_node(client: "Client", pool: str, node: str) -> "Awaitable[CommandAccepted]":
+        return client.nodes.uncordon(pool, node)
 
-        return UncordonNode(**client.fields_of(pool), node=node)
-
-    return settings.run(lambda client: _each(client, names, command, "uncordoned"))
+    return settings.run(lambda client: _each(client, names, uncordon_node, "uncordoned"))
 
 
 @click.command(cls=Command)
@@ -82,12 +78,10 @@ def drain(settings: Settings, what: tuple[str, ...], force: bool, reason: str, t
     """
     names, timeout_s = parse_nodes(what), time_limit("--timeout", timeout)
 
-    def command(client: "Client", pool: str, node: str) -> "Message":
-        from nodepool.contract.commands import DrainNode
+    def drain_node(client: "Client", pool: str, node: str) -> "Awaitable[CommandAccepted]":
+        return client.nodes.drain(pool, node, reason=reason, force=force)
 
-        return DrainNode(**client.fields_of(pool), node=node, reason=reason, force=force)
-
-    return settings.run(lambda client: _drain_each(client, names, command, timeout_s))
+    return settings.run(lambda client: _drain_each(client, names, drain_node, timeout_s))
 
 
 @click.command(cls=Command)
@@ -98,38 +92,36 @@ def reboot(settings: Settings, what: tuple[str, ...], force: bool) -> int:
     """Reboot Nodes in their NodePool, each once nothing runs there that blocks it."""
     names = parse_nodes(what)
 
-    def command(client: "Client", pool: str, node: str) -> "Message":
-        from nodepool.contract.commands import RebootNode
-
-        return RebootNode(**client.fields_of(pool), node=node, force=force)
+    def reboot_node(client: "Client", pool: str, node: str) -> "Awaitable[CommandAccepted]":
+        return client.nodes.reboot(pool, node, force=force)
 
     verb = "power reset" if force else "reboot pending"
-    return settings.run(lambda client: _each(client, names, command, verb))
+    return settings.run(lambda client: _each(client, names, reboot_node, verb))
 
 
-async def _each(client: "Client", names: Sequence[str], command: Commands, verb: str) -> int:
-    """Send the command about each Node and report it; return the exit code."""
+async def _each(client: "Client", names: Sequence[str], change: Change, verb: str) -> int:
+    """Change each Node and report it; return the exit code."""
 
     async def sent(name: str) -> str:
-        outcome = await client.send(command(client, await pool_of(client, name), name))
+        outcome = await change(client, await pool_of(client, name), name)
         return changed(outcome, verb)
 
     return await several_at_a_time(names, sent)
 
 
 async def _drain_each(
-    client: "Client", names: Sequence[str], command: Commands, timeout_s: float | None
+    client: "Client", names: Sequence[str], change: Change, timeout_s: float | None
 ) -> int:
-    """Send the command about each Node and wait until the Node is drained; return the exit code."""
+    """Begin to drain each Node and wait until it is drained; return the exit code."""
 
     async def drained(name: str) -> str:
         # The Node is followed before the command is sent, so that no resulting change is missed.
-        async with aclosing(client.follow("nodes", name)) as changes:
+        async with aclosing(client.nodes.follow(name)) as changes:
             document = await anext(changes)
             if document is None:
                 raise CliError(f"not found in {client.org}/{client.cluster}")
             pool = labels(document).get(POOL_LABEL, "")
-            outcome = await client.send(command(client, pool, name))
+            outcome = await change(client, pool, name)
             print_text(f"{NODE.full}/{name} {changed(outcome, 'cordoned')}")
             await _drained(document, changes, timeout_s)
         return "drained"

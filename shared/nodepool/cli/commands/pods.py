@@ -136,7 +136,7 @@ def run_pod(
     pod = pod_of(name, options, daemon_set=daemon_set)
 
     async def work(client: "Client") -> None:
-        await client.run_pod(*machine, pod)
+        await client.fleet.run_pod(*machine, pod)
         print_text(f"pod/{name} created")
 
     return settings.run(work)
@@ -150,7 +150,7 @@ def stop_pod(settings: Settings, machine: tuple[str, str], name: str) -> int:
     """End a Pod on a Node, as if its work were finished."""
 
     async def work(client: "Client") -> None:
-        await client.stop_pod(*machine, name)
+        await client.fleet.stop_pod(*machine, name)
         print_text(f"pod/{name} deleted")
 
     return settings.run(work)
@@ -166,7 +166,7 @@ def create_pod(settings: Settings, pool: str, name: str, **options: Unpack[PodOp
     pod = pod_of(name, options)
 
     async def work(client: "Client") -> None:
-        await client.create_pod(pool, pod)
+        await client.fleet.create_pod(pool, pod)
         print_text(f"pod/{name} created")
 
     return settings.run(work)
@@ -181,7 +181,7 @@ def delete_pod(settings: Settings, pool: str, name: str, grace: int | None) -> i
     """Delete a Pod of a NodePool; it ends after its grace period."""
 
     async def work(client: "Client") -> None:
-        outcome = await client.delete_pod(pool, name, grace_s=grace)
+        outcome = await client.fleet.delete_pod(pool, name, grace_s=grace)
         print_text(f"pod/{name} {outcome.result}")
 
     return settings.run(work)

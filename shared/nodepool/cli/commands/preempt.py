@@ -20,7 +20,7 @@ def preempt(settings: Settings, what: tuple[str, ...]) -> int:
 
     async def work(client: "Client") -> int:
         async def preempted(name: str) -> str:
-            outcome = await client.preempt(await pool_of(client, name), name)
+            outcome = await client.nodes.preempt(await pool_of(client, name), name)
             return changed(outcome, "preemption pending")
 
         return await in_turn(names, preempted)
@@ -40,7 +40,7 @@ def ack(settings: Settings, what: tuple[str, ...]) -> int:
 
     async def work(client: "Client") -> int:
         async def acknowledged(name: str) -> str:
-            outcome = await client.acknowledge_preemption(await pool_of(client, name), name)
+            outcome = await client.nodes.acknowledge_preemption(await pool_of(client, name), name)
             return changed(outcome, "acknowledged")
 
         return await in_turn(names, acknowledged)

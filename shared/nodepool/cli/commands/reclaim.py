@@ -26,7 +26,7 @@ def reclaim(settings: Settings, zone: str, instance_type: str, count: int) -> in
     """
 
     async def work(client: "Client") -> None:
-        await client.reclaim_capacity(zone, instance_type, count)
+        await client.capacity.reclaim(zone, instance_type, count)
         print_text(f"capacity/{zone}.{instance_type} {count} reclaimed")
 
     return settings.run(work)
@@ -41,7 +41,7 @@ def return_(settings: Settings, zone: str, instance_type: str, count: int) -> in
     """Give reclaimed machines back."""
 
     async def work(client: "Client") -> None:
-        await client.return_capacity(zone, instance_type, count)
+        await client.capacity.give_back(zone, instance_type, count)
         print_text(f"capacity/{zone}.{instance_type} {count} returned")
 
     return settings.run(work)

@@ -15,7 +15,7 @@ from nodepool.cli.progress import Progress, progress
 from nodepool.cli.settings import Command, Group, Settings
 
 if TYPE_CHECKING:
-    from nodepool.client import ReadingClient
+    from nodepool.client import Client
 
 
 @click.group(cls=Group)
@@ -54,15 +54,13 @@ def status(
         raise click.UsageError("NAME: is required; write nodepool NAME or -f FILE")
     timeout_s = time_limit("--timeout", timeout)
 
-    async def work(client: "ReadingClient") -> int:
+    async def work(client: "Client") -> int:
         return max([await _status(client, name, timeout_s, watches=watches) for name in names])
 
-    return settings.read(work, patient=watches)
+    return settings.run(work, patient=watches)
 
 
-async def _status(
-    client: "ReadingClient", name: str, timeout_s: float | None, *, watches: bool
-) -> int:
+async def _status(client: "Client", name: str, timeout_s: float | None, *, watches: bool) -> int:
     """Print each change of the progress of one NodePool, and return the exit code."""
     import asyncio
 
@@ -70,7 +68,7 @@ async def _status(
 
     state = Progress("")
     try:
-        async with asyncio.timeout(timeout_s), aclosing(client.follow("nodepools", name)) as all:
+        async with asyncio.timeout(timeout_s), aclosing(client.nodepools.follow(name)) as all:
             async for document in all:
                 if document is None:
                     return await report_missing(client, NODEPOOL, [name])

@@ -77,7 +77,7 @@ def _ran(settings: Settings, options: RunOptions) -> int:
         from nodepool.cli.workload import Runner, Workload
 
         address = without_password(settings.url)
-        client.observe(
+        client.session.observe(
             lambda: print_note(f"the server at {address} is gone; the program goes on"),
             lambda: print_note(f"the server at {address} is back"),
         )

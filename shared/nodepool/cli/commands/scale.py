@@ -69,7 +69,7 @@ def scale(
 
 async def _nodes(client: "Client", name: str, racks: int | None) -> int:
     """Return how many Nodes a number of racks has."""
-    spec = (await client.stored(name)).spec
+    spec = (await client.nodepools.stored(name)).spec
     if not spec.rack_size:
         raise CliError(f"--racks: {spec.instance_type} does not come in racks; use --target")
     return (racks or 0) * spec.rack_size
@@ -82,7 +82,7 @@ async def _command(
     from nodepool.contract.commands import ScaleNodePool
 
     if current is not None:
-        stored = await client.find_stored(name)
+        stored = await client.nodepools.find_stored(name)
         if stored is not None:
             if stored.spec.target != current:
                 raise CliError(f"its target is {stored.spec.target}, not {current}")

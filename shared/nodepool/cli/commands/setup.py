@@ -28,7 +28,7 @@ def quota(settings: Settings, instance_type: str, limit: int, zone: str | None) 
 
     async def work(client: "Client") -> None:
         quota_zone = await zone_of(client, zone or "")
-        outcome = await client.set_quota(quota_zone, instance_type, limit)
+        outcome = await client.quotas.set(quota_zone, instance_type, limit)
         print_text(f"quota/{quota_zone}.{instance_type} {outcome.result}")
 
     return settings.run(work)
@@ -60,7 +60,7 @@ def cluster(settings: Settings, name: str, zone: str, kubernetes_uid: str, repla
 
     async def work(client: "Client") -> None:
         is_connected = bool(kubernetes_uid)
-        outcome = await client.register_cluster(
+        outcome = await client.clusters.register(
             name, zone, kubernetes=is_connected, uid=kubernetes_uid, replaces=replaces
         )
         print_text(f"cluster/{name} {outcome.result}")

@@ -11,7 +11,7 @@ from nodepool.cli.settings import Command, Settings
 from nodepool.contract.services import SERVICES
 
 if TYPE_CHECKING:
-    from nodepool.client.skipping import Operator
+    from nodepool.client import Client
     from nodepool.contract.log import Entry
 
 EXCERPT_MAX = 300
@@ -34,9 +34,9 @@ def skip(settings: Settings, service: str, position: int | None) -> int:
     a command is refused. It cannot be undone.
     """
 
-    async def work(operator: "Operator") -> None:
+    async def work(client: "Client") -> None:
         known = import_module(f"{service}.decide").SERVICE
-        standing = await operator.next_input(known)
+        standing = await client.admin.next_input(known)
         if standing.next is None:
             raise CliError(f"{service} has processed all its inputs")
         _show(service, standing.next)
@@ -44,10 +44,10 @@ def skip(settings: Settings, service: str, position: int | None) -> int:
             return
         if position != standing.next.position:
             raise CliError(f"position {position} is not the next input of {service}")
-        await operator.pass_over(known, standing)
+        await client.admin.skip(known, standing)
         print_text(f"{service} passes over position {position}")
 
-    return settings.operate(work)
+    return settings.run(work)
 
 
 def _show(service: str, entry: "Entry") -> None:

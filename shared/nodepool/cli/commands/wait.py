@@ -17,8 +17,7 @@ from nodepool.cli.sources import read
 from nodepool.cli.view import View
 
 if TYPE_CHECKING:
-    from nodepool.client import ReadingClient
-    from nodepool.client.waiting import Waited
+    from nodepool.client import Client
 
 AWAITED = (NODEPOOL, NODE)
 
@@ -65,12 +64,10 @@ def wait(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) 
             raise click.UsageError("NAME: write either names, or --all or a selector")
     awaited = parse_awaited(options["until"])
     timeout_s = seconds("--timeout", options["timeout"])
-    return settings.read(lambda client: _wait(client, views, awaited, timeout_s), patient=True)
+    return settings.run(lambda client: _wait(client, views, awaited, timeout_s), patient=True)
 
 
-async def _wait(
-    client: "ReadingClient", views: Sequence[View], awaited: Awaited, timeout_s: float
-) -> int:
+async def _wait(client: "Client", views: Sequence[View], awaited: Awaited, timeout_s: float) -> int:
     """Wait for one object after the other; return the exit code of the last error.
 
     The time limit is for all objects together, as in kubectl.
@@ -99,7 +96,7 @@ async def _wait(
     return code
 
 
-async def _selection(client: "ReadingClient", view: View) -> Selection:
+async def _selection(client: "Client", view: View) -> Selection:
     """Return the objects to wait for; objects that are given by name may not exist."""
     if view.names:
         return Selection(view.kind, view.names)
@@ -108,16 +105,16 @@ async def _selection(client: "ReadingClient", view: View) -> Selection:
 
 
 async def _wait_for(
-    client: "ReadingClient", kind: Kind, name: str, awaited: Awaited, timeout_s: float
+    client: "Client", kind: Kind, name: str, awaited: Awaited, timeout_s: float
 ) -> None:
     from nodepool.client.errors import TimedOut
 
-    bucket: Waited = "nodepools" if kind is NODEPOOL else "nodes"
+    objects = client.objects(kind.bucket)
     if awaited.event == "create":
-        await client.wait_until_created(bucket, name, timeout_s=timeout_s)
+        await objects.wait_until_created(name, timeout_s=timeout_s)
         return
     if awaited.event == "delete":
-        await client.wait_until_gone(name, timeout_s=timeout_s, bucket=bucket)
+        await objects.wait_until_gone(name, timeout_s=timeout_s)
         return
     seen: list[Document] = []
 
@@ -126,7 +123,7 @@ async def _wait_for(
         return awaited.is_met(document)
 
     try:
-        await client.wait_for(bucket, name, is_met, awaited.what, timeout_s=timeout_s)
+        await objects.wait_for(name, is_met, awaited.what, timeout_s=timeout_s)
     except TimedOut as error:
         instead = awaited.instead(seen[0]) if seen else ""
         raise TimedOut(f"{error}; {instead}" if instead else str(error)) from None

@@ -2,18 +2,16 @@
 
 from collections.abc import AsyncGenerator
 
+from nodepool.client.client import Client
 from nodepool.client.doctor.finding import Finding, note, ok, problem
-from nodepool.client.read_model import Document
-from nodepool.client.reading import ReadingClient
+from nodepool.client.objects import Document
 from nodepool.nats.connection import Connection
 from nodepool.nats.replicas import agents_at_work
 
 
-async def agents(
-    connection: Connection, client: ReadingClient, own: str
-) -> AsyncGenerator[Finding, None]:
+async def agents(connection: Connection, client: Client, own: str) -> AsyncGenerator[Finding, None]:
     """Yield a finding for each cluster with an agent; `own` is the version of this program."""
-    listed = await client.list("clusters", everywhere=True)
+    listed = await client.clusters.list(everywhere=True)
     connected = {each.key: name for each in listed if (name := _connected(each.document))}
     if not connected:
         return
@@ -23,7 +21,7 @@ async def agents(
         if version is not None:
             yield _at_work(cluster, version, own)
         else:
-            pools = await client.list("nodepools", f"{key}.", everywhere=True)
+            pools = await client.nodepools.list(f"{key}.", everywhere=True)
             yield _missing(cluster, has_pools=bool(pools))
 
 

@@ -7,12 +7,11 @@ from functools import partial
 
 from nats.errors import Error as NatsError
 
+from nodepool.client.client import Client
 from nodepool.client.doctor import agents, letters, log, objects, reaching, server, services
 from nodepool.client.doctor.finding import FAULTS, Finding, fault_of, ok, problem
 from nodepool.client.doctor.log import MISSING
 from nodepool.client.doctor.server import NOT_KNOWN, Storing
-from nodepool.client.reading import ReadingClient
-from nodepool.client.replaying import Replays
 from nodepool.nats.access import NO_ACCESS, Access
 from nodepool.nats.access_files import AccessError
 from nodepool.nats.connection import Connection, connect
@@ -102,14 +101,14 @@ async def _connected(connection: Connection) -> AsyncGenerator[Finding, None]:
 
 
 async def _dead_letters(url: str, access: Access) -> AsyncGenerator[Finding, None]:
-    async with Replays(url, access=access, timeout_s=CONNECT_S) as client:
-        yield await letters.dead_letters(client)
+    async with Client(url, access=access, timeout_s=CONNECT_S) as client:
+        yield await letters.dead_letters(client.admin)
 
 
 async def _objects(
     connection: Connection, url: str, access: Access, own: str
 ) -> AsyncGenerator[Finding, None]:
-    async with ReadingClient(url, access=access, timeout_s=CONNECT_S) as client:
+    async with Client(url, access=access, timeout_s=CONNECT_S) as client:
         async for finding in objects.objects(client):
             yield finding
         async for finding in agents.agents(connection, client, own):

@@ -3,8 +3,8 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+from nodepool.client.admin import Admin
 from nodepool.client.doctor.finding import Finding, note, ok, problem
-from nodepool.client.replaying import Replays
 
 RECENT = timedelta(days=1)
 """Older dead letters are counted, but not examined."""
@@ -14,23 +14,23 @@ LOOK_S = 20.0
 """How long dead letters are examined, in seconds; the whole check may take half as long again."""
 
 
-async def dead_letters(client: Replays, within_s: float = LOOK_S) -> Finding:
+async def dead_letters(admin: Admin, within_s: float = LOOK_S) -> Finding:
     """Return the number of dead letters, and whether a service failed on a message lately.
 
     An invalid command is not a failure, because its sender has to correct it. A command that was
     accepted since is not a failure either.
     """
-    counts = await client.dead_letter_counts()
+    counts = await admin.dead_letters.counts()
     if not counts:
         return ok("dead letters", "none")
     text = f"{sum(counts.values())}, of {', '.join(sorted(counts))}"
     failures, is_all, is_late = 0, False, False
     try:
         async with asyncio.timeout(within_s):
-            recent, _ = await client.dead_letters(since=datetime.now(UTC) - RECENT)
+            recent, _ = await admin.dead_letters.list(since=datetime.now(UTC) - RECENT)
             is_all = len(recent) <= LOOKED_AT_MAX
             for letter in recent[:LOOKED_AT_MAX]:
-                failures += await client.is_failure(letter)
+                failures += await admin.replays.is_failure(letter)
     except TimeoutError:
         is_late = True
     if failures:

@@ -1,35 +1,36 @@
 """Whether the read model is current, and whether NodePools get the Nodes that they ask for."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from nodepool.client.client import Client
 from nodepool.client.doctor.finding import Finding, note, ok, problem
-from nodepool.client.read_model import Document
-from nodepool.client.reading import ReadingClient
+from nodepool.client.objects import Document
+from nodepool.contract.buckets import Bucket
 
 PATIENCE: Final = timedelta(minutes=30)
 """How long a NodePool may lack Nodes for no visible reason before it is reported."""
 NAMED_MAX: Final = 5
 """How many NodePools a finding names at most."""
-_SEEDS: Final = (
+_SEEDS: Final[Sequence[tuple[Bucket, str]]] = (
     ("clusters", "nodepool register cluster NAME --zone ZONE"),
     ("quotas", "nodepool set quota TYPE N"),
     ("capacity", "start what reports machines, or: nodepool fleet add ZONE TYPE N"),
 )
 
 
-async def objects(client: ReadingClient) -> AsyncGenerator[Finding, None]:
+async def objects(client: Client) -> AsyncGenerator[Finding, None]:
     """Yield findings about the read model."""
-    if not await client.catch_up(everywhere=True):
+    if not await client.nodepools.catch_up(everywhere=True):
         text = "it does not show what the log has accepted"
         yield problem("read model", text, "see the log of the aggregator")
     else:
         yield ok("read model", "shows what the log has accepted")
     for bucket, fix in _SEEDS:
-        if not await client.list(bucket, everywhere=True):  # type: ignore[arg-type]  # A bucket.
+        if not await client.objects(bucket).list(everywhere=True):
             yield note(bucket, "there are none", fix)
-    pools = [each.document for each in await client.list("nodepools", everywhere=True)]
+    pools = [each.document for each in await client.nodepools.list(everywhere=True)]
     yield _pools([pool for pool in pools if pool is not None], datetime.now(UTC))
 
 

@@ -1,0 +1,136 @@
+"""NodePools: reading, changing and awaiting them."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from nodepool.client.accepted import DELETED, VALIDATED
+from nodepool.client.commands import Commands
+from nodepool.client.errors import NotFound, Refused
+from nodepool.client.names import checked
+from nodepool.client.objects import Document, Objects
+from nodepool.client.session import Session
+from nodepool.contract.keys import token
+from nodepool.nats.streams import STREAM
+
+if TYPE_CHECKING:
+    from nodepool.client.manifests import Manifest
+    from nodepool.contract.commands import ApplyNodePool
+    from nodepool.contract.events import CommandAccepted, NodePoolValidated
+
+
+class NodePools:
+    """The NodePools of the cluster, as `client.nodepools`.
+
+    `get`, `list`, `watch` and `wait` are those of `Objects`. A method that changes something raises
+    `Refused` if the control plane refuses the change, and `NoOutcome` if there is no outcome within
+    the client's `timeout_s` seconds.
+
+    A NodePool's desired state is in the log as soon as the outcome of its command is in the log;
+    the methods whose name contains `stored` read the desired state there.
+    """
+
+    def __init__(self, session: Session, commands: Commands) -> None:
+        self._session = session
+        self._commands = commands
+        objects = Objects(session, "nodepools")
+        self.get, self.list, self.watch = objects.get, objects.list, objects.watch
+        self.follow, self.catch_up = objects.follow, objects.catch_up
+        self.wait, self.wait_for = objects.wait, objects.wait_for
+        self.wait_until_created = objects.wait_until_created
+        self.wait_until_gone = objects.wait_until_gone
+
+    async def apply(
+        self, manifest: "ApplyNodePool | Document | str", *, dry_run: bool = False
+    ) -> "CommandAccepted":
+        """Create or change a NodePool, given as a command, a manifest, or its YAML.
+
+        Also raises `Refused` for a manifest that cannot be read. To apply many NodePools, pass
+        `commands.send_many` the result of `addressed` for each NodePool.
+        """
+        command = _apply_command(manifest).model_copy(update={"dry_run": dry_run})
+        return await self._commands.send(self.addressed(command))
+
+    async def scale(
+        self, pool: str, target: int, *, version: str | None = None, dry_run: bool = False
+    ) -> "CommandAccepted":
+        """Set `spec.targetNodes` of a NodePool, or `spec.targetRacks` if the NodePool uses it.
+
+        version: the resourceVersion that the NodePool must still have.
+        """
+        from nodepool.contract.commands import ScaleNodePool
+
+        of = self._commands.fields_of(pool)
+        return await self._commands.send(
+            ScaleNodePool(**of, target_nodes=target, resource_version=version, dry_run=dry_run)
+        )
+
+    async def delete(
+        self, pool: str, *, version: str | None = None, dry_run: bool = False
+    ) -> "CommandAccepted":
+        """Begin to remove a NodePool and its Nodes; `wait_until_gone` waits for the end.
+
+        version: the resourceVersion that the NodePool must still have.
+        """
+        from nodepool.contract.commands import DeleteNodePool
+
+        of = self._commands.fields_of(pool)
+        return await self._commands.send(
+            DeleteNodePool(**of, resource_version=version, dry_run=dry_run)
+        )
+
+    def addressed(self, manifest: "ApplyNodePool | Manifest") -> "ApplyNodePool":
+        """Return a manifest as a command for this client's organisation and cluster."""
+        from nodepool.client.manifests import Manifest
+
+        command = manifest.command if isinstance(manifest, Manifest) else manifest
+        return command.model_copy(update=dict(self._commands.fields_of(command.metadata.name)))
+
+    async def stored(self, pool: str) -> "NodePoolValidated":
+        """Return the newest spec of a NodePool, with its verdict; raise `NotFound` without it."""
+        event = await self.find_stored(pool)
+        if event is None:
+            place = f"{self._session.org}/{self._session.cluster}"
+            raise NotFound(f'nodepool "{pool}" not found in {place}')
+        return event
+
+    async def find_stored(self, pool: str) -> "NodePoolValidated | None":
+        """Return the same as `stored`; None if there is no such NodePool."""
+        from nodepool.contract.decode import decode
+        from nodepool.contract.events import NodePoolValidated
+        from nodepool.contract.messages import Envelope
+
+        name = token(checked("name", pool))
+        stored, deleted = await asyncio.gather(
+            self._session.last_event(VALIDATED, name), self._session.last_event(DELETED, name)
+        )
+        if stored is None or (deleted is not None and deleted.position > stored.position):
+            return None
+        envelope = decode(NodePoolValidated, stored.subject, stored.content, {}, stored.position)
+        return envelope.data if isinstance(envelope, Envelope) else None
+
+    async def was_stored(self, pool: str) -> bool:
+        """Return whether there is, or ever was, a NodePool of this name."""
+        return await self._session.last_event(VALIDATED, token(checked("name", pool))) is not None
+
+    async def has_stored(self) -> bool:
+        """Return whether the cluster has, or ever had, a NodePool."""
+        service, name = VALIDATED
+        subject = f"np.evt.{service}.{self._session.org}.{self._session.cluster}.*.{name}"
+        return await self._session.last_message(STREAM, subject, from_leader=True) is not None
+
+
+def _apply_command(manifest: "ApplyNodePool | Document | str") -> "ApplyNodePool":
+    from nodepool.client.manifests import ManifestError, parse_manifest, parse_manifests
+    from nodepool.contract.commands import ApplyNodePool
+
+    if isinstance(manifest, ApplyNodePool):
+        return manifest
+    try:
+        if not isinstance(manifest, str):
+            return parse_manifest(manifest, "the manifest")
+        parsed = parse_manifests(manifest, "the manifest")
+    except ManifestError as error:
+        raise Refused("", "Invalid", str(error)) from None
+    if len(parsed) > 1:
+        raise Refused("", "Invalid", f"holds {len(parsed)} manifests; use send_many for several")
+    return parsed[0].command
