@@ -24,8 +24,7 @@ from nodepool.client import (
     Unreachable,
 )
 from nodepool.client.objects import has_condition
-from nodepool.client.outcomes import Outcome, PendingOutcomes
-from nodepool.client.sender import Sender
+from nodepool.client.sender import Outcome, PendingOutcomes, Sender
 from nodepool.contract.commands import DeleteNodePool, RegisterCluster, ScaleNodePool
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (

@@ -123,7 +123,7 @@ def test_a_pod_is_described(server: NatsServer, capsys: pytest.CaptureFixture[st
 def test_of_a_long_log_the_newest_changes_are_read_and_a_note_says_so(
     server: NatsServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nodepool.client.pod_list.CHANGES_MAX", 6)
+    monkeypatch.setattr("nodepool.client.pods.CHANGES_MAX", 6)
 
     async def story() -> None:
         async with connected(server.url) as connection:

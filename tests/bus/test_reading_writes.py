@@ -51,7 +51,7 @@ NOTE = "the read model is behind the log: the newest changes may be missing here
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has a reader wait for the read model as long as a busy machine may take."""
-    monkeypatch.setattr("nodepool.client.catching_up.CATCH_UP_S", PATIENCE_S)
+    monkeypatch.setattr("nodepool.client.accepted.CATCH_UP_S", PATIENCE_S)
 
 
 def changed(name: str, team: str) -> NodePoolValidated:
@@ -302,7 +302,7 @@ def test_after_a_restore_get_ends_with_4_until_the_read_model_is_filled(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nodepool.client.catching_up.CATCH_UP_S", SOON_S)
+    monkeypatch.setattr("nodepool.client.accepted.CATCH_UP_S", SOON_S)
     folder, port, event = str(tmp_path / "backup"), free_port(), changed("p", "ml")
     url = f"nats://{HOST}:{port}"
 

@@ -10,8 +10,7 @@ from agent.host.model import BusModel
 from agent.host.pool_events import PoolEvents
 from agent.host.queue import WorkQueue
 from agent.place import Place
-from nodepool.client.outcomes import PendingOutcomes
-from nodepool.client.sender import Sender
+from nodepool.client.sender import PendingOutcomes, Sender
 from nodepool.contract.commands import CordonNode
 from nodepool.contract.events import CommandAccepted
 from nodepool.contract.messages import Command

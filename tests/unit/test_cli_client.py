@@ -11,8 +11,7 @@ from nodepool.client.errors import no_outcome, translated
 from nodepool.client.events import KINDS, object_events, regards
 from nodepool.client.names import checked, misnamed
 from nodepool.client.objects import document_of, has_condition
-from nodepool.client.outcomes import PendingOutcomes, outcome_filters
-from nodepool.client.sender import encoded
+from nodepool.client.sender import PendingOutcomes, encoded, outcome_filters
 from nodepool.client.session import FILTERS_MAX
 from nodepool.contract.commands import (
     BreakMachine,

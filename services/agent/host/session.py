@@ -22,8 +22,7 @@ from agent.place import Place
 from nodepool.client.client import Client
 from nodepool.client.errors import Unreachable
 from nodepool.client.objects import document_of
-from nodepool.client.outcomes import PendingOutcomes
-from nodepool.client.sender import Sender
+from nodepool.client.sender import PendingOutcomes, Sender
 from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.keys import path_text, token
 from nodepool.contract.log import Entry

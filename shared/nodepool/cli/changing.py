@@ -12,8 +12,7 @@ from nodepool.cli.options import DryRun, Output
 from nodepool.cli.sending import change_line
 from nodepool.cli.verdicts import warn
 from nodepool.client import ClientError, NotFound, Refused
-from nodepool.client.manifests import ManifestError, parse_manifest
-from nodepool.client.stored import stored_document
+from nodepool.client.manifests import ManifestError, parse_manifest, stored_document
 from nodepool.contract.events import CommandAccepted
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from nodepool.cli.documents import Document, field
 from nodepool.cli.options import DryRun
 from nodepool.client import Refused
+from nodepool.client.manifests import desired_document, stored_document
 from nodepool.client.names import misnamed
-from nodepool.client.stored import desired_document, stored_document
 from nodepool.contract import grammar
 from nodepool.contract.catalog import RACK_SIZE
 from nodepool.contract.commands import ApplyNodePool, ScaleNodePool

@@ -6,7 +6,7 @@ from nodepool.cli.documents import Document
 from nodepool.cli.tables import POOL_LABEL
 
 if TYPE_CHECKING:
-    from nodepool.client.pod_list import ListedPod
+    from nodepool.client.pods import ListedPod
 
 
 def pod_document(pod: "ListedPod") -> Document:

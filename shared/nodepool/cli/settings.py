@@ -26,7 +26,7 @@ from nodepool.nats.addresses import address_fault, without_password
 
 if TYPE_CHECKING:
     from nodepool.client import Client
-    from nodepool.client.versions import Versions
+    from nodepool.client.admin import Versions
 
 DEFAULT_PORT = "4222"
 T = TypeVar("T")
@@ -64,20 +64,12 @@ class Settings:
 
         from nodepool.cli.tracing import traced
         from nodepool.cli.waiting_line import shown_while
-        from nodepool.client import Client
 
         self.check_access()
         address = without_password(self.url)
 
         async def connected() -> T:
-            client = Client(
-                self.url,
-                org=self.org,
-                cluster=self.cluster,
-                timeout_s=self.timeout_s,
-                source="nodepool-cli",
-                access=self.access,
-            )
+            client = self._client()
 
             def waiting(seconds: float) -> str:
                 """Return what the line says that appears after a while."""
@@ -98,9 +90,21 @@ class Settings:
         with traced():
             return asyncio.run(connected())
 
+    def _client(self) -> "Client":
+        from nodepool.client import Client
+
+        return Client(
+            self.url,
+            org=self.org,
+            cluster=self.cluster,
+            timeout_s=self.timeout_s,
+            source="nodepool-cli",
+            access=self.access,
+        )
+
     def versions(self) -> "Versions":
         """Return the versions at work; raise `Unreachable` if no server replies in a short time."""
-        from nodepool.client.versions import CONNECTING_S
+        from nodepool.client.admin import CONNECTING_S
 
         hurried = replace(self, timeout_s=min(self.timeout_s, CONNECTING_S))
         return hurried.result(lambda client: client.admin.versions())

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     )
     from nodepool.client.events import ObjectEvent
     from nodepool.client.objects import Document, Listed, Object
-    from nodepool.client.outcomes import Outcome
     from nodepool.client.preemptions import Preemption
+    from nodepool.client.sender import Outcome
     from nodepool.contract.buckets import Bucket
     from nodepool.contract.commands import MachineFault
     from nodepool.nats.access import Access
@@ -67,7 +67,7 @@ _MODULES = {
     "MachineFault": "nodepool.contract.commands",
     "Object": "nodepool.client.objects",
     "ObjectEvent": "nodepool.client.events",
-    "Outcome": "nodepool.client.outcomes",
+    "Outcome": "nodepool.client.sender",
     "Preemption": "nodepool.client.preemptions",
 }
 """The module of each name above; all other names are in `nodepool.client.errors`."""

@@ -1,28 +1,52 @@
 """Operating a control plane: dead letters, backups, skipping an input, and versions."""
 
-from pathlib import Path
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from nodepool.client.backup import Backup, back_up
-from nodepool.client.dead_letters import DeadLetters
+from nodepool.client.backup import back_up
+from nodepool.client.doctor.finding import FAULTS
 from nodepool.client.errors import ClientError, Unreachable, translated
-from nodepool.client.replaying import Replays
 from nodepool.client.restoring import restore
 from nodepool.client.session import Session
-from nodepool.client.versions import Versions, read_versions
 from nodepool.contract.log import LogId
-from nodepool.nats import skipping
 from nodepool.nats.addresses import without_password
-from nodepool.nats.errors import Conflict
-from nodepool.nats.skipping import Standing
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import STREAM_NOT_FOUND, Conflict, ServerRefusal
+from nodepool.nats.replicas import replicas_at_work
 from nodepool.nats.streams import STREAM, stream_info
-from nodepool.service import AnyService
+
+if TYPE_CHECKING:
+    from nodepool.client.dead_letters import DeadLetters
+    from nodepool.client.replaying import Replays
+    from nodepool.nats.skipping import Standing
+    from nodepool.service import AnyService
+
+CONNECTING_S: Final = 2.0
+"""How long connecting may take for a user who asks for versions, in seconds."""
+SERVICES_S: Final = 2.0
+"""How long the server may take to list the services that read the log, in seconds."""
+UNKNOWN: Final = "unknown"
+"""The version of a program that does not report its version."""
+
+
+class Versions(NamedTuple):
+    """The versions of a control plane.
+
+    server: the version of the NATS server.
+    services: the versions of the replicas of each service at work, by the name of the service;
+        None if this user may not list the services, or the server does not list them in time.
+    """
+
+    server: str
+    services: Mapping[str, Sequence[str]] | None
 
 
 class Admin:
     """What an operator does, as `client.admin`; needs a connection with the rights of a service.
 
-    dead_letters: the messages that services could not process.
-    replays: sends the commands of dead letters again.
+    backup, restore: store the log in a folder, and make the log from it again.
 
     `nodepool.client.doctor` examines an installation without a client, because the examination also
     says why no client can connect.
@@ -30,44 +54,45 @@ class Admin:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self.dead_letters = DeadLetters(session)
-        self.replays = Replays(session, self.dead_letters)
+        self.backup = partial(back_up, session)
+        self.restore = partial(restore, session)
 
-    async def backup(self, folder: Path) -> Backup:
-        """Store the current log in a new folder, while the services keep running.
+    @cached_property
+    def dead_letters(self) -> "DeadLetters":
+        """The messages that services could not process."""
+        from nodepool.client.dead_letters import DeadLetters
 
-        Raises `ClientError` if the folder exists or cannot be written.
-        """
-        return await back_up(self._session, folder)
+        return DeadLetters(self._session)
 
-    async def restore(self, folder: Path, *, force: bool = False) -> Backup:
-        """Restore the log from a backup, on a server that has no log; the services must be stopped.
+    @cached_property
+    def replays(self) -> "Replays":
+        """The part that sends the commands of dead letters again."""
+        from nodepool.client.replaying import Replays
 
-        force: deletes an existing log for good, with all streams that are made from it.
-
-        Raises `ClientError` if the backup is not whole, or if something prevents the restore.
-        """
-        return await restore(self._session, folder, force=force)
+        return Replays(self._session, self.dead_letters)
 
     async def versions(self) -> Versions:
-        """Return the versions of the server and of the services at work."""
-        return await read_versions(self._session)
+        """Return the versions of the server and of the services, within `SERVICES_S`."""
+        server = str(self._session.connection._server_info.get("version") or UNKNOWN)
+        return Versions(server, await _services(self._session.connection))
 
-    async def next_input(self, service: AnyService) -> Standing:
+    async def next_input(self, service: "AnyService") -> "Standing":
         """Return how far a service is, with its next input."""
-        with translated(self._session.url):
-            connection = self._session.connection
-            return await skipping.standing_of(connection, service, await self._log())
+        from nodepool.nats.skipping import standing_of
 
-    async def skip(self, service: AnyService, standing: Standing) -> None:
+        with translated(self._session.url):
+            return await standing_of(self._session.connection, service, await self._log())
+
+    async def skip(self, service: "AnyService", standing: "Standing") -> None:
         """Make a service pass over its next input.
 
         Raises `ClientError` if the service has committed since `standing` was read.
         """
+        from nodepool.nats.skipping import skip
+
         try:
             with translated(self._session.url):
-                connection = self._session.connection
-                await skipping.skip(connection, service, await self._log(), standing)
+                await skip(self._session.connection, service, await self._log(), standing)
         except Conflict:
             raise ClientError(
                 f"{service.name} has committed meanwhile: look again at what its next input is"
@@ -78,3 +103,16 @@ class Admin:
         if info is None:
             raise Unreachable(f"there is no log at {without_password(self._session.url)}")
         return info.log
+
+
+async def _services(connection: Connection) -> Mapping[str, Sequence[str]] | None:
+    try:
+        async with asyncio.timeout(SERVICES_S):
+            readings = await replicas_at_work(connection)
+    except FAULTS as error:
+        is_empty = isinstance(error, ServerRefusal) and error.code == STREAM_NOT_FOUND
+        return {} if is_empty else None
+    found: dict[str, set[str]] = {}
+    for reading in readings:
+        found.setdefault(reading.service, set()).add(reading.version or UNKNOWN)
+    return {name: sorted(found[name]) for name in sorted(found)}

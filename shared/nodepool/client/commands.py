@@ -15,8 +15,7 @@ from nodepool.client.session import Session
 from nodepool.nats.streams import STREAM
 
 if TYPE_CHECKING:
-    from nodepool.client.outcomes import A, Outcome
-    from nodepool.client.sender import Sender
+    from nodepool.client.sender import A, Outcome, Sender
     from nodepool.contract.events import CommandAccepted
     from nodepool.contract.messages import Command, PoolFields
 
@@ -89,8 +88,7 @@ class Commands:
 
         answer: the event that answers a command that is not refused.
         """
-        from nodepool.client.outcomes import PendingOutcomes, outcome_filters
-        from nodepool.client.sender import Sender
+        from nodepool.client.sender import PendingOutcomes, Sender, outcome_filters
 
         session = self._session
         named = (command for command in commands if misnamed(command) is None)

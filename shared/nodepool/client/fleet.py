@@ -1,22 +1,25 @@
 """The simulated data centre: its machines, and its Pods, which run without Kubernetes."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from nodepool.client.commands import Commands
+from nodepool.client.pods import list_pods, watch_pod
 from nodepool.client.session import Session
 
 if TYPE_CHECKING:
-    from nodepool.client.pod_list import ListedPods
-    from nodepool.client.pods import PodEvent
     from nodepool.contract.commands import MachineFault
     from nodepool.contract.events import CommandAccepted
     from nodepool.contract.pods import Pod
 
 
-class Simulated(TypedDict, total=False):
-    """How simulated machines fail and recover: fields of the command `AddMachines`."""
+class MachineOptions(TypedDict, total=False):
+    """Optional fields of the command `AddMachines`, which describes them."""
 
+    boot_seconds: float
+    labels: Mapping[str, str]
+    in_racks: bool
     verify_seconds: float
     failures_per_day: float
     repair_seconds: float
@@ -31,37 +34,18 @@ class Fleet:
     """
 
     def __init__(self, session: Session, commands: Commands) -> None:
-        self._session = session
         self._commands = commands
+        self.list_pods = partial(list_pods, session)
+        self.watch_pod = partial(watch_pod, session)
 
     async def add_machines(
-        self,
-        zone: str,
-        instance_type: str,
-        count: int,
-        *,
-        boot_seconds: float = 0,
-        labels: Mapping[str, str] | None = None,
-        in_racks: bool = False,
-        **simulated: Unpack[Simulated],
+        self, zone: str, instance_type: str, count: int, **options: Unpack[MachineOptions]
     ) -> "CommandAccepted":
-        """Add at most `MACHINES_MAX` simulated machines to a zone, with these topology labels.
-
-        With `in_racks` each rack of machines gets an NVLink domain of its own. For the other
-        arguments, see the command `AddMachines`.
-        """
+        """Add at most `MACHINES_MAX` simulated machines to a zone."""
         from nodepool.contract.commands import AddMachines
 
         return await self._commands.send(
-            AddMachines(
-                zone=zone,
-                instance_type=instance_type,
-                count=count,
-                labels=dict(labels or {}),
-                boot_seconds=boot_seconds,
-                in_racks=in_racks,
-                **simulated,
-            )
+            AddMachines(zone=zone, instance_type=instance_type, count=count, **options)
         )
 
     async def break_machine(
@@ -106,20 +90,3 @@ class Fleet:
 
         of = self._commands.fields_of(pool)
         return await self._commands.send(DeletePod(**of, name=name, grace_s=grace_s))
-
-    async def list_pods(self) -> "ListedPods":
-        """Return the Pods of the cluster, as far as the newest changes of Pods in the log show."""
-        from nodepool.client.pod_list import list_pods
-
-        return await list_pods(self._session)
-
-    def watch_pod(self, pool: str, name: str, *, after: int) -> "AsyncGenerator[PodEvent, None]":
-        """Yield changes of a Pod, and preemptions of Nodes of its NodePool, without end.
-
-        Events that are stored while the server cannot be reached follow once it can be reached.
-
-        after: only the events that lie in the log after this position.
-        """
-        from nodepool.client.pods import pod_events
-
-        return pod_events(self._session, pool, name, after=after)

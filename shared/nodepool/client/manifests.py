@@ -1,4 +1,4 @@
-"""NodePool manifests: YAML or JSON text, parsed into commands."""
+"""NodePool manifests: YAML or JSON text parsed into commands, and NodePools as documents."""
 
 import json
 import sys
@@ -10,10 +10,13 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
+from nodepool.client.objects import Document
 from nodepool.client.yaml_values import Loader
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.decode import explain
-from nodepool.contract.model import API_VERSION, KIND
+from nodepool.contract.events import NodePoolValidated
+from nodepool.contract.model import API_VERSION, FINALIZER, KIND, spec_document
+from nodepool.contract.moments import rfc3339
 from nodepool.contract.suggest import did_you_mean
 from nodepool.nats.plain_files import read_given
 
@@ -156,6 +159,40 @@ def parse_manifest(body: object, place: str) -> ApplyNodePool:
         field, cause = explain(error, ApplyNodePool)
         raise ManifestError(f"{place}: {field}: {cause}") from None
     return command.model_copy(update={"pool": command.metadata.name})
+
+
+def stored_document(stored: NodePoolValidated) -> Document:
+    """Return the NodePool as it was stored, without its status.
+
+    If a user applies the document again, it is refused if the NodePool has changed since.
+    """
+    metadata: dict[str, object] = {
+        "name": stored.pool,
+        "uid": stored.uid,
+        "generation": stored.generation,
+        "resourceVersion": str(stored.version),
+        "creationTimestamp": rfc3339(stored.created),
+        "finalizers": [FINALIZER],
+    }
+    return _document(metadata, stored)
+
+
+def desired_document(command: ApplyNodePool) -> Document:
+    """Return the NodePool as a command wants it, without the fields that the control plane sets."""
+    return _document({"name": command.metadata.name}, command)
+
+
+def _document(metadata: dict[str, object], source: NodePoolValidated | ApplyNodePool) -> Document:
+    given = source if isinstance(source, NodePoolValidated) else source.metadata
+    for field, values in (("labels", given.labels), ("annotations", given.annotations)):
+        if values:
+            metadata[field] = dict(values)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": metadata,
+        "spec": spec_document(source.spec),
+    }
 
 
 def _check_type(body: Mapping[object, object], place: str) -> None:

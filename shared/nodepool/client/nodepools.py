@@ -10,7 +10,6 @@ from nodepool.client.names import checked
 from nodepool.client.objects import Document, Objects
 from nodepool.client.session import Session
 from nodepool.contract.keys import token
-from nodepool.nats.streams import STREAM
 
 if TYPE_CHECKING:
     from nodepool.client.manifests import Manifest
@@ -109,14 +108,9 @@ class NodePools:
         return envelope.data if isinstance(envelope, Envelope) else None
 
     async def was_stored(self, pool: str) -> bool:
-        """Return whether there is, or ever was, a NodePool of this name."""
-        return await self._session.last_event(VALIDATED, token(checked("name", pool))) is not None
-
-    async def has_stored(self) -> bool:
-        """Return whether the cluster has, or ever had, a NodePool."""
-        service, name = VALIDATED
-        subject = f"np.evt.{service}.{self._session.org}.{self._session.cluster}.*.{name}"
-        return await self._session.last_message(STREAM, subject, from_leader=True) is not None
+        """Return whether there is, or ever was, a NodePool of this name; of any name for `*`."""
+        name = pool if pool == "*" else token(checked("name", pool))
+        return await self._session.last_event(VALIDATED, name, from_leader=True) is not None
 
 
 def _apply_command(manifest: "ApplyNodePool | Document | str") -> "ApplyNodePool":

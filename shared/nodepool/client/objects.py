@@ -5,10 +5,10 @@ import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from nodepool.client.accepted import Accepted, is_outdated, read_accepted
-from nodepool.client.catching_up import catch_up
+from nodepool.client.accepted import Accepted, catch_up, is_outdated, read_accepted
 from nodepool.client.errors import NotFound, TimedOut
 from nodepool.client.names import checked
 from nodepool.client.session import FILTERS_MAX, Session
@@ -52,7 +52,8 @@ class Objects:
     """The objects of one bucket of the read model, as `client.objects(bucket)`.
 
     The key of a NodePool, Node or cluster is its name; of a machine, `<zone>.<name>`; of a quota
-    and of a capacity, `<zone>.<type>`.
+    and of a capacity, `<zone>.<type>`. `catch_up` waits until the bucket shows the effect of all
+    commands whose outcome came before the call.
 
     Every method may raise `Unreachable`.
     """
@@ -69,6 +70,7 @@ class Objects:
             case "capacity" | "machines":
                 owner = ""
         self._prefix = f"$KV.{bucket}.{owner}"
+        self.catch_up = partial(catch_up, session, bucket)
         self._singular = bucket.removesuffix("s")
 
     async def get(self, key: str) -> Document | None:
@@ -110,15 +112,6 @@ class Objects:
                     key = entry.subject[len(subjects) :]
                     if key.startswith(prefix):
                         yield Object(key, document_of(entry), entry.position)
-
-    async def catch_up(self, *, everywhere: bool = False) -> bool:
-        """Wait until the read model shows the effect of commands on every object of the bucket.
-
-        These are the commands whose outcome came before the call. With `everywhere`, the objects
-        of all organisations and clusters are included. Returns False if the read model is still
-        behind after two seconds: nothing writes it now, or the object cannot be stored.
-        """
-        return await catch_up(self._session, self._bucket, everywhere=everywhere)
 
     async def wait(
         self,

@@ -1,6 +1,6 @@
 """The preemptions of a cluster's spot Nodes, computed from the messages of the log."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -15,7 +15,7 @@ from nodepool.contract.events import (
     PreemptionPending,
 )
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Envelope, Message, OfNode
+from nodepool.contract.messages import Envelope, Event, OfNode
 from nodepool.contract.subjects import address_of
 from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
 
@@ -23,15 +23,7 @@ PREEMPTIONS_MAX: Final = 20_000
 """The most preemptions, and the most ends of stays, to keep while the log is read: the newest."""
 REQUESTED: Final = "Requested"
 """The cause of a preemption that a command requested."""
-Kind = (
-    type[NodePreemptionRequested]
-    | type[PreemptionPending]
-    | type[NodePreempted]
-    | type[CWDrainNode]
-    | type[CWNodeDeleted]
-    | type[CWNodeRegistrationFailed]
-)
-KINDS: Final[dict[str, Kind]] = {
+KINDS: Final[Mapping[str, type[Event]]] = {
     kind.__name__: kind
     for kind in (
         NodePreemptionRequested,
@@ -110,7 +102,7 @@ class Preemptions:
         """Return the preemptions, in the order in which they began."""
         return list(self._known.values())
 
-    def _take(self, event: Message, entry: Entry) -> None:
+    def _take(self, event: Event, entry: Entry) -> None:
         match event:
             case NodePreemptionRequested():
                 self._requests[event.node, event.assignment] = event

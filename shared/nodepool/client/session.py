@@ -211,12 +211,13 @@ class Session:
         with translated(self.url):
             return await api.message_at(self.connection, STREAM, position)
 
-    async def last_event(self, event: tuple[str, str], pool: str) -> Entry | None:
+    async def last_event(
+        self, event: tuple[str, str], pool: str, *, from_leader: bool = False
+    ) -> Entry | None:
         """Return the newest event, by service and name, on this cluster and the token `pool`."""
         service, name = event
-        return await self.last_message(
-            STREAM, f"np.evt.{service}.{self.org}.{self.cluster}.{pool}.{name}"
-        )
+        subject = f"np.evt.{service}.{self.org}.{self.cluster}.{pool}.{name}"
+        return await self.last_message(STREAM, subject, from_leader=from_leader)
 
     async def message_counts(self, filter: str) -> Mapping[str, int]:
         """Return the number of messages in the log on each subject that matches a filter."""

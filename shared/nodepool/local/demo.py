@@ -71,7 +71,7 @@ async def apply_examples(client: Client, examples: Path) -> None:
     that is refused.
     """
     commands = _read(client, examples)
-    if await client.nodepools.has_stored():
+    if await client.nodepools.was_stored("*"):
         report(
             f"left the NodePools of {client.org}/{client.cluster} as they are;"
             f" 'nodepool apply -f {examples}' applies the {len(commands)} examples"

@@ -157,7 +157,7 @@ async def _existing(client: "Client", manifest: "Manifest") -> "ApplyNodePool":
 
 
 def _print_manifests(commands: "Sequence[ApplyNodePool]", output: Output) -> None:
-    from nodepool.client.stored import desired_document
+    from nodepool.client.manifests import desired_document
 
     for command in commands:
         output.print_line(f"{NODEPOOL.full}/{command.metadata.name}", "")

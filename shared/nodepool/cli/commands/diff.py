@@ -46,7 +46,7 @@ def diff(settings: Settings, files: Files) -> int:
 
 async def _diff(client: "Client", manifests: "Sequence[Manifest]") -> int:
     from nodepool.client import ClientError
-    from nodepool.client.stored import stored_document
+    from nodepool.client.manifests import stored_document
 
     different, failed = False, DONE
     commands = [
@@ -79,7 +79,7 @@ async def _diff(client: "Client", manifests: "Sequence[Manifest]") -> int:
 
 def _changes(name: str, before: "Document | None", command: "ApplyNodePool") -> list[str]:
     """Return the lines that say what a command would change; empty if it changes nothing."""
-    from nodepool.client.stored import desired_document
+    from nodepool.client.manifests import desired_document
 
     old = _comparable(before) if before is not None else []
     return list(_lines(name, old, _comparable(desired_document(command))))

@@ -46,8 +46,7 @@ def edit(settings: Settings, what: tuple[str, ...], output: Output) -> int:
 def _edit(settings: Settings, name: str, output: Output) -> int:
     """Edit one NodePool and return the exit code."""
     from nodepool.client import ClientError
-    from nodepool.client.manifests import ManifestError
-    from nodepool.client.stored import stored_document
+    from nodepool.client.manifests import ManifestError, stored_document
 
     async def read(client: "Client") -> "Document":
         return stored_document(await client.nodepools.stored(name))

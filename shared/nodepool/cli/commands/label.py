@@ -153,7 +153,7 @@ async def _change(client: "Client", targets: Targets, pairs: Pairs, output: Outp
 
 
 async def _list(client: "Client", targets: Targets, pairs: Pairs) -> int:
-    from nodepool.client.stored import stored_document
+    from nodepool.client.manifests import stored_document
 
     names, code = await targets.find(client), DONE
     for name in names:

@@ -15,7 +15,7 @@ from nodepool.cli.output import print_note, print_text
 from nodepool.cli.settings import Command, Settings, port
 
 if TYPE_CHECKING:
-    from nodepool.client.versions import Versions
+    from nodepool.client.admin import Versions
 
 PATH = click.Path(path_type=Path)
 
