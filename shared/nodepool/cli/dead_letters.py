@@ -3,16 +3,17 @@
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nodepool.cli.layout import aligned, visible
 from nodepool.cli.times import human
+from nodepool.contract.moments import rfc3339
 
 if TYPE_CHECKING:
     from nodepool.cli.documents import Document
-    from nodepool.client.dead_letters import DeadLetter, Refusal
+    from nodepool.client.dead_letters import DeadLetter
+    from nodepool.client.errors import Refused
     from nodepool.client.replaying import Replay
 
 HEADINGS = ("POSITION", "SERVICE", "AGE", "MESSAGE", "ABOUT", "FIELD", "CAUSE")
@@ -35,16 +36,15 @@ def cells(letter: "DeadLetter", now: datetime, *, wide: bool) -> list[str]:
     return [*first, *more, letter.cause]
 
 
-def document(letter: "DeadLetter", refusal: "Refusal | None" = None) -> "Document":
+def document(letter: "DeadLetter", refusal: "Refused | None" = None) -> "Document":
     """Return a dead letter as an object."""
-    from nodepool.client.dead_letters import utc
-
     status: dict[str, object] = {"cause": letter.cause, "field": letter.field}
     if refusal is not None:
-        status["refusal"] = asdict(refusal)
+        parts = ("reason", "field", "message")
+        status["refusal"] = {part: getattr(refusal, part) for part in parts}
     return {
         "kind": "DeadLetter",
-        "metadata": {"name": str(letter.position), "creationTimestamp": utc(letter.time)},
+        "metadata": {"name": str(letter.position), "creationTimestamp": rfc3339(letter.time)},
         "spec": {
             "service": letter.service,
             "position": letter.input,
@@ -57,15 +57,13 @@ def document(letter: "DeadLetter", refusal: "Refusal | None" = None) -> "Documen
 
 
 def description(
-    letter: "DeadLetter", refusal: "Refusal | None", replay: "Replay", now: datetime
+    letter: "DeadLetter", refusal: "Refused | None", replay: "Replay", now: datetime
 ) -> str:
     """Return all of a dead letter, and how to repair its cause."""
-    from nodepool.client.dead_letters import utc
-
     lines = [
         ("Position:", f"{letter.position}"),
         ("Service:", letter.service),
-        ("Parked:", f"{utc(letter.time)} ({human((now - letter.time).total_seconds())} ago)"),
+        ("Parked:", f"{rfc3339(letter.time)} ({human((now - letter.time).total_seconds())} ago)"),
         ("Input:", f"position {letter.input}, stored {letter.stored}"),
         ("Subject:", letter.subject),
         ("Field:", letter.field or "<none>"),
@@ -87,7 +85,7 @@ def _content(content: str) -> Sequence[str]:
     return [f"  {line}" for line in content.splitlines()]
 
 
-def _answer(letter: "DeadLetter", refusal: "Refusal | None") -> str:
+def _answer(letter: "DeadLetter", refusal: "Refused | None") -> str:
     if refusal is not None:
         return f"was refused: {refusal.message} ({refusal.reason})"
     return "has no outcome" if letter.is_command else "<none>: it is no command"

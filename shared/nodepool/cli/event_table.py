@@ -1,11 +1,12 @@
 """Events as kubectl shows them: repeated events are shown once, with their count."""
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nodepool.cli.documents import Document, field, text
 from nodepool.cli.times import age, human
+from nodepool.contract.moments import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -104,15 +105,15 @@ def event_document(event: CountedEvent) -> Document:
         "kind": "Event",
         "metadata": {
             "name": f"{name}.{event.position:x}",
-            "creationTimestamp": _rfc3339(event.first),
+            "creationTimestamp": rfc3339(event.first),
         },
         "involvedObject": {"kind": kind, "name": name},
         "reason": event.reason,
         "message": event.message.strip(),
         "type": event.severity,
         "count": event.count,
-        "firstTimestamp": _rfc3339(event.first),
-        "lastTimestamp": _rfc3339(event.last),
+        "firstTimestamp": rfc3339(event.first),
+        "lastTimestamp": rfc3339(event.last),
         "source": {"component": event.component},
     }
 
@@ -124,7 +125,3 @@ def last_seen(document: Document, now: datetime) -> str:
     if count in (None, 1):
         return first
     return f"{age(text(document, 'lastTimestamp'), now)} (x{count} over {first})"
-
-
-def _rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

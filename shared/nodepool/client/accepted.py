@@ -5,11 +5,11 @@ a reading client needs.
 """
 
 import asyncio
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal, NamedTuple
 
+from nodepool.client.contents import data_of
 from nodepool.client.session import Session
 from nodepool.contract.buckets import Bucket
 from nodepool.contract.keys import name_at
@@ -73,11 +73,8 @@ def accepted_by(
 
 def accepted_in(entry: Entry, state: State = "stored") -> Accepted | None:
     """Return what an event says of its NodePool; None if the event cannot be read."""
-    try:
-        values = json.loads(entry.content)["data"]
-        uid, generation = values["uid"], values["generation"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return None
+    data = data_of(entry)
+    uid, generation = data.get("uid"), data.get("generation")
     if not (isinstance(uid, str) and isinstance(generation, int)):
         return None
     return Accepted(uid, generation, entry.position, state)
@@ -196,10 +193,10 @@ def _object_of(change: Entry, bucket: Bucket, changes: _Changes) -> str | None:
     Never raises because of the content: any client that may publish can have written it.
     """
     *_, first, second, third, _name = change.subject.split(".")
+    fields = {name: text for name, text in data_of(change).items() if isinstance(text, str)}
     try:
-        fields = json.loads(change.content)["data"]
         parts = changes.key([name_at(each) for each in (first, second, third)], fields)
-        key = (bucket, "/".join(parts))
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except LookupError:
         return None
-    return subject_of_object(key) if key_fault(key) is None else None
+    key = (bucket, "/".join(parts))
+    return subject_of_object(key) if fields and key_fault(key) is None else None

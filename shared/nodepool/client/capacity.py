@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Capacity:
-    """The capacity of all zones, as `client.capacity`; `get`, `list` as in `Objects`."""
+    """The capacity of all zones, as `client.capacity`; `Objects` describes the reading."""
 
     def __init__(self, session: Session, commands: Commands) -> None:
         self._org = session.org
         self._commands = commands
+        self._send = commands.send
         objects = Objects(session, "capacity")
         self.get, self.list, self.watch = objects.get, objects.list, objects.watch
-        self.catch_up = objects.catch_up
 
     async def find(self, selections: Sequence[tuple[str, int]]) -> "CapacityFound":
         """Return the zones that likely have these numbers of spot Nodes of each type, best first.
@@ -43,11 +43,11 @@ class Capacity:
         from nodepool.contract.commands_spot import ReclaimCapacity
 
         fields = {"zone": zone, "instance_type": instance_type, "count": count}
-        return await self._commands.send(checked_command(ReclaimCapacity, fields))
+        return await self._send(checked_command(ReclaimCapacity, fields))
 
     async def give_back(self, zone: str, instance_type: str, count: int) -> "CommandAccepted":
         """Give back `count` of the machines that `reclaim` holds back."""
         from nodepool.contract.commands_spot import ReturnCapacity
 
         fields = {"zone": zone, "instance_type": instance_type, "count": count}
-        return await self._commands.send(checked_command(ReturnCapacity, fields))
+        return await self._send(checked_command(ReturnCapacity, fields))

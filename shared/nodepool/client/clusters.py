@@ -13,14 +13,13 @@ if TYPE_CHECKING:
 
 
 class Clusters:
-    """The clusters of the organisation, as `client.clusters`; `get`, `list` as in `Objects`."""
+    """The clusters of the organisation, as `client.clusters`; `Objects` describes the reading."""
 
     def __init__(self, session: Session, commands: Commands) -> None:
         self._session = session
-        self._commands = commands
+        self._send = commands.send
         objects = Objects(session, "clusters")
         self.get, self.list, self.watch = objects.get, objects.list, objects.watch
-        self.catch_up = objects.catch_up
 
     async def register(
         self, name: str, zone: str, *, kubernetes: bool = False, uid: str = "", replaces: str = ""
@@ -34,7 +33,7 @@ class Clusters:
 
         fields = {"org": self._session.org, "cluster": name, "zone": zone, "kubernetes": kubernetes}
         identity = {"kubernetesUid": uid, "replaces": replaces}
-        return await self._commands.send(checked_command(RegisterCluster, {**fields, **identity}))
+        return await self._send(checked_command(RegisterCluster, {**fields, **identity}))
 
     async def zone(self) -> str | None:
         """Return the zone of the client's cluster; None if the cluster is not registered."""

@@ -1,13 +1,13 @@
 """Dead letters: messages that could not be processed, and the refusals that their senders got."""
 
-import json
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
-from nodepool.client.errors import NotFound
+from nodepool.client.contents import attributes_of
+from nodepool.client.errors import NotFound, Refused
 from nodepool.client.session import Session
 from nodepool.contract.log import Entry
 from nodepool.contract.subjects import Address, address_of
@@ -53,24 +53,10 @@ class DeadLetter:
         return self.address is not None and self.address.kind == "cmd"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """How a command was refused: the reason, the field and the message of the outcome."""
-
-    reason: str
-    field: str
-    message: str
-
-
 def letter_of(entry: Entry) -> DeadLetter:
     """Return the dead letter in a message of the log; its cause says if it is malformed."""
     service = entry.subject.rpartition(".")[2]
-    try:
-        letter = json.loads(entry.content)
-    except ValueError:
-        letter = None
-    if not isinstance(letter, dict):
-        letter = {"cause": "this is no dead letter of a service"}
+    letter = attributes_of(entry) or {"cause": "this is no dead letter of a service"}
 
     def text(name: str) -> str:
         return str(letter.get(name, ""))
@@ -124,30 +110,16 @@ class DeadLetters:
             raise NotFound(f"there is no dead letter at position {position} of the log")
         return letter_of(entry)
 
-    async def refusal_of(self, letter: DeadLetter) -> Refusal | None:
+    async def refusal_of(self, letter: DeadLetter) -> Refused | None:
         """Return the refusal of the command; None if the letter has no refusal or no command."""
         # A refusal is stored directly before the dead letter, in the same commit.
         entry = await self._session.message_at(letter.position - 1) if letter.is_command else None
         if entry is None or not entry.subject.startswith(f"np.evt.{letter.service}."):
             return None
-        envelope = envelope_in(entry)
+        envelope = attributes_of(entry)
         data = envelope.get("data")
         if not isinstance(data, dict) or envelope.get("causeposition") != letter.input:
             return None
         if letter.address is None or data.get("command") != letter.address.name:
             return None
-        return Refusal(*(str(data.get(each, "")) for each in ("reason", "field", "message")))
-
-
-def envelope_in(entry: Entry) -> Mapping[str, object]:
-    """Return the attributes of an event, and its data; empty if the message is not an event."""
-    try:
-        envelope = json.loads(entry.content)
-    except ValueError:
-        return {}
-    return envelope if isinstance(envelope, dict) else {}
-
-
-def utc(time: datetime) -> str:
-    """Return a time as text in UTC, to the second."""
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return Refused(*(str(data.get(each, "")) for each in ("field", "reason", "message")))

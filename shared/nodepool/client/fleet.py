@@ -27,14 +27,11 @@ class MachineOptions(TypedDict, total=False):
 
 
 class Fleet:
-    """The simulated data centre, as `client.fleet`; real machines and clusters do not use it.
-
-    A method that changes something raises `Refused` if the control plane refuses the change, and
-    `NoOutcome` if there is no outcome within the client's `timeout_s` seconds.
-    """
+    """The simulated data centre, as `client.fleet`; real machines and clusters do not use it."""
 
     def __init__(self, session: Session, commands: Commands) -> None:
-        self._commands = commands
+        self._send = commands.send
+        self._of = commands.fields_of
         self.list_pods = partial(list_pods, session)
         self.watch_pod = partial(watch_pod, session)
 
@@ -44,7 +41,7 @@ class Fleet:
         """Add at most `MACHINES_MAX` simulated machines to a zone."""
         from nodepool.contract.commands import AddMachines
 
-        return await self._commands.send(
+        return await self._send(
             AddMachines(zone=zone, instance_type=instance_type, count=count, **options)
         )
 
@@ -54,7 +51,7 @@ class Fleet:
         """Make a simulated machine fail: at once if it can as a Node, or else at its next boot."""
         from nodepool.contract.commands import BreakMachine
 
-        return await self._commands.send(
+        return await self._send(
             BreakMachine(zone=zone, machine=machine, fault=fault, times=times, cause=cause)
         )
 
@@ -62,25 +59,25 @@ class Fleet:
         """Return a machine from triage to the free machines."""
         from nodepool.contract.commands import RepairMachine
 
-        return await self._commands.send(RepairMachine(zone=zone, machine=machine))
+        return await self._send(RepairMachine(zone=zone, machine=machine))
 
     async def run_pod(self, zone: str, machine: str, pod: "Pod") -> "CommandAccepted":
         """Start a Pod on a simulated Node."""
         from nodepool.contract.commands import RunPod
 
-        return await self._commands.send(RunPod(zone=zone, machine=machine, pod=pod))
+        return await self._send(RunPod(zone=zone, machine=machine, pod=pod))
 
     async def stop_pod(self, zone: str, machine: str, name: str) -> "CommandAccepted":
         """End a Pod on a simulated Node, as if its work were finished."""
         from nodepool.contract.commands import StopPod
 
-        return await self._commands.send(StopPod(zone=zone, machine=machine, name=name))
+        return await self._send(StopPod(zone=zone, machine=machine, name=name))
 
     async def create_pod(self, pool: str, pod: "Pod") -> "CommandAccepted":
         """Create a Pod that waits until a simulated Node of a NodePool has room for it."""
         from nodepool.contract.commands import CreatePod
 
-        return await self._commands.send(CreatePod(**self._commands.fields_of(pool), pod=pod))
+        return await self._send(CreatePod(**self._of(pool), pod=pod))
 
     async def delete_pod(
         self, pool: str, name: str, *, grace_s: int | None = None
@@ -88,5 +85,4 @@ class Fleet:
         """Delete a Pod that `create_pod` created, after `grace_s` seconds or its grace period."""
         from nodepool.contract.commands import DeletePod
 
-        of = self._commands.fields_of(pool)
-        return await self._commands.send(DeletePod(**of, name=name, grace_s=grace_s))
+        return await self._send(DeletePod(**self._of(pool), name=name, grace_s=grace_s))

@@ -20,17 +20,15 @@ if TYPE_CHECKING:
 class NodePools:
     """The NodePools of the cluster, as `client.nodepools`.
 
-    `get`, `list`, `watch` and `wait` are those of `Objects`. A method that changes something raises
-    `Refused` if the control plane refuses the change, and `NoOutcome` if there is no outcome within
-    the client's `timeout_s` seconds.
-
-    A NodePool's desired state is in the log as soon as the outcome of its command is in the log;
-    the methods whose name contains `stored` read the desired state there.
+    The methods that read and wait are those of `Objects`. The methods whose name contains `stored`
+    read a NodePool's desired state in the log, which holds it as soon as it holds the outcome of
+    the command.
     """
 
     def __init__(self, session: Session, commands: Commands) -> None:
         self._session = session
-        self._commands = commands
+        self._send = commands.send
+        self._of = commands.fields_of
         objects = Objects(session, "nodepools")
         self.get, self.list, self.watch = objects.get, objects.list, objects.watch
         self.follow, self.catch_up = objects.follow, objects.catch_up
@@ -47,7 +45,7 @@ class NodePools:
         `commands.send_many` the result of `addressed` for each NodePool.
         """
         command = _apply_command(manifest).model_copy(update={"dry_run": dry_run})
-        return await self._commands.send(self.addressed(command))
+        return await self._send(self.addressed(command))
 
     async def scale(
         self, pool: str, target: int, *, version: str | None = None, dry_run: bool = False
@@ -58,9 +56,10 @@ class NodePools:
         """
         from nodepool.contract.commands import ScaleNodePool
 
-        of = self._commands.fields_of(pool)
-        return await self._commands.send(
-            ScaleNodePool(**of, target_nodes=target, resource_version=version, dry_run=dry_run)
+        return await self._send(
+            ScaleNodePool(
+                **self._of(pool), target_nodes=target, resource_version=version, dry_run=dry_run
+            )
         )
 
     async def delete(
@@ -72,9 +71,8 @@ class NodePools:
         """
         from nodepool.contract.commands import DeleteNodePool
 
-        of = self._commands.fields_of(pool)
-        return await self._commands.send(
-            DeleteNodePool(**of, resource_version=version, dry_run=dry_run)
+        return await self._send(
+            DeleteNodePool(**self._of(pool), resource_version=version, dry_run=dry_run)
         )
 
     def addressed(self, manifest: "ApplyNodePool | Manifest") -> "ApplyNodePool":
@@ -82,7 +80,7 @@ class NodePools:
         from nodepool.client.manifests import Manifest
 
         command = manifest.command if isinstance(manifest, Manifest) else manifest
-        return command.model_copy(update=dict(self._commands.fields_of(command.metadata.name)))
+        return command.model_copy(update=dict(self._of(command.metadata.name)))
 
     async def stored(self, pool: str) -> "NodePoolValidated":
         """Return the newest spec of a NodePool, with its verdict; raise `NotFound` without it."""

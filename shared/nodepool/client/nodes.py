@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 class Nodes:
     """The Nodes of the cluster, as `client.nodes`.
 
-    `get`, `list`, `watch` and `wait` are those of `Objects`. A method that changes a Node takes the
-    names of its NodePool and of the Node. The method raises `Refused` if the control plane refuses
-    the change, and `NoOutcome` if there is no outcome within the client's `timeout_s` seconds.
+    The methods that read and wait are those of `Objects`. A method that changes a Node takes the
+    names of its NodePool and of the Node.
     """
 
     def __init__(self, session: Session, commands: Commands) -> None:
         self._session = session
         self._commands = commands
+        self._send = commands.send
+        self._of = commands.fields_of
         objects = Objects(session, "nodes")
         self.get, self.list, self.watch = objects.get, objects.list, objects.watch
         self.follow, self.catch_up = objects.follow, objects.catch_up
@@ -42,15 +43,13 @@ class Nodes:
         """
         from nodepool.contract.commands import CordonNode
 
-        of = self._commands.fields_of(pool)
-        return await self._commands.send(CordonNode(**of, node=node, reason=reason))
+        return await self._send(CordonNode(**self._of(pool), node=node, reason=reason))
 
     async def uncordon(self, pool: str, node: str) -> "CommandAccepted":
         """Take back the cordon, the drain and the reboot that were requested for a Node."""
         from nodepool.contract.commands import UncordonNode
 
-        of = self._commands.fields_of(pool)
-        return await self._commands.send(UncordonNode(**of, node=node))
+        return await self._send(UncordonNode(**self._of(pool), node=node))
 
     async def drain(
         self, pool: str, node: str, *, reason: str = "AdminDrain", force: bool = False
@@ -62,8 +61,7 @@ class Nodes:
         """
         from nodepool.contract.commands import DrainNode
 
-        of = self._commands.fields_of(pool)
-        return await self._commands.send(DrainNode(**of, node=node, reason=reason, force=force))
+        return await self._send(DrainNode(**self._of(pool), node=node, reason=reason, force=force))
 
     async def reboot(self, pool: str, node: str, *, force: bool = False) -> "CommandAccepted":
         """Reboot a Node once no Pod on it blocks the reboot.
@@ -72,22 +70,19 @@ class Nodes:
         """
         from nodepool.contract.commands import RebootNode
 
-        of = self._commands.fields_of(pool)
-        return await self._commands.send(RebootNode(**of, node=node, force=force))
+        return await self._send(RebootNode(**self._of(pool), node=node, force=force))
 
     async def preempt(self, pool: str, node: str) -> "CommandAccepted":
         """Begin the preemption of a spot Node, which is removed within seven minutes."""
         from nodepool.contract.commands import PreemptNode
 
-        of = self._commands.fields_of(pool)
-        return await self._commands.send(PreemptNode(**of, node=node))
+        return await self._send(PreemptNode(**self._of(pool), node=node))
 
     async def acknowledge_preemption(self, pool: str, node: str) -> "CommandAccepted":
         """End the warning of a preempted Node: its drain begins now, and it leaves once drained."""
         from nodepool.contract.commands_spot import AcknowledgePreemption
 
-        of = self._commands.fields_of(pool)
-        return await self._commands.send(AcknowledgePreemption(**of, node=node))
+        return await self._send(AcknowledgePreemption(**self._of(pool), node=node))
 
     async def lock(self, pool: str, node: str, job: str, *, timeout_s: float | None = None) -> None:
         """Take the lock of a Node for a Slurm job, and wait until the lock is held.
@@ -99,7 +94,7 @@ class Nodes:
         from nodepool.contract.commands_slurm import LockNode
         from nodepool.contract.events import NodeLockChanged
 
-        command = LockNode(**self._commands.fields_of(pool), node=node, job=job)
+        command = LockNode(**self._of(pool), node=node, job=job)
         path = ".".join(map(token, command.path))
         subject = f"np.evt.{NodeLockChanged.speaker}.{path}.{NodeLockChanged.__name__}"
         try:
@@ -123,8 +118,7 @@ class Nodes:
         """Release the lock of a Node, or end the wait for it; without a lock nothing changes."""
         from nodepool.contract.commands_slurm import UnlockNode
 
-        of = self._commands.fields_of(pool)
-        return await self._commands.send(UnlockNode(**of, node=node, job=job))
+        return await self._send(UnlockNode(**self._of(pool), node=node, job=job))
 
 
 async def _end(reader: Reader, number: int) -> "NodeLockChanged":

@@ -1,10 +1,10 @@
 """The Pods of a cluster without Kubernetes: the present Pods, and the events of one Pod."""
 
-import json
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from nodepool.client.contents import data_of
 from nodepool.client.names import checked
 from nodepool.client.session import Session
 from nodepool.contract.keys import name_at, token
@@ -121,7 +121,7 @@ class _Found:
     def read(self, entries: Iterable[Entry]) -> None:
         """Take changes in the order of the log; skip content that is no change of a Pod."""
         for entry in entries:
-            fields = _fields(entry.content)
+            fields = data_of(entry)
             name, phase, number = (fields.get(key, 0) for key in ("name", "phase", "number"))
             if not (isinstance(name, str) and isinstance(phase, str) and isinstance(number, int)):
                 continue
@@ -152,20 +152,11 @@ class _Found:
         return [self._pods[key][1] for key in sorted(self._pods)]
 
 
-def _fields(content: bytes) -> dict[str, object]:
-    """Return the fields of an event; an empty dict for content of another form."""
-    try:
-        data = json.loads(content)["data"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
-def _text(fields: dict[str, object], name: str) -> str:
+def _text(fields: Mapping[str, object], name: str) -> str:
     value = fields.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _number(fields: dict[str, object], name: str) -> int:
+def _number(fields: Mapping[str, object], name: str) -> int:
     value = fields.get(name)
     return value if isinstance(value, int) else 0

@@ -11,20 +11,19 @@ if TYPE_CHECKING:
 
 
 class Quotas:
-    """The quotas of the organisation, as `client.quotas`; `get`, `list` as in `Objects`."""
+    """The quotas of the organisation, as `client.quotas`; `Objects` describes the reading."""
 
     def __init__(self, session: Session, commands: Commands) -> None:
         self._org = session.org
-        self._commands = commands
+        self._send = commands.send
         objects = Objects(session, "quotas")
         self.get, self.list, self.watch = objects.get, objects.list, objects.watch
-        self.catch_up = objects.catch_up
 
     async def set(self, zone: str, instance_type: str, limit: int) -> "CommandAccepted":
         """Set how many Nodes of a type the organisation may hold in a zone."""
         from nodepool.contract.commands import SetQuota
 
-        return await self._commands.send(
+        return await self._send(
             SetQuota(org=self._org, zone=zone, instance_type=instance_type, limit=limit)
         )
 
@@ -32,6 +31,4 @@ class Quotas:
         """Unset the organisation's limit for a type in a zone; no Node is removed."""
         from nodepool.contract.commands import DeleteQuota
 
-        return await self._commands.send(
-            DeleteQuota(org=self._org, zone=zone, instance_type=instance_type)
-        )
+        return await self._send(DeleteQuota(org=self._org, zone=zone, instance_type=instance_type))

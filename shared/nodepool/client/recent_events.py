@@ -1,12 +1,12 @@
 """The newest events of many objects, read in one pass; most events are counted, not decoded."""
 
-import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from nodepool.client.contents import data_of
 from nodepool.client.events import CREATED, KINDS, ObjectEvent, object_events
 from nodepool.contract.log import Entry
 from nodepool.contract.subjects import address_of
@@ -74,15 +74,6 @@ def _regarded(entry: Entry) -> Iterator[tuple[str, Regarded]]:
     if "NodePool" in kind.regarding:
         yield address.name, ("NodePool", address.path[2])
     if "Node" in kind.regarding:
-        node = _node(entry.content)
-        if node is not None:
+        node = data_of(entry).get("node")
+        if isinstance(node, str):
             yield address.name, ("Node", node)
-
-
-def _node(content: bytes) -> str | None:
-    """Return the Node that an event names; None if the content has another form."""
-    try:
-        node = json.loads(content)["data"]["node"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return None
-    return node if isinstance(node, str) else None

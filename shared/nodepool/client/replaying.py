@@ -5,7 +5,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from nodepool.client.dead_letters import DeadLetter, DeadLetters, envelope_in
+from nodepool.client.contents import attributes_of
+from nodepool.client.dead_letters import DeadLetter, DeadLetters
 from nodepool.client.errors import translated
 from nodepool.client.session import Session
 from nodepool.contract import commands
@@ -67,7 +68,7 @@ class Replays:
             return Replay(replay.entry, replay.id, text, is_stale=True)
         command = _command_in(replay.entry)
         for outcome in reversed(later):
-            if await self._is_undone(command, letter.input, envelope_in(outcome)):
+            if await self._is_undone(command, letter.input, attributes_of(outcome)):
                 text = f"it would undo what was accepted later, at position {outcome.position}"
                 return Replay(replay.entry, replay.id, text, is_stale=True)
         return replay
@@ -107,7 +108,7 @@ class Replays:
         later: list[Entry] = []
         async with aclosing(self._accepted_since(letter)) as outcomes:
             async for outcome in outcomes:
-                if envelope_in(outcome).get("correlationid") == id:
+                if attributes_of(outcome).get("correlationid") == id:
                     return outcome.position, ()
                 if len(later) <= LATER_MAX:
                     later.append(outcome)
@@ -242,7 +243,7 @@ def _outcome_of(letter: DeadLetter, name: str) -> str:
 def _outcome(entries: Sequence[Entry], id: str) -> str:
     """Return the outcome of a command in words; empty if the messages do not hold the outcome."""
     for entry in entries:
-        envelope = envelope_in(entry)
+        envelope = attributes_of(entry)
         data = envelope.get("data")
         if envelope.get("correlationid") == id and isinstance(data, dict):
             if "result" in data:

@@ -1,10 +1,10 @@
 """Whether each service is at work."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime, timedelta
 
+from nodepool.client.contents import attributes_of
 from nodepool.client.doctor.finding import FAULTS, Finding, fault_of, note, ok, problem
 from nodepool.contract.log import Entry
 from nodepool.contract.services import REPLACEABLE
@@ -94,11 +94,7 @@ def _absent(check: str, name: str, record: Entry | None, *, is_silent: bool) -> 
 
 def _committed(record: Entry | None) -> int:
     """Return the position in a commit record; 0 if no record can be read."""
-    try:
-        data = json.loads(record.content) if record is not None else {}
-    except ValueError:
-        return 0
-    position = data.get("position") if isinstance(data, dict) else None
+    position = attributes_of(record).get("position") if record is not None else None
     return position if isinstance(position, int) and position > 0 else 0
 
 
