@@ -1,5 +1,7 @@
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import pytest
@@ -219,6 +221,25 @@ def test_a_name_that_can_be_part_of_a_subject_is_left_to_the_control_plane() -> 
 def test_a_client_for_a_wildcard_organisation_is_refused() -> None:
     with pytest.raises(Refused, match=r'^org: "\*" is not a valid name; use letters'):
         Client(org="*")
+
+
+def test_a_client_and_its_parts_load_no_message_models() -> None:
+    script = (
+        "import sys; from nodepool.client import Client;"
+        "client = Client(); client.admin; client.objects('machines');"
+        "sys.exit(bool({'pydantic', 'yaml', 'nodepool.contract.events'} & set(sys.modules)))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_no_part_of_a_client_inherits_from_another_part() -> None:
+    client = Client()
+
+    parts = [*vars(client).values(), client.admin, client.admin.dead_letters, client.admin.replays]
+
+    bases = {type(part).__bases__ for part in parts if not isinstance(part, str)}
+    assert bases == {(object,)}
 
 
 # Errors.

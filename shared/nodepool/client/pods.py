@@ -99,7 +99,7 @@ async def watch_pod(
     kinds: dict[str, type[PodChanged] | type[PreemptionPending]]
     kinds = {kind.__name__: kind for kind in (PodChanged, PreemptionPending)}
     path = f"{session.org}.{session.cluster}.{token(checked('name', pool))}"
-    filters = [f"np.evt.{kind.speaker}.{path}.{name}" for name, kind in kinds.items()]
+    filters = [f"np.evt.{kind.speaker}.{path}.{event}" for event, kind in kinds.items()]
     async with session.reader(STREAM, filters, start=after + 1) as reader:
         while True:
             for entry in await reader.next():
