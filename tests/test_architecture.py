@@ -59,7 +59,8 @@ FUNCTION_LINES_MAX = 40
 LISTS_MESSAGES = "it lists each message that the service knows, and does nothing else"
 OVERSIZED: dict[str, str] = {
     "aggregator.objects": "the objects of the read model, side by side",
-    "aggregator.state._evolved": LISTS_MESSAGES,
+    "aggregator.changes.evolve": LISTS_MESSAGES,
+    "aggregator.figures.state.evolve": LISTS_MESSAGES,
     "allocator.state.evolve": LISTS_MESSAGES,
     "fleet.state.evolve": LISTS_MESSAGES,
     "lifecycle.state._evolved": LISTS_MESSAGES,

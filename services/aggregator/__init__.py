@@ -1,4 +1,9 @@
-"""What is the NodePool's status now?"""
+"""What is the NodePool's status now?
+
+`changes` folds each event into the read model, and `projection` shows it. `figures` has a state and
+an `evolve` of its own, for metrics: it sees an event, and the read model before and after it. The
+read model knows nothing of figures. `state` joins the two.
+"""
 
 from nodepool.contract import events as on
 from nodepool.contract.observations import ConditionSeen

@@ -1,43 +1,21 @@
-"""How each event changes the state of the aggregator, and the figures in that state."""
+"""How each event changes the read model."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from immutables import Map
 
-from aggregator import (
-    CordonChanged,
-    NodeChanged,
-    NodeLeft,
-    QuotaCounted,
-    nodes,
-    pools,
-    quotas,
-)
-from aggregator.departures import failure_at_the_end, problems_of, triage_cause
-from aggregator.grants import NO_GRANTS, acknowledged, granted
-from aggregator.invariants import LIMIT_PASSED, limit_passed
-from aggregator.known import State
-from aggregator.machine_changes import moved
-from aggregator.objects import ClusterObject, NodePoolObject
-from aggregator.pool_figures import PoolFigures
-from aggregator.profile_changes import booted_again
-from aggregator.profiles import profile_of
-from aggregator.templates import counted, dropped
+from aggregator import Hears, NodeChanged, NodeLeft, QuotaCounted, nodes, pools, quotas
+from aggregator.machine_changes import capacity_reclaimed, machine_reported, with_inventory
+from aggregator.objects import ClusterObject, NodeObject, NodePoolObject
+from aggregator.profiles import counted_profiles, profile_of
+from aggregator.read_model import ReadModel
+from aggregator.templates import counted, dropped, published
 from nodepool.contract import events as on
-from nodepool.contract.health import cordon_cause
-from nodepool.contract.keys import (
-    NodeKey,
-    PoolKey,
-    cluster_key,
-    ledger_key,
-    node_key,
-)
-from nodepool.contract.messages import OfPool
-from nodepool.contract.metrics import NODE_JOIN
-from nodepool.contract.node_failures import NodeFailure, cordon_label, failure_of
+from nodepool.contract.keys import NodeKey, PoolKey, cluster_key, ledger_key
+from nodepool.contract.messages import OfMachine, OfPool
 from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Context
 
@@ -46,158 +24,166 @@ Pools = Map[PoolKey, NodePoolObject]
 Busy = Map[PoolKey, Map[NodeKey, bool]]
 
 
-def pool_changed(
-    state: State,
+def evolve(  # noqa: C901, PLR0912  # It lists the messages.
+    model: ReadModel, message: Hears, context: Context
+) -> ReadModel:
+    """Return the read model after an event; frequent events come first, as each case takes time."""
+    match message:
+        case (
+            on.NodeUpdated()
+            | on.NodeActivityChanged()
+            | on.CWDrainNode()
+            | on.NodeReportRequested()
+        ):
+            return _node_changed(model, message, context)
+        case on.NodeConditionChanged() | on.NodeConditionReported():
+            return _node_reported(model, message, context)
+        case on.CWNodeAssigned():
+            return _node_assigned(model, message, context)
+        case on.CWNodeRegistered():
+            return _node_joined(model, message, context)
+        case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
+            return _node_left(model, message, context)
+        case OfMachine():
+            return machine_reported(model, message, context)
+        case on.CapacityReclaimed():
+            return capacity_reclaimed(model, message, context)
+        case on.CapacityChecked():
+            return _pool_changed(model, message, pools.checked, context)
+        case on.QuotaChecked() | on.QuotaSet() | on.QuotaDeleted() | on.QuotaReleased():
+            return _quota_counted(model, message, context)
+        case on.NodePoolValidated():
+            pool = pools.specified(model.pools.get(message.key), message, context)
+            return replace(model, pools=model.pools.set(pool.key, pool))
+        case on.NodeTemplateChanged():
+            return replace(model, templates=published(model.templates, message))
+        case on.NodePoolDeleting():
+            return _pool_changed(model, message, pools.deleting, context)
+        case on.CWNodePoolNodesRemoved():
+            return _pool_changed(model, message, pools.nodes_removed, context)
+        case on.CWNodePoolDeleted():
+            return _pool_deleted(model, message)
+        case on.ClusterRegistered():
+            return _cluster_registered(model, message, context)
+        case on.AllocationRecovered() | on.NodeRemovalRecovered():
+            return _pool_changed(model, message, pools.recovered, context)
+        case (
+            on.CWNodePoolQuotaCheckFailed()
+            | on.CapacityCheckFailed()
+            | on.AllocationFailed()
+            | on.CWNodePoolNodesRemoveError()
+        ):
+            return _pool_changed(model, message, pools.check_failed, context)
+        case on.NodeReservationChanged():
+            return _reservation_changed(model, message, context)
+        case on.GrantAcknowledged() | on.CWNodeCordoned() | on.CWNodeUncordoned():
+            return model  # Only figures change: the read model shows the current grant and cordon.
+        case _:
+            assert_never(message)
+
+
+def _pool_changed(
+    model: ReadModel,
     event: E,
     change: Callable[[NodePoolObject, E, Context], NodePoolObject],
     context: Context,
-) -> State:
-    """Return the state after a change of a NodePool; an unknown NodePool does not change."""
-    pools_, figures = _changed_pools(state.pools, state.pool_figures, event, change, context)
-    return state if pools_ is state.pools else replace(state, pools=pools_, pool_figures=figures)
+) -> ReadModel:
+    """Return the read model after a change of a NodePool; an unknown NodePool does not change."""
+    after = _changed_pools(model.pools, event, change, context)
+    return model if after is model.pools else replace(model, pools=after)
 
 
 def _changed_pools(
     known: Pools,
-    figures: PoolFigures,
     event: E,
     change: Callable[[NodePoolObject, E, Context], NodePoolObject],
     context: Context,
-) -> tuple[Pools, PoolFigures]:
-    """Return the NodePools and figures after an event; the same objects if nothing changed."""
+) -> Pools:
+    """Return the NodePools after an event; the same object if nothing changed."""
     before = known.get(event.key)
     if before is None:
-        return known, figures
+        return known
     after = change(before, event, context)
-    if after is before:
-        return known, figures
-    return known.set(after.key, after), figures.changed(before, after, context)
+    return known if after is before else known.set(after.key, after)
 
 
-def pool_specified(state: State, event: on.NodePoolValidated, context: Context) -> State:
-    """Return the state after a new verdict on the spec of a NodePool."""
-    before = state.pools.get(event.key)
-    after = pools.specified(before, event, context)
-    return replace(
-        state,
-        pools=state.pools.set(after.key, after),
-        pool_figures=state.pool_figures.changed(before, after, context),
-    )
-
-
-def pool_deleted(state: State, event: on.CWNodePoolDeleted) -> State:
-    """Return the state without this NodePool."""
-    pool = state.pools.get(event.key)
+def _pool_deleted(model: ReadModel, event: on.CWNodePoolDeleted) -> ReadModel:
+    pool = model.pools.get(event.key)
     if pool is None or pool.uid != event.uid:
-        return state
+        return model
     return replace(
-        state,
-        pools=state.pools.delete(pool.key),
-        templates=dropped(state.templates, pool.key),
-        pool_figures=state.pool_figures.deleted(pool),
+        model,
+        pools=model.pools.delete(pool.key),
+        templates=dropped(model.templates, pool.key),
     )
 
 
-def removal_failed(state: State, event: on.CWNodePoolNodesRemoveError, context: Context) -> State:
-    """Return the state after the removal of a Node failed, or its silent machine was given up."""
-    node = state.nodes.get(node_key(event.org, event.cluster, event.node))
-    if node is not None and failure_of(event.message) == NodeFailure.UNANSWERED:
-        figures = state.node_figures.failed(node, NodeFailure.UNANSWERED.value)
-        state = replace(state, node_figures=figures)
-    return pool_changed(state, event, pools.check_failed, context)
-
-
-def node_assigned(state: State, event: on.CWNodeAssigned, context: Context) -> State:
-    """Return the state with a new Node."""
-    inventory = state.inventory.assign(event.machine_key, event.key, event.assignment)
-    machine = moved(state, event, inventory, context)
-    change = pools.node_assigned
-    pools_, figures = _changed_pools(state.pools, state.pool_figures, event, change, context)
-    pool = state.pools.get(event.key)
+def _node_assigned(model: ReadModel, event: on.CWNodeAssigned, context: Context) -> ReadModel:
+    """Return the read model with a new Node."""
+    inventory = model.inventory.assign(event.machine_key, event.key, event.assignment)
+    pool = model.pools.get(event.key)
     profile = profile_of(pool.spec) if pool is not None and pool.uid == event.uid else ""
     return replace(
-        state,
-        pools=pools_,
-        nodes=state.nodes.set(event.node_key, nodes.assigned(event, context, profile)),
-        inventory=machine.inventory,
-        capacity=machine.capacity,
-        machines=machine.machines,
-        pool_figures=figures,
-        out_of_service=machine.out_of_service,
+        with_inventory(model, event, inventory, context),
+        pools=_changed_pools(model.pools, event, pools.node_assigned, context),
+        nodes=model.nodes.set(event.node_key, nodes.assigned(event, context, profile)),
     )
 
 
-def node_joined(state: State, event: on.CWNodeRegistered, context: Context) -> State:
-    """Return the state after a Node joined its cluster."""
+def _node_joined(model: ReadModel, event: on.CWNodeRegistered, context: Context) -> ReadModel:
+    """Return the read model after a Node joined its cluster."""
     key = event.node_key
-    before = state.nodes[key]
-    node = nodes.changed(before, event, context)
-    change = pools.node_registered
-    pools_, figures = _changed_pools(state.pools, state.pool_figures, event, change, context)
-    of_nodes = state.node_figures.with_activity(before, node)
+    node = nodes.changed(model.nodes[key], event, context)
     return replace(
-        state,
-        pools=pools_,
-        nodes=state.nodes.set(key, node),
-        templates=counted(state.templates, node.pool, 0, node.template),
-        pool_figures=figures,
-        node_figures=of_nodes.changed(key, node, context.time),
-        joins=state.joins.observe(
-            NODE_JOIN, (context.time - node.created).total_seconds(), node.zone, node.instance_type
-        ),
+        model,
+        pools=_changed_pools(model.pools, event, pools.node_registered, context),
+        nodes=model.nodes.set(key, node),
+        templates=counted(model.templates, node.pool, 0, node.template),
     )
 
 
-def cordon_changed(state: State, event: CordonChanged, context: Context) -> State:
-    """Return the state after the cordon of a Node, other than for its removal, began or ended."""
+def _node_changed(model: ReadModel, event: NodeChanged, context: Context) -> ReadModel:
+    """Return the read model after a Node changed."""
     key = event.node_key
-    cordon = cordon_label(event.cause) if isinstance(event, on.CWNodeCordoned) else ""
-    figures = state.node_figures.changed(key, state.nodes[key], context.time, cordon)
-    return replace(state, node_figures=figures)
-
-
-def node_changed(state: State, event: NodeChanged, context: Context) -> State:
-    """Return the state after a Node changed."""
-    key = event.node_key
-    before = state.nodes.get(key)
+    before = model.nodes.get(key)
     if before is None:
-        return state
+        return model
     after = nodes.changed(before, event, context)
     if after is before:
-        return state
-    templates = counted(state.templates, after.pool, before.template, after.template)
-    figures = state.node_figures.with_activity(before, after)
-    if after.phase is not before.phase or after.removal is not before.removal:
-        figures = figures.changed(key, after, context.time)
-    busy, pools_ = state.busy, state.pools
+        return model
+    templates = counted(model.templates, after.pool, before.template, after.template)
+    busy, pools_ = model.busy, model.pools
     if after.boot != before.boot:
-        after, pools_ = booted_again(pools_, after, context)
+        after, pools_ = _booted_again(pools_, after, context)
     if before.is_busy or after.is_busy:
         busy = _with_busy(busy, after.pool, key, is_busy=after.is_busy)
         pool = pools_.get(after.pool)
         if pool is not None and pool.is_shrinking:
             pools_ = pools_.set(pool.key, pools.changed_while_shrinking(pool, context))
     return replace(
-        state,
-        pools=pools_,
-        nodes=state.nodes.set(key, after),
-        busy=busy,
-        templates=templates,
-        node_figures=figures,
+        model, pools=pools_, nodes=model.nodes.set(key, after), busy=busy, templates=templates
     )
 
 
-def node_reported(state: State, event: ConditionSeen, context: Context) -> State:
-    """Return the state after a condition of a Node was reported."""
-    key = state.reported_node(event)
+def _booted_again(known: Pools, node: NodeObject, context: Context) -> tuple[NodeObject, Pools]:
+    """Return the Node with the active profile, and the NodePools that count it."""
+    pool = known.get(node.pool)
+    profile = profile_of(pool.spec) if pool is not None else ""
+    if pool is None or node.profile in ("", profile):
+        return node, known
+    profiles = counted_profiles(pool.profiles, node.profile, -1)
+    profiles = counted_profiles(profiles, profile, 1)
+    pool = replace(pool, profiles=profiles, version=context.position)
+    return replace(node, profile=profile), known.set(pool.key, pool)
+
+
+def _node_reported(model: ReadModel, event: ConditionSeen, context: Context) -> ReadModel:
+    """Return the read model after a condition of a Node was reported."""
+    key = model.reported_node(event)
     if key is None:
-        return state
-    node = state.nodes[key]
-    after = nodes.reported(node, event, context)
-    figures = state.node_figures
-    if problems_of(after) - problems_of(node):
-        figures = figures.failed(node, cordon_cause(event.type))
-    return replace(state, nodes=state.nodes.set(key, after), node_figures=figures)
+        return model
+    after = nodes.reported(model.nodes[key], event, context)
+    return replace(model, nodes=model.nodes.set(key, after))
 
 
 def _with_busy(busy: Busy, pool: PoolKey, node: NodeKey, *, is_busy: bool) -> Busy:
@@ -209,44 +195,45 @@ def _with_busy(busy: Busy, pool: PoolKey, node: NodeKey, *, is_busy: bool) -> Bu
     return busy.set(pool, after) if len(after) else busy.delete(pool)
 
 
-def node_left(state: State, event: NodeLeft, context: Context) -> State:
-    """Return the state without a Node; its machine is free or out of service."""
+def _node_left(model: ReadModel, event: NodeLeft, context: Context) -> ReadModel:
+    """Return the read model without a Node; its machine is free or out of service."""
     key = event.node_key
-    node = state.nodes[key]
-    cause = triage_cause(event, node)
-    machine = moved(state, event, state.inventory.depart(event), context, cause)
-    failure = failure_at_the_end(event, cause)
-    domain = machine.inventory.machines[event.machine_key].domain
+    node = model.nodes[key]
+    inventory = model.inventory.depart(event)
+    domain = inventory.machines[event.machine_key].domain
     change = partial(pools.node_left, domain=domain, profile=node.profile, usable=node.usable)
-    pools_, figures = _changed_pools(state.pools, state.pool_figures, event, change, context)
     return replace(
-        state,
-        pools=pools_,
-        nodes=state.nodes.delete(key),
-        busy=_with_busy(state.busy, node.pool, key, is_busy=False),
-        templates=counted(state.templates, node.pool, node.template, 0),
-        inventory=machine.inventory,
-        capacity=machine.capacity,
-        machines=machine.machines,
-        pool_figures=figures,
-        node_figures=state.node_figures.left(key, node, event, failure, context.time),
-        out_of_service=machine.out_of_service,
+        with_inventory(model, event, inventory, context),
+        pools=_changed_pools(model.pools, event, change, context),
+        nodes=model.nodes.delete(key),
+        busy=_with_busy(model.busy, node.pool, key, is_busy=False),
+        templates=counted(model.templates, node.pool, node.template, 0),
     )
 
 
-def grant_acknowledged(state: State, event: on.GrantAcknowledged, context: Context) -> State:
-    """Return the state after the allocator has given up the Nodes beyond a smaller grant."""
-    pool, figures = state.pools.get(event.key), state.pool_figures
-    if pool is None or pool.uid != event.uid:
-        return state
-    grants = acknowledged(figures.grants.get(event.key, NO_GRANTS), event)
-    return replace(state, pool_figures=figures.changed(pool, pool, context, grants))
+def _reservation_changed(
+    model: ReadModel, event: on.NodeReservationChanged, context: Context
+) -> ReadModel:
+    """Return the read model in which a NodePool counts a Node no more, or counts it again."""
+    before = model.node(event)
+    if before is None or before.usable is event.usable:
+        return model
+    node = replace(before, usable=event.usable, version=context.position)
+    domain = model.inventory.machines[event.machine_key].domain
+    change = partial(pools.node_reserved, domain=domain)
+    return replace(
+        model,
+        pools=_changed_pools(model.pools, event, change, context),
+        nodes=model.nodes.set(event.node_key, node),
+    )
 
 
-def cluster_registered(state: State, event: on.ClusterRegistered, context: Context) -> State:
-    """Return the state with a new cluster, or with a cluster that has an agent from now on."""
+def _cluster_registered(
+    model: ReadModel, event: on.ClusterRegistered, context: Context
+) -> ReadModel:
+    """Return the read model with a new cluster, or with a cluster that has an agent from now on."""
     key = cluster_key(event.org, event.cluster)
-    before = state.clusters.get(key)
+    before = model.clusters.get(key)
     item = ClusterObject(
         event.org,
         event.cluster,
@@ -256,34 +243,17 @@ def cluster_registered(state: State, event: on.ClusterRegistered, context: Conte
         event.kubernetes,
         event.kubernetes_uid,
     )
-    return replace(state, clusters=state.clusters.set(key, item))
+    return replace(model, clusters=model.clusters.set(key, item))
 
 
-def quota_counted(state: State, event: QuotaCounted, context: Context) -> State:
-    """Return the state after a change of a limit, or of the Nodes that count against it."""
+def _quota_counted(model: ReadModel, event: QuotaCounted, context: Context) -> ReadModel:
+    """Return the read model after a change of a limit, or of the Nodes that count against it."""
     if isinstance(event, on.QuotaChecked):
-        state = _granted(state, event, context)
+        model = _pool_changed(model, event, pools.checked, context)
     key = ledger_key(event.org, event.zone, event.instance_type)
-    before = state.quotas.get(key)
+    before = model.quotas.get(key)
     after = quotas.counted(before, event, context)
     if after is before:
-        return state
-    quotas_ = state.quotas.delete(key) if after is None else state.quotas.set(key, after)
-    return replace(state, quotas=quotas_)
-
-
-def _granted(state: State, event: on.QuotaChecked, context: Context) -> State:
-    """Return the state after a verdict on quota; its grant counts for any generation."""
-    pool, figures = state.pools.get(event.key), state.pool_figures
-    if pool is None or pool.uid != event.uid:
-        return state
-    after = pools.checked(pool, event, context)
-    grants = figures.grants.get(event.key, NO_GRANTS)
-    if not pool.is_invalid:  # Otherwise the allocator knows that it may use no grant.
-        grants = granted(grants, event)
-    figures = figures.changed(pool, after, context, grants)
-    pools_ = state.pools if after is pool else state.pools.set(pool.key, after)
-    state_ = replace(state, pools=pools_, pool_figures=figures)
-    if not limit_passed(state, figures.reserved, event):
-        return state_
-    return replace(state_, violations=state.violations.add(LIMIT_PASSED, context.position))
+        return model
+    quotas_ = model.quotas.delete(key) if after is None else model.quotas.set(key, after)
+    return replace(model, quotas=quotas_)

@@ -3,7 +3,7 @@
 https://docs.coreweave.com/products/cks/nodes/nodepool-status describes the status of a NodePool.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 
 from aggregator.machines import state_of
@@ -16,8 +16,8 @@ from aggregator.objects import (
     NodePoolObject,
     QuotaObject,
 )
-from aggregator.pool_status import pool_status
 from aggregator.resources import resources
+from aggregator.status import Document, render_status
 from nodepool.contract.keys import CONTROL_PLANE, PoolKey, pool_path
 from nodepool.contract.model import (
     API_VERSION,
@@ -29,9 +29,6 @@ from nodepool.contract.model import (
 )
 from nodepool.contract.moments import rfc3339
 from nodepool.state.inventory import TRIAGE
-
-Document = Mapping[str, object]
-"""An object of the read model as a document."""
 
 
 def document(item: AnyObject, *, show_deprecated: bool = False) -> Document:
@@ -94,7 +91,7 @@ def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
         "kind": KIND,
         "metadata": metadata,
         "spec": spec_document(pool.spec),
-        "status": pool_status(pool, show_deprecated=show_deprecated),
+        "status": render_status(pool, show_deprecated=show_deprecated),
     }
 
 
@@ -154,7 +151,7 @@ def _unusable(node: NodeObject) -> Document:
 
 def _resources(node: NodeObject) -> Document:
     """Return the resources of a Node that has joined its cluster; Pods may use all of them."""
-    if node.registered is None:
+    if not node.is_registered:
         return {}
     found = resources(node.instance_type)
     return {"capacity": found, "allocatable": found} if found else {}
@@ -174,7 +171,7 @@ def _taint(taint: Taint) -> dict[str, str]:
 
 
 def _node_conditions(node: NodeObject) -> Iterator[Document]:
-    registered = node.registered is not None
+    registered = node.is_registered
     yield _condition(
         "CWRegistered",
         registered,

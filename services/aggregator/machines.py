@@ -13,7 +13,6 @@ from nodepool.contract.keys import MachineKey, OfferingKey
 from nodepool.contract.node_states import MachineState as Outside
 from nodepool.service import Context
 from nodepool.state.inventory import RECLAIMED, TRIAGE, Machine
-from nodepool.state.tallies import Labels
 
 IMMEDIATE = frozenset(("hang", *get_args(NodeFault)))
 """The faults that take effect at once if the machine is a Node."""
@@ -73,12 +72,8 @@ def changed_hands(
     after: Machine,
     event: MachineEvent,
     context: Context,
-    failure: str = "",
 ) -> MachineStatus:
-    """Return the status of a machine that was added, assigned, given back, repaired or reclaimed.
-
-    failure: why the machine goes to triage, if it does, in one word.
-    """
+    """Return the status of a machine that was added or has changed hands."""
     if before is None:
         return MachineStatus(version=context.position, added=context.time)
     faults = before.faults
@@ -91,7 +86,6 @@ def changed_hands(
         before,
         version=context.position,
         cause=cause,
-        failure=failure if after.holder == TRIAGE else "",
         state=Outside.TRIAGE,
         faults=faults,
     )
@@ -127,13 +121,6 @@ def _in_stay(faults: Faults) -> Faults:
 
 def _after_stay(faults: Faults) -> Faults | None:
     return replace(faults, failing="") if faults.times else None
-
-
-def out_of_service(machine: Machine | None, status: MachineStatus | None) -> Labels | None:
-    """Return the labels that count a machine out of service; None for any other machine."""
-    if machine is None or status is None or machine.holder != TRIAGE:
-        return None
-    return machine.zone, machine.instance_type, status.state.value, status.failure
 
 
 def state_of(machine: Machine) -> MachineState:

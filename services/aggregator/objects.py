@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from immutables import Map
 
-from aggregator.profiles import Profiles
 from nodepool.contract.commands import MachineFault
 from nodepool.contract.conditions import AtTarget, Condition, Validated
 from nodepool.contract.events import SpecFault
@@ -103,7 +102,7 @@ class NodePoolObject:
     specified: datetime | None = None
     observed: int = 0
     progressed: datetime | None = None
-    profiles: Profiles = Map()
+    profiles: Map[str, int] = Map()
     away: int = 0
     has_lent: bool = False
     allocation_error: str = ""
@@ -120,6 +119,11 @@ class NodePoolObject:
     def held(self) -> int:
         """Return how many Nodes count against its grant: current Nodes and Nodes in progress."""
         return self.current + self.in_progress
+
+    @property
+    def present(self) -> int:
+        """Return how many Nodes it has, including the Nodes reserved for the control plane."""
+        return self.held + self.away
 
     @property
     def is_invalid(self) -> bool:
@@ -237,6 +241,11 @@ class NodeObject:
     usable: bool = True
 
     @property
+    def is_registered(self) -> bool:
+        """Return whether it has joined its cluster."""
+        return self.registered is not None
+
+    @property
     def is_busy(self) -> bool:
         """Whether workloads run on it, or it will leave."""
         return self.active or self.removal is not None
@@ -308,7 +317,6 @@ class MachineStatus:
     version: the position of its last change.
     added: when it was added.
     cause: why it is in triage, as a sentence; empty if it is not in triage.
-    failure: why it is in triage, in one word; empty if it is not in triage.
     state: its place in the data centre while it is out of service.
     faults: the faults of a simulated machine; None if the machine works.
     """
@@ -316,7 +324,6 @@ class MachineStatus:
     version: int
     added: datetime
     cause: str = ""
-    failure: str = ""
     state: MachineState = MachineState.TRIAGE
     faults: Faults | None = None
 

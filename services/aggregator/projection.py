@@ -1,16 +1,17 @@
-"""The read model from the state of the aggregator: one bucket for each kind of object."""
+"""The read model from the objects of the aggregator: one bucket for each kind of object."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, assert_never
 
+from immutables import Map
+
 from aggregator import Hears
-from aggregator.documents import Document, document
-from aggregator.objects import AnyObject, MachineObject, NodePoolObject
-from aggregator.state import State
-from aggregator.templates import whole
+from aggregator.documents import document
+from aggregator.objects import AnyObject, MachineObject, NodeObject, NodePoolObject
+from aggregator.read_model import ReadModel
+from aggregator.status import Document
 from nodepool.contract import events as on
-from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.keys import (
     ClusterKey,
     LedgerKey,
@@ -25,7 +26,7 @@ from nodepool.contract.keys import (
 from nodepool.contract.messages import OfMachine, OfNode, OfPool
 from nodepool.contract.model import NodePhase
 from nodepool.contract.observations import ConditionSeen
-from nodepool.service import Object, Projection
+from nodepool.service import Object
 
 RENDERING: Final = "8"
 """The version of the documents; raise it when a release renders the same state differently."""
@@ -40,16 +41,16 @@ _BOOTED_AGAIN: Final = (NodePhase.REBOOTING, NodePhase.VERIFYING)
 
 
 def touched(  # noqa: C901, PLR0912  # It lists the messages.
-    state: State, message: Hears
+    model: ReadModel, message: Hears
 ) -> Iterator[tuple[str, str]]:
     """Yield the bucket and the key of each object that an event may have changed."""
     match message:
         case on.NodeUpdated() | on.NodeActivityChanged():
-            yield from _node(state, message)
+            yield from _node(model, message)
         case on.CWDrainNode() | on.NodeReportRequested():
-            yield from _node(state, message)
+            yield from _node(model, message)
         case on.NodeConditionChanged() | on.NodeConditionReported():
-            yield from _reported(state, message)
+            yield from _reported(model, message)
         case (
             on.NodeTemplateChanged()
             | on.CWNodeCordoned()
@@ -60,12 +61,12 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
         case on.CWNodeAssigned() | on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             yield POOLS, message.key
             yield NODES, message.node_key
-            yield from _machine(state, message.machine_key)
+            yield from _machine(model, message.machine_key)
         case on.CWNodeRegistered() | on.NodeReservationChanged():
             yield POOLS, message.key
             yield NODES, message.node_key
         case OfMachine():
-            yield from _machine(state, message.machine_key)
+            yield from _machine(model, message.machine_key)
         case on.CapacityReclaimed():
             yield CAPACITY, offering_key(message.zone, message.instance_type)
         case on.ClusterRegistered():
@@ -81,74 +82,91 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
             assert_never(message)
 
 
-def _node(state: State, event: OfNode) -> Iterator[tuple[str, str]]:
+def _node(model: ReadModel, event: OfNode) -> Iterator[tuple[str, str]]:
     """Yield a Node, and the NodePool if its status may name the Node."""
     yield NODES, event.node_key
-    pool = state.pools.get(event.key)
+    pool = model.pools.get(event.key)
     has_booted = isinstance(event, on.NodeUpdated) and event.phase in _BOOTED_AGAIN
     if pool is not None and (pool.is_shrinking or has_booted):
         yield POOLS, event.key
 
 
-def _reported(state: State, event: ConditionSeen) -> Iterator[tuple[str, str]]:
-    node = state.reported_node(event)
+def _reported(model: ReadModel, event: ConditionSeen) -> Iterator[tuple[str, str]]:
+    node = model.reported_node(event)
     if node is not None:
         yield NODES, node
 
 
-def _machine(state: State, key: MachineKey) -> Iterator[tuple[str, str]]:
-    machine = state.inventory.machines.get(key)
+def _machine(model: ReadModel, key: MachineKey) -> Iterator[tuple[str, str]]:
+    machine = model.machine(key)
     if machine is not None:
         yield MACHINES, key
         yield CAPACITY, machine.offering
 
 
-def get(state: State, bucket: str, key: str) -> AnyObject | None:
-    """Return an object of the state; None if the object does not exist."""
+def get(model: ReadModel, bucket: str, key: str) -> AnyObject | None:
+    """Return an object; None if the object does not exist."""
     match bucket:
         case "nodepools":
-            return _pool(state, state.pools.get(PoolKey(key)))
+            return _pool(model, model.pools.get(PoolKey(key)))
         case "nodes":
-            node = state.nodes.get(NodeKey(key))
-            return None if node is None else whole(state.templates, node)
+            return _node_object(model, model.nodes.get(NodeKey(key)))
         case "quotas":
-            return state.quotas.get(LedgerKey(key))
+            return model.quotas.get(LedgerKey(key))
         case "capacity":
-            return state.capacity.get(OfferingKey(key))
+            return model.capacity.get(OfferingKey(key))
         case "machines":
-            return _machine_object(state, MachineKey(key))
+            return _machine_object(model, MachineKey(key))
         case "clusters":
-            return state.clusters.get(ClusterKey(key))
+            return model.clusters.get(ClusterKey(key))
     raise ValueError(f"the aggregator fills no bucket {bucket}")
 
 
-def _pool(state: State, pool: NodePoolObject | None) -> NodePoolObject | None:
+def _pool(model: ReadModel, pool: NodePoolObject | None) -> NodePoolObject | None:
     """Return the NodePool with the Nodes that its status names while it shrinks."""
     if pool is None or not pool.is_shrinking:
         return pool
-    return replace(pool, busy=tuple(state.nodes[key] for key in state.busy.get(pool.key, ())))
+    return replace(pool, busy=tuple(model.nodes[key] for key in model.busy.get(pool.key, ())))
 
 
-def _machine_object(state: State, key: MachineKey) -> MachineObject | None:
-    status = state.machines.get(key)
-    return MachineObject(state.inventory.machines[key], status) if status is not None else None
+def _node_object(model: ReadModel, node: NodeObject | None) -> NodeObject | None:
+    """Return a Node with the labels, annotations and taints of its template added.
+
+    A label or an annotation of the Node itself overrides that of the template.
+    """
+    if node is None:
+        return None
+    template = model.templates.get(node.pool, Map()).get(node.template)
+    if template is None:
+        return node
+    return replace(
+        node,
+        labels={**template.labels, **node.labels},
+        annotations={**template.annotations, **node.annotations},
+        taints=(*node.taints, *template.taints),
+    )
 
 
-def keys(state: State, bucket: str) -> Iterable[str]:
+def _machine_object(model: ReadModel, key: MachineKey) -> MachineObject | None:
+    status = model.machines.get(key)
+    return MachineObject(model.inventory.machines[key], status) if status is not None else None
+
+
+def keys(model: ReadModel, bucket: str) -> Iterable[str]:
     """Return the keys of all objects in a bucket."""
     match bucket:
         case "nodepools":
-            return state.pools
+            return model.pools
         case "nodes":
-            return state.nodes
+            return model.nodes
         case "quotas":
-            return state.quotas
+            return model.quotas
         case "capacity":
-            return state.capacity
+            return model.capacity
         case "machines":
-            return state.machines
+            return model.machines
         case "clusters":
-            return state.clusters
+            return model.clusters
     raise ValueError(f"the aggregator fills no bucket {bucket}")
 
 
@@ -162,14 +180,3 @@ def render_deprecated(item: Object) -> Document:
     """Return an object with the deprecated NodePool conditions, for readers that still use them."""
     assert isinstance(item, AnyObject), f"{type(item).__name__} is no object of the aggregator"
     return document(item, show_deprecated=True)
-
-
-PROJECTION: Projection[State, Hears] = Projection(
-    buckets=BUCKETS,
-    touched=touched,
-    get=get,
-    keys=keys,
-    render=render,
-    render_deprecated=render_deprecated,
-    rendering=RENDERING,
-)

@@ -1,9 +1,10 @@
-"""The conditions of a NodePool in the read model; conditions about Nodes name the blockers."""
+"""The status of a NodePool in the read model; conditions about Nodes name the blockers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from aggregator.objects import NodeObject, NodePoolObject
+from aggregator.profiles import other_profiles, profile_of
 from nodepool.contract.conditions import (
     HEALTHY,
     ORDER,
@@ -20,10 +21,76 @@ from nodepool.explanation.causes import blocking
 from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.leaving import still_there, surplus
 
+Document = Mapping[str, object]
+"""An object of the read model, or a part of it, as a document."""
 _TYPES = tuple(kind.__name__ for kind in ORDER)
 
 
-def conditions(pool: NodePoolObject, *, show_deprecated: bool) -> Iterator[Condition]:
+def render_status(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
+    """Return the status with its conditions, the deprecated conditions included or not."""
+    shown = _conditions(pool, show_deprecated=show_deprecated)
+    return {
+        "conditions": [condition.document() for condition in shown],
+        "currentNodes": pool.current,
+        "grantedNodes": pool.grant,
+        "inProgress": pool.in_progress,
+        **({"observedGeneration": pool.observed} if pool.observed else {}),
+        **_profiles(pool),
+        **_racks(pool),
+        **_queue(pool),
+        **_origin(pool),
+    }
+
+
+def _origin(pool: NodePoolObject) -> Document:
+    """Return when the spec was stored, why by the autoscaler, and when anything came of it last."""
+    moments = {"specified": pool.specified, "progressed": pool.progressed}
+    found = {name: rfc3339(moment) for name, moment in moments.items() if moment is not None}
+    return {**found, **_autoscaled(pool)}
+
+
+def _autoscaled(pool: NodePoolObject) -> dict[str, object]:
+    """Return why the autoscaler has set the target, if it has."""
+    if pool.autoscaled is None:
+        return {}
+    why = pool.autoscaled
+    shown = {"message": why.message, "since": rfc3339(why.since), "logPosition": why.position}
+    return {"autoscaled": shown}
+
+
+def _profiles(pool: NodePoolObject) -> Document:
+    """Return the active profile, and how many Nodes were booted with which other profiles."""
+    active = profile_of(pool.spec)
+    others = other_profiles(pool.profiles, active)
+    return {"nodeProfile": active, **({"otherNodeProfiles": others} if others else {})}
+
+
+def _queue(pool: NodePoolObject) -> Document:
+    """Return what the NodePool waits for in a queue for machines; nothing if it does not wait."""
+    found = {
+        "queuedNodes": pool.queued,
+        "awaitedSpotNodes": pool.spot_awaited,
+        "queuePosition": pool.queue_position,
+        "machinesNeeded": pool.machines_needed,
+        "missingNodes": pool.missing,
+    }
+    return {name: number for name, number in found.items() if number}
+
+
+def _racks(pool: NodePoolObject) -> Document:
+    """Return the counts in racks, of a type that comes in racks: whole racks, and all awaited."""
+    size = pool.spec.rack_size
+    if not size:
+        return {}
+    counts = {
+        "target": pool.spec.target // size,
+        "current": sum(count // size for count in pool.domains.values()),
+        "queued": -(-pool.queued // size),
+    }
+    return {"rackStatus": counts}
+
+
+def _conditions(pool: NodePoolObject, *, show_deprecated: bool) -> Iterator[Condition]:
     """Yield the conditions of a NodePool in order, with or without the deprecated conditions."""
     current = {
         kind: _with_numbers(pool, pool.conditions[kind])
@@ -37,20 +104,6 @@ def conditions(pool: NodePoolObject, *, show_deprecated: bool) -> Iterator[Condi
         yield replace(condition, since=pool.progressing.since)
     if show_deprecated:
         yield from deprecated(current, pool.accepted)
-
-
-def observed(pool: NodePoolObject) -> dict[str, object]:
-    """Return the newest generation that every check has evaluated, if there is one."""
-    return {"observedGeneration": pool.observed} if pool.observed else {}
-
-
-def autoscaled(pool: NodePoolObject) -> dict[str, object]:
-    """Return why the autoscaler has set the target, if it has."""
-    if pool.autoscaled is None:
-        return {}
-    why = pool.autoscaled
-    shown = {"message": why.message, "since": rfc3339(why.since), "logPosition": why.position}
-    return {"autoscaled": shown}
 
 
 def _with_numbers(pool: NodePoolObject, condition: Condition) -> Condition:
@@ -132,7 +185,7 @@ def _node(node: NodeObject) -> NodeFacts:
         name=node.name,
         position=node.version,
         created=node.created,
-        registered=node.registered is not None,
+        registered=node.is_registered,
         active=node.active,
         active_since=node.active_since,
         work=node.work,

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from immutables import Map
 
-from aggregator.objects import NodeObject
 from nodepool.contract.events import NodeTemplateChanged
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import Taint
@@ -54,19 +53,3 @@ def counted(templates: Templates, key: PoolKey, before: int, after: int) -> Temp
 def dropped(templates: Templates, key: PoolKey) -> Templates:
     """Return the templates without the templates of a NodePool that is gone."""
     return templates.delete(key) if key in templates else templates
-
-
-def whole(templates: Templates, node: NodeObject) -> NodeObject:
-    """Return a Node with the labels, annotations and taints of its template added.
-
-    A label or an annotation of the Node itself overrides that of the template.
-    """
-    template = templates.get(node.pool, Map()).get(node.template)
-    if template is None:
-        return node
-    return replace(
-        node,
-        labels={**template.labels, **node.labels},
-        annotations={**template.annotations, **node.annotations},
-        taints=(*node.taints, *template.taints),
-    )

@@ -75,7 +75,9 @@ class Quotas:
         return lasts and documents == self.wanted() and set(versions.values()) == self._versions()
 
     def _versions(self) -> set[str]:
-        return {str(item.version) for item in self.aggregator.replica.state.quotas.values()}
+        return {
+            str(item.version) for item in self.aggregator.replica.state.read_model.quotas.values()
+        }
 
     def reports(self) -> list[str]:
         """What the aggregator has logged about objects that it has set right."""
@@ -188,7 +190,7 @@ async def object_of_an_older_state(shown: Quotas) -> None:
     command = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=50)
     await send(shown.connection, command, "c9")
     await outcome(shown.connection, "c9")
-    await until(lambda: shown.aggregator.replica.state.quotas[KEY].limit == 50)
+    await until(lambda: shown.aggregator.replica.state.read_model.quotas[KEY].limit == 50)
     await until(shown.are_right)
     await write(shown, before.content, **{VERSION: before.headers[VERSION]})
 
@@ -246,7 +248,7 @@ def test_what_others_have_done_to_the_read_model_is_set_right_and_reported(
             command = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=77)
             await send(shown.connection, command, "last")
             await outcome(shown.connection, "last")
-            await until(lambda: shown.aggregator.replica.state.quotas[KEY].limit == 77)
+            await until(lambda: shown.aggregator.replica.state.read_model.quotas[KEY].limit == 77)
             await until(shown.are_right)
 
     asyncio.run(story())

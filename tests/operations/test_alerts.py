@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from aggregator.invariants import RULES as RULES_THAT_HOLD
 from nodepool.contract import metrics
 from nodepool.contract.agent_metrics import OF_THE_AGENT
+from nodepool.contract.invariants import RULES as RULES_THAT_HOLD
 from nodepool.contract.metrics import SERVICE_LABEL
 from nodepool.contract.node_failures import INTENDED, NodeFailure
 from nodepool.contract.services import SERVICES

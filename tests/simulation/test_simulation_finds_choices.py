@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from aggregator import grants
+from aggregator.figures import grants
 from nodepool.contract.keys import PoolKey
 from nodepool.state.queue import Queue
 from quota.ledger import Ledger
@@ -61,7 +61,10 @@ PLANTS = {
         seed=7,
     ),
     "a grant that an invalid NodePool was given is not acknowledged": Plant(
-        "reserved: ", WRONG, functions={"aggregator.changes.acknowledged": known_only}, seed=85
+        "reserved: ",
+        WRONG,
+        functions={"aggregator.figures.limits.acknowledged": known_only},
+        seed=85,
     ),
     "a lock that ended is shown as work": Plant(
         "left undone", SLURM, functions={"lifecycle.table.STEPS_MAX": 1}, seed=37

@@ -74,9 +74,11 @@ def showing_ledgers() -> AnyService:
         if isinstance(message, NodePoolValidated):
             org, zone, kind = message.org, message.zone, message.spec.instance_type
             key = ledger_key(org, zone, kind)
-            if key not in state.quotas:
+            quotas = state.read_model.quotas
+            if key not in quotas:
                 item = QuotaObject(org, zone, kind, None, 0, context.position)
-                return replace(state, quotas=state.quotas.set(key, item))
+                model = replace(state.read_model, quotas=quotas.set(key, item))
+                return replace(state, read_model=model)
         return state
 
     return replace(AGGREGATOR, evolve=evolve)

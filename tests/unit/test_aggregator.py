@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator import CheckFailed, Hears
-from aggregator.decide import SERVICE
-from aggregator.projection import CAPACITY, CLUSTERS, MACHINES, NODES, POOLS, PROJECTION, QUOTAS
+from aggregator.decide import PROJECTION, SERVICE
+from aggregator.projection import CAPACITY, CLUSTERS, MACHINES, NODES, POOLS, QUOTAS
 from aggregator.state import State
 from contracts.samples import KIND, MACHINE, UID, ZONE, sample
 from nodepool.contract.conditions import Capacity, Quota, Validated
@@ -108,7 +108,7 @@ class Story(SingleService[State, Hears, Never]):
 
     def broken(self) -> dict[str, float]:
         """How often each rule was broken that always holds."""
-        counts = self.state.violations.counts.values
+        counts = self.state.figures.violations.counts.values
         return {rule: count for (rule,), count in counts.items()}
 
     def machines(self) -> tuple[object, object, object]:
@@ -564,7 +564,8 @@ def test_a_nodepool_that_is_being_deleted_names_the_nodes_that_it_waits_for() ->
 def test_a_node_is_active_since_it_became_so_whatever_runs_there_later() -> None:
     story = registered_pool(1, "g1").heard(running("g1", "a"), running("g1", "b"))
 
-    assert next(iter(story.state.nodes.values())).active_since == NOON + timedelta(seconds=5)
+    (node,) = story.state.read_model.nodes.values()
+    assert node.active_since == NOON + timedelta(seconds=5)
 
 
 def test_a_scale_down_does_not_complete_a_deletion() -> None:
@@ -678,7 +679,7 @@ def test_a_node_shows_its_cordon_its_lock_and_how_it_is_drained() -> None:
 
 def reported_of(story: Story) -> list[tuple[str, str]]:
     """Type and status of the conditions that were reported of the Node."""
-    item = story.state.nodes[NODE_KEY]
+    item = story.state.read_model.nodes[NODE_KEY]
     return [(each.type, each.status) for each in item.reported]
 
 
@@ -750,7 +751,7 @@ def test_the_removal_of_a_node_is_dated_when_it_begins_or_is_cancelled() -> None
     story = with_node()
 
     def since() -> datetime | None:
-        return next(iter(story.state.nodes.values())).removal_since
+        return next(iter(story.state.read_model.nodes.values())).removal_since
 
     dates = [since()]
     for removal in (None, RemovalReason.SCALE_DOWN, RemovalReason.PREEMPTED, None, None):
@@ -1029,8 +1030,9 @@ def test_every_object_that_an_event_changes_is_touched_by_it_and_has_its_version
             for place in changed & after.keys():
                 assert story.version(*place) == story.position
 
-    busy = {(node.pool, key) for key, node in story.state.nodes.items() if node.is_busy}
-    assert busy == {(pool, key) for pool, keys in story.state.busy.items() for key in keys}
+    model = story.state.read_model
+    busy = {(node.pool, key) for key, node in model.nodes.items() if node.is_busy}
+    assert busy == {(pool, key) for pool, keys in model.busy.items() for key in keys}
     lines = tuple(dump(story.folded))
     assert load(State, lines) == story.folded
 

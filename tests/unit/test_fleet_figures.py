@@ -8,6 +8,7 @@ import pytest
 
 from aggregator import Hears
 from aggregator.decide import SERVICE
+from aggregator.read_model import ReadModel
 from aggregator.state import State
 from contracts.samples import KIND, MACHINE, ZONE, sample
 from nodepool.contract import metrics
@@ -68,7 +69,8 @@ class Story(SingleService[State, Hears, Never]):
         Without counters that are still at 0, which all others were before their first count.
         """
         samples = tuple(SERVICE.samples(self.state))
-        assert from_nothing(samples, SERVICE.samples(State(capacity=self.state.capacity))) == []
+        offerings = ReadModel(capacity=self.state.read_model.capacity)
+        assert from_nothing(samples, SERVICE.samples(State(offerings))) == []
         series: Series = {}
         for each, labels, value in grown(samples):
             if each == metric:

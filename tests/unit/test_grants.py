@@ -1,6 +1,6 @@
 """The grants that an allocator may still use."""
 
-from aggregator.grants import FINAL, GRANTS_MAX, NO_GRANTS, Grants, acknowledged, granted
+from aggregator.figures.grants import FINAL, GRANTS_MAX, NO_GRANTS, Grants, acknowledged, granted
 from contracts.samples import sample
 from nodepool.contract.events import GrantAcknowledged, QuotaChecked
 

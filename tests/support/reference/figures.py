@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from aggregator.read_model import ReadModel
 from aggregator.state import State
 from nodepool.contract import metrics
 from nodepool.contract.events import (
@@ -109,7 +110,9 @@ def _first_counts(world: World) -> Iterator[str]:
     """Each counter that was not there before its first count."""
     for service in world.services:
         state = world.state(service.name)
-        before = State(capacity=state.capacity) if isinstance(state, State) else service.initial
+        before = service.initial
+        if isinstance(state, State):
+            before = State(ReadModel(capacity=state.read_model.capacity))
         for metric, labels in from_nothing(service.samples(state), service.samples(before)):
             yield f"the counter {metric.name} of {', '.join(labels)} did not begin at 0"
 
@@ -180,7 +183,7 @@ def _reserved(world: World, facts: Facts) -> Iterator[str]:
     assert isinstance(state, State)
     ledgers = {pool.ledger for pool in facts.existing_pools()}
     counted = {"/".join(ledger): facts.reserved(ledger) for ledger in ledgers}
-    reserved = {str(key): count for key, count in state.pool_figures.reserved.items()}
+    reserved = {str(key): count for key, count in state.figures.limits.reserved.items()}
     yield from _compared("reserved", reserved, {k: n for k, n in counted.items() if n})
 
 

@@ -7,14 +7,23 @@ count.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Final
 
-from aggregator.counted_labels import AGES, DURATIONS, TRANSITIONS, of_offering
-from aggregator.invariants import RULES
+from aggregator.figures.nodes import PREEMPTION, VERIFICATION
+from aggregator.figures.pools import DIRECTIONS
+from aggregator.figures.state import Figures
 from aggregator.objects import CapacityObject, NodePoolObject, QuotaObject
-from aggregator.state import State
+from aggregator.read_model import ReadModel
 from nodepool.contract.catalog import INSTANCE_TYPES
+from nodepool.contract.conditions import (
+    AtTarget,
+    Capacity,
+    NodesRemoved,
+    Quota,
+    Validated,
+    status_of,
+)
+from nodepool.contract.invariants import RULES
 from nodepool.contract.keys import pool_path
 from nodepool.contract.metrics import (
     ACTIVE_NODES,
@@ -46,22 +55,47 @@ from nodepool.contract.metrics import (
     Metric,
     Sample,
 )
+from nodepool.contract.model import ComputeClass, RemovalReason
+from nodepool.contract.node_failures import CORDON_CAUSES, PROBLEMS, NodeFailure
 from nodepool.state.tallies import Labels, Levels
 
 UNKNOWN: Final = "unknown"
 """The label for the instance type of a NodePool whose instance type does not exist."""
+_TRANSITIONS: Final = tuple(
+    (kind.__name__, status_of(reason), reason.value)
+    for kind in (Validated, Quota, Capacity, AtTarget, NodesRemoved)
+    for reason in kind
+)
+_DURATIONS: Final = tuple(dict.fromkeys((kind, status) for kind, status, _ in _TRANSITIONS))
+_AGES: Final = tuple((reason.value,) for reason in RemovalReason)
+_FAILURES: Final = tuple((cause,) for cause in (*(it.value for it in NodeFailure), *PROBLEMS))
+_LOST: Final = tuple(
+    (cause,)
+    for cause in dict.fromkeys(
+        (*PROBLEMS, *CORDON_CAUSES, NodeFailure.OTHER.value, PREEMPTION, VERIFICATION)
+    )
+)
+_TIMES: Final = tuple((each.value, way) for each in ComputeClass for way in DIRECTIONS)
+_OF_OFFERING: Final = {
+    NODE_FAILURES: _FAILURES,
+    NODE_JOIN: ((),),
+    NODE_REMOVALS: _AGES,
+    LOST_NODE_SECONDS: _LOST,
+    TIME_TO_TARGET: _TIMES,
+}
+"""The labels of each metric that counts by offering: 42 series of counters, 5 of histograms."""
 
 
-def samples(state: State) -> Iterator[Sample]:
+def samples(model: ReadModel, figures: Figures) -> Iterator[Sample]:
     """Yield every series."""
-    for pool in state.pools.values():
-        yield from _pool(pool, state.node_figures.active)
-    for quota in state.quotas.values():
+    for pool in model.pools.values():
+        yield from _pool(pool, figures.nodes.active)
+    for quota in model.quotas.values():
         yield from _quota(quota)
-    offerings = [each for each in state.capacity.values() if _exists(each)]
+    offerings = [each for each in model.capacity.values() if _exists(each)]
     for offering in offerings:
         yield from _offering(offering)
-    yield from _figures(state, offerings)
+    yield from _figures(figures, offerings)
 
 
 def _pool(item: NodePoolObject, active_nodes: Levels) -> Iterator[Sample]:
@@ -108,22 +142,24 @@ def _exists(item: CapacityObject) -> bool:
     return item.instance_type in INSTANCE_TYPES and any(counts)
 
 
-def _figures(state: State, offerings: Sequence[CapacityObject]) -> Iterator[Sample]:
+def _figures(figures: Figures, offerings: Sequence[CapacityObject]) -> Iterator[Sample]:
     """Yield the counts since the log began; each count that may ever occur starts at 0."""
 
     def known(metric: Metric) -> Iterator[Labels]:
-        return chain(*(of_offering(metric, each.zone, each.instance_type) for each in offerings))
+        for each in offerings:
+            for rest in _OF_OFFERING[metric]:
+                yield (each.zone, each.instance_type, *rest)
 
-    of_pools, of_nodes = state.pool_figures, state.node_figures
-    yield from of_nodes.unhealthy.samples(UNHEALTHY_NODES)
-    yield from of_nodes.preempting.samples(PREEMPTING_NODES)
-    yield from of_pools.transitions.samples(CONDITION_TRANSITIONS, TRANSITIONS)
-    yield from of_pools.durations.samples(CONDITION_DURATION, DURATIONS)
-    yield from of_pools.time_to_target.samples(TIME_TO_TARGET, known(TIME_TO_TARGET))
-    yield from state.out_of_service.samples(MACHINES)
-    yield from state.joins.samples(NODE_JOIN, known(NODE_JOIN))
-    yield from of_nodes.failures.samples(NODE_FAILURES, known(NODE_FAILURES))
-    yield from of_nodes.removals.samples(NODE_REMOVALS, known(NODE_REMOVALS))
-    yield from of_nodes.ages.samples(REMOVED_NODE_AGE, AGES)
-    yield from of_nodes.lost_seconds.samples(LOST_NODE_SECONDS, known(LOST_NODE_SECONDS))
-    yield from state.violations.samples(INVARIANT_VIOLATIONS, INVARIANT_LAST_POSITION, RULES)
+    pools, nodes = figures.pools, figures.nodes
+    yield from nodes.unhealthy.samples(UNHEALTHY_NODES)
+    yield from nodes.preempting.samples(PREEMPTING_NODES)
+    yield from pools.transitions.samples(CONDITION_TRANSITIONS, _TRANSITIONS)
+    yield from pools.durations.samples(CONDITION_DURATION, _DURATIONS)
+    yield from pools.time_to_target.samples(TIME_TO_TARGET, known(TIME_TO_TARGET))
+    yield from figures.out_of_service.samples(MACHINES)
+    yield from nodes.joins.samples(NODE_JOIN, known(NODE_JOIN))
+    yield from nodes.failures.samples(NODE_FAILURES, known(NODE_FAILURES))
+    yield from nodes.removals.samples(NODE_REMOVALS, known(NODE_REMOVALS))
+    yield from nodes.ages.samples(REMOVED_NODE_AGE, _AGES)
+    yield from nodes.lost_seconds.samples(LOST_NODE_SECONDS, known(LOST_NODE_SECONDS))
+    yield from figures.violations.samples(INVARIANT_VIOLATIONS, INVARIANT_LAST_POSITION, RULES)

@@ -23,7 +23,7 @@ def problems_of(node: NodeObject) -> frozenset[str]:
     return frozenset(each.type for each in reported if is_problem(each.type, each.status))
 
 
-def triage_cause(event: NodeLeft, node: NodeObject | None) -> str:
+def triage_cause(event: NodeLeft, node: NodeObject) -> str:
     """Return why the machine of a Node that left goes to triage; empty if it does not."""
     if isinstance(event, CWNodeDeleted) and not event.triage:
         return ""
@@ -40,9 +40,9 @@ def failure_at_the_end(event: NodeLeft, cause: str) -> str:
     return cause if cause in _AT_THE_END else ""
 
 
-def _problem(node: NodeObject | None) -> str:
+def _problem(node: NodeObject) -> str:
     """Return the first problem that is reported of a Node now; empty for no problem."""
-    problems = problems_of(node) if node is not None else ()
+    problems = problems_of(node)
     return cordon_cause(min(problems)) if problems else ""
 
 

@@ -1,10 +1,9 @@
-"""The state of the aggregator: the objects of the read model, the machines, and the figures."""
+"""The objects of the read model, and what else their status follows from."""
 
 from dataclasses import dataclass
 
 from immutables import Map
 
-from aggregator.node_figures import NodeFigures
 from aggregator.objects import (
     CapacityObject,
     ClusterObject,
@@ -13,7 +12,6 @@ from aggregator.objects import (
     NodePoolObject,
     QuotaObject,
 )
-from aggregator.pool_figures import PoolFigures
 from aggregator.templates import Templates
 from nodepool.contract.events import NodeConditionChanged
 from nodepool.contract.keys import (
@@ -28,13 +26,13 @@ from nodepool.contract.keys import (
     node_key,
     pool_path,
 )
+from nodepool.contract.messages import OfNode
 from nodepool.contract.observations import ConditionSeen
-from nodepool.state.inventory import Inventory
-from nodepool.state.tallies import Histograms, Levels, Violations
+from nodepool.state.inventory import Inventory, Machine
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ReadModel:
     """The objects of the read model by key.
 
     pools, nodes, quotas, capacity, clusters: one map for each of these buckets.
@@ -42,12 +40,6 @@ class State:
     machines: the rest of the status of every machine.
     busy: the Nodes of each NodePool that are active, or that will leave.
     templates: the large templates of the Nodes of each NodePool.
-    pool_figures, node_figures: the figures about NodePools and Nodes since the log began, for
-        metrics.
-    joins: how long Nodes took to join; a separate field because it changes with each Node.
-    out_of_service: how many machines are out of service, by offering, state and cause: for each
-        offering at most 9 states times 16 causes.
-    violations: how often the rules that always hold were broken.
     """
 
     pools: Map[PoolKey, NodePoolObject] = Map()
@@ -59,15 +51,27 @@ class State:
     machines: Map[MachineKey, MachineStatus] = Map()
     busy: Map[PoolKey, Map[NodeKey, bool]] = Map()
     templates: Templates = Map()
-    pool_figures: PoolFigures = PoolFigures()
-    node_figures: NodeFigures = NodeFigures()
-    joins: Histograms = Histograms()
-    out_of_service: Levels = Levels()
-    violations: Violations = Violations()
+
+    def machine(self, key: MachineKey) -> Machine | None:
+        """Return a machine; None if it was never added."""
+        return self.inventory.machines.get(key)
+
+    def last_assignment(self, key: MachineKey) -> int:
+        """Return the number of the last assignment of a machine."""
+        return self.inventory.machines[key].assignment
+
+    def pool(self, key: PoolKey) -> NodePoolObject | None:
+        """Return the NodePool that has this key now."""
+        return self.pools.get(key)
+
+    def node(self, event: OfNode) -> NodeObject | None:
+        """Return the Node whose assignment the event names; None if it left, or never was."""
+        node = self.nodes.get(event.node_key)
+        return node if node is not None and node.assignment == event.assignment else None
 
     def node_on(self, key: MachineKey) -> NodeKey | None:
         """Return the Node that a machine is, or is about to be; None for any other machine."""
-        machine = self.inventory.machines.get(key)
+        machine = self.machine(key)
         holder = as_pool_key(machine.holder) if machine is not None else None
         if machine is None or holder is None:
             return None

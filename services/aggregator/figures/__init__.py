@@ -1,0 +1,1 @@
+"""What is counted and measured since the log began; the status does not depend on it."""
