@@ -89,15 +89,15 @@ WRONG: Mapping[str, tuple[Change, str]] = {
     ),
     "two NodePools have one name": (
         repeated("NodePoolValidated", uid="other"),
-        "is created while another NodePool has its name",
+        "NodePoolReplaced in acme/prod/train",
     ),
     "a generation goes back": (
         repeated("NodePoolValidated", generation=0),
-        "train goes back to generation 0",
+        "GenerationBackwards in acme/prod/train",
     ),
     "an instance type changes": (
         repeated("NodePoolValidated", spec=spec(instance_type=A100)),
-        "changes its instance type",
+        "InstanceTypeChanged in acme/prod/train",
     ),
     "a NodePool is deleted too early": (
         without("CWNodePoolNodesRemoved", "train"),
@@ -105,7 +105,7 @@ WRONG: Mapping[str, tuple[Change, str]] = {
     ),
     "a NodePool is not empty": (
         without("CWNodeDeleted", "train"),
-        "is reported empty and holds 2 Nodes",
+        "NodePoolNotEmpty in acme/prod/train",
     ),
     "a NodePool is deleted twice": (
         repeated("CWNodePoolDeleted", "train"),
@@ -129,23 +129,23 @@ WRONG: Mapping[str, tuple[Change, str]] = {
     ),
     "a machine was never added": (
         without("MachineAdded"),
-        "which is not of its offering",
+        "MachineUnknown in acme/prod/train",
     ),
     "a machine is of another type": (
         changed("MachineAdded", instanceType=A100),
-        "which is not of its offering",
+        "MachineUnfit in acme/prod/train",
     ),
     "a machine is held by another": (
         without("CWNodeDeleted", "train"),
-        " holds",
+        "MachineHeld in acme/prod/",
     ),
     "a machine is assigned twice": (
         repeated("CWNodeAssigned", assignment=99),
-        " holds",
+        "MachineHeld in acme/prod/train",
     ),
     "an assignment is used twice": (
         changed("CWNodeAssigned", "serve", assignment=1),
-        "the assignment 1 is not a new one",
+        "AssignmentNotNew in acme/prod/serve",
     ),
     "a spec is not valid": (
         changed("NodePoolValidated", reason="Invalid"),
@@ -177,15 +177,15 @@ WRONG: Mapping[str, tuple[Change, str]] = {
     ),
     "a Node has not booted": (
         without("MachineBooted"),
-        "is registered when booting",
+        "is registered before it has booted",
     ),
     "a Node registers twice": (
         repeated("CWNodeRegistered"),
-        "is registered when production",
+        "RegisteredTwice in acme/prod/train",
     ),
     "a Node is of another NodePool": (
         changed("CWNodeRegistered", pool="serve"),
-        "in acme/prod/serve",
+        "NodeUnknown in acme/prod/serve",
     ),
     "a machine is given up early": (
         changed("MachineFailed", assignment=7),
@@ -193,7 +193,7 @@ WRONG: Mapping[str, tuple[Change, str]] = {
     ),
     "a Node is not registered": (
         without("CWNodeRegistered", "train"),
-        "goes from booting to cordoned",
+        "NodeUnregistered in acme/prod/train",
     ),
     "a cordon was not requested": (
         without("CWNodeDeletionRequestSuccess", "train"),
@@ -213,11 +213,11 @@ WRONG: Mapping[str, tuple[Change, str]] = {
     ),
     "a Node is deleted as if it never joined": (
         changed("CWNodeDeleted", registered=False),
-        "is deleted as registered=False",
+        "CountsDisagree in acme/prod/train",
     ),
     "a Node is deleted twice": (
         repeated("CWNodeDeleted"),
-        "has left acme/prod/train already",
+        "NodeUnknown in acme/prod/train",
     ),
     "Pods are observed too late": (
         last_changed("NodeObserved", "g3779b1", pods=[{"name": "job"}]),
@@ -312,7 +312,7 @@ def test_a_violation_is_raised_with_its_position_and_the_name_of_the_message() -
     for earlier in log[:index]:
         auditor.read(earlier)
 
-    with pytest.raises(Violation, match=r"assignment 1 is .*, not .* in acme/prod/serve") as raised:
+    with pytest.raises(Violation, match="NodeUnknown in acme/prod/serve") as raised:
         auditor.read(with_data(entry, {"pool": "serve"}))
 
     assert str(raised.value).startswith(f"{entry.position} CWNodeRegistered: ")

@@ -1,4 +1,4 @@
-"""Rules for capacity and assignment: free machines that fit, within grants.
+"""Rules for capacity and assignment: machines that the affinity accepts, within grants.
 
 Which NodePool is served first is a rule of the reference model.
 """
@@ -12,7 +12,7 @@ from nodepool.contract.events import CapacityChecked, CapacityCheckFailed, CWNod
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePoolSpec
 from support.affinity import matches
-from support.audit.facts import Facts, Machine, Origin, Pool, Stay, Violation, machine_key
+from support.audit.facts import Facts, Machine, Origin, Pool, Stay, Violation
 from support.audit.quota import check_limit
 
 
@@ -36,15 +36,8 @@ def fits(spec: NodePoolSpec, machine: Machine) -> bool:
 
 
 def _assigned(facts: Facts, message: CWNodeAssigned, origin: Origin) -> None:
-    pool = facts.existing_pool(message.uid, message)
-    name = machine_key(message.zone, message.node)
-    machine = facts.machines.get(name)
-    if machine is None or machine.offering != pool.offering:
-        raise Violation(f"{pool.key} is given {name}, which is not of its offering")
-    if machine.holder:
-        raise Violation(f"{pool.key} is given {name}, which {machine.holder} holds")
-    if message.assignment <= max(facts.stays, default=0):
-        raise Violation(f"the assignment {message.assignment} is not a new one")
+    pool, name = facts.pools[message.uid], message.machine_key
+    machine = facts.machines[name]
     if pool.checks.as_of(origin.cause) is None:
         raise Violation(f"{pool.key} is given a Node before its capacity was checked")
     spec = _granted_spec(pool, origin.cause)

@@ -1,7 +1,7 @@
 """Reads a log entry by entry, and checks each entry against all those before it.
 
-An audit reads what lies in the log and nothing else: it shares the message classes with the
-services, and none of their rules.
+An audit reads what lies in the log and nothing else. It shares the message classes with the
+services, and the rules of `nodepool.contract.invariants`, by which no service decides.
 """
 
 import json
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from nodepool.contract import commands, events
 from nodepool.contract.commands_spot import AcknowledgePreemption
 from nodepool.contract.decode import Unreadable, decode
+from nodepool.contract.invariants import broken_rule
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, Envelope, Event, Message
 from nodepool.contract.subjects import address_of
@@ -33,7 +34,17 @@ from support.audit.facts import Facts, Origin, Violation
 from support.reference.history import History, Stored
 
 Rule = Callable[[Facts, Message, Origin], None]
+
+
+def check_invariants(facts: Facts, message: Message, _origin: Origin) -> None:
+    """Check the rules that follow from the log alone."""
+    rule = broken_rule(facts, message)
+    if rule:
+        raise Violation(f"{rule} in {'/'.join(message.path)}")
+
+
 RULES: tuple[Rule, ...] = (
+    check_invariants,
     outcomes.check,
     node_pools.check,
     quota.check,

@@ -172,6 +172,16 @@ class Pool:
         return self.versions.last.spec
 
     @property
+    def generation(self) -> int:
+        """The generation of the newest spec."""
+        return self.versions.last.generation
+
+    @property
+    def zone(self) -> str:
+        """The zone of its machines."""
+        return self.ledger[1]
+
+    @property
     def offering(self) -> Offering:
         """Zone and instance type of its machines."""
         return self.ledger[1:]
@@ -332,6 +342,11 @@ class Stay:
     left: int = 0
     is_lent: bool = False
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether it has joined its cluster."""
+        return self.phase is not NodePhase.BOOTING
+
     def has_left(self, position: int) -> bool:
         """Whether it had left at this position."""
         return 0 < self.left <= position
@@ -398,7 +413,23 @@ class Facts:
         self.pods: dict[tuple[str, str], PodFact] = {}
         self.agents: dict[tuple[str, str], int] = {}
 
-    def pool_at(self, key: str) -> Pool | None:
+    def machine(self, key: str) -> Machine | None:
+        """Return a machine; None if it was never added."""
+        return self.machines.get(key)
+
+    def last_assignment(self, _machine: str) -> int:
+        """Return the largest number of all assignments."""
+        return max(self.stays, default=0)
+
+    def node(self, message: OfNode) -> Stay | None:
+        """Return the Node whose assignment an event names; None if it left, or never was."""
+        stay = self.stays.get(message.assignment)
+        if stay is None or stay.phase is NodePhase.DELETED:
+            return None
+        is_its_own = (stay.machine, stay.pool.key) == (message.machine_key, message.key)
+        return stay if is_its_own else None
+
+    def pool(self, key: str) -> Pool | None:
         """The NodePool that has this key now."""
         uid = self.uids.get(key)
         return self.pools[uid] if uid is not None else None
@@ -431,13 +462,6 @@ class Facts:
                 f"assignment {message.assignment} is {stay.machine} in {stay.pool.key}, "
                 f"not {machine} in {message.key}"
             )
-        return stay
-
-    def current_stay(self, message: OfNode) -> Stay:
-        """The same; a violation where the Node has left."""
-        stay = self.stay(message)
-        if stay.phase == NodePhase.DELETED:
-            raise Violation(f"{stay.machine} has left {stay.pool.key} already")
         return stay
 
     def reported_stay(self, message: OfMachine | OfNode, assignment: int) -> Stay:

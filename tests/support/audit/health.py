@@ -1,7 +1,6 @@
 """Rules for the health of Nodes: none is cordoned, rebooted or replaced without a cause.
 
-* A Node moves on to a phase that may follow on the one it is in.
-* One that stays is cordoned for a problem that was reported, or because a command asked for it.
+* A Node that stays is cordoned for a problem that was reported, or because a command asked for it.
 * It is rebooted once nothing runs there, unless a command forces it.
 * A drain that a command forces waits for no Pod.
 * Its last boot is verified before it is in production, if its machine says that this is due.
@@ -27,7 +26,6 @@ from nodepool.contract.events import (
 from nodepool.contract.health import BY_TYPE, Remedy, is_problem
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase
-from nodepool.contract.node_states import may_follow
 from support.audit.facts import Facts, Origin, Stay, Violation
 
 ANSWER_MAX = timedelta(minutes=30)
@@ -71,8 +69,6 @@ def note(facts: Facts, message: Message, origin: Origin) -> None:
 def check_update(facts: Facts, stay: Stay, event: NodeUpdated, origin: Origin) -> None:
     """Checks a Node that is to look otherwise from now on."""
     phase = event.phase
-    if not may_follow(stay.phase, phase):
-        raise Violation(f"{stay.machine} goes from {stay.phase} to {phase}")
     if phase is NodePhase.PRODUCTION and stay.phase is not phase and stay.is_unverified:
         raise Violation(f"{stay.machine} is in production before it is verified")
     is_leaving = stay.is_leaving(origin.cause)

@@ -1,4 +1,4 @@
-"""Rules for NodePool objects: one for each name, growing generations, and an orderly end."""
+"""Rules for NodePool objects: an orderly end."""
 
 from nodepool.contract.events import (
     ClusterRegistered,
@@ -28,19 +28,11 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
 
 
 def _validated(facts: Facts, message: NodePoolValidated, origin: Origin) -> None:
-    pool = facts.pools.get(message.uid)
-    if pool is None:
-        pool = _created(facts, message)
-    elif message.generation < pool.versions.last.generation:
-        raise Violation(f"{message.key} goes back to generation {message.generation}")
-    elif message.spec.instance_type != pool.spec.instance_type:
-        raise Violation(f"{message.key} changes its instance type")
+    pool = facts.pools.get(message.uid) or _created(facts, message)
     pool.versions.add(origin.position, message)
 
 
 def _created(facts: Facts, message: NodePoolValidated) -> Pool:
-    if message.key in facts.uids:
-        raise Violation(f"{message.key} is created while another NodePool has its name")
     ledger = (message.org, message.zone, message.spec.instance_type)
     facts.uids[message.key] = message.uid
     pool = facts.pools[message.uid] = Pool(message.key, message.uid, ledger)
@@ -49,10 +41,7 @@ def _created(facts: Facts, message: NodePoolValidated) -> Pool:
 
 def _nodes_removed(facts: Facts, message: CWNodePoolNodesRemoved) -> None:
     pool = facts.existing_pool(message.uid, message)
-    if message.removal == RemovalReason.POOL_DELETED:
-        if pool.present:
-            raise Violation(f"{pool.key} is reported empty and holds {pool.present} Nodes")
-        pool.emptied = True
+    pool.emptied = pool.emptied or message.removal is RemovalReason.POOL_DELETED
 
 
 def _deleted(facts: Facts, message: CWNodePoolDeleted) -> None:

@@ -1,4 +1,4 @@
-"""Rules for Nodes: registered once, removed only on request, drained before they are deleted."""
+"""Rules for Nodes: removed only on request, and drained before they are deleted."""
 
 from datetime import timedelta
 
@@ -20,9 +20,6 @@ from support.audit.facts import TRIAGE, Facts, Origin, Stay, Violation
 
 BOOT_MAX = timedelta(minutes=30)
 """How long a machine may take to join its cluster before it is given up."""
-
-ANSWER_MAX = timedelta(minutes=30)
-"""How long a machine may take to answer a cordon or a drain before it is given up."""
 CORDON_REASON = "node.coreweave.cloud/cordonReason"
 """The annotation of a Node that is cordoned for a cause of its own, and stays."""
 
@@ -45,63 +42,55 @@ def check(  # noqa: C901  # It lists the messages.
             stay.restarting_since = facts.times[origin.position]
             stay.joined = origin.position
         case CWNodeRegistrationFailed():
-            _registration_failed(facts, facts.current_stay(message), origin)
+            _registration_failed(facts, facts.stay(message), origin)
         case NodeUpdated():
-            health.check_update(facts, facts.current_stay(message), message, origin)
             stay = facts.stay(message)
-            _updated(stay, message.phase)
+            health.check_update(facts, stay, message, origin)
+            stay.phase = message.phase
             if message.cordon > stay.cordon:
                 stay.cordon, stay.asked = message.cordon, facts.times[origin.position]
                 stay.answered.add(origin.position, False)
         case NodeReservationChanged(usable=usable):
-            _lent(facts.current_stay(message), origin, is_lent=not usable)
+            _lent(facts.stay(message), origin, is_lent=not usable)
         case CWNodeCordoned():
-            health.check_cordoned(facts, facts.current_stay(message), message, origin)
+            health.check_cordoned(facts, facts.stay(message), message, origin)
         case CWDrainNode():
-            _drained(facts.current_stay(message), message, origin)
+            _drained(facts.stay(message), message, origin)
             facts.stay(message).asked = facts.times[origin.position]
         case CWNodeDeleted(removal=RemovalReason.UNHEALTHY):
-            stay = facts.current_stay(message)
+            stay = facts.stay(message)
             health.check_replaced(facts, stay, message, origin)
             stay.overdue = True
             _leave(facts, stay, origin, holder=TRIAGE)
         case CWNodeDeleted(triage=True):
-            stay = facts.current_stay(message)
+            stay = facts.stay(message)
             if stay.has_problem(origin.cause) and not _is_silent(facts, stay, origin):
-                _check_deletion(facts, stay, origin, registered=message.registered)
+                _check_deletion(facts, stay, origin)
             else:
                 _check_silence(facts, stay, origin)
             _leave(facts, stay, origin, holder=TRIAGE)
         case CWNodeDeleted():
-            stay = facts.current_stay(message)
-            _check_deletion(facts, stay, origin, registered=message.registered)
+            stay = facts.stay(message)
+            _check_deletion(facts, stay, origin)
             _leave(facts, stay, origin, holder="")
 
 
 def _registered(facts: Facts, event: CWNodeRegistered, origin: Origin) -> None:
-    stay, phase = facts.current_stay(event), event.phase
+    stay, phase = facts.stay(event), event.phase
     connected = facts.agents.get((event.org, event.cluster))
     if connected is not None and connected <= origin.cause and not stay.reported:
         raise Violation(f"{stay.machine} is registered before its agent has reported it")
-    if stay.phase != NodePhase.BOOTING or not stay.booted:
-        raise Violation(f"{stay.machine} is registered when {stay.phase}")
+    if not stay.booted:
+        raise Violation(f"{stay.machine} is registered before it has booted")
     if phase not in (NodePhase.PRODUCTION, NodePhase.VERIFYING):
         raise Violation(f"{stay.machine} is registered as {phase}")
     stay.phase = phase
 
 
 def _registration_failed(facts: Facts, stay: Stay, origin: Origin) -> None:
-    if stay.phase != NodePhase.BOOTING:
-        raise Violation(f"{stay.machine} fails to register when {stay.phase}")
     if not stay.failed and facts.times[origin.cause] - stay.assigned < BOOT_MAX:
         raise Violation(f"{stay.machine} is given up early")
     _leave(facts, stay, origin, holder=TRIAGE)
-
-
-def _updated(stay: Stay, phase: NodePhase) -> None:
-    if stay.phase == NodePhase.BOOTING:
-        raise Violation(f"{stay.machine} is updated before it is registered")
-    stay.phase = phase
 
 
 def _drained(stay: Stay, message: CWDrainNode, origin: Origin) -> None:
@@ -135,20 +124,18 @@ def _is_silent(facts: Facts, stay: Stay, origin: Origin) -> bool:
     if stay.asked is None:
         return False
     now, silent_since = facts.times[origin.cause], stay.silent_since.as_of(origin.cause)
-    if silent_since is not None and now - max(stay.asked, silent_since) >= ANSWER_MAX:
+    if silent_since is not None and now - max(stay.asked, silent_since) >= health.ANSWER_MAX:
         return True
     grace = stay.grace if stay.phase is NodePhase.DRAINING else timedelta()
-    return now - stay.asked >= grace + ANSWER_MAX
+    return now - stay.asked >= grace + health.ANSWER_MAX
 
 
-def _check_deletion(facts: Facts, stay: Stay, origin: Origin, *, registered: bool) -> None:
+def _check_deletion(facts: Facts, stay: Stay, origin: Origin) -> None:
     stay.overdue = stay.overdue or preemption.is_over(facts, stay, origin)
     if not stay.is_leaving(origin.cause):
         raise Violation(f"{stay.machine} is deleted without a request to remove it")
-    if registered is (stay.phase == NodePhase.BOOTING):
-        raise Violation(f"{stay.machine} is deleted as registered={registered} when {stay.phase}")
     restarts = stay.phase in health.RESTARTING
-    if registered and stay.phase != NodePhase.DRAINING and not (stay.overdue or restarts):
+    if stay.is_registered and stay.phase != NodePhase.DRAINING and not (stay.overdue or restarts):
         raise Violation(f"{stay.machine} is deleted when {stay.phase}")
     begun = stay.in_progress or stay.overdue or stay.goes_with_pool or restarts
     if stay.is_preempted(origin.cause) and not begun:

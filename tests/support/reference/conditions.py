@@ -45,7 +45,7 @@ def faults(
             continue
         yield from _object(pool, document)
         conditions = {each["type"]: each for each in document["status"]["conditions"]}
-        existing = facts.pool_at(key)
+        existing = facts.pool(key)
         stays = facts.stays_in(existing) if existing is not None else ()
         current = sum(stay.phase != NodePhase.BOOTING and not stay.is_lent for stay in stays)
         wanted = dict(_conditions(pool, quota, capacity, existing))

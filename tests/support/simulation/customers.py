@@ -103,7 +103,7 @@ class Customers:
             metadata["resourceVersion"] = self._some_version()
         if self.random.random() < 0.2:
             metadata["labels"] = {"team": self.random.choice(("red", "blue"))}
-        pool = self.facts.pool_at("/".join(path))
+        pool = self.facts.pool("/".join(path))
         is_change = pool is not None and self.random.random() < 0.6
         spec = spec_of(pool) if pool and is_change else self._new_spec(path)
         for name, value in self._changes().items():
@@ -150,7 +150,7 @@ class Customers:
         pools = [pool for pool in self.facts.existing_pools() if pool.deleting_since is None]
         if pools:
             path = pool_path(self.random.choice(pools).key)
-            pool = self.facts.pool_at("/".join(path))
+            pool = self.facts.pool("/".join(path))
             assert pool is not None
             label = {"asked": str(self.random.randrange(1000))}
             content = {"metadata": {"name": path[2], "labels": label}, "spec": spec_of(pool)}
