@@ -8,7 +8,7 @@ from typing import TypeVar, assert_never
 from immutables import Map
 
 from aggregator import Hears, NodeChanged, NodeLeft, QuotaCounted, nodes, pools, quotas
-from aggregator.machine_changes import capacity_reclaimed, machine_reported, with_inventory
+from aggregator.machines import capacity_reclaimed, machine_reported, with_inventory
 from aggregator.objects import ClusterObject, NodeObject, NodePoolObject
 from aggregator.profiles import counted_profiles, profile_of
 from aggregator.read_model import ReadModel

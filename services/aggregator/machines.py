@@ -1,18 +1,17 @@
-"""A machine of the read model after an event about it, and the counts of its offering."""
+"""The machines of the read model after an event, and the counts of their offering."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, get_args
 
-from immutables import Map
-
+from aggregator import MachineReported
 from aggregator.objects import CapacityObject, Faults, MachineStatus
+from aggregator.read_model import ReadModel
 from nodepool.contract import events as on
 from nodepool.contract.health import NodeFault
-from nodepool.contract.keys import MachineKey, OfferingKey
+from nodepool.contract.keys import offering_key
 from nodepool.contract.node_states import MachineState as Outside
 from nodepool.service import Context
-from nodepool.state.inventory import RECLAIMED, TRIAGE, Machine
+from nodepool.state.inventory import RECLAIMED, TRIAGE, Inventory, Machine
 
 IMMEDIATE = frozenset(("hang", *get_args(NodeFault)))
 """The faults that take effect at once if the machine is a Node."""
@@ -29,14 +28,68 @@ MachineEvent = (
 """The events with which a machine changes hands."""
 
 
-def recounted(
-    objects: Mapping[OfferingKey, CapacityObject],
-    before: Machine | None,
-    after: Machine,
-    context: Context,
+def machine_reported(model: ReadModel, event: MachineReported, context: Context) -> ReadModel:
+    """Return the read model after a change of a machine that is no Node, or may be no Node."""
+    if not isinstance(event, on.MachineBroken | on.MachineStateChanged):
+        return with_inventory(model, event, model.inventory.changed(event), context)
+    before = model.machines.get(event.machine_key)
+    if before is None:
+        return model
+    if isinstance(event, on.MachineStateChanged):
+        after = replace(before, state=event.state, version=context.position)
+    else:
+        holder = model.node_on(event.machine_key)
+        node = model.nodes.get(holder) if holder is not None else None
+        joined = node is not None and node.is_registered
+        faults = _faults_of_broken(before.faults, event, joined=joined)
+        after = replace(before, faults=faults, version=context.position)
+    return replace(model, machines=model.machines.set(event.machine_key, after))
+
+
+def with_inventory(
+    model: ReadModel, event: MachineEvent, inventory: Inventory, context: Context
+) -> ReadModel:
+    """Return the read model with this inventory, and with the objects that follow from it.
+
+    inventory: at most the machine of the event differs from the inventory of the read model.
+    """
+    if inventory is model.inventory:
+        return model
+    key = event.machine_key
+    before, after = model.machine(key), inventory.machines[key]
+    item = _recounted(model.capacity.get(after.offering), before, after, context)
+    status = _changed_hands(model.machines.get(key), after, event, context)
+    return replace(
+        model,
+        inventory=inventory,
+        capacity=model.capacity.set(after.offering, item),
+        machines=model.machines.set(key, status),
+    )
+
+
+def capacity_reclaimed(
+    model: ReadModel, event: on.CapacityReclaimed, context: Context
+) -> ReadModel:
+    """Return the read model in which an operator wants another number of machines held back."""
+    key, position = offering_key(event.zone, event.instance_type), context.position
+    before = model.capacity.get(key) or CapacityObject(event.zone, event.instance_type, position)
+    after = replace(before, version=position, to_reclaim=event.count)
+    return replace(model, capacity=model.capacity.set(key, after))
+
+
+def state_of(machine: Machine) -> MachineState:
+    """Return the state of a machine."""
+    if not machine.holder:
+        return "free"
+    if machine.holder == RECLAIMED:
+        return "reclaimed"
+    return "triage" if machine.holder == TRIAGE else "assigned"
+
+
+def _recounted(
+    item: CapacityObject | None, before: Machine | None, after: Machine, context: Context
 ) -> CapacityObject:
     """Return the counts of the machine's offering; `before` is None for a new machine."""
-    item = objects.get(after.offering)
     if item is None:
         item = CapacityObject(after.zone, after.instance_type, context.position)
     counts: dict[MachineState, int] = {
@@ -58,75 +111,33 @@ def recounted(
     )
 
 
-def reclaimed(
-    before: CapacityObject | None, event: on.CapacityReclaimed, context: Context
-) -> CapacityObject:
-    """Return the counts of an offering with another number of machines to hold back."""
-    if before is None:
-        before = CapacityObject(event.zone, event.instance_type, context.position)
-    return replace(before, version=context.position, to_reclaim=event.count)
-
-
-def changed_hands(
-    before: MachineStatus | None,
-    after: Machine,
-    event: MachineEvent,
-    context: Context,
+def _changed_hands(
+    before: MachineStatus | None, after: Machine, event: MachineEvent, context: Context
 ) -> MachineStatus:
     """Return the status of a machine that was added or has changed hands."""
     if before is None:
         return MachineStatus(version=context.position, added=context.time)
     faults = before.faults
-    if faults is not None:
-        faults = _in_stay(faults) if isinstance(event, on.CWNodeAssigned) else _after_stay(faults)
+    if faults is not None and isinstance(event, on.CWNodeAssigned):
+        faults = replace(faults, times=faults.times - 1, failing=faults.fault)
+    elif faults is not None:
+        faults = replace(faults, failing="") if faults.times else None
     cause = ""
     if isinstance(event, on.CWNodeDeleted | on.CWNodeRegistrationFailed) and after.holder == TRIAGE:
         cause = event.message
     return replace(
-        before,
-        version=context.position,
-        cause=cause,
-        state=Outside.TRIAGE,
-        faults=faults,
+        before, version=context.position, cause=cause, state=Outside.TRIAGE, faults=faults
     )
 
 
-def broken(
-    before: MachineStatus, event: on.MachineBroken, *, joined: bool, context: Context
-) -> MachineStatus:
-    """Return the status of a machine that will fail; a Node (`joined`) may fail at once."""
-    failing = before.faults.failing if before.faults is not None else ""
-    faults: Faults | None = Faults(event.fault, event.times, failing)
+def _faults_of_broken(
+    before: Faults | None, event: on.MachineBroken, *, joined: bool
+) -> Faults | None:
+    """Return the faults of a machine that will fail; a Node (`joined`) may fail at once."""
+    failing = before.failing if before is not None else ""
     if not event.times:
         is_over = failing in ("", "hang", event.fault)
-        faults = Faults(event.fault, 0, failing) if not is_over else None
-    elif joined and event.fault in IMMEDIATE and failing != event.fault:
-        faults = Faults(event.fault, event.times - 1, event.fault)
-    return replace(before, version=context.position, faults=faults)
-
-
-def moved(
-    known: Map[MachineKey, MachineStatus], event: on.MachineStateChanged, context: Context
-) -> Map[MachineKey, MachineStatus]:
-    """Return the machines with this machine in another state outside of any NodePool."""
-    key, status = event.machine_key, known.get(event.machine_key)
-    if status is None:
-        return known
-    return known.set(key, replace(status, state=event.state, version=context.position))
-
-
-def _in_stay(faults: Faults) -> Faults:
-    return replace(faults, times=faults.times - 1, failing=faults.fault)
-
-
-def _after_stay(faults: Faults) -> Faults | None:
-    return replace(faults, failing="") if faults.times else None
-
-
-def state_of(machine: Machine) -> MachineState:
-    """Return the state of a machine."""
-    if not machine.holder:
-        return "free"
-    if machine.holder == RECLAIMED:
-        return "reclaimed"
-    return "triage" if machine.holder == TRIAGE else "assigned"
+        return None if is_over else Faults(event.fault, 0, failing)
+    if joined and event.fault in IMMEDIATE and failing != event.fault:
+        return Faults(event.fault, event.times - 1, event.fault)
+    return Faults(event.fault, event.times, failing)

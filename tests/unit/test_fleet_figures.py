@@ -39,6 +39,7 @@ from nodepool.contract.events import (
 from nodepool.contract.metrics import Histogram, Metric
 from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason
 from nodepool.contract.node_states import MachineState
+from support.constants import A100
 from support.grown import from_nothing, grown
 from support.single import SingleService
 
@@ -93,8 +94,8 @@ class Story(SingleService[State, Hears, Never]):
 def validated(target: int = 1, generation: int = 1, **fields: object) -> NodePoolValidated:
     """A valid NodePool that wants so many Nodes."""
     spec = NodePoolSpec(instance_type=KIND, target_nodes=target)
-    fields = {"reason": Validated.VALID, "fault": "", "message": "", **fields}
-    return sample(NodePoolValidated, spec=spec, generation=generation, **fields)
+    fields = {"reason": Validated.VALID, "fault": "", "message": "", "spec": spec, **fields}
+    return sample(NodePoolValidated, generation=generation, **fields)
 
 
 def granted(
@@ -416,9 +417,10 @@ def test_a_machine_that_does_not_answer_is_a_failure_once() -> None:
 # Rules that always hold.
 
 
-def of_two(story: Story) -> Iterable[Hears]:
-    """A second machine, and the Node that it becomes."""
-    return sample(MachineAdded, machine="g2"), sample(CWNodeAssigned, node="g2", assignment=8)
+def of_two(**fields: str) -> Iterable[Hears]:
+    """A second machine, and the Node that it becomes, both with these fields."""
+    assigned = sample(CWNodeAssigned, node="g2", assignment=8, **fields)
+    return sample(MachineAdded, machine="g2", **fields), assigned
 
 
 def test_a_story_without_a_fault_breaks_no_rule() -> None:
@@ -432,7 +434,7 @@ def test_a_story_without_a_fault_breaks_no_rule() -> None:
         ([sample(CWNodeAssigned, node="g404", assignment=9)], "MachineUnknown"),
         ([deleted(), sample(CWNodeAssigned)], "AssignmentNotNew"),
         ([deleted(), sample(CWNodeAssigned, assignment=9, uid="u9")], "NodePoolUnknown"),
-        (of_two(Story()), "GrantPassed"),
+        (of_two(), "GrantPassed"),
         ([sample(CWNodeRegistered)], "RegisteredTwice"),
         ([sample(CWNodeRegistered, assignment=6)], "NodeUnknown"),
         ([deleted(registered=False)], "CountsDisagree"),
@@ -441,6 +443,12 @@ def test_a_story_without_a_fault_breaks_no_rule() -> None:
         (
             [sample(CWNodePoolNodesRemoved, removal=RemovalReason.POOL_DELETED)],
             "NodePoolNotEmpty",
+        ),
+        (of_two(instance_type=A100), "MachineUnfit"),
+        (of_two(zone="US-WEST-01A"), "MachineUnfit"),
+        (
+            [validated(spec=NodePoolSpec(instance_type=A100, target_nodes=1))],
+            "InstanceTypeChanged",
         ),
         ([validated(uid="u9")], "NodePoolReplaced"),
         ([validated(generation=0)], "GenerationBackwards"),
@@ -478,7 +486,7 @@ def test_a_limit_that_is_lowered_is_not_passed() -> None:
 def test_a_grant_may_be_used_until_the_allocator_has_acknowledged_a_smaller_one() -> None:
     # given a NodePool that may have two Nodes, and then one
     story = with_pool(2).heard(granted(1, 1, number=2), sample(CWNodeAssigned))
-    assert story.heard(*of_two(story)).broken() == {}
+    assert story.heard(*of_two()).broken() == {}
 
     # when it gets one more after the allocator has said that it knows
     story.heard(sample(GrantAcknowledged, number=2, granted=1, final=False))

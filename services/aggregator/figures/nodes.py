@@ -6,7 +6,7 @@ Later causes count nothing until the Node can be used again, or is deleted.
 
 The number of series is bounded. Each NodePool has up to 13 series for the causes of cordons, and
 up to 2 for the stages of preemptions; a cause or a stage without a Node has no series. Each
-offering has 16 causes of failures, 15 causes of lost seconds, 5 reasons of removals, and one
+offering has 16 causes of failures, 15 causes of lost seconds, 4 reasons of removals, and one
 histogram of joins.
 """
 

@@ -14,6 +14,7 @@ from aggregator.figures.pools import DIRECTIONS
 from aggregator.figures.state import Figures
 from aggregator.objects import CapacityObject, NodePoolObject, QuotaObject
 from aggregator.read_model import ReadModel
+from nodepool.contract import metrics
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.conditions import (
     AtTarget,
@@ -25,36 +26,7 @@ from nodepool.contract.conditions import (
 )
 from nodepool.contract.invariants import RULES
 from nodepool.contract.keys import pool_path
-from nodepool.contract.metrics import (
-    ACTIVE_NODES,
-    CONDITION_DURATION,
-    CONDITION_SINCE,
-    CONDITION_TRANSITIONS,
-    CURRENT_NODES,
-    GRANTED_NODES,
-    IDLE_NODES,
-    IN_PROGRESS_NODES,
-    INFO,
-    INVARIANT_LAST_POSITION,
-    INVARIANT_VIOLATIONS,
-    LOST_NODE_SECONDS,
-    MACHINES,
-    NODE_FAILURES,
-    NODE_JOIN,
-    NODE_REMOVALS,
-    PREEMPTING_NODES,
-    QUEUE_POSITION,
-    QUEUED_NODES,
-    QUOTA_LIMIT_NODES,
-    QUOTA_USED_NODES,
-    REMOVED_NODE_AGE,
-    STATUS_CONDITION,
-    TARGET_NODES,
-    TIME_TO_TARGET,
-    UNHEALTHY_NODES,
-    Metric,
-    Sample,
-)
+from nodepool.contract.metrics import Metric, Sample
 from nodepool.contract.model import ComputeClass, RemovalReason
 from nodepool.contract.node_failures import CORDON_CAUSES, PROBLEMS, NodeFailure
 from nodepool.state.tallies import Labels, Levels
@@ -77,13 +49,13 @@ _LOST: Final = tuple(
 )
 _TIMES: Final = tuple((each.value, way) for each in ComputeClass for way in DIRECTIONS)
 _OF_OFFERING: Final = {
-    NODE_FAILURES: _FAILURES,
-    NODE_JOIN: ((),),
-    NODE_REMOVALS: _AGES,
-    LOST_NODE_SECONDS: _LOST,
-    TIME_TO_TARGET: _TIMES,
+    metrics.NODE_FAILURES: _FAILURES,
+    metrics.NODE_JOIN: ((),),
+    metrics.NODE_REMOVALS: _AGES,
+    metrics.LOST_NODE_SECONDS: _LOST,
+    metrics.TIME_TO_TARGET: _TIMES,
 }
-"""The labels of each metric that counts by offering: 42 series of counters, 5 of histograms."""
+"""The labels of each metric that counts by offering: 35 counters and 5 histograms."""
 
 
 def samples(model: ReadModel, figures: Figures) -> Iterator[Sample]:
@@ -102,21 +74,21 @@ def _pool(item: NodePoolObject, active_nodes: Levels) -> Iterator[Sample]:
     path = pool_path(item.key)
     spec = item.spec
     instance_type = spec.instance_type if spec.instance_type in INSTANCE_TYPES else UNKNOWN
-    yield Sample(INFO, (*path, item.zone, instance_type, spec.compute_class.value), 1)
-    yield Sample(TARGET_NODES, path, spec.target)
-    yield Sample(GRANTED_NODES, path, item.grant)
-    yield Sample(CURRENT_NODES, path, item.current)
+    yield Sample(metrics.INFO, (*path, item.zone, instance_type, spec.compute_class.value), 1)
+    yield Sample(metrics.TARGET_NODES, path, spec.target)
+    yield Sample(metrics.GRANTED_NODES, path, item.grant)
+    yield Sample(metrics.CURRENT_NODES, path, item.current)
     active = active_nodes.values.get(path, 0)
-    yield Sample(ACTIVE_NODES, path, active)
-    yield Sample(IDLE_NODES, path, item.current - active)
-    yield Sample(IN_PROGRESS_NODES, path, item.in_progress)
-    yield Sample(QUEUED_NODES, path, item.grant - item.held)
+    yield Sample(metrics.ACTIVE_NODES, path, active)
+    yield Sample(metrics.IDLE_NODES, path, item.current - active)
+    yield Sample(metrics.IN_PROGRESS_NODES, path, item.in_progress)
+    yield Sample(metrics.QUEUED_NODES, path, item.grant - item.held)
     if item.queue_position:
-        yield Sample(QUEUE_POSITION, path, item.queue_position)
+        yield Sample(metrics.QUEUE_POSITION, path, item.queue_position)
     for condition in item.conditions.values():
         verdict = condition.type, condition.status, condition.reason
-        yield Sample(STATUS_CONDITION, path + verdict, 1)
-        yield Sample(CONDITION_SINCE, (*path, condition.type), condition.since.timestamp())
+        yield Sample(metrics.STATUS_CONDITION, path + verdict, 1)
+        yield Sample(metrics.CONDITION_SINCE, (*path, condition.type), condition.since.timestamp())
 
 
 def _quota(item: QuotaObject) -> Iterator[Sample]:
@@ -124,8 +96,8 @@ def _quota(item: QuotaObject) -> Iterator[Sample]:
         return
     ledger = item.org, item.zone, item.instance_type
     if item.limit is not None:
-        yield Sample(QUOTA_LIMIT_NODES, ledger, item.limit)
-    yield Sample(QUOTA_USED_NODES, ledger, item.used)
+        yield Sample(metrics.QUOTA_LIMIT_NODES, ledger, item.limit)
+    yield Sample(metrics.QUOTA_USED_NODES, ledger, item.used)
 
 
 def _offering(item: CapacityObject) -> Iterator[Sample]:
@@ -133,7 +105,9 @@ def _offering(item: CapacityObject) -> Iterator[Sample]:
     counts = {"free": item.free, "assigned": item.assigned, "reclaimed": item.reclaimed}
     for machine_state, count in counts.items():
         if count or machine_state != "reclaimed":
-            yield Sample(MACHINES, (item.zone, item.instance_type, machine_state, ""), count)
+            yield Sample(
+                metrics.MACHINES, (item.zone, item.instance_type, machine_state, ""), count
+            )
 
 
 def _exists(item: CapacityObject) -> bool:
@@ -151,15 +125,19 @@ def _figures(figures: Figures, offerings: Sequence[CapacityObject]) -> Iterator[
                 yield (each.zone, each.instance_type, *rest)
 
     pools, nodes = figures.pools, figures.nodes
-    yield from nodes.unhealthy.samples(UNHEALTHY_NODES)
-    yield from nodes.preempting.samples(PREEMPTING_NODES)
-    yield from pools.transitions.samples(CONDITION_TRANSITIONS, _TRANSITIONS)
-    yield from pools.durations.samples(CONDITION_DURATION, _DURATIONS)
-    yield from pools.time_to_target.samples(TIME_TO_TARGET, known(TIME_TO_TARGET))
-    yield from figures.out_of_service.samples(MACHINES)
-    yield from nodes.joins.samples(NODE_JOIN, known(NODE_JOIN))
-    yield from nodes.failures.samples(NODE_FAILURES, known(NODE_FAILURES))
-    yield from nodes.removals.samples(NODE_REMOVALS, known(NODE_REMOVALS))
-    yield from nodes.ages.samples(REMOVED_NODE_AGE, _AGES)
-    yield from nodes.lost_seconds.samples(LOST_NODE_SECONDS, known(LOST_NODE_SECONDS))
-    yield from figures.violations.samples(INVARIANT_VIOLATIONS, INVARIANT_LAST_POSITION, RULES)
+    yield from nodes.unhealthy.samples(metrics.UNHEALTHY_NODES)
+    yield from nodes.preempting.samples(metrics.PREEMPTING_NODES)
+    yield from pools.transitions.samples(metrics.CONDITION_TRANSITIONS, _TRANSITIONS)
+    yield from pools.durations.samples(metrics.CONDITION_DURATION, _DURATIONS)
+    yield from pools.time_to_target.samples(metrics.TIME_TO_TARGET, known(metrics.TIME_TO_TARGET))
+    yield from figures.out_of_service.samples(metrics.MACHINES)
+    yield from nodes.joins.samples(metrics.NODE_JOIN, known(metrics.NODE_JOIN))
+    yield from nodes.failures.samples(metrics.NODE_FAILURES, known(metrics.NODE_FAILURES))
+    yield from nodes.removals.samples(metrics.NODE_REMOVALS, known(metrics.NODE_REMOVALS))
+    yield from nodes.ages.samples(metrics.REMOVED_NODE_AGE, _AGES)
+    yield from nodes.lost_seconds.samples(
+        metrics.LOST_NODE_SECONDS, known(metrics.LOST_NODE_SECONDS)
+    )
+    yield from figures.violations.samples(
+        metrics.INVARIANT_VIOLATIONS, metrics.INVARIANT_LAST_POSITION, RULES
+    )
