@@ -19,12 +19,7 @@ class State:
 
 
 def evolve(state: State, message: Hears, context: Context) -> State:
-    """Return the state after an event; an impossible event changes only figures.
-
-    The rules are evaluated here because the aggregator hears of all objects and decides nothing, so
-    an event that breaks a rule always comes from another service. The preemption service checks the
-    times of the stages of a preemption, because it hears the commands that allow an earlier stage.
-    """
+    """Return the state after an event; an impossible event changes only figures."""
     before = state.read_model
     rule = broken_rule(before, message)
     after = before if rule in IMPOSSIBLE else changes.evolve(before, message, context)

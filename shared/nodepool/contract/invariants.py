@@ -1,12 +1,15 @@
 """The rules that always hold of the log, each stated once.
 
-The aggregator counts each broken rule in a metric. The audit of the tests fails at the first.
+The aggregator counts each broken rule in a metric: it hears of all objects and decides nothing, so
+an event that breaks a rule always comes from another service. The audit of the tests fails at it.
+
 `broken_rule` evaluates the rules that follow from the log alone, regardless of which messages a
-service had read. Two rules are about grants. They depend on what the services had read, so the
-aggregator and the audit know different facts about them, and each evaluates them itself:
+service had read. Three rules are evaluated elsewhere, because each checker knows other facts:
 
 * GrantPassed: a NodePool gets a Node beyond its grants.
 * LimitPassed: the Nodes that all grants under a limit allow have grown beyond the limit.
+* PreemptionStageEarly: the preemption service counts it, since it hears the commands that allow an
+  earlier stage.
 """
 
 from typing import Final, Literal, Protocol, assert_never, get_args
