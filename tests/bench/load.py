@@ -18,11 +18,11 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
 from nodepool.contract.subjects import subject_of
-from nodepool.nats import api
-from nodepool.nats.connection import connect
-from nodepool.nats.publisher import Publisher
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM, provision
+from nodepool.nats.log import api
+from nodepool.nats.log.publisher import Publisher
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM, provision
+from nodepool.nats.wire.connection import connect
 
 ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"
 PATIENCE_S = 300

@@ -25,10 +25,10 @@ from nodepool.contract.affinity import (
 )
 from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.contract.messages import Command
-from nodepool.nats import api
-from nodepool.nats.connection import Connection, connect
-from nodepool.nats.errors import Busy, InDoubt
-from nodepool.nats.reader import Reader
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.wire.connection import Connection, connect
+from nodepool.nats.wire.errors import Busy, InDoubt
 from testbed.processes import ControlPlane
 
 RACK, SLOT = "node.coreweave.cloud/rack", "node.coreweave.cloud/slot"

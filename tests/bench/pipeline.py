@@ -13,9 +13,9 @@ from bench.load import Work, at_target, checked, cpu_s, drive, envelope, pool, p
 from nodepool.contract.log import Entry
 from nodepool.local.binary import find_server
 from nodepool.local.server import NatsServer
-from nodepool.nats.connection import connect
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import connect
 from testbed.ports import free_port
 from testbed.processes import ControlPlane
 

@@ -12,11 +12,11 @@ import allocator.decide
 from bench.load import cpu_s
 from nodepool.local.binary import find_server
 from nodepool.local.server import NatsServer
-from nodepool.nats.api import last_position, request
-from nodepool.nats.connection import Connection, connect
-from nodepool.nats.consumers import consumer_config
-from nodepool.nats.publisher import Publisher
-from nodepool.nats.streams import STREAM, provision
+from nodepool.nats.log.api import last_position, request
+from nodepool.nats.log.consumers import consumer_config
+from nodepool.nats.log.publisher import Publisher
+from nodepool.nats.log.streams import STREAM, provision
+from nodepool.nats.wire.connection import Connection, connect
 from testbed.ports import free_port
 
 FILTERS = allocator.decide.SERVICE.filters()

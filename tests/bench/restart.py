@@ -8,9 +8,9 @@ from typing import NamedTuple
 import uvloop
 
 from bench.load import Work, at_target, checked, drive, envelope, pool, prepare, site
-from nodepool.nats.api import last_position
-from nodepool.nats.connection import connect
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log.api import last_position
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import connect
 from testbed.processes import ControlPlane
 
 NODES = 10

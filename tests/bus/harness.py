@@ -23,12 +23,12 @@ from nodepool.host.settings import Settings, Shown, Use
 from nodepool.host.snapshots import SNAPSHOT_AFTER
 from nodepool.local.binary import find_server
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.access import NO_ACCESS, Access
-from nodepool.nats.connection import Connection, connect
-from nodepool.nats.errors import InDoubt, Unreachable
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM, provision
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM, provision
+from nodepool.nats.wire.access import NO_ACCESS, Access
+from nodepool.nats.wire.connection import Connection, connect
+from nodepool.nats.wire.errors import InDoubt, Unreachable
 from nodepool.service import I, O, S, Service
 from support.constants import H100, ZONE
 

@@ -23,8 +23,8 @@ from contracts.samples import sample
 from nodepool.client import Client
 from nodepool.contract.events import NodeReported
 from nodepool.host.settings import Settings
-from nodepool.nats.access import Access
-from nodepool.nats.cancelling import cancel
+from nodepool.nats.wire.access import Access
+from nodepool.nats.wire.waiting import cancel
 from support.agent.answered import answered
 from support.certificates import certificates, needs_openssl
 from support.constants import ZONE

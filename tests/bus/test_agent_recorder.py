@@ -21,10 +21,10 @@ from nodepool.contract.events import CWNodePoolCreated
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.cancelling import cancel
-from nodepool.nats.connection import Connection
-from nodepool.nats.streams import STREAM, stream_info
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM, stream_info
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.waiting import cancel
 from support.agent.answered import unanswered
 
 PLACE = Place("acme", "prod", "zone-a")

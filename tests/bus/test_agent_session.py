@@ -22,10 +22,10 @@ from nodepool.contract.messages import envelope_of
 from nodepool.contract.model import NodePoolSpec, spec_document
 from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.cancelling import cancel
-from nodepool.nats.connection import Connection
-from nodepool.nats.streams import STREAM, StreamInfo
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM, StreamInfo
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.waiting import cancel
 from support.agent.answered import answered
 from support.constants import H100
 

@@ -36,9 +36,9 @@ from nodepool.contract.log import Entry
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.streams import SNAPSHOTS, STREAM, provision, stream_info, streams
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import SNAPSHOTS, STREAM, provision, stream_info, streams
+from nodepool.nats.wire.connection import Connection
 from quota.decide import SERVICE as QUOTA
 from testbed.ports import free_port
 

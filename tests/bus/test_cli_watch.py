@@ -13,7 +13,7 @@ import pytest
 
 from bus.harness import connected
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
+from nodepool.nats.log import api
 
 
 def put(server: NatsServer, name: str) -> None:

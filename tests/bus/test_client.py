@@ -38,10 +38,10 @@ from nodepool.contract.messages import Command, Event, envelope_of
 from nodepool.contract.model import NodePoolSpec
 from nodepool.contract.subjects import subject_of
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection, connect
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import Connection, connect
 from testbed.ports import free_port
 from validator.decide import SERVICE as VALIDATOR
 

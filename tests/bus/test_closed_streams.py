@@ -14,9 +14,9 @@ from bus.test_doctor import doctor
 from nodepool.cli.app import run
 from nodepool.host.runtime import Runtime
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.streams import SNAPSHOTS, STREAM, stream_info, streams
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import SNAPSHOTS, STREAM, stream_info, streams
+from nodepool.nats.wire.connection import Connection
 from nodepool.service import I, O, S
 from quota.decide import SERVICE as QUOTA
 

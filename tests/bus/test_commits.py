@@ -21,12 +21,12 @@ from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.folded import Folded
 from nodepool.engine.proposal import Input, Processed, Proposal
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.committer import MARK, Committer
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
-from nodepool.nats.publisher import Publisher
-from nodepool.nats.streams import STREAM, provision, streams
+from nodepool.nats.log import api
+from nodepool.nats.log.commits import MARK, Committer
+from nodepool.nats.log.publisher import Publisher
+from nodepool.nats.log.streams import STREAM, provision, streams
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 from nodepool.service import Service
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -230,7 +230,7 @@ def test_services_that_commit_at_the_same_time_do_not_conflict(server: NatsServe
 def test_a_commit_whose_connection_is_lost_is_in_doubt_at_once(
     server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nodepool.nats.committer.REPLY_TIMEOUT_S", LONG_S)
+    monkeypatch.setattr("nodepool.nats.log.commits.REPLY_TIMEOUT_S", LONG_S)
 
     async def story() -> None:
         async with connected(server.url) as connection:

@@ -14,10 +14,10 @@ import pytest
 from bus.harness import unreachable, until
 from bus.tls import HOST, running
 from nodepool.client import Client
-from nodepool.nats import api
-from nodepool.nats.access import Access
-from nodepool.nats.connection import Connection, connect
-from nodepool.nats.streams import STREAM, provision
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM, provision
+from nodepool.nats.wire.access import Access
+from nodepool.nats.wire.connection import Connection, connect
 from support.certificates import Certificates, certificates, client_certificate, needs_openssl
 from support.nats_users import credentials, key, operator_settings, user_jwt
 from testbed.ports import free_port

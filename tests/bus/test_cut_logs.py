@@ -22,12 +22,12 @@ from bus.harness import (
 from bus.test_doctor import doctor
 from bus.test_process_life import readiness, says
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import HeadMissing
-from nodepool.nats.reader import BUFFER_MAX, Reader
-from nodepool.nats.snapshots import stored_position
-from nodepool.nats.streams import STREAM, provision, stream_info, streams, verify_log
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import BUFFER_MAX, Reader
+from nodepool.nats.log.streams import STREAM, provision, stream_info, streams, verify_log
+from nodepool.nats.objects.snapshots import stored_position
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import HeadMissing
 from quota.decide import SERVICE as QUOTA
 from testbed.ports import free_port
 

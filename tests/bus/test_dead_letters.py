@@ -15,8 +15,8 @@ from nodepool.contract.commands import ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.contract.log import Entry
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
+from nodepool.nats.log import api
+from nodepool.nats.wire.connection import Connection
 from nodepool.service import Context
 from quota.decide import SERVICE as QUOTA
 from support.constants import A100, H100, ZONE

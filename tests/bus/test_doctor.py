@@ -18,9 +18,9 @@ from nodepool.cli.app import run
 from nodepool.client import Client
 from nodepool.contract.model import API_VERSION
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection, connect
-from nodepool.nats.streams import STREAM, provision, streams
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM, provision, streams
+from nodepool.nats.wire.connection import Connection, connect
 from nodepool.service import commit_subject
 from quota.decide import SERVICE as QUOTA
 from support.certificates import certificates, needs_openssl

@@ -14,9 +14,9 @@ from bus.harness import ReplicaProcess, connected, launched, limit, outcome, rea
 from bus.tls import HOST
 from nodepool.contract.log import Entry
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import Connection
 from support.loopback import leading_to, listening, pass_on
 from support.otlp import Span, receiving
 from testbed.ports import free_port

@@ -24,11 +24,11 @@ from nodepool.engine.waiting import TOO_MANY
 from nodepool.host.runtime import Runtime
 from nodepool.local.config import QUEUE_MAX
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import Busy
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import Busy
 from nodepool.service import I, O, S
 from quota.decide import SERVICE as QUOTA
 from testbed.ports import free_port

@@ -15,12 +15,12 @@ from nodepool.contract.events import ClusterRegistered, CWOverQuota
 from nodepool.contract.messages import Event, envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.filtering import BEHIND
-from nodepool.nats.reader import Reader
-from nodepool.nats.snapshots import restore
-from nodepool.nats.streams import SNAPSHOTS, STREAM, provision
+from nodepool.nats.log import api
+from nodepool.nats.log.filtering import BEHIND
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import SNAPSHOTS, STREAM, provision
+from nodepool.nats.objects.snapshots import restore
+from nodepool.nats.wire.connection import Connection
 from quota.decide import SERVICE as QUOTA
 from support.constants import ZONE
 

@@ -19,10 +19,10 @@ from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM, provision, streams
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM, provision, streams
+from nodepool.nats.wire.connection import Connection
 from nodepool.service import AnyService
 from support.constants import H100, ZONE
 from support.sample_service import JOB, Fault, JobQueued, enqueue, page, print_now

@@ -20,11 +20,11 @@ from nodepool.contract.commands import SetQuota
 from nodepool.contract.log import Entry
 from nodepool.host.runtime import Runtime
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import InDoubt, ServerRefusal
-from nodepool.nats.stored_objects import LOG, VERSION
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.objects.stored_objects import LOG, VERSION
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 from quota.decide import SERVICE as QUOTA
 from support.constants import H100, ZONE
 

@@ -16,9 +16,9 @@ from bus.harness import BINARY, connected, limit, outcome, outcomes, send, servi
 from bus.test_runtime import ALARM
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import keep_storing
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import InDoubt, ServerRefusal
+from nodepool.nats.log import api
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 from quota.decide import SERVICE as QUOTA
 from testbed.ports import free_port
 

@@ -12,9 +12,9 @@ from nodepool.contract.commands import RegisterCluster
 from nodepool.contract.messages import ID_MAX
 from nodepool.engine.bounds import DATA_BYTES_MAX
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import Connection
 from support.constants import H100, ZONE
 from support.large_outputs import LARGEST, TALKATIVE, TOO_LARGE
 from support.sample_service import pages_added, print_now

@@ -23,10 +23,10 @@ from bus.harness import (
 )
 from nodepool.host.runtime import Runtime
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import LogChanged
-from nodepool.nats.streams import IDENTITY, STREAM, provision, stream_info, streams, verify_log
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import IDENTITY, STREAM, provision, stream_info, streams, verify_log
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import LogChanged
 from quota import Hears, Says
 from quota.decide import SERVICE as QUOTA
 from quota.state import State

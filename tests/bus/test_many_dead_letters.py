@@ -12,9 +12,9 @@ from nodepool.client import Client
 from nodepool.client.doctor.letters import dead_letters
 from nodepool.client.replaying import LATER_MAX
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import Connection
 
 ACCEPTED = "np.evt.quota.acme._._.CommandAccepted"
 

@@ -11,8 +11,8 @@ import pytest
 
 from bus.harness import until
 from bus.tls import HOST, encrypted, running
-from nodepool.nats.access import NO_ACCESS, Access
-from nodepool.nats.connection import Connection, connect
+from nodepool.nats.wire.access import NO_ACCESS, Access
+from nodepool.nats.wire.connection import Connection, connect
 from support.certificates import Certificates, certificates, needs_openssl
 from support.loopback import leading_to, listening, pass_on
 from testbed.ports import free_port

@@ -17,8 +17,8 @@ from nodepool.contract.metrics import ALL
 from nodepool.contract.services import SERVICES
 from nodepool.host.session import SILENCE_S
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
+from nodepool.nats.log import api
+from nodepool.nats.wire.connection import Connection
 from support.constants import H100, ZONE
 from support.metric_pages import PROMTOOL, lint, strangers
 from support.services import services

@@ -11,14 +11,13 @@ from typing import NamedTuple
 from bus.harness import connected, read_all, until
 from nodepool.contract.events import MachineRepaired
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.buckets import Bus
-from nodepool.nats.connection import Connection
-from nodepool.nats.parking import Parking
-from nodepool.nats.publisher import Publisher
-from nodepool.nats.read_model import ReadModelWriter
-from nodepool.nats.stored_objects import ObjectKey
-from nodepool.nats.streams import provision, streams
+from nodepool.nats.log import api
+from nodepool.nats.log.publisher import Bus, Publisher
+from nodepool.nats.log.streams import provision, streams
+from nodepool.nats.objects.parking import Parking
+from nodepool.nats.objects.read_model import ReadModelWriter
+from nodepool.nats.objects.stored_objects import ObjectKey
+from nodepool.nats.wire.connection import Connection
 from nodepool.service import Object, Projection
 
 MEGABYTE = 1 << 20

@@ -24,10 +24,10 @@ from nodepool.contract.commands import RegisterCluster, SetQuota
 from nodepool.contract.events import CommandAccepted, NodeReported
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.subjects import subject_of
-from nodepool.nats.access import Access
-from nodepool.nats.api import message_at, publish_event, request
-from nodepool.nats.connection import Connection, connect
-from nodepool.nats.streams import STREAM, streams
+from nodepool.nats.log.api import message_at, publish_event, request
+from nodepool.nats.log.streams import STREAM, streams
+from nodepool.nats.wire.access import Access
+from nodepool.nats.wire.connection import Connection, connect
 from support.constants import H100, ZONE
 from support.services import services
 from testbed.ports import free_port

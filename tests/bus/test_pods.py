@@ -13,8 +13,8 @@ from nodepool.cli.tables import POOL_LABEL
 from nodepool.contract.events import PodChanged
 from nodepool.contract.events.fleet import PodPhase
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
+from nodepool.nats.log import api
+from nodepool.nats.wire.connection import Connection
 
 
 def pod(

@@ -27,11 +27,11 @@ from bus.harness import (
 from bus.test_runtime import ALARM, fired
 from nodepool.host.settings import FIELDS
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.api import REPLY_TIMEOUT_S
-from nodepool.nats.connection import SILENCE_S, Connection
-from nodepool.nats.errors import ServerRefusal
-from nodepool.nats.streams import STREAM, streams
+from nodepool.nats.log import api
+from nodepool.nats.log.api import REPLY_TIMEOUT_S
+from nodepool.nats.log.streams import STREAM, streams
+from nodepool.nats.wire.connection import SILENCE_S, Connection
+from nodepool.nats.wire.errors import ServerRefusal
 from quota.decide import SERVICE as QUOTA
 from support.loopback import listening
 from testbed.ports import free_port

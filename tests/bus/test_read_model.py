@@ -16,11 +16,11 @@ from nodepool.client import Client, Unreachable
 from nodepool.host.runtime import Runtime
 from nodepool.host.settings import Shown
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import InDoubt, ServerRefusal
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import provision
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import provision
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 from support.constants import H100, ZONE
 from support.services import NAMES, services
 

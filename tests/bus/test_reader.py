@@ -13,14 +13,14 @@ from nats.errors import Error as NatsError
 from bus.harness import PATIENCE_S, ROUNDS, connected, fill, read, restart, until
 from nodepool.contract.log import Entry
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.consumers import kept_of
-from nodepool.nats.direct import MOST, read_on
-from nodepool.nats.errors import Conflict, InDoubt
-from nodepool.nats.filtering import BEHIND
-from nodepool.nats.reader import BUFFER_MAX, Reader
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.consumers import kept_of
+from nodepool.nats.log.direct import MOST, read_on
+from nodepool.nats.log.filtering import BEHIND
+from nodepool.nats.log.reader import BUFFER_MAX, Reader
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import Conflict, InDoubt
 
 WANTED, UNWANTED = "np.evt.a.acme.prod.p.Wanted", "np.evt.a.acme.prod.p.Unwanted"
 RESTARTS = 10
@@ -547,7 +547,7 @@ def test_a_reader_that_waits_for_a_stream_does_not_keep_its_connection_from_bein
     server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # given a server that may reply late (it is not the subject here)
-    monkeypatch.setattr("nodepool.nats.connection.CONNECT_S", PATIENCE_S)
+    monkeypatch.setattr("nodepool.nats.wire.connection.CONNECT_S", PATIENCE_S)
 
     async def story() -> None:
         async with connected(server.url) as connection:

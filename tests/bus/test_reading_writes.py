@@ -36,9 +36,9 @@ from nodepool.contract.events import (
 from nodepool.contract.messages import Event
 from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.stored_objects import VERSION
+from nodepool.nats.log import api
+from nodepool.nats.objects.stored_objects import VERSION
+from nodepool.nats.wire.connection import Connection
 from testbed.ports import free_port
 
 ZONE = "US-EAST-04A"

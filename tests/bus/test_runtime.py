@@ -35,11 +35,11 @@ from nodepool.engine.snapshot import dump
 from nodepool.engine.wakes import CLOCK, wake, wake_subject
 from nodepool.host.runtime import Runtime
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.reader import Reader
-from nodepool.nats.snapshots import restore
-from nodepool.nats.streams import SNAPSHOTS, STREAM, provision
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import SNAPSHOTS, STREAM, provision
+from nodepool.nats.objects.snapshots import restore
+from nodepool.nats.wire.connection import Connection
 from nodepool.service import Context, Failure, I, O, Reconciler, S, Service
 from nodepool.state.work import WithWork
 from quota.decide import SERVICE as QUOTA

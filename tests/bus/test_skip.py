@@ -16,11 +16,11 @@ from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import Conflict
-from nodepool.nats.skipping import skip, standing_of
-from nodepool.nats.streams import STREAM, provision
+from nodepool.nats.log import api
+from nodepool.nats.log.skipping import skip, standing_of
+from nodepool.nats.log.streams import STREAM, provision
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import Conflict
 from nodepool.service import Context
 from quota import Hears, Says
 from quota.decide import SERVICE as QUOTA

@@ -7,13 +7,13 @@ from pathlib import Path
 from bus.harness import connected, limit, outcome, read_all, send, serving, until
 from nodepool.engine.replica import Replica
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.consumers import SERVICE
-from nodepool.nats.errors import Conflict
-from nodepool.nats.publisher import Publisher
-from nodepool.nats.snapshots import Storing, restore, save, stored_position
-from nodepool.nats.streams import SNAPSHOTS, STREAM, provision, stream_info
+from nodepool.nats.log import api
+from nodepool.nats.log.consumers import SERVICE
+from nodepool.nats.log.publisher import Publisher
+from nodepool.nats.log.streams import SNAPSHOTS, STREAM, provision, stream_info
+from nodepool.nats.objects.snapshots import Storing, restore, save, stored_position
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import Conflict
 from quota.decide import SERVICE as QUOTA
 from quota.state import State
 

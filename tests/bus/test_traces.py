@@ -42,8 +42,8 @@ from nodepool.contract.model import ManifestMetadata, NodePoolSpec
 from nodepool.contract.services import SERVICES
 from nodepool.host.exporting import CLOSE_S, SCHEMA
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM
 from support.constants import H100, ZONE
 from support.otlp import Receiver, Span, receiving
 from testbed.ports import free_port

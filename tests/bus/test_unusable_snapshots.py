@@ -14,10 +14,10 @@ from bus.harness import connected, limit, outcome, read_all, send, serving
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.snapshots import BYTES_MAX, CHUNK_BYTES, restore
-from nodepool.nats.streams import provision
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import provision
+from nodepool.nats.objects.snapshots import BYTES_MAX, CHUNK_BYTES, restore
+from nodepool.nats.wire.connection import Connection
 from quota.decide import SERVICE as QUOTA
 
 MANIFEST = "np-snapshot.quota.manifest"

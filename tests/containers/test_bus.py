@@ -13,8 +13,8 @@ import pytest
 from bus.harness import BINARY, connected, outcome, send, serving
 from nodepool.contract.commands import SetQuota
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM
 from quota.decide import SERVICE as QUOTA
 from support.constants import H100, ZONE
 

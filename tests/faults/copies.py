@@ -7,11 +7,11 @@ from nats.errors import Error as NatsError
 
 from faults.cluster import SIZE
 from nodepool.contract.log import Entry
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 
 FAULTS = (InDoubt, Conflict, ServerRefusal, NatsError, OSError)
 PATIENCE_S = 60.0

@@ -10,9 +10,9 @@ from nats.errors import Error as NatsError
 
 from nodepool.contract.log import Entry
 from nodepool.engine.world import Log
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.log import api
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 from support.audit.facts import Facts
 from support.simulation.customers import Customers
 from support.simulation.machines import Machines

@@ -16,10 +16,10 @@ from nodepool.contract.commands import SetQuota
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.services import SERVICES
 from nodepool.contract.subjects import subject_of
-from nodepool.nats import api
-from nodepool.nats.connection import Connection, connect
-from nodepool.nats.replicas import replicas_at_work
-from nodepool.nats.streams import STREAM, streams
+from nodepool.nats.log import api
+from nodepool.nats.log.replicas import replicas_at_work
+from nodepool.nats.log.streams import STREAM, streams
+from nodepool.nats.wire.connection import Connection, connect
 from support.constants import H100, ZONE
 
 PATIENCE_S = 60.0

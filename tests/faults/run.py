@@ -20,11 +20,11 @@ from faults.report import Report, keep
 from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.log import LogId
 from nodepool.local.binary import find_server
-from nodepool.nats import api
-from nodepool.nats.connection import Connection, connect
-from nodepool.nats.errors import InDoubt, ServerRefusal
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM, provision
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM, provision
+from nodepool.nats.wire.connection import Connection, connect
+from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 from support.audit.auditor import Auditor
 from support.audit.facts import Violation
 from support.documents import documents_of

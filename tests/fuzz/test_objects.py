@@ -13,7 +13,7 @@ from nodepool.client.events import object_events
 from nodepool.client.objects import document_of, has_condition
 from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.log import Entry
-from nodepool.nats.stored_objects import (
+from nodepool.nats.objects.stored_objects import (
     RENDERING,
     VERSION,
     StoredObject,

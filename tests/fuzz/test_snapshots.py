@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from fuzz.bounded import bounded
 from fuzz.corpus import randoms
 from nodepool.engine.snapshot import dump, load
-from nodepool.nats.snapshots import Manifest
+from nodepool.nats.objects.snapshots import Manifest
 from nodepool.service import AnyService
 from support.hostile.contents import garbled, mutated
 from support.replay import run_scenario

@@ -10,9 +10,9 @@ from nodepool.contract.buckets import Bucket
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command
 from nodepool.contract.model import NodePoolSpec, spec_document
-from nodepool.nats.connection import connect
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import connect
 from support.audit.auditor import Auditor
 from support.audit.facts import Violation
 from testbed.cluster import Cluster

@@ -27,7 +27,7 @@ from kube.test_manifests import (
 )
 from nodepool.contract.pods import PodClass, reserved_taint
 from nodepool.host import settings
-from nodepool.nats.addresses import split_addresses
+from nodepool.nats.wire.addresses import split_addresses
 from testbed.cluster import Cluster, without_skew
 from testbed.plane import CLUSTER, H100, ORG, Plane
 

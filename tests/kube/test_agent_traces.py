@@ -9,9 +9,9 @@ import pytest
 from kube.node_pools import manifest, name_for
 from kube.shell import Shell
 from nodepool.client import Client, Document
-from nodepool.nats import api
-from nodepool.nats.connection import connect
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import connect
 from support.otlp import Receiver, receiving
 from testbed.agent import Agent, agent_at_work
 from testbed.cluster import WITHIN_S, wait_until

@@ -17,9 +17,9 @@ from nodepool.contract.decode import decode
 from nodepool.contract.events import PodsWaitingReported
 from nodepool.contract.messages import Envelope
 from nodepool.contract.pods import WaitingPods
-from nodepool.nats import api
-from nodepool.nats.connection import connect
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import connect
 from testbed.agent import Agent
 from testbed.cluster import WITHIN_S, Document, wait_until
 from testbed.plane import A100, CPU, ORG, node_pool

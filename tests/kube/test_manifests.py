@@ -13,7 +13,7 @@ from kube.manifests import MONITORING, ROOT, WHOLE, Document, Manifests, rendere
 from monitoring import rules
 from nodepool.contract.services import SERVICES
 from nodepool.host import settings
-from nodepool.nats.addresses import split_addresses
+from nodepool.nats.wire.addresses import split_addresses
 
 WORKLOADS = ("Deployment", "StatefulSet")
 SIZE = re.compile(r"([0-9]+)\s*(GB|Gi)")

@@ -15,8 +15,8 @@ from nodepool.client import Client
 from nodepool.client.errors import Unreachable
 from nodepool.contract.events import CWNodeCordoned, CWNodeDeleted, KubernetesEvent
 from nodepool.contract.well_known import MANAGED
-from nodepool.nats import api
-from nodepool.nats.connection import connect
+from nodepool.nats.log import api
+from nodepool.nats.wire.connection import connect
 from testbed.agent import Agent, agent_at_work
 from testbed.cluster import WITHIN_S, Cluster, wait_until
 from testbed.components import API_SERVER

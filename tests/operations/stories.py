@@ -13,9 +13,9 @@ from nodepool.contract.messages import envelope_of
 from nodepool.contract.pods import Pod
 from nodepool.contract.subjects import subject_of
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import Connection
 from operations.observed import Observed
 from support.constants import A100, H100, L40, ZONE
 

@@ -21,11 +21,11 @@ from nodepool.engine.snapshot import dump
 from nodepool.host.runtime import Runtime
 from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import connect
-from nodepool.nats.errors import Conflict, ServerRefusal
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM, provision, streams
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM, provision, streams
+from nodepool.nats.wire.connection import connect
+from nodepool.nats.wire.errors import Conflict, ServerRefusal
 from support.harness import Harness
 from support.services import services
 

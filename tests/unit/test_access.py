@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nodepool.host.settings import SettingsError, read
-from nodepool.nats.access import Access
-from nodepool.nats.access_files import AccessError
+from nodepool.nats.wire.access import Access
+from nodepool.nats.wire.errors import AccessError
 from support.certificates import (
     Certificates,
     certificates,

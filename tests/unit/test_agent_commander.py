@@ -15,9 +15,9 @@ from nodepool.contract.commands import CordonNode
 from nodepool.contract.events import CommandAccepted
 from nodepool.contract.messages import Command
 from nodepool.contract.model import NodePhase
-from nodepool.nats.connection import Connection
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import Connection
 
 KEY = node_key("n1")
 CORDON = Send("u1.1.cordon.5", CordonNode(org="acme", cluster="prod", pool="train", node="n1"))

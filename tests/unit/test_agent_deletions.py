@@ -11,7 +11,7 @@ from agent.host.kind import KindChange, PoolKind
 from agent.host.model import BusModel
 from agent.host.pacing import Pacing
 from agent.host.view import ClusterView
-from nodepool.nats.cancelling import cancel
+from nodepool.nats.wire.waiting import cancel
 from support.agent.answered import answered, unanswered
 from support.agent_nodes import PLACE
 

@@ -6,8 +6,8 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from nodepool.nats.api import parse_reply, stored_position
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.log.api import parse_reply, stored_position
+from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 
 
 def reply(body: object, headers: dict[str, str] | None = None) -> Msg:

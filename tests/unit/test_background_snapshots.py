@@ -11,7 +11,7 @@ import pytest
 from nodepool.host.logs import ServiceLog
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import LOOK_S, PAUSES, RETRY_S, STOPPING, Job, Snapshots
-from nodepool.nats.errors import InDoubt
+from nodepool.nats.wire.errors import InDoubt
 
 EVERY = 100
 

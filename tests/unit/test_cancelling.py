@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from nodepool.nats.cancelling import cancel, heeding
+from nodepool.nats.wire.waiting import cancel, heeding
 
 
 def test_a_task_that_loses_a_cancellation_is_ended_all_the_same() -> None:

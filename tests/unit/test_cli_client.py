@@ -34,10 +34,10 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Event, envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.world import START
-from nodepool.nats.addresses import without_password
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import InDoubt, ServerRefusal
-from nodepool.nats.reader import Reader
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.wire.addresses import without_password
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 
 POOL = {"org": "acme", "cluster": "prod", "pool": "training"}
 

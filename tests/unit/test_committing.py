@@ -21,8 +21,8 @@ from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
 from nodepool.host.source import Source
 from nodepool.host.telemetry import Telemetry
 from nodepool.host.timers import Timers
-from nodepool.nats.committer import MARK
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.log.commits import MARK
+from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 from quota import Hears, Says
 from quota.decide import SERVICE
 from quota.state import State

@@ -17,7 +17,7 @@ from nodepool.contract.decode import decode
 from nodepool.contract.messages import Command, Envelope, Event
 from nodepool.contract.services import EDGES, SERVICES
 from nodepool.contract.subjects import filter_of, template_of
-from nodepool.nats.access import Access
+from nodepool.nats.wire.access import Access
 from support.services import services
 from support.work import ROOT
 

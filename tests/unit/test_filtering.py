@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.nats.filtering import (
+from nodepool.nats.log.filtering import (
     BEHIND,
     MATCHES,
     POSITIONS_PER_SEARCH,

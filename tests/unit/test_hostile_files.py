@@ -21,7 +21,8 @@ from nodepool.client.backup import CONTENT, MANIFEST, checked
 from nodepool.client.errors import ClientError
 from nodepool.client.manifests import FILES_MAX, ManifestError, read_manifests
 from nodepool.host.settings import SettingsError
-from nodepool.nats.access_files import AccessError, content_of
+from nodepool.nats.wire.errors import AccessError
+from nodepool.nats.wire.files import content_of
 
 ERRORS = (ManifestError, ClientError, CliError, AccessError, SettingsError, click.UsageError)
 READERS: Mapping[str, Callable[[Path], object]] = {

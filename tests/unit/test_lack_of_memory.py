@@ -44,7 +44,8 @@ ROOMS = (
     "shared/nodepool/state/*.py",
     "shared/nodepool/placement/*.py",
     "services/*/*.py",
-    "shared/nodepool/nats/re*.py",
+    "shared/nodepool/nats/objects/re*.py",
+    "shared/nodepool/nats/log/re*.py",
 )
 PURE = [path for pattern in ROOMS for path in sorted(ROOT.glob(pattern))]
 """Modules that process inputs, and those that make the read model of a state."""

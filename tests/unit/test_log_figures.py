@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodepool.nats.log_figures import Storage, copies, storage_of
+from nodepool.nats.log.figures import Storage, copies, storage_of
 
 CURRENT: dict[str, object] = {"name": "b", "current": True}
 LAGGING: dict[str, object] = {"name": "c", "current": False, "lag": 7}

@@ -22,8 +22,8 @@ from nodepool.host.exposition import Wanted
 from nodepool.host.families import exemplar_of
 from nodepool.host.metrics import Metrics
 from nodepool.host.source import Progress, Source
-from nodepool.nats.log_figures import LogFigures
-from nodepool.nats.unwritten import Lag
+from nodepool.nats.log.figures import LogFigures
+from nodepool.nats.objects.unwritten import Lag
 from quota.decide import SERVICE
 from support.constants import H100
 from support.proposals import proposed

@@ -14,11 +14,10 @@ from nodepool.contract.subjects import subject_of
 from nodepool.engine.proposal import Proposal
 from nodepool.engine.replica import Replica
 from nodepool.host.projector import SWEEP_AFTER_S, Projector, writer_for
-from nodepool.nats.buckets import Bus
-from nodepool.nats.connection import Connection
-from nodepool.nats.publisher import Publisher
-from nodepool.nats.read_model import ReadModelWriter
-from nodepool.nats.stored_objects import ObjectKey
+from nodepool.nats.log.publisher import Bus, Publisher
+from nodepool.nats.objects.read_model import ReadModelWriter
+from nodepool.nats.objects.stored_objects import ObjectKey
+from nodepool.nats.wire.connection import Connection
 from quota.decide import SERVICE as QUOTA
 from support.constants import H100, ZONE
 from support.proposals import NOON, proposed

@@ -11,7 +11,7 @@ from nats.aio.client import Client
 from nats.errors import ProtocolError
 from nats.protocol.parser import Parser as ClientParser
 
-from nodepool.nats.protocol import Parser, parse_headers, text
+from nodepool.nats.wire.protocol import Parser, parse_headers, text
 
 Heard = tuple[object, ...]
 BLANKS = b" \t\r\n"

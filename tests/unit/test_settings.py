@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.cli.settings import from_environment
 from nodepool.host.settings import FIELDS, Settings, SettingsError, read
-from nodepool.nats.access import Access
+from nodepool.nats.wire.access import Access
 from support.certificates import certificates, needs_openssl
 
 FORM = "write it as nats://HOST:PORT"

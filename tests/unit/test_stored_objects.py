@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nodepool.contract import grammar
 from nodepool.contract.buckets import BUCKETS, PARTS
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
-from nodepool.nats.stored_objects import (
+from nodepool.nats.objects.stored_objects import (
     NOTHING,
     TOMBSTONE_S,
     VERSION,

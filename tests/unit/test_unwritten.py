@@ -1,7 +1,7 @@
 """What of the read model is to be written, and for how long that has waited."""
 
-from nodepool.nats.stored_objects import ObjectKey
-from nodepool.nats.unwritten import Lag, Unwritten
+from nodepool.nats.objects.stored_objects import ObjectKey
+from nodepool.nats.objects.unwritten import Lag, Unwritten
 
 ONE: ObjectKey = ("nodepools", "one")
 OTHER: ObjectKey = ("nodepools", "other")

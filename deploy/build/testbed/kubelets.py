@@ -20,9 +20,9 @@ from lightkube.types import PatchType
 from aggregator.resources import resources
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.pods import reserved_taint
-from nodepool.nats.connection import connect
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import connect
 from testbed.machines import Machine, after, filters, name_of, read
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from agent.bus import Document
 from agent.host.api import LIST_S, Api, Failure, Resource, Unreachable
 from agent.host.store import Changed, Kept, Store
 from nodepool.host.logs import Logger
-from nodepool.nats.back_off import pause_s
+from nodepool.nats.wire.waiting import pause_s
 
 T = TypeVar("T")
 PAGE: Final = 500

@@ -17,8 +17,8 @@ from nodepool.client.accepted import Accepted, is_outdated, read_accepted
 from nodepool.client.errors import NoOutcome, Refused
 from nodepool.client.sender import Sender
 from nodepool.contract.events import CommandAccepted
-from nodepool.nats.cancelling import cancel
-from nodepool.nats.errors import InDoubt, ServerRefusal
+from nodepool.nats.wire.errors import InDoubt, ServerRefusal
+from nodepool.nats.wire.waiting import cancel
 
 SHOWN_S: Final = 2.0
 """After this time, a Node of the read model counts as showing the change by a command."""

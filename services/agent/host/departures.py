@@ -12,11 +12,11 @@ from nodepool.contract.events import CWNodeDeleted, CWNodeRegistrationFailed
 from nodepool.contract.keys import token
 from nodepool.contract.log import Entry, LogId
 from nodepool.contract.messages import Envelope
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import InDoubt
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM, verify_log
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM, verify_log
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import InDoubt
 
 FRESH_S: Final = 2.0
 """How long the last read counts as complete."""

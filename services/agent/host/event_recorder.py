@@ -17,10 +17,10 @@ from agent.place import Place
 from nodepool.client.events import KINDS, ObjectEvent, object_events
 from nodepool.contract.keys import token
 from nodepool.host.logs import Logger
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM, StreamInfo, verify_log
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM, StreamInfo, verify_log
+from nodepool.nats.wire.connection import Connection
 
 HISTORY: Final = timedelta(minutes=50)
 """How far back to begin: the API server keeps Events for an hour, so none is recorded twice."""

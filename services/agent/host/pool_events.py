@@ -12,10 +12,10 @@ from nodepool.contract.keys import token
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope
 from nodepool.contract.model import spec_document
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import InDoubt
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import InDoubt
 
 CREATED: Final = ("validator", "CWNodePoolCreated")
 ORIGINS_MAX: Final = 32

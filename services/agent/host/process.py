@@ -17,7 +17,7 @@ from nodepool.contract.metrics import Sample
 from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.process import ending_with_a_line, run_until_stopped
 from nodepool.host.version import version_of
-from nodepool.nats.cancelling import cancel
+from nodepool.nats.wire.waiting import cancel
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from agent.place import Place
 from agent.pool_view import NOT_DELETED, Facts
 from agent.pools import missing_for_pool
 from agent.set_backs import set_back_fields
-from nodepool.nats.errors import InDoubt, ServerRefusal
+from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 
 ROUNDS_MAX: Final = 10
 """The most comparisons in a row that find something missing before a pause follows."""

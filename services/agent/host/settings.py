@@ -13,7 +13,7 @@ from agent.place import Place
 from nodepool.client.errors import Refused
 from nodepool.client.names import checked
 from nodepool.host.settings import PREFIX, Settings, SettingsError, read
-from nodepool.nats.plain_files import open_file
+from nodepool.nats.wire.files import open_file
 
 LEASE_NAMESPACE = "kube-system"
 LEASE_NAME = "nodepool-agent"

@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import Final
 
 from agent.bus import Log
-from nodepool.nats.cancelling import cancel
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import ConnectionClosed, StreamChanged
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import StreamInfo, stream_info, verify_log
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import StreamInfo, stream_info, verify_log
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import ConnectionClosed, StreamChanged
+from nodepool.nats.wire.waiting import cancel
 
 LOOK_S: Final = 0.5
 """The interval in seconds between two checks for something that does not exist yet."""

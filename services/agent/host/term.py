@@ -21,7 +21,7 @@ from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
 from agent.host.view import ClusterView
 from agent.host.work import Work
-from nodepool.nats.cancelling import cancel
+from nodepool.nats.wire.waiting import cancel
 
 RESYNC_S: Final = 600.0
 """The interval at which everything is compared, even if nothing has changed."""

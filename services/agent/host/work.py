@@ -7,7 +7,7 @@ from typing import Final
 
 from agent.host.keys import Key
 from agent.host.queue import WorkQueue
-from nodepool.nats.cancelling import cancel
+from nodepool.nats.wire.waiting import cancel
 
 WORKERS_MAX: Final = 12
 """How many keys are compared at a time; with the Events, at most 16 requests are in flight."""

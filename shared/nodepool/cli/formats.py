@@ -11,7 +11,7 @@ from nodepool.cli.documents import Document
 from nodepool.cli.layout import Table
 from nodepool.cli.output import as_json, as_list, as_yaml, print_text
 from nodepool.contract.suggest import did_you_mean
-from nodepool.nats.plain_files import read_given
+from nodepool.nats.wire.files import read_given
 
 if TYPE_CHECKING:
     from nodepool.cli.jsonpath import Path, Template

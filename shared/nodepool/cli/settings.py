@@ -21,8 +21,8 @@ from nodepool.host.settings import (
     is_service_link,
     read_access,
 )
-from nodepool.nats.access import NO_ACCESS, Access
-from nodepool.nats.addresses import address_fault, without_password
+from nodepool.nats.wire.access import NO_ACCESS, Access
+from nodepool.nats.wire.addresses import address_fault, without_password
 
 if TYPE_CHECKING:
     from nodepool.client import Client

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nodepool.client.sender import Outcome
     from nodepool.contract.buckets import Bucket
     from nodepool.contract.commands import MachineFault
-    from nodepool.nats.access import Access
+    from nodepool.nats.wire.access import Access
 
 __all__ = [
     "Access",
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Access": "nodepool.nats.access",
+    "Access": "nodepool.nats.wire.access",
     "Bucket": "nodepool.contract.buckets",
     "Client": "nodepool.client.client",
     "Document": "nodepool.client.objects",

@@ -14,8 +14,13 @@ from nodepool.client.session import Session
 from nodepool.contract.buckets import Bucket
 from nodepool.contract.keys import name_at
 from nodepool.contract.log import Entry
-from nodepool.nats.stored_objects import NOTHING, key_fault, stored_object, subject_of_object
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.objects.stored_objects import (
+    NOTHING,
+    key_fault,
+    stored_object,
+    subject_of_object,
+)
 
 VALIDATED: Final = ("validator", "NodePoolValidated")
 DELETING: Final = ("validator", "NodePoolDeleting")

@@ -11,16 +11,16 @@ from nodepool.client.errors import ClientError, Unreachable, translated
 from nodepool.client.restoring import restore
 from nodepool.client.session import Session
 from nodepool.contract.log import LogId
-from nodepool.nats.addresses import without_password
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import STREAM_NOT_FOUND, Conflict, ServerRefusal
-from nodepool.nats.replicas import replicas_at_work
-from nodepool.nats.streams import STREAM, stream_info
+from nodepool.nats.log.replicas import replicas_at_work
+from nodepool.nats.log.streams import STREAM, stream_info
+from nodepool.nats.wire.addresses import without_password
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import STREAM_NOT_FOUND, Conflict, ServerRefusal
 
 if TYPE_CHECKING:
     from nodepool.client.dead_letters import DeadLetters
     from nodepool.client.replaying import Replays
-    from nodepool.nats.skipping import Standing
+    from nodepool.nats.log.skipping import Standing
     from nodepool.service import AnyService
 
 CONNECTING_S: Final = 2.0
@@ -78,7 +78,7 @@ class Admin:
 
     async def next_input(self, service: "AnyService") -> "Standing":
         """Return how far a service is, with its next input."""
-        from nodepool.nats.skipping import standing_of
+        from nodepool.nats.log.skipping import standing_of
 
         with translated(self._session.url):
             return await standing_of(self._session.connection, service, await self._log())
@@ -88,7 +88,7 @@ class Admin:
 
         Raises `ClientError` if the service has committed since `standing` was read.
         """
-        from nodepool.nats.skipping import skip
+        from nodepool.nats.log.skipping import skip
 
         try:
             with translated(self._session.url):

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from nodepool.client.errors import ClientError, translated
 from nodepool.client.session import Session
-from nodepool.nats import backups
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import InDoubt
-from nodepool.nats.plain_files import open_file, read_given
-from nodepool.nats.streams import STREAM, whole_stream_info
+from nodepool.nats.log import backups
+from nodepool.nats.log.streams import STREAM, whole_stream_info
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import InDoubt
+from nodepool.nats.wire.files import open_file, read_given
 
 FORMAT = 1
 MANIFEST = "manifest.json"

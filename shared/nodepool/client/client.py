@@ -15,7 +15,7 @@ from nodepool.client.objects import Objects
 from nodepool.client.quotas import Quotas
 from nodepool.client.session import TIMEOUT_S, URL, Session
 from nodepool.contract.buckets import Bucket
-from nodepool.nats.access import NO_ACCESS, Access
+from nodepool.nats.wire.access import NO_ACCESS, Access
 
 if TYPE_CHECKING:
     from nodepool.client.admin import Admin

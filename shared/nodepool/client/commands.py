@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from nodepool.client.errors import NoOutcome, Refused
 from nodepool.client.names import misnamed
 from nodepool.client.session import Session
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log.streams import STREAM
 
 if TYPE_CHECKING:
     from nodepool.client.sender import A, Outcome, Sender

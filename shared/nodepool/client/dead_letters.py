@@ -11,7 +11,7 @@ from nodepool.client.errors import NotFound, Refused
 from nodepool.client.session import Session
 from nodepool.contract.log import Entry
 from nodepool.contract.subjects import Address, address_of
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log.streams import STREAM
 
 LETTERS_MAX = 500
 """The most dead letters to return; if there are more, the newest are returned."""

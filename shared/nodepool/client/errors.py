@@ -5,9 +5,15 @@ from contextlib import contextmanager
 
 from nats.errors import Error as NatsError
 
-from nodepool.nats import errors
-from nodepool.nats.addresses import without_password
-from nodepool.nats.errors import STREAM_NOT_FOUND, Denied, InDoubt, ServerRefusal
+from nodepool.nats.wire import errors
+from nodepool.nats.wire.addresses import without_password
+from nodepool.nats.wire.errors import (
+    STREAM_NOT_FOUND,
+    Denied,
+    InDoubt,
+    ServerRefusal,
+    StreamChanged,
+)
 
 
 class ClientError(Exception):
@@ -56,12 +62,12 @@ def translated(url: str) -> Iterator[None]:
         yield
     except Denied as refusal:
         raise denied(url, refusal.description) from None
-    except ServerRefusal as refusal:
+    except (ServerRefusal, StreamChanged) as error:
         address = without_password(url)
-        if refusal.code == STREAM_NOT_FOUND:
-            message = f"no control plane is set up at {address}: start one with 'nodepool up'"
+        if isinstance(error, ServerRefusal) and error.code != STREAM_NOT_FOUND:
+            message = f"the server at {address} refuses: {error.description} ({error.code})"
         else:
-            message = f"the server at {address} refuses: {refusal.description} ({refusal.code})"
+            message = f"no control plane is set up at {address}: start one with 'nodepool up'"
         raise Unreachable(message) from None
     except (errors.Unreachable, InDoubt, NatsError, OSError):
         raise not_responding(url) from None

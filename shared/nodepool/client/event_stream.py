@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nodepool.client.names import checked
 from nodepool.client.session import Session
 from nodepool.contract.keys import token
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log.streams import STREAM
 
 if TYPE_CHECKING:
     from nodepool.client.events import ObjectEvent

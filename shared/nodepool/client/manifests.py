@@ -18,7 +18,7 @@ from nodepool.contract.events import NodePoolValidated
 from nodepool.contract.model import API_VERSION, FINALIZER, KIND, spec_document
 from nodepool.contract.moments import rfc3339
 from nodepool.contract.suggest import did_you_mean
-from nodepool.nats.plain_files import read_given
+from nodepool.nats.wire.files import read_given
 
 SUFFIXES = frozenset((".yaml", ".yml", ".json"))
 """The suffixes of the files that are read in a folder."""

@@ -8,8 +8,8 @@ from nodepool.client.errors import NoOutcome, Refused, Released, TimedOut
 from nodepool.client.objects import Objects
 from nodepool.client.session import Session
 from nodepool.contract.keys import token
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM
 
 if TYPE_CHECKING:
     from nodepool.contract.events import CommandAccepted, NodeLockChanged

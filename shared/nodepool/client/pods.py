@@ -9,7 +9,7 @@ from nodepool.client.names import checked
 from nodepool.client.session import Session
 from nodepool.contract.keys import name_at, token
 from nodepool.contract.log import Entry
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log.streams import STREAM
 
 if TYPE_CHECKING:
     from nodepool.contract.events import PodChanged, PreemptionPending

@@ -16,8 +16,8 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command
 from nodepool.contract.pods import Pod
 from nodepool.contract.subjects import address_of
-from nodepool.nats import api
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM
 
 REPLAY_OF = "Nodepool-Replay-Of"
 """The header of a command that was sent again: the position of the command as first sent."""

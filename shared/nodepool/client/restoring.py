@@ -8,13 +8,13 @@ from nodepool.client.backup import CONTENT, Backup, checked
 from nodepool.client.errors import ClientError, translated
 from nodepool.client.session import Session
 from nodepool.contract.buckets import BUCKETS
-from nodepool.nats import api, backups
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import InDoubt, ServerRefusal
-from nodepool.nats.log_figures import storage_of
-from nodepool.nats.plain_files import open_file
-from nodepool.nats.replicas import replicas_at_work
-from nodepool.nats.streams import SNAPSHOTS, STREAM, whole_stream_info
+from nodepool.nats.log import api, backups
+from nodepool.nats.log.figures import storage_of
+from nodepool.nats.log.replicas import replicas_at_work
+from nodepool.nats.log.streams import SNAPSHOTS, STREAM, whole_stream_info
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import InDoubt, ServerRefusal
+from nodepool.nats.wire.files import open_file
 
 _REBUILT = (SNAPSHOTS, *(f"KV_{bucket}" for bucket in BUCKETS))
 """The streams that are made from the log; after a restore they would not match the new log."""

@@ -20,11 +20,11 @@ from nodepool.contract.messages import ID_MAX, Command, Envelope, Event, envelop
 from nodepool.contract.opening import size_fault
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.waiting import TOO_MANY
-from nodepool.nats import api
-from nodepool.nats.back_off import pause_s
-from nodepool.nats.connection import RETRY_MAX_S, RETRY_S, Connection
-from nodepool.nats.errors import Busy, Denied, InDoubt, ServerRefusal
-from nodepool.nats.reader import Reader
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import Busy, Denied, InDoubt, ServerRefusal
+from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S, pause_s
 
 Outcome = CommandAccepted | Refused | NoOutcome
 A = TypeVar("A", bound=CommandAccepted | CapacityFound | NodeLockChanged)

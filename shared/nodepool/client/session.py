@@ -13,15 +13,16 @@ from nats.errors import Error as NatsError
 from nodepool.client.errors import Unreachable, denied, not_responding, translated
 from nodepool.client.names import checked
 from nodepool.contract.log import Entry
-from nodepool.nats import api, errors
-from nodepool.nats.access import NO_ACCESS, Access
-from nodepool.nats.access_files import AccessError
-from nodepool.nats.addresses import without_password
-from nodepool.nats.connection import RETRY_S, Connection, connect
-from nodepool.nats.errors import STREAM_NOT_FOUND, Denied, ServerRefusal
-from nodepool.nats.lost_replies import give_up
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire import errors
+from nodepool.nats.wire.access import NO_ACCESS, Access
+from nodepool.nats.wire.addresses import without_password
+from nodepool.nats.wire.client import give_up
+from nodepool.nats.wire.connection import Connection, connect
+from nodepool.nats.wire.errors import STREAM_NOT_FOUND, AccessError, Denied, ServerRefusal
+from nodepool.nats.wire.waiting import RETRY_S
 
 PERMISSION: Final = "permissions violation for "
 """The server's text before the subject that the user has no permission for."""

@@ -12,8 +12,8 @@ from nodepool.host.host import Host
 from nodepool.host.leadership import Leadership
 from nodepool.host.projector import Projector
 from nodepool.host.timers import Timers
-from nodepool.nats.committer import MARK
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.log.commits import MARK
+from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 from nodepool.service import I, O, S
 
 Commit = Callable[[Proposal[S, I]], Awaitable[int]]

@@ -6,7 +6,7 @@ from typing import Generic
 
 from nodepool.contract.log import Entry, LogId
 from nodepool.engine.proposal import Processed, Proposal
-from nodepool.nats.committer import MARK
+from nodepool.nats.log.commits import MARK
 from nodepool.service import I, S
 
 

@@ -13,9 +13,9 @@ from nodepool.engine.replica import Replica
 from nodepool.host.leadership import Leadership
 from nodepool.host.logs import Logger
 from nodepool.host.timers import Timers
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import InDoubt, ServerRefusal
-from nodepool.nats.waking import fire
+from nodepool.nats.log.commits import fire
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 from nodepool.service import I, O, S
 
 _WAKES = f".{Wake.__name__}"

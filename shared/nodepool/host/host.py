@@ -11,7 +11,7 @@ from nodepool.host.projector import Projector, writer_for
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import Snapshots
 from nodepool.host.telemetry import Telemetry
-from nodepool.nats.buckets import Bus
+from nodepool.nats.log.publisher import Bus
 from nodepool.service import I, O, S, Service
 
 

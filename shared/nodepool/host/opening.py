@@ -9,13 +9,13 @@ from nodepool.host.host import Host, Start
 from nodepool.host.log_state import check_beginning
 from nodepool.host.session import Session
 from nodepool.host.version import version_of
-from nodepool.nats.api import check_limits, last_message, last_position
-from nodepool.nats.connection import Connection
-from nodepool.nats.consumers import REPLICA, SERVICE, VERSION
-from nodepool.nats.publisher import Publisher
-from nodepool.nats.reader import Reader
-from nodepool.nats.snapshots import restore
-from nodepool.nats.streams import STREAM, provision, verify_log
+from nodepool.nats.log.api import check_limits, last_message, last_position
+from nodepool.nats.log.consumers import REPLICA, SERVICE, VERSION
+from nodepool.nats.log.publisher import Publisher
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM, provision, verify_log
+from nodepool.nats.objects.snapshots import restore
+from nodepool.nats.wire.connection import Connection
 from nodepool.service import I, O, S, commit_subject
 
 

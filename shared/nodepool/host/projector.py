@@ -8,12 +8,12 @@ from nodepool.contract.events import Wake
 from nodepool.contract.messages import Message
 from nodepool.engine.proposal import Processed, Proposal
 from nodepool.engine.replica import Replica
-from nodepool.nats.buckets import Bus
-from nodepool.nats.inspection import Report
-from nodepool.nats.parking import Parking
-from nodepool.nats.read_model import ReadModelWriter
-from nodepool.nats.stored_objects import ObjectKey
-from nodepool.nats.unwritten import Lag
+from nodepool.nats.log.publisher import Bus
+from nodepool.nats.objects.inspection import Inspection
+from nodepool.nats.objects.parking import Parking
+from nodepool.nats.objects.read_model import ReadModelWriter
+from nodepool.nats.objects.stored_objects import ObjectKey, Report
+from nodepool.nats.objects.unwritten import Lag
 from nodepool.service import I, O, Projection, S, Service
 
 SWEEP_AFTER_S = 10.0
@@ -76,7 +76,7 @@ class Projector(Generic[S, I]):
     def tasks(self) -> Iterable[Coroutine[None, None, None]]:
         """Return the coroutines that must run in the background."""
         writer = self._writer
-        return () if writer is None else (writer.run(), writer.inspect())
+        return () if writer is None else (writer.run(), Inspection(writer).run())
 
     async def finish(self) -> None:
         """Write the objects not written yet; raise as `ReadModelWriter.flush` does."""

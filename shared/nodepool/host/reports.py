@@ -5,7 +5,7 @@ import asyncio
 from nodepool.host.leadership import Leadership
 from nodepool.host.logs import Logger
 from nodepool.host.telemetry import Telemetry
-from nodepool.nats.connection import Connection
+from nodepool.nats.wire.connection import Connection
 
 
 class Reports:

@@ -25,11 +25,15 @@ from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
 from nodepool.host.source import Progress, Source
 from nodepool.host.telemetry import Telemetry
 from nodepool.host.version import version_of
-from nodepool.nats.access_files import AccessError
-from nodepool.nats.back_off import pause_s
-from nodepool.nats.cancelling import cancel
-from nodepool.nats.connection import Connection, connect
-from nodepool.nats.errors import ConnectionClosed, InDoubt, LogChanged, ServerRefusal
+from nodepool.nats.wire.connection import Connection, connect
+from nodepool.nats.wire.errors import (
+    AccessError,
+    ConnectionClosed,
+    InDoubt,
+    LogChanged,
+    ServerRefusal,
+)
+from nodepool.nats.wire.waiting import cancel, pause_s
 from nodepool.service import I, O, S, Service
 
 if TYPE_CHECKING:

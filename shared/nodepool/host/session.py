@@ -24,14 +24,19 @@ from nodepool.host.snapshots import Job
 from nodepool.host.source import Progress
 from nodepool.host.succession import Succession
 from nodepool.host.timers import Timers
-from nodepool.nats.buckets import Bus
-from nodepool.nats.committer import Committer
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import Conflict, ConnectionClosed, InDoubt, ServerRefusal, StreamChanged
-from nodepool.nats.publisher import Publisher
-from nodepool.nats.reader import HEARTBEAT_S, Reader
-from nodepool.nats.snapshots import Storing, save, stored_position
-from nodepool.nats.unwritten import Lag
+from nodepool.nats.log.commits import Committer
+from nodepool.nats.log.publisher import Bus, Publisher
+from nodepool.nats.log.reader import HEARTBEAT_S, Reader
+from nodepool.nats.objects.snapshots import Storing, save, stored_position
+from nodepool.nats.objects.unwritten import Lag
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import (
+    Conflict,
+    ConnectionClosed,
+    InDoubt,
+    ServerRefusal,
+    StreamChanged,
+)
 from nodepool.service import I, O, S
 
 IDLE_S = 1.0

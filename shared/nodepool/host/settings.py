@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, get_args
 
-from nodepool.nats.access import NO_ACCESS, Access, check_address
-from nodepool.nats.access_files import AccessError
-from nodepool.nats.addresses import address_fault, split_addresses, without_password
+from nodepool.nats.wire.access import NO_ACCESS, Access, check_address
+from nodepool.nats.wire.addresses import address_fault, split_addresses, without_password
+from nodepool.nats.wire.errors import AccessError
 
 PREFIX = "NODEPOOL_"
 Traces = Literal["off", "console", "otlp"]

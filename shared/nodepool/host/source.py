@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from nodepool.contract import metrics as contract
 from nodepool.contract.metrics import Sample
-from nodepool.nats.log_figures import LogFigures
-from nodepool.nats.unwritten import Lag
+from nodepool.nats.log.figures import LogFigures
+from nodepool.nats.objects.unwritten import Lag
 
 
 class Progress(NamedTuple):

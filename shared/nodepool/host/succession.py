@@ -11,9 +11,9 @@ from collections.abc import Callable
 from nats.errors import Error as NatsError
 
 from nodepool.host.leadership import UNKNOWN_S, Leadership
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
-from nodepool.nats.replicas import is_reading
+from nodepool.nats.log.replicas import is_reading
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 
 LOOK_S = 5.0
 """The pause between two looks."""

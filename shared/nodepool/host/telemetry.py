@@ -14,7 +14,7 @@ from nodepool.host.logs import Logger, ServiceLog, SpanIds
 from nodepool.host.metrics import Metrics
 from nodepool.host.settings import Settings
 from nodepool.host.source import Source
-from nodepool.nats.stored_objects import ObjectKey
+from nodepool.nats.objects.stored_objects import ObjectKey
 from nodepool.service import AnyService, I, S
 
 if TYPE_CHECKING:

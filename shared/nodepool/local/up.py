@@ -20,8 +20,8 @@ from nodepool.local.monitoring import write_prometheus_config
 from nodepool.local.ports import HOST, claimed_ports
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import keep_server, keep_service, keep_storing
-from nodepool.nats.access import Access
-from nodepool.nats.errors import InDoubt
+from nodepool.nats.wire.access import Access
+from nodepool.nats.wire.errors import InDoubt
 
 METRICS_PORT = 9464
 """The first port on which services serve metrics; ports that are in use are skipped."""

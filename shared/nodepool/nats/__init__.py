@@ -1,1 +1,1 @@
-"""The log and the read model on NATS JetStream."""
+"""The log and the read model on NATS JetStream, in three rooms: `wire`, `log` and `objects`."""

@@ -14,11 +14,11 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
 from nodepool.contract.subjects import address_of, subject_of
-from nodepool.nats import api
-from nodepool.nats.connection import Connection, connect
-from nodepool.nats.errors import InDoubt
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM, provision
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM, provision
+from nodepool.nats.wire.connection import Connection, connect
+from nodepool.nats.wire.errors import InDoubt
 from support.audit.auditor import violations
 from testbed.processes import ControlPlane
 

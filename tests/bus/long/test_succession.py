@@ -13,11 +13,11 @@ from bus.long.test_takeover import leader_and_follower, ready
 from nodepool.client import Client
 from nodepool.host.succession import LOOK_S, LOOKS, SILENT_S
 from nodepool.local.server import NatsServer
-from nodepool.nats.api import last_message, request
-from nodepool.nats.committer import MARK
-from nodepool.nats.connection import Connection
-from nodepool.nats.consumers import REPLICA
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log.api import last_message, request
+from nodepool.nats.log.commits import MARK
+from nodepool.nats.log.consumers import REPLICA
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import Connection
 from support.constants import H100, ZONE
 from testbed.ports import free_port
 

@@ -27,10 +27,10 @@ from nodepool.client import Client
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.services import SERVICES
 from nodepool.local.server import NatsServer
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.reader import Reader
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import Connection
 from support.audit.auditor import violations
 from support.constants import H100, ZONE
 from testbed.ports import free_port

@@ -15,9 +15,9 @@ from faults.maintenance import Maintenance, beside
 from faults.run import provisioned, run
 from nodepool.client.doctor.log import stored
 from nodepool.local.binary import find_server
-from nodepool.nats import api
-from nodepool.nats.connection import connect
-from nodepool.nats.streams import STREAM, streams
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM, streams
+from nodepool.nats.wire.connection import connect
 
 SEED = 11
 LOG = f"stream {STREAM}"

@@ -9,7 +9,7 @@ from bus.harness import BINARY, fill
 from faults.cluster import SIZE, Cluster
 from faults.copies import copies, copy_of
 from faults.run import provisioned
-from nodepool.nats.connection import connect
+from nodepool.nats.wire.connection import connect
 
 MESSAGES = [("np.cmd.a._._.X", f"message {number}".encode()) for number in range(1, 51)]
 GONE = 1

@@ -15,7 +15,7 @@ import pytest
 from bus.harness import ReplicaProcess, connected, until
 from nodepool.client import Client
 from nodepool.contract.services import SERVICES
-from nodepool.nats import api
+from nodepool.nats.log import api
 from operations.observed import PATIENCE_S, Observed, observed
 from operations.stories import LIMIT, is_parked, machines, manifest, nodes, set_up
 from support.constants import H100, ZONE

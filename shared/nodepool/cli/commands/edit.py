@@ -16,7 +16,7 @@ from nodepool.cli.names import NODEPOOL, parse_required_names
 from nodepool.cli.options import Output, objects_argument, output_options
 from nodepool.cli.output import as_yaml, print_error, print_note
 from nodepool.cli.settings import Command, Settings
-from nodepool.nats.plain_files import read_given
+from nodepool.nats.wire.files import read_given
 
 if TYPE_CHECKING:
     from nodepool.cli.documents import Document

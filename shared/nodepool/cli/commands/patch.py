@@ -66,7 +66,7 @@ def patch(
 
 def _content(file: str) -> str | bytes:
     from nodepool.client.manifests import SIZE_MAX, standard_input
-    from nodepool.nats.plain_files import read_given
+    from nodepool.nats.wire.files import read_given
 
     try:
         if file == "-":

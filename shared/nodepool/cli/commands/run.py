@@ -11,7 +11,7 @@ import click
 from nodepool.cli.commands.pods import PodOptions, pod_of, pod_options
 from nodepool.cli.output import print_error, print_note
 from nodepool.cli.settings import Command, Settings
-from nodepool.nats.addresses import without_password
+from nodepool.nats.wire.addresses import without_password
 
 if TYPE_CHECKING:
     from nodepool.client import Client

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 from nodepool.client.client import Client
 from nodepool.client.doctor.finding import Finding, note, ok, problem
 from nodepool.client.objects import Document
-from nodepool.nats.connection import Connection
-from nodepool.nats.replicas import agents_at_work
+from nodepool.nats.log.replicas import agents_at_work
+from nodepool.nats.wire.connection import Connection
 
 
 async def agents(connection: Connection, client: Client, own: str) -> AsyncGenerator[Finding, None]:

@@ -12,11 +12,10 @@ from nodepool.client.doctor import agents, letters, log, objects, reaching, serv
 from nodepool.client.doctor.finding import FAULTS, Finding, fault_of, ok, problem
 from nodepool.client.doctor.log import MISSING
 from nodepool.client.doctor.server import NOT_KNOWN, Storing
-from nodepool.nats.access import NO_ACCESS, Access
-from nodepool.nats.access_files import AccessError
-from nodepool.nats.connection import Connection, connect
-from nodepool.nats.errors import Unreachable
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.access import NO_ACCESS, Access
+from nodepool.nats.wire.connection import Connection, connect
+from nodepool.nats.wire.errors import AccessError, Unreachable
 from nodepool.service import AnyService
 
 CONNECT_S = 5.0

@@ -6,7 +6,7 @@ from typing import Literal
 from nats.errors import Error as NatsError
 
 from nodepool.client.errors import ClientError
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 
 Status = Literal["ok", "note", "problem"]
 FAULTS = (ServerRefusal, InDoubt, Conflict, NatsError, OSError, ClientError)

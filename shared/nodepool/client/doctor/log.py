@@ -3,11 +3,11 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from nodepool.client.doctor.finding import Finding, note, ok, problem
-from nodepool.nats.api import Json
-from nodepool.nats.connection import Connection
-from nodepool.nats.log_figures import followers
-from nodepool.nats.snapshots import stored_position
-from nodepool.nats.streams import STREAM, stream_info, streams, whole_stream_info
+from nodepool.nats.log.api import Json
+from nodepool.nats.log.figures import followers
+from nodepool.nats.log.streams import STREAM, stream_info, streams, whole_stream_info
+from nodepool.nats.objects.snapshots import stored_position
+from nodepool.nats.wire.connection import Connection
 from nodepool.service import AnyService
 
 FULL = 0.9

@@ -12,12 +12,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from nodepool.client.doctor.finding import Finding, note, ok, problem
-from nodepool.nats.access import Access
-from nodepool.nats.access_files import AccessError
-from nodepool.nats.addresses import split_addresses, without_password
-from nodepool.nats.certificates import certificate_end
-from nodepool.nats.connection import Connection
-from nodepool.nats.nkeys import jwt_end
+from nodepool.nats.wire.access import Access
+from nodepool.nats.wire.addresses import split_addresses, without_password
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.credentials import certificate_end, jwt_end
+from nodepool.nats.wire.errors import AccessError
 
 PORT_S = 2.0
 """How long a port may take to accept a connection, in seconds."""

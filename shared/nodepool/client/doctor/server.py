@@ -10,10 +10,10 @@ from nats.errors import Error as NatsError
 from nodepool.client.doctor.finding import Finding, note, ok, problem
 from nodepool.contract.keys import token
 from nodepool.contract.log import MESSAGE_BYTES_MAX
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
-from nodepool.nats.log_figures import storage_of
+from nodepool.nats.log import api
+from nodepool.nats.log.figures import storage_of
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 
 OLDEST = (2, 14)
 """The oldest server that stores commits correctly: its major and minor version."""

@@ -8,11 +8,11 @@ from nodepool.client.contents import attributes_of
 from nodepool.client.doctor.finding import FAULTS, Finding, fault_of, note, ok, problem
 from nodepool.contract.log import Entry
 from nodepool.contract.services import REPLACEABLE
-from nodepool.nats import api
-from nodepool.nats.connection import Connection
-from nodepool.nats.reader import Reader
-from nodepool.nats.replicas import Replicas, replicas
-from nodepool.nats.streams import STREAM
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.replicas import Replicas, replicas
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import Connection
 from nodepool.service import AnyService, commit_subject
 
 PATIENCE = timedelta(seconds=10)

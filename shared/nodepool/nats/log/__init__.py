@@ -1,0 +1,1 @@
+"""The log on JetStream: streams, commits, and the reader."""

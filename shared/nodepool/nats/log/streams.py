@@ -1,0 +1,284 @@
+"""The streams of the control plane: the log, the snapshots, and the buckets of the read model."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from nodepool.contract.buckets import BUCKETS
+from nodepool.contract.log import SUBJECTS, LogId
+from nodepool.nats.log.api import Json, leaders_message_at, parse_time, request
+from nodepool.nats.wire.client import BusClient
+from nodepool.nats.wire.errors import STREAM_NOT_FOUND, HeadMissing, LogChanged, ServerRefusal
+
+STREAM = "NODEPOOL"
+"""The log."""
+DUPLICATE_WINDOW_NS = 100_000_000
+"""The `duplicate_window` of a stream: the shortest that the server accepts.
+
+A `Nats-Msg-Id` applies to the whole stream, whichever program used it first, so nothing here relies
+on it.
+"""
+SNAPSHOTS = "NODEPOOL_SNAPSHOTS"
+IDENTITY = "nodepool.log"
+"""The key of the log's identity in the metadata of its stream."""
+
+Config = Mapping[str, object]
+"""A stream's configuration as the JetStream API takes it."""
+
+_FIXED_SETTING = 10052
+"""The API's code for a setting that can no longer be changed."""
+_OTHER_SETTINGS = 10058
+"""The API's code for a stream that already exists under this name with other settings."""
+
+
+class StreamInfo(NamedTuple):
+    """A stream as it is on the server.
+
+    created: when the stream was created, in the server's format.
+    time: the moment of this information, by the clock that also sets the times of messages.
+    metadata: the metadata that programs have set on the stream.
+    messages: how many messages it holds.
+    last: the position of its newest message; 0 if it never had a message.
+    first: the position of its oldest message, or of the next message if it holds none.
+    is_sealed: whether it is sealed: it takes no more messages, and no update can change that.
+    fault: why it takes no messages now; empty if it takes messages.
+    """
+
+    created: str
+    time: datetime
+    metadata: Mapping[str, str]
+    messages: int
+    last: int
+    first: int = 1
+    is_sealed: bool = False
+    fault: str = ""
+
+    @property
+    def log(self) -> LogId:
+        """The identity of a log: from its metadata, or derived from its creation time.
+
+        So every program gives a log of an earlier release the same identity. The log keeps it even
+        if an earlier release, which does not know the identity, updates the stream.
+        """
+        of_creation = hashlib.sha256(self.created.encode()).hexdigest()[:16]
+        return LogId(self.metadata.get(IDENTITY) or of_creation)
+
+
+def streams(replicas: int = 1) -> dict[str, Config]:
+    """Return the configuration of each stream by name; `replicas` is the number of copies.
+
+    The log never loses a message. The other streams can be rebuilt from the log, so they need no
+    fsync of their own while there is one copy of each.
+    """
+    rebuildable: dict[str, object] = {"persist_mode": "async"} if replicas == 1 else {}
+    buckets = {f"KV_{bucket}": _bucket(bucket, replicas) | rebuildable for bucket in BUCKETS}
+    return {
+        STREAM: _log(replicas),
+        SNAPSHOTS: _snapshots(replicas) | rebuildable,
+        **buckets,
+    }
+
+
+def _log(replicas: int) -> dict[str, object]:
+    return {
+        "name": STREAM,
+        "subjects": list(SUBJECTS),
+        "storage": "file",
+        "num_replicas": replicas,
+        "allow_atomic": True,
+        "allow_direct": True,
+        "deny_delete": True,
+        "deny_purge": True,
+        "discard": "new",
+        "duplicate_window": DUPLICATE_WINDOW_NS,
+    }
+
+
+def _snapshots(replicas: int) -> dict[str, object]:
+    return {
+        "name": SNAPSHOTS,
+        "subjects": ["np-snapshot.>"],
+        "storage": "file",
+        "num_replicas": replicas,
+        "max_msgs_per_subject": 1,
+        "allow_direct": True,
+    }
+
+
+def _bucket(bucket: str, replicas: int) -> dict[str, object]:
+    return {
+        "name": f"KV_{bucket}",
+        "subjects": [f"$KV.{bucket}.>"],
+        "storage": "file",
+        "num_replicas": replicas,
+        "max_msgs_per_subject": 1,
+        "allow_direct": True,
+        "allow_rollup_hdrs": True,
+        "allow_msg_ttl": True,
+        "deny_delete": True,
+        "discard": "new",
+    }
+
+
+async def provision(client: BusClient, replicas: int = 1) -> LogId:
+    """Create every missing stream, update streams with other settings, return the log's identity.
+
+    Any number of programs may do so at the same time; nothing that is stored is lost.
+    """
+    configs = streams(replicas)
+    log = await _provision_log(client, configs.pop(STREAM))
+    for name, config in configs.items():
+        await provision_stream(client, name, config)
+    return log
+
+
+async def provision_stream(client: BusClient, name: str, config: Config) -> None:
+    """Create a stream, or update it if it has other settings.
+
+    A stream that is written asynchronously can have only one copy, and that setting is fixed: if
+    more copies are wanted, the stream is deleted, created again, and filled from the log. If only
+    the new configuration is asynchronous, the stream stays synced.
+
+    A sealed stream stays as it is: its content can be read, and its writer reports what is wrong.
+    """
+    try:
+        await request(client, f"$JS.API.STREAM.CREATE.{name}", config)
+        return
+    except ServerRefusal as refusal:
+        if refusal.code != _OTHER_SETTINGS:
+            raise
+    try:
+        await request(client, f"$JS.API.STREAM.UPDATE.{name}", config)
+    except ServerRefusal as refusal:
+        info = await stream_info(client, name)
+        if info is not None and info.is_sealed:
+            return
+        if refusal.code != _FIXED_SETTING or name == STREAM:
+            raise
+        if "persist_mode" in config:
+            synced = {key: value for key, value in config.items() if key != "persist_mode"}
+            await request(client, f"$JS.API.STREAM.UPDATE.{name}", synced)
+        else:
+            await request(client, f"$JS.API.STREAM.DELETE.{name}")
+            await request(client, f"$JS.API.STREAM.CREATE.{name}", config)
+
+
+async def _provision_log(client: BusClient, config: Config) -> LogId:
+    """Create or update the log; store its identity in its metadata, and keep other metadata."""
+    info = await stream_info(client, STREAM)
+    while info is None:
+        try:
+            await request(client, f"$JS.API.STREAM.CREATE.{STREAM}", config)
+        except ServerRefusal as refusal:
+            if refusal.code != _OTHER_SETTINGS:  # Otherwise another program has just created it.
+                raise
+        info = await stream_info(client, STREAM)
+    kept = {key: text for key, text in info.metadata.items() if not key.startswith("_nats.")}
+    metadata = {**kept, IDENTITY: info.log}
+    await provision_stream(client, STREAM, {**config, "metadata": metadata})
+    return info.log
+
+
+async def stream_info(client: BusClient, stream: str) -> StreamInfo | None:
+    """Return a stream as it is now; None if the stream does not exist."""
+    info = await whole_stream_info(client, stream)
+    if info is None:
+        return None
+    config, state = info["config"], info["state"]
+    assert isinstance(config, dict), "a stream's info has its configuration"
+    assert isinstance(state, dict), "a stream's info has a state"
+    metadata = config.get("metadata") or {}
+    return StreamInfo(
+        created=str(info["created"]),
+        time=parse_time(str(info["ts"])),
+        metadata=metadata,
+        messages=int(state["messages"]),
+        last=state["last_seq"],
+        first=max(1, int(state["first_seq"])),
+        is_sealed=bool(config.get("sealed")),
+        fault=intake_fault(config, state, SUBJECTS if stream == STREAM else ()),
+    )
+
+
+async def whole_stream_info(client: BusClient, stream: str) -> Json | None:
+    """Return the server's full info of a stream; None if the stream does not exist."""
+    try:
+        return await request(client, f"$JS.API.STREAM.INFO.{stream}")
+    except ServerRefusal as refusal:
+        if refusal.code != STREAM_NOT_FOUND:
+            raise
+        return None
+
+
+async def verify_log(
+    client: BusClient,
+    log: LogId,
+    read_to: int,
+    read_at: datetime | None = None,
+    *,
+    is_whole: bool = False,
+) -> None:
+    """Verify that the log is the same, and still holds what was read of it and what follows.
+
+    read_to: the position of the last message read; 0 for none.
+    read_at: the time of that message, which identifies it; None if the time is not known. A log
+        that was set back and has grown since has another message there.
+    is_whole: whether nothing may be missing between that message and the oldest one of the log.
+
+    Raises LogChanged if the log fails the check.
+    """
+    info = await stream_info(client, STREAM)
+    if info is None:
+        raise LogChanged(f"the log {log} is gone")
+    if info.log != log:
+        raise LogChanged(f"the log is {info.log}, and no longer {log}")
+    if info.last < read_to:
+        raise LogChanged(f"the log {log} ends at {info.last}, and was read to {read_to}")
+    if is_whole and info.first > read_to + 1:
+        text = f"the log {log} begins at position {info.first}, and was read to {read_to}"
+        raise HeadMissing(text)
+    if read_at is None or read_to < info.first:
+        return
+    message = await leaders_message_at(client, STREAM, read_to)
+    if message is None or message.time != read_at:
+        text = f"the message at {read_to} is not the one that was read there"
+        raise LogChanged(f"the log {log} was set back and has grown since: {text}")
+
+
+def intake_fault(
+    config: Mapping[str, object], state: Mapping[str, object], subjects: Sequence[str]
+) -> str:
+    """Return why a stream takes no messages; "" if it takes them.
+
+    config, state: the parts of these names in the server's description of the stream.
+    subjects: the subjects that the stream must take.
+    """
+    if config.get("sealed"):
+        return "it is sealed"
+    own = config.get("subjects")
+    own = [str(each) for each in own] if isinstance(own, list) else []
+    missing = [subject for subject in subjects if not any(_covers(each, subject) for each in own)]
+    if missing:
+        return f"its subjects lack {', '.join(missing)}"
+    if config.get("discard") == "new":
+        for limit, used in (("max_msgs", "messages"), ("max_bytes", "bytes")):
+            most, count = config.get(limit), state.get(used)
+            if isinstance(most, int) and isinstance(count, int) and 0 < most <= count:
+                return f"its {limit} is {most}, and it holds {count}"
+    return ""
+
+
+def _covers(wide: str, subject: str) -> bool:
+    """Return whether every subject that `subject` matches is one that `wide` matches."""
+    if wide == subject:
+        return True
+    own, wanted = wide.split("."), subject.split(".")
+    for place, token in enumerate(own):
+        if token == ">":
+            return len(wanted) > place
+        if place >= len(wanted) or wanted[place] == ">":
+            return False
+        if token not in ("*", wanted[place]):
+            return False
+    return len(own) == len(wanted)

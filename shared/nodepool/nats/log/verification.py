@@ -1,0 +1,105 @@
+"""Whether a stream is still the stream that was read so far."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+from nats.errors import Error as NatsError
+
+from nodepool.nats.wire.client import HURRIED_S, BusClient
+from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
+from nodepool.nats.wire.waiting import RETRY_S
+
+Verify = Callable[[int, datetime | None], Awaitable[None]]
+"""Raises StreamChanged unless a stream still holds the last message that was read, given by its
+position and time; the time is None before the first message."""
+FAULTS = (Conflict, ServerRefusal, InDoubt, NatsError, OSError)
+FROZEN_S = 3.0
+"""A process that has not run for this long was frozen, or its machine was."""
+
+
+class Verification:
+    """Verifies a stream for its reader: at once when asked, and in the background after `distrust`.
+
+    verify: None to verify nothing.
+    last: returns the position and the time of the last message that was read.
+    changed: awaited with the error if the stream is no longer the stream that was read.
+    done: called once the stream is verified.
+    """
+
+    def __init__(
+        self,
+        client: BusClient,
+        verify: Verify | None,
+        last: Callable[[], tuple[int, datetime | None]],
+        changed: Callable[[StreamChanged], Awaitable[None]],
+        done: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._verify = verify
+        self._last = last
+        self._changed = changed
+        self._done = done
+        self._holds = self._is_closed = False
+        self._awake_at = time.monotonic()
+        self._verifying: asyncio.Task[None] | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the stream is known to still hold the messages that were read.
+
+        This is unknown after a lost connection and after a pause of this process: the stream may
+        have changed meanwhile.
+        """
+        return self._holds and time.monotonic() - self._awake_at < FROZEN_S
+
+    def awake(self) -> None:
+        """Note that this process runs; after a pause the stream is verified again."""
+        before, self._awake_at = self._awake_at, time.monotonic()
+        if self._awake_at - before >= FROZEN_S:
+            self.distrust()
+
+    def distrust(self) -> None:
+        """Verify the stream again: it may be another one, or have been set back."""
+        self._holds = False
+        if not self._is_closed and (self._verifying is None or self._verifying.done()):
+            self._verifying = asyncio.create_task(self._verify_soon())
+
+    def close(self) -> None:
+        """Verify nothing any more."""
+        self._is_closed = True
+        if self._verifying is not None and self._verifying is not asyncio.current_task():
+            self._verifying.cancel()
+
+    async def check(self) -> None:
+        """Verify the stream now; raise StreamChanged, or one of FAULTS."""
+        if self._verify is not None:
+            await self._verify(*self._last())
+        self._holds = True
+        self._done()
+
+    async def accepts_a_gap(self) -> bool:
+        """Return whether the missing messages never existed; False if that cannot be known now.
+
+        Reading ends if the stream is no longer the stream that was read.
+        """
+        try:
+            await self.check()
+        except StreamChanged as change:
+            await self._changed(change)
+            return False
+        except FAULTS:
+            return False
+        return True
+
+    async def _verify_soon(self) -> None:
+        """Verify the stream without a consumer, which may take longer to be there."""
+        while not (self._is_closed or self._holds):
+            try:
+                async with asyncio.timeout(HURRIED_S if self._client.hurries else None):
+                    await self.check()
+            except StreamChanged as change:
+                await self._changed(change)
+            except FAULTS:
+                await asyncio.sleep(RETRY_S)

@@ -1,0 +1,151 @@
+"""Whom a connection trusts, what it shows to the server, and where it gets its replies.
+
+Each file is read again for each connection. A renewed certificate or password is therefore used at
+the next connection, without a restart.
+"""
+
+import base64
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nodepool.nats.wire.credentials import KeyPair, certificate_end, jwt_of, key_pair, seed_of
+from nodepool.nats.wire.errors import AccessError
+from nodepool.nats.wire.files import BUNDLE_BYTES_MAX, content_of, one_line
+
+if TYPE_CHECKING:
+    import ssl
+
+INBOX_PREFIX = "_INBOX"
+"""The default prefix of the subjects on which NATS clients await replies."""
+_PREFIX = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Whom to trust, who asks, and where replies go; each `_file` is a path, "" for none.
+
+    ca_file: the certificates to trust for `tls://` and `wss://`, as PEM; "" for the system's.
+    cert_file: the client's own certificate and its intermediate certificates, as PEM.
+    key_file: the private key of the certificate, as PEM; "" if `cert_file` contains the key.
+    creds_file: credentials: a user's JWT and the seed of its nkey, as `nsc` writes them.
+    nkey_file: the seed of a user's nkey alone.
+    password_file: the password of the user in the address, or a token if the address has no user.
+    inbox_prefix: the prefix of the subjects of replies; "" for `_INBOX`. If the server permits each
+        user only a prefix of its own, no user can read the replies to another user.
+    """
+
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    creds_file: str = ""
+    nkey_file: str = ""
+    password_file: str = ""
+    inbox_prefix: str = ""
+
+    def check(self, now_s: float) -> None:
+        """Raise AccessError if a setting or file cannot be used; `now_s` is the Unix time."""
+        if self.inbox_prefix and not _PREFIX.fullmatch(self.inbox_prefix):
+            text = f"{self.inbox_prefix!r} cannot begin a subject; write it as _INBOX_name"
+            raise AccessError("inbox_prefix", text)
+        if self.creds_file and self.nkey_file:
+            raise AccessError("nkey_file", "credentials hold an nkey already; name one of the two")
+        if self.key_file and not self.cert_file:
+            raise AccessError("cert_file", "the key needs its certificate; name the file of it")
+        if self.ca_file or self.cert_file:
+            self.tls_context()
+        if self.cert_file and (end := certificate_end(self.cert_file)).timestamp() <= now_s:
+            text = f"{self.cert_file} expired at {end:%Y-%m-%dT%H:%M:%SZ}; it must be renewed"
+            raise AccessError("cert_file", text)
+        if self.creds_file:
+            jwt_of(self.creds_file, now_s)
+        if self.creds_file or self.nkey_file:
+            self.key_pair()
+        if self.password_file:
+            self.password()
+
+    def tls_context(self) -> "ssl.SSLContext":
+        """Return the TLS context for connections; raise AccessError if a file cannot be used."""
+        import ssl
+
+        if self.ca_file:
+            content_of("ca_file", self.ca_file, BUNDLE_BYTES_MAX)
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file or None)
+        except ssl.SSLError:
+            text = f"{self.ca_file} holds no certificates; it must be a file of them in PEM"
+            raise AccessError("ca_file", text) from None
+        # Since Python 3.13, an authority needs extensions that `openssl req -x509` leaves out, see
+        # https://docs.python.org/3/whatsnew/3.13.html#ssl; other NATS clients do not need them.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if self.cert_file:
+            self._add_certificate(context)
+        return context
+
+    def _add_certificate(self, context: "ssl.SSLContext") -> None:
+        import ssl
+
+        certificate = content_of("cert_file", self.cert_file)
+        if b"-----BEGIN CERTIFICATE-----" not in certificate:
+            text = f"{self.cert_file} holds no certificate; it must be one in PEM"
+            raise AccessError("cert_file", text)
+        path = self.key_file or self.cert_file
+        key = content_of("key_file", self.key_file) if self.key_file else certificate
+        if b"PRIVATE KEY-----" not in key:
+            text = f"{path} holds no private key; it must be one in PEM"
+            raise AccessError("key_file", text)
+
+        def passphrase() -> str:
+            text = f"the key in {path} has a passphrase; it must be stored without"
+            raise AccessError("key_file", text)
+
+        try:
+            context.load_cert_chain(self.cert_file, self.key_file or None, passphrase)
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                text = f"the key in {path} is not that of the certificate in {self.cert_file}"
+                raise AccessError("key_file", text) from None
+            text = f"{self.cert_file} and {path} cannot be used; they must be valid PEM"
+            raise AccessError("cert_file", text) from None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether any certificate, key, credential or password file is set."""
+        return replace(self, inbox_prefix="") != NO_ACCESS
+
+    def key_pair(self) -> KeyPair:
+        """Return the nkey that signs; raise AccessError if its file cannot be used."""
+        if not self.creds_file:
+            return key_pair("nkey_file", self.nkey_file, one_line("nkey_file", self.nkey_file))
+        return key_pair("creds_file", self.creds_file, seed_of(self.creds_file))
+
+    def jwt(self) -> str:
+        """Return the user's JWT; raise AccessError if the credentials file cannot be used."""
+        return jwt_of(self.creds_file)
+
+    def sign(self, nonce: str) -> tuple[str, bytes]:
+        """Return the public nkey, and the signature of the server's nonce in base64."""
+        pair = self.key_pair()
+        return pair.public_key, base64.b64encode(pair.sign(nonce.encode()))
+
+    def password(self) -> str:
+        """Return the password or token; raise AccessError if its file cannot be used."""
+        return one_line("password_file", self.password_file)
+
+
+NO_ACCESS = Access()
+"""Show nothing to the server, and trust the certificates of the system."""
+
+
+def check_address(access: Access, addresses: Sequence[str]) -> None:
+    """Raise AccessError if the addresses contradict each other or the password file."""
+    if not access.password_file:
+        return
+    users = [address.rpartition("://")[2].rpartition("@")[0] for address in addresses]
+    if any(":" in user for user in users):
+        text = "the address holds a password too; write it as nats://USER@HOST:PORT"
+        raise AccessError("password_file", text)
+    if len(set(users)) > 1:
+        text = "the addresses name different users; name the same one in each"
+        raise AccessError("password_file", text)

@@ -1,0 +1,104 @@
+"""A client of NATS that knows when a reply will not come, because the server to send it is gone."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import ConnectionReconnectingError
+
+from nodepool.nats.wire.errors import InDoubt
+from nodepool.nats.wire.waiting import heeding
+
+Listener = Callable[[], None]
+HURRY_S = 15.0
+"""How long the other servers may be electing new leaders after a server is lost."""
+HURRIED_S = 0.5
+"""How long a reply may take during that time: without a leader, a request never gets a reply."""
+SERVER_LOST_S = 0.5
+"""How long a reply may take after the cluster has lost a server, which may be the one to reply."""
+
+T = TypeVar("T")
+
+
+class BusClient(Client):
+    """A client whose requests fail soon after their server, or its connection, is lost.
+
+    on_disconnect: called when the connection is lost.
+    on_reconnect: called when a server is connected again.
+    on_server_lost: called when the connected server has lost another server of the cluster.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_disconnect: list[Listener] = []
+        self.on_reconnect: list[Listener] = []
+        self.on_server_lost: list[Listener] = []
+        self._lost_at = -HURRY_S
+
+    @property
+    def hurries(self) -> bool:
+        """Whether a server was lost lately, so that a request may have to be sent again soon."""
+        return time.monotonic() - self._lost_at < HURRY_S
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        timeout: float = 0.5,  # noqa: ASYNC109  # As nats-py has it.
+        old_style: bool = False,
+        headers: dict[str, str] | None = None,
+    ) -> Msg:
+        """Return the reply to a message; always heed a cancellation of the calling task."""
+        return await heeding(super().request(subject, payload, timeout, old_style, headers))
+
+    async def disconnected(self) -> None:
+        """Fail every pending request and notify observers; the client calls this method."""
+        # Pending replies are lost with the connection; the client itself would wait for them.
+        self._lost_at = time.monotonic()
+        give_up(self._resp_map.values(), ConnectionReconnectingError)
+        notify(self.on_disconnect)
+
+    def _server_lost(self) -> None:
+        self._lost_at = time.monotonic()
+        waiting = tuple(self._resp_map.values())
+        asyncio.get_running_loop().call_later(
+            SERVER_LOST_S, give_up, waiting, ConnectionReconnectingError
+        )
+        notify(self.on_server_lost)
+
+
+def notify(listeners: Iterable[Listener]) -> None:
+    """Call each listener; a listener may remove itself and others meanwhile."""
+    for call in tuple(listeners):
+        call()
+
+
+def doubt_when_lost(
+    client: BusClient, waiting: "Callable[[], Iterable[asyncio.Future[T]]]"
+) -> None:
+    """Fail waiting replies with InDoubt as soon as their connection or server may be lost.
+
+    waiting: returns all futures that wait for a reply when it is called.
+    """
+
+    def connection_lost() -> None:
+        give_up(waiting(), partial(InDoubt, "the connection was lost"))
+
+    def server_lost() -> None:
+        error = partial(InDoubt, "a server was lost")
+        asyncio.get_running_loop().call_later(SERVER_LOST_S, give_up, tuple(waiting()), error)
+
+    client.on_disconnect.append(connection_lost)
+    client.on_server_lost.append(server_lost)
+
+
+def give_up(waiting: "Iterable[asyncio.Future[T]]", error: Callable[[], Exception]) -> None:
+    """Fail each future that has no reply yet with an error of its own."""
+    for reply in tuple(waiting):
+        if not reply.done():
+            reply.set_exception(error())
+            reply.exception()  # The task that awaited the reply may have been cancelled.

@@ -1,0 +1,175 @@
+"""Certificates, nkeys and JWTs in files: what they hold, and until when they are valid.
+
+A user proves who they are with a key: an nkey, or a JWT and its nkey. See
+https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_intro/nkey_auth and
+https://docs.nats.io/using-nats/developer/connecting/creds.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from nodepool.nats.wire.errors import AccessError
+from nodepool.nats.wire.files import content_of
+
+# Python's ssl module tells the expiry only of a peer's and of an authority's certificate. The field
+# of another certificate is read from its DER: https://www.rfc-editor.org/rfc/rfc5280#section-4.1.
+_VERSION = 0xA0
+_GENERALIZED_TIME = 0x18
+_FORMS = {False: "%y%m%d%H%M%SZ", True: "%Y%m%d%H%M%SZ"}
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+# The package nkeys would accept a damaged seed: it does not verify the checksum.
+_USER_SEED = b"\x95\x00"
+"""The first bytes of a user's seed; their base32 text begins with `SU`."""
+_SEED_BYTES = 36
+_USER = b"\xa0"
+"""The first byte of a user's public key; its base32 text begins with `U`."""
+_BLOCK = r"-{3,}\s*BEGIN %s\s*-{3,}\s+([\w.=-]+)\s+-{3,}\s*END"
+_JWT = re.compile(_BLOCK % "NATS USER JWT")
+_SEED = re.compile(_BLOCK % "USER NKEY SEED")
+_INSTALL = "needs the package PyNaCl: pip install 'nodepool[nkeys]'"
+
+
+def certificate_end(path: str) -> datetime:
+    """Return when the first certificate of a PEM file expires; raise AccessError if it has none."""
+    match = _PEM.search(content_of("cert_file", path))
+    try:
+        import ssl
+
+        if match is None:
+            raise ValueError
+        return _not_after(ssl.PEM_cert_to_DER_cert(match[0].decode()))
+    except (ValueError, IndexError):
+        text = f"{path} holds no certificate; it must be one in PEM"
+        raise AccessError("cert_file", text) from None
+
+
+def _not_after(der: bytes) -> datetime:
+    (_, certificate), *_ = _elements(der)
+    (_, signed), *_ = _elements(certificate)
+    fields = [field for field in _elements(signed) if field[0] != _VERSION]
+    # Serial number, algorithm and issuer come first.
+    _, (kind, end) = _elements(fields[3][1])
+    form = _FORMS[kind == _GENERALIZED_TIME]
+    return datetime.strptime(end.decode(), form).replace(tzinfo=UTC)
+
+
+def _elements(der: bytes) -> Sequence[tuple[int, bytes]]:
+    """Return the tag and content of each DER element; raise IndexError if the DER is cut short."""
+    elements, at = [], 0
+    while at < len(der):
+        tag, size, at = der[at], der[at + 1], at + 2
+        if size & 0x80:
+            end = at + (size & 0x7F)
+            size, at = int.from_bytes(der[at:end], "big"), end
+        elements.append((tag, der[at : at + size]))
+        at += size
+    return elements
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """The key pair of a user: the public key as text, and the secret key, which is never shown."""
+
+    public_key: str
+    _secret: bytes
+
+    def sign(self, content: bytes) -> bytes:
+        """Return the signature of some bytes."""
+        from nacl.signing import SigningKey
+
+        signature: bytes = SigningKey(self._secret).sign(content).signature
+        return signature
+
+    def __repr__(self) -> str:
+        return f"KeyPair({self.public_key})"
+
+
+def key_pair(field: str, path: str, seed: str) -> KeyPair:
+    """Return the key of a seed that was read from a file; raise AccessError for an invalid seed."""
+    secret = _secret(field, path, seed)
+    try:
+        from nacl.signing import SigningKey
+    except ImportError:
+        raise AccessError(field, _INSTALL) from None
+    public = _USER + bytes(SigningKey(secret).verify_key)
+    return KeyPair(base64.b32encode(public + _checksum(public)).decode(), secret)
+
+
+def _secret(field: str, path: str, seed: str) -> bytes:
+    """Return the 32 secret bytes of a seed; raise AccessError for an invalid seed."""
+    try:
+        raw = base64.b32decode(seed.encode() + b"=" * (-len(seed) % 8))
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) != _SEED_BYTES or raw[0] >> 3 != _USER_SEED[0] >> 3:
+        text = f"{path} holds no seed of an nkey; it must be one, which begins with SU"
+        raise AccessError(field, text)
+    if _checksum(raw[:-2]) != raw[-2:]:
+        raise AccessError(field, f"the seed in {path} is damaged; it must be copied whole")
+    if raw[:2] != _USER_SEED:
+        text = f"the seed in {path} is not that of a user; it must begin with SU"
+        raise AccessError(field, text)
+    return raw[2:-2]
+
+
+def _checksum(content: bytes) -> bytes:
+    return binascii.crc_hqx(content, 0).to_bytes(2, "little")
+
+
+def seed_of(path: str) -> str:
+    """Return the seed in a credentials file; raise AccessError if the file has no seed."""
+    match = _SEED.search(_text(path))
+    if match is None:
+        raise AccessError("creds_file", f"{path} holds no seed of an nkey; nsc writes one there")
+    return match[1]
+
+
+def jwt_of(path: str, now_s: float | None = None) -> str:
+    """Return the JWT in a credentials file; check its claims only if `now_s` is given.
+
+    Raises AccessError if the file has no JWT, or if the JWT has expired or belongs to another key
+    than the seed in the file.
+    """
+    match = _JWT.search(_text(path))
+    if match is None:
+        raise AccessError("creds_file", f"{path} holds no JWT of a user; nsc writes one there")
+    if now_s is not None:
+        _check_claims(path, match[1], now_s)
+    return match[1]
+
+
+def jwt_end(path: str) -> datetime | None:
+    """Return when the JWT in a credentials file expires; None if the JWT does not expire."""
+    _, end = _claims(path, jwt_of(path))
+    return end
+
+
+def _claims(path: str, jwt: str) -> tuple[str, datetime | None]:
+    """Return the user of a JWT and its expiry, None if the JWT does not expire."""
+    try:
+        claims = jwt.split(".")[1]
+        data = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+        user, end = str(data["sub"]), float(data.get("exp") or 0)
+        return user, datetime.fromtimestamp(end, UTC) if end else None
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, OSError):
+        raise AccessError(
+            "creds_file", f"the JWT in {path} cannot be read; nsc writes it"
+        ) from None
+
+
+def _check_claims(path: str, jwt: str, now_s: float) -> None:
+    user, end = _claims(path, jwt)
+    if end is not None and end.timestamp() <= now_s:
+        text = f"the JWT in {path} expired at {end:%Y-%m-%dT%H:%M:%SZ}; it must be renewed"
+        raise AccessError("creds_file", text)
+    if key_pair("creds_file", path, seed_of(path)).public_key != user:
+        raise AccessError("creds_file", f"the seed in {path} is not that of the JWT beside it")
+
+
+def _text(path: str) -> str:
+    return content_of("creds_file", path).decode("utf-8", "replace")
