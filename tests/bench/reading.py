@@ -95,7 +95,7 @@ async def _cost(
 
 
 async def _begin(connection: Connection, name: str, filters: Sequence[str], start: int) -> None:
-    config = consumer_config(name, filters, start, newest=False)
+    config = {"name": name} | consumer_config(filters, start, newest=False)
     body = {"stream_name": STREAM, "action": "create", "config": config}
     await request(connection, f"$JS.API.CONSUMER.CREATE.{STREAM}.{name}", body)
 

@@ -66,8 +66,9 @@ async def _read_on(connection: Connection, server: int) -> list[Entry] | None:
     reader = Reader(connection, STREAM, [])
     await reader.open()
     try:
-        name = reader.consumer.name
-        info = await api.request(connection, f"$JS.API.CONSUMER.INFO.{STREAM}.{name}")
+        consumer = reader.consumer
+        assert consumer is not None, "an open reader has a consumer"
+        info = await api.request(connection, f"$JS.API.CONSUMER.INFO.{STREAM}.{consumer.name}")
         if _leader_in(info) != server:
             return None
         entries: list[Entry] = []
@@ -76,7 +77,7 @@ async def _read_on(connection: Connection, server: int) -> list[Entry] | None:
             if not new:
                 break
             entries += new
-        return entries if reader.consumer.name == name else None
+        return entries if reader.consumer is consumer else None
     finally:
         await reader.close()
 

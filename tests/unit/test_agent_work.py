@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from agent.host.keys import pool_key
-from agent.host.streams import all_of
 from agent.host.work import Work
+from nodepool.nats.wire.waiting import all_of
 
 BOUND_S = 5.0
 

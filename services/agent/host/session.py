@@ -16,7 +16,7 @@ from agent.host.departures import Departures
 from agent.host.model import BusModel
 from agent.host.registration import Registration
 from agent.host.settings import AgentSettings
-from agent.host.streams import LOOK_S, all_of, objects_reader, present, until_closed
+from agent.host.streams import LOOK_S, objects_reader, present, until_closed
 from agent.host.telemetry import NAME, Telemetry
 from agent.place import Place
 from nodepool.client.client import Client
@@ -42,7 +42,7 @@ from nodepool.nats.wire.errors import (
     ServerRefusal,
     StreamChanged,
 )
-from nodepool.nats.wire.waiting import pause_s
+from nodepool.nats.wire.waiting import all_of, pause_s
 
 CATCHING_UP: Final = 3
 """How many times to wait, for two seconds each, until the read model has caught up with the log.

@@ -17,7 +17,6 @@ from agent.host.node_memory import NodeMemory
 from agent.host.pacing import Pacing
 from agent.host.resources import NODE_POOLS, NODES, PODS
 from agent.host.sharing import shared_node, shared_pod
-from agent.host.streams import all_of
 from agent.host.toleration import TolerationPolicy
 from agent.host.waiting import WaitingPods
 from agent.marks import has_startup_taint
@@ -25,6 +24,7 @@ from agent.place import Place
 from agent.pool_documents import pool_object
 from nodepool.contract.well_known import MANAGED
 from nodepool.host.logs import Logger
+from nodepool.nats.wire.waiting import all_of
 
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _RUNNING: Final = f"spec.nodeName!=,{_NOT_ENDED}"

@@ -1,12 +1,13 @@
-"""Consumers without acknowledgements: how a consumer is configured, and what it delivers."""
+"""Pull consumers without acknowledgements: creating them, pulling messages, and deleting them."""
 
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -14,10 +15,6 @@ from nats.errors import Error as NatsError
 from nodepool.nats.log.api import Json, request
 from nodepool.nats.wire.client import BusClient
 from nodepool.nats.wire.errors import STREAM_NOT_FOUND, Conflict, InDoubt, ServerRefusal
-
-if TYPE_CHECKING:
-    from nats.aio.subscription import Subscription
-
 
 SERVICE, VERSION, REPLICA = "nodepool.service", "nodepool.version", "nodepool.replica"
 """The metadata keys of a replica's consumer: its service, its release and its process."""
@@ -49,11 +46,6 @@ class Delivery(NamedTuple):
     def time(self) -> datetime:
         """When the server stored the message, truncated to microseconds."""
         return _EPOCH + timedelta(microseconds=self.nanoseconds // 1000)
-
-
-def new_name() -> str:
-    """Return the name of a new consumer."""
-    return f"r{os.urandom(8).hex()}"
 
 
 def delivery_of(reply: str) -> Delivery:
@@ -99,9 +91,7 @@ def kept_of(info: Mapping[str, object]) -> dict[str, object]:
     return {k: v for k, v in config.items() if k != "metadata"} if isinstance(config, dict) else {}
 
 
-def consumer_config(
-    name: str, filters: Sequence[str], start: int, *, newest: bool
-) -> dict[str, object]:
+def consumer_config(filters: Sequence[str], start: int, *, newest: bool) -> dict[str, object]:
     """Return the configuration of a consumer that reads from position `start` on.
 
     newest: if `start` is the start of the stream, deliver only the newest message per subject.
@@ -112,7 +102,6 @@ def consumer_config(
         policy = {"deliver_policy": "last_per_subject" if newest else "all"}
     chosen = {"filter_subject": filters[0]} if len(filters) == 1 else {"filter_subjects": filters}
     return {
-        "name": name,
         **chosen,
         **policy,
         "ack_policy": "none",
@@ -131,102 +120,62 @@ LOOK_S = 5.0
 and a consumer with changed filters leaves out messages."""
 
 
-class PullConsumer:
-    """One consumer at a time, and the messages that are requested from it.
+class Consumer:
+    """A consumer on the server, and the messages that are requested from it.
 
-    receive: awaited for each message that arrives, from this consumer or an earlier consumer.
-    changed: called if the server says that the consumer is gone, or that somebody has changed it.
+    pending: how many messages awaited it when it was created.
     requested: how many requested messages may still arrive, at most.
+    given_up: done once the reader needs another consumer; the result says whether that consumer
+        must have filters, or None if the cost decides. An error ends reading.
     """
 
-    def __init__(
-        self,
-        client: BusClient,
-        stream: str,
-        receive: Callable[[Msg], Awaitable[None]],
-        changed: Callable[[], None],
-    ) -> None:
+    def __init__(self, client: BusClient, stream: str) -> None:
+        self.name = f"r{os.urandom(8).hex()}"
+        self.inbox = client.new_inbox()
+        self.pending = self.requested = self._received = 0
+        self.given_up: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
         self._client = client
         self._stream = stream
-        self._receive = receive
-        self._changed = changed
-        self._looking: asyncio.Task[None] | None = None
-        self._name = self._inbox = ""
-        self._subscription: Subscription | None = None
-        self.requested = self._received = 0
 
-    @property
-    def name(self) -> str:
-        """The name of the consumer on the server; empty while there is no consumer."""
-        return self._name
+    def give_up(self, *, filtered: bool | None = None) -> None:
+        """Read on with a new consumer, filtered or not; None chooses the cheaper way."""
+        if not self.given_up.done():
+            self.given_up.set_result(filtered)
 
-    async def create(
-        self, filters: Sequence[str], start: int, metadata: Mapping[str, str], *, newest: bool
-    ) -> int:
-        """Create a consumer from position `start` on; return how many messages await it.
-
-        metadata: what the consumer shows of its reader. newest: as for `consumer_config`.
-        """
-        name = new_name()
-        await self.drop()
-        self._inbox = self._client.new_inbox()
-        self.requested = self._received = 0
-        self._subscription = await self._client.subscribe(
-            self._inbox, cb=self._receive, pending_msgs_limit=0, pending_bytes_limit=0
-        )
-        config = consumer_config(name, filters, start, newest=newest) | {"metadata": metadata}
-        body = {"stream_name": self._stream, "config": config}
-        subject = f"$JS.API.CONSUMER.CREATE.{self._stream}.{name}"
-        if len(filters) == 1:  # Its subject lets the server permit some filters only.
-            subject = f"{subject}.{filters[0]}"
+    async def create(self, config: Mapping[str, object]) -> Json:
+        """Create the consumer on the server; return its configuration, as `kept_of` does."""
+        body = {"stream_name": self._stream, "config": {"name": self.name, **config}}
+        subject = f"$JS.API.CONSUMER.CREATE.{self._stream}.{self.name}"
+        if "filter_subject" in config:  # Its subject lets the server permit some filters only.
+            subject = f"{subject}.{config['filter_subject']}"
         info = await request(self._client, subject, body)
-        self._name = name
-        self._looking = asyncio.create_task(self._look(name, kept_of(info)))
-        return int(str(info.get("num_pending", 0)))
+        self.pending = int(str(info.get("num_pending", 0)))
+        return kept_of(info)
 
-    async def drop(self) -> None:
-        """Delete the consumer, which the server otherwise would forget only after a while."""
-        subscription, name = self._subscription, self._name
-        self._subscription, self._name = None, ""  # Pull nothing during the deletion.
-        if self._looking is not None:
-            self._looking.cancel()
-        if subscription is not None:
-            with suppress(NatsError, OSError):
-                await subscription.unsubscribe()
-                if name and self._client.is_connected:
-                    await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}")
-
-    async def _look(self, name: str, made: Json) -> None:
-        """Poll until the server no longer has the consumer as created; then report that."""
-        subject = f"$JS.API.CONSUMER.INFO.{self._stream}.{name}"
-        is_same = True
-        while is_same:
+    async def look(self, made: Json) -> None:
+        """Give up the consumer once the server no longer has it as it was made."""
+        subject = f"$JS.API.CONSUMER.INFO.{self._stream}.{self.name}"
+        while not self.given_up.done():
             await asyncio.sleep(LOOK_S)
-            if self._client.is_closed:
-                return
             try:
-                is_same = kept_of(await request(self._client, subject)) == made
+                if kept_of(await request(self._client, subject)) != made:
+                    self.give_up()
             except ServerRefusal as refusal:  # Other errors pass, as during elections.
-                is_same = refusal.code not in GONE
+                if refusal.code in GONE:
+                    self.give_up()
             except (Conflict, InDoubt, NatsError, OSError):
                 continue  # A missing reply means nothing; the reader notices a silent server.
-        self._changed()
 
     async def pull(self, room: int, heartbeat_s: float) -> None:
         """Request more messages while `room` for another request remains."""
-        while self._name and self.requested <= room - PULL:
+        while self.requested <= room - PULL and not self.given_up.done():
             self.requested += PULL
-            subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
+            subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self.name}"
+            content = pull_request(PULL, heartbeat_s)
             try:
-                await self._client.publish(
-                    subject, pull_request(PULL, heartbeat_s), reply=self._inbox
-                )
+                await self._client.publish(subject, content, reply=self.inbox)
             except (NatsError, OSError):
                 return
-
-    def is_of(self, delivery: Delivery) -> bool:
-        """Return whether a message is of this consumer, and not of one that was given up."""
-        return delivery.consumer == self._name
 
     def took(self, delivery: Delivery) -> bool:
         """Count a message; return False if a message before it is missing."""
@@ -234,6 +183,33 @@ class PullConsumer:
         self.requested -= 1
         return delivery.number == self._received
 
-    def missed(self, count: int) -> None:
-        """Note that `count` requested messages will not come."""
-        self.requested -= count
+
+@asynccontextmanager
+async def consume(
+    client: BusClient,
+    stream: str,
+    config: Mapping[str, object],
+    receive: Callable[[Consumer, Msg], Awaitable[None]],
+) -> AsyncIterator[Consumer]:
+    """Create a consumer for the time of the context; no message comes before the first `pull`.
+
+    config: as `consumer_config` returns it.
+    receive: awaited for each message that arrives.
+    """
+    made = Consumer(client, stream)
+    subscription = await client.subscribe(
+        made.inbox, cb=partial(receive, made), pending_msgs_limit=0, pending_bytes_limit=0
+    )
+    try:
+        looking = asyncio.create_task(made.look(await made.create(config)))
+        try:
+            yield made
+        finally:
+            made.give_up()
+            looking.cancel()
+            if client.is_connected:  # The server would forget the consumer only after a while.
+                with suppress(NatsError, OSError):
+                    await client.publish(f"$JS.API.CONSUMER.DELETE.{stream}.{made.name}")
+    finally:
+        with suppress(NatsError, OSError):
+            await subscription.unsubscribe()

@@ -8,8 +8,8 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime
 
 from nats.aio.msg import Msg
@@ -17,14 +17,22 @@ from nats.aio.msg import Msg
 from nodepool.contract.exceptions import NO_FAILURE
 from nodepool.contract.log import Entry
 from nodepool.nats.log.api import extent
-from nodepool.nats.log.consumers import PULL, Delivery, PullConsumer, delivery_of, missing_of
+from nodepool.nats.log.consumers import (
+    PULL,
+    Consumer,
+    Delivery,
+    consume,
+    consumer_config,
+    delivery_of,
+    missing_of,
+)
 from nodepool.nats.log.direct import read_on
 from nodepool.nats.log.filtering import Filtering
 from nodepool.nats.log.streams import stream_info
 from nodepool.nats.log.verification import FAULTS, Verification, Verify
 from nodepool.nats.wire.client import HURRIED_S, BusClient
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal, StreamChanged
-from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S, pause_s
+from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S, all_of, cancel, pause_s
 
 BUFFER_MAX = 8_192
 """The most messages that are requested or received, but not yet taken."""
@@ -49,9 +57,15 @@ class Reader:
       If `verify` raises StreamChanged, reading ends, and `open`, `take` and `next` raise the same
       error. Without `verify`, a reader waits for a stream that is gone.
 
-    After a gap, a lost connection or silence, the consumer is created again after the last
-    position, so no message is lost or seen twice. That may take seconds after a cluster has lost a
-    server. A reader with `wants` meanwhile reads on from any replica of the stream.
+    consumer: the newest consumer, which may be given up already; None before the first one.
+    metadata: what its consumers show of the reader.
+    last: the position of the last message received.
+    arrived: set by messages; the caller of `take` clears it.
+    heard_at: the last sign of life of the server, by Python's monotonic clock.
+
+    After a gap, a lost connection or silence, the next consumer starts after the last position, so
+    no message is lost or seen twice. That may take seconds after a cluster has lost a server. A
+    reader with `wants` meanwhile reads on from any replica of the stream.
     """
 
     def __init__(
@@ -65,28 +79,23 @@ class Reader:
         wants: Callable[[str], bool] | None = None,
         verify: Verify | None = None,
     ) -> None:
+        self.consumer: Consumer | None = None
+        self.metadata: Mapping[str, str] = {}
+        self.last = start - 1
+        self.arrived = asyncio.Event()
+        self.heard_at = 0.0
+        self.verification = Verification(client, verify, self._read_to, self.arrived.set)
         self._client = client
         self._stream = stream
         self._filters = list(filters)
-        self._last = start - 1
         self._newest = newest
         self._wants = wants
-        self.metadata: Mapping[str, str] = {}  # The metadata of the consumer.
-        self._end_of_reading: Exception | None = None
         self._filtering = Filtering() if wants is not None else None
-        self._asking: asyncio.Task[None] | None = None
-        self._buffer: deque[Entry] = deque()
-        self.arrived = asyncio.Event()  # Set by messages; the caller of `take` clears it.
         self._last_time: datetime | None = None
-        self.heard_at = 0.0  # The last sign of life of the server, by Python's monotonic clock.
         self._remaining = 0
-        self.consumer = PullConsumer(client, stream, self._receive, self._restart)
-        self._attempt: asyncio.Timeout | None = None
-        self._bridging: asyncio.Task[None] | None = None
-        self._creating: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self._closed = False
-        self.verification = Verification(client, verify, self._read_to, self._end, self.arrived.set)
+        self._buffer: deque[Entry] = deque()
+        self._reading: asyncio.Task[None] | None = None
+        self._opened, self._hurried, self._asks = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @property
     def pending(self) -> int:
@@ -97,11 +106,6 @@ class Reader:
         return self._remaining + len(self._buffer)
 
     @property
-    def last(self) -> int:
-        """The position of the last message received."""
-        return self._last
-
-    @property
     def oldest(self) -> datetime | None:
         """When the oldest message not handed over, or the message before it, was stored."""
         if self._buffer:
@@ -110,40 +114,36 @@ class Reader:
         return self._last_time if self._remaining else None
 
     def _read_to(self) -> tuple[int, datetime | None]:
-        return self._last, self._last_time
+        return self.last, self._last_time
 
     async def open(self) -> None:
         """Start to read; return when the server has the consumer."""
-        self._client.on_reconnect.append(self.verification.distrust)
-        self._client.on_reconnect.append(self._hurry)
+        self._client.on_reconnect += (self.verification.distrust, self._hurry)
         self._client.on_server_lost.append(self._hurry)
-        self._creating = asyncio.create_task(self._create())
-        await self._creating
-        self._raise_end()
-        self.verification.awake()
-        self._watching = asyncio.create_task(self._watch())
+        self._reading = asyncio.create_task(self._read())
+        self._reading.add_done_callback(self._end)
+        try:
+            await self._opened.wait()
+            self._raise_end()
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
-        """Stop reading; drop the messages that were received but not handed over."""
-        self._closed = True
-        self.verification.close()
+        """Stop reading."""
         own = (self._hurry, self.verification.distrust)
         for listeners in (self._client.on_reconnect, self._client.on_server_lost):
             listeners[:] = [each for each in listeners if each not in own]
-        for task in (self._creating, self._watching, self._asking, self._bridging):
-            if task is not None:
-                task.cancel()
-        self.arrived.set()
-        await self.consumer.drop()
+        if self._reading is not None:
+            await cancel(self._reading)
 
     async def next(self, timeout_s: float | None = None) -> list[Entry]:
         """Return the messages that have arrived, at least one; [] after `timeout_s` seconds."""
-        if self._closed:
-            await asyncio.sleep(0)  # So that a task that reads in a loop can be cancelled.
-        elif not self._buffer:
-            self.arrived.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await asyncio.sleep(0)  # So that a task that reads in a loop can be cancelled.
+                while not (self._buffer or self._has_ended):
+                    self.arrived.clear()
                     await self.arrived.wait()
         return await self.take()
 
@@ -157,125 +157,164 @@ class Reader:
         await self._pull()
         return entries
 
-    def _raise_end(self) -> None:
-        if self._end_of_reading is not None:
-            raise self._end_of_reading
-
-    def _restart(self, *, filtered: bool | None = None) -> None:
-        """Read on with a new consumer, filtered or not; None chooses the cheaper way."""
-        if not self._closed and not self._is_creating:
-            self._creating = asyncio.create_task(self._create(filtered=filtered))
-
     @property
-    def _is_creating(self) -> bool:
-        return self._creating is not None and not self._creating.done()
+    def _has_ended(self) -> bool:
+        return self._reading is not None and self._reading.done()
 
-    def _hurry(self) -> None:
-        """Replace a consumer that may be lost with its server; use direct gets until then."""
-        if self._attempt is not None and not self._attempt.expired():
-            self._attempt.reschedule(asyncio.get_running_loop().time())
-        self._restart()
-        if self._wants and self._last_time and (not self._bridging or self._bridging.done()):
-            self._bridging = asyncio.create_task(self._bridge(self._wants))
+    def _raise_end(self) -> None:
+        if self._reading is not None and self._has_ended and not self._reading.cancelled():
+            self._reading.result()
 
-    async def _bridge(self, wants: Callable[[str], bool]) -> None:
-        goes_on = lambda: self._is_creating and len(self._buffer) < BUFFER_MAX  # noqa: E731
-        async for entry in read_on(self._client, self._stream, self._read_to, goes_on):
-            self.heard_at = time.monotonic()
-            if wants(entry.subject):
-                self._hand_over(entry)
-            # Last: if memory runs out before this line, the message is read again.
-            self._last, self._last_time = entry.position, entry.time
+    def _end(self, _reading: "asyncio.Task[None]") -> None:
+        self._opened.set()
+        self.arrived.set()
+
+    # The tasks of a reader; reading ends with the first error.
+
+    async def _read(self) -> None:
+        work = [self._consume(), self._watch(), self.verification.run()]
+        if self._wants is not None and self._filtering is not None:
+            work += self._bridge(self._wants), self._choose(self._filtering)
+        await all_of(*work)
+
+    async def _consume(self) -> None:
+        """Read from one consumer after another, each created after the last position."""
+        failures, filtered = 0, None
+        while True:
+            await asyncio.sleep(pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
+            try:
+                async with self._next_consumer(filtered) as consumer:
+                    failures = 0
+                    filtered = await consumer.given_up
+            except FAULTS as fault:
+                failures += 1
+                if isinstance(fault, ServerRefusal):  # Perhaps there is no stream any more.
+                    self.verification.distrust()
 
     async def _watch(self) -> None:
+        """Give up a consumer that is silent."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             self.verification.awake()
             silent_s = time.monotonic() - self.heard_at
             if self._client.is_connected and silent_s > 3 * HEARTBEAT_S:
-                self.verification.distrust()
-                self._restart()
+                self._doubt()
 
-    async def _create(self, *, filtered: bool | None = None) -> None:
-        """Create a consumer that starts after the last position; retry until that succeeds."""
-        failures = 0
-        while not self._closed:
-            try:
-                hurried_s = HURRIED_S if self._client.hurries else None
-                async with asyncio.timeout(hurried_s) as self._attempt:
-                    await self._begin(filtered=filtered)
-                return
-            except StreamChanged as change:
-                await self._end(change)
-            except FAULTS:
-                failures, self._attempt = failures + 1, None  # Never cut a pause short.
-                await asyncio.sleep(pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
-            finally:
-                self._attempt = None
+    async def _bridge(self, wants: Callable[[str], bool]) -> None:
+        """Use direct gets after a server was lost, until there is a consumer."""
+        goes_on = lambda: self._is_between and len(self._buffer) < BUFFER_MAX  # noqa: E731
+        while await self._hurried.wait():
+            self._hurried.clear()
+            async for entry in read_on(self._client, self._stream, self._read_to, goes_on):
+                self.heard_at = time.monotonic()
+                if wants(entry.subject):
+                    self._hand_over(entry)
+                # Last: if memory runs out before this line, the message is read again.
+                self.last, self._last_time = entry.position, entry.time
 
-    async def _end(self, error: Exception) -> None:
-        self._end_of_reading, self._closed = error, True
-        self.arrived.set()
-        await self.consumer.drop()
+    @property
+    def _is_between(self) -> bool:
+        """Whether something was read, and no consumer is there to read on."""
+        consumer = self.consumer
+        return self._last_time is not None and consumer is not None and consumer.given_up.done()
 
-    async def _begin(self, *, filtered: bool | None) -> None:
-        try:
-            if self._filtering is None:
-                await self._create_consumer(self._filters)
-            else:
-                await self._begin_at_less_cost(self._filtering, filtered)
-        except ServerRefusal:
-            await self.verification.check()  # Perhaps there is no stream any more.
-            raise
-        # A consumer is deleted with its stream, so it belongs to the verified stream, or is gone.
-        await self.verification.check()
-        await self._pull()
+    async def _choose(self, filtering: Filtering) -> None:
+        """Start or stop to filter if the distance to the end of the stream makes that cheaper."""
+        while await self._asks.wait():
+            with suppress(*FAULTS):
+                behind, subjects = await self._distance()
+                if self.consumer and filtering.changes(behind, subjects, self._remaining):
+                    self.consumer.give_up(filtered=not filtering.filtered)
+            await asyncio.sleep(ASK_S)
+            self._asks.clear()
 
-    async def _begin_at_less_cost(self, filtering: Filtering, filtered: bool | None) -> None:
+    def _doubt(self) -> None:
+        """Verify the stream again, and read on with another consumer."""
+        self.verification.distrust()
+        if self.consumer is not None:
+            self.consumer.give_up()
+
+    def _hurry(self) -> None:
+        """Replace a consumer that may be lost with its server; use direct gets until then."""
+        if self.consumer is not None:
+            self.consumer.give_up()
+        self._hurried.set()
+
+    # Creating a consumer.
+
+    @asynccontextmanager
+    async def _next_consumer(self, filtered: bool | None) -> AsyncIterator[Consumer]:
+        """Create a consumer that starts after the last position, for the time of the context."""
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(HURRIED_S if self._client.hurries else None):
+                made = await self._create_at_less_cost(stack, filtered)
+                # A consumer is deleted with its stream: the verified stream has it, or it is gone.
+                await self.verification.check()
+            self.consumer = made
+            await self._pull()
+            self._opened.set()
+            yield made
+
+    async def _create_at_less_cost(self, stack: AsyncExitStack, filtered: bool | None) -> Consumer:
+        filtering = self._filtering
+        if filtering is None:
+            return await self._create(stack, self._filters)
         behind, subjects = await self._distance()
         if filtering.begins(behind, subjects, filtered):
-            await self._create_consumer(self._filters)
+            made = await self._create(stack, self._filters)
             if filtering.keeps(behind, self._remaining):
-                return
-        await self._create_consumer([])
+                return made
+            await stack.aclose()
+        return await self._create(stack, [])
 
     async def _distance(self) -> tuple[int, int]:
         """Return how many positions the end of the stream is away, and how many subjects it has."""
         last, subjects = await extent(self._client, self._stream)
-        return last - self._last, subjects
+        return last - self.last, subjects
 
-    async def _create_consumer(self, filters: Sequence[str]) -> None:
-        self._remaining = await self.consumer.create(
-            filters, self._last + 1, self.metadata, newest=self._newest
-        )
-        self.heard_at = time.monotonic()
+    async def _create(self, stack: AsyncExitStack, filters: Sequence[str]) -> Consumer:
+        config = consumer_config(filters, self.last + 1, newest=self._newest)
+        config["metadata"] = self.metadata
+        opening = consume(self._client, self._stream, config, self._receive)
+        made = await stack.enter_async_context(opening)
+        self._remaining, self.heard_at = made.pending, time.monotonic()
+        return made
+
+    # Receiving.
 
     async def _pull(self) -> None:
         """Request more messages while the buffer has room for them."""
-        await self.consumer.pull(BUFFER_MAX - len(self._buffer), HEARTBEAT_S)
+        if self.consumer is not None:
+            await self.consumer.pull(BUFFER_MAX - len(self._buffer), HEARTBEAT_S)
 
-    async def _receive(self, message: Msg) -> None:
+    async def _receive(self, consumer: Consumer, message: Msg) -> None:
         try:
-            await self._take_in(message)
-        except NO_FAILURE as error:  # The client would skip to the next message.
-            await self._end(error)
+            if not consumer.given_up.done():
+                await (self._take_in if message.reply else self._note_status)(consumer, message)
+        except (StreamChanged, *NO_FAILURE) as error:  # The client would skip to the next message.
+            if not consumer.given_up.done():
+                consumer.given_up.set_exception(error)
 
-    async def _take_in(self, message: Msg) -> None:
-        if not message.reply:
-            await self._receive_status(message)
-            return
-        if not self.consumer.is_of(delivery := delivery_of(message.reply)):
+    async def _note_status(self, consumer: Consumer, message: Msg) -> None:
+        self.heard_at = time.monotonic()
+        missing = missing_of(message.headers or {})
+        if missing is None:
+            self._doubt()
+        else:
+            consumer.requested -= missing
+            await self._pull()
+
+    async def _take_in(self, consumer: Consumer, message: Msg) -> None:
+        delivery = delivery_of(message.reply)
+        if delivery.consumer != consumer.name:
             return
         self.heard_at = time.monotonic()
-        if not self.consumer.took(delivery):
-            self._restart()
+        is_next = consumer.took(delivery)
+        if not (is_next and (self._follows(delivery) or await self.verification.accepts_a_gap())):
+            consumer.give_up()
+        if consumer.given_up.done() or delivery.position <= self.last:
             return
-        if not self._follows(delivery) and not await self.verification.accepts_a_gap():
-            self._restart()
-            return
-        if delivery.position <= self._last:
-            return
-        self._last, self._remaining = delivery.position, delivery.remaining
+        self.last, self._remaining = delivery.position, delivery.remaining
         self._last_time = delivery.time
         if self._filtering is not None and not await self._kept(self._filtering, message.subject):
             return
@@ -290,39 +329,21 @@ class Reader:
             return True
         if self._filtering.filtered:
             return delivery.remaining >= self._remaining - 1
-        return delivery.position <= self._last + 1
-
-    def _hand_over(self, entry: Entry) -> None:
-        self._buffer.append(entry)
-        self.arrived.set()
+        return delivery.position <= self.last + 1
 
     async def _kept(self, filtering: Filtering, subject: str) -> bool:
         """Return whether a message is wanted; replace an unwanted message at once by another."""
         if not (kept := filtering.filtered or self._wants is None or self._wants(subject)):
             filtering.dropped()
-            if self.consumer.requested <= PULL:
+            if self.consumer is not None and self.consumer.requested <= PULL:
                 await self._pull()
-        if filtering.asks(self._remaining) and (self._asking is None or self._asking.done()):
-            self._asking = asyncio.create_task(self._ask(filtering))
+        if filtering.asks(self._remaining):
+            self._asks.set()
         return kept
 
-    async def _ask(self, filtering: Filtering) -> None:
-        """Start or stop to filter if the distance to the end of the stream makes that cheaper."""
-        with suppress(*FAULTS):
-            behind, subjects = await self._distance()
-            if filtering.changes(behind, subjects, self._remaining):
-                self._restart(filtered=not filtering.filtered)
-        await asyncio.sleep(ASK_S)
-
-    async def _receive_status(self, message: Msg) -> None:
-        self.heard_at = time.monotonic()
-        missing = missing_of(message.headers or {})
-        if missing is None:
-            self.verification.distrust()
-            self._restart()
-        else:
-            self.consumer.missed(missing)
-            await self._pull()
+    def _hand_over(self, entry: Entry) -> None:
+        self._buffer.append(entry)
+        self.arrived.set()
 
 
 async def read_to_end(

@@ -8,7 +8,7 @@ from datetime import datetime
 from nats.errors import Error as NatsError
 
 from nodepool.nats.wire.client import HURRIED_S, BusClient
-from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
+from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 from nodepool.nats.wire.waiting import RETRY_S
 
 Verify = Callable[[int, datetime | None], Awaitable[None]]
@@ -24,7 +24,6 @@ class Verification:
 
     verify: None to verify nothing.
     last: returns the position and the time of the last message that was read.
-    changed: awaited with the error if the stream is no longer the stream that was read.
     done: called once the stream is verified.
     """
 
@@ -33,17 +32,15 @@ class Verification:
         client: BusClient,
         verify: Verify | None,
         last: Callable[[], tuple[int, datetime | None]],
-        changed: Callable[[StreamChanged], Awaitable[None]],
         done: Callable[[], None],
     ) -> None:
         self._client = client
         self._verify = verify
         self._last = last
-        self._changed = changed
         self._done = done
-        self._holds = self._is_closed = False
+        self._holds = False
+        self._distrusted = asyncio.Event()
         self._awake_at = time.monotonic()
-        self._verifying: asyncio.Task[None] | None = None
 
     @property
     def holds(self) -> bool:
@@ -63,43 +60,36 @@ class Verification:
     def distrust(self) -> None:
         """Verify the stream again: it may be another one, or have been set back."""
         self._holds = False
-        if not self._is_closed and (self._verifying is None or self._verifying.done()):
-            self._verifying = asyncio.create_task(self._verify_soon())
-
-    def close(self) -> None:
-        """Verify nothing any more."""
-        self._is_closed = True
-        if self._verifying is not None and self._verifying is not asyncio.current_task():
-            self._verifying.cancel()
+        self._distrusted.set()
 
     async def check(self) -> None:
         """Verify the stream now; raise StreamChanged, or one of FAULTS."""
         if self._verify is not None:
             await self._verify(*self._last())
         self._holds = True
+        self._distrusted.clear()
         self._done()
 
     async def accepts_a_gap(self) -> bool:
         """Return whether the missing messages never existed; False if that cannot be known now.
 
-        Reading ends if the stream is no longer the stream that was read.
+        Raises StreamChanged if the stream is no longer the stream that was read.
         """
         try:
             await self.check()
-        except StreamChanged as change:
-            await self._changed(change)
-            return False
         except FAULTS:
             return False
         return True
 
-    async def _verify_soon(self) -> None:
-        """Verify the stream without a consumer, which may take longer to be there."""
-        while not (self._is_closed or self._holds):
+    async def run(self) -> None:
+        """Verify the stream whenever it is distrusted, until that raises StreamChanged.
+
+        This needs no consumer, which may take longer to be there.
+        """
+        while True:
+            await self._distrusted.wait()
             try:
                 async with asyncio.timeout(HURRIED_S if self._client.hurries else None):
                     await self.check()
-            except StreamChanged as change:
-                await self._changed(change)
             except FAULTS:
                 await asyncio.sleep(RETRY_S)

@@ -1,7 +1,7 @@
 """Pauses between attempts, and tasks that end reliably when they are cancelled."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -36,6 +36,17 @@ async def cancel(*tasks: "asyncio.Task[object]") -> None:
             task.exception()  # asyncio logs an exception that is never retrieved.
     if is_cancelled:
         raise asyncio.CancelledError
+
+
+async def all_of(*work: Coroutine[None, None, None]) -> None:
+    """Run all coroutines until the first fails, and raise its error; none ends by itself."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        await cancel(*tasks)
 
 
 async def heeding(work: Awaitable[T]) -> T:
