@@ -22,7 +22,7 @@ from nodepool.host.log_watch import LogWatch
 from nodepool.host.reports import RoleReports
 from nodepool.host.snapshots import Job
 from nodepool.host.source import Progress
-from nodepool.host.succession import Succession
+from nodepool.host.succession import succeed
 from nodepool.host.timers import Timers
 from nodepool.nats.log.commits import Committer
 from nodepool.nats.log.publisher import Bus, Publisher
@@ -155,7 +155,7 @@ class Session(Generic[S, I, O]):
             *self._projector.tasks(),
             *self._log_watch.tasks(),
             self._log_state.run(),
-            Succession(self.connection, self._leadership, self._clock).run(),
+            succeed(self.connection, self._leadership, self._clock),
         )
         tasks = [asyncio.create_task(coroutine) for coroutine in background]
         try:

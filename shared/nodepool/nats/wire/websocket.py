@@ -1,7 +1,8 @@
 """A connection to a NATS server over a WebSocket, which passes proxies that pass only web traffic.
 
-nats-py needs another package for WebSockets. Little of RFC 6455 is needed here: the server's frames
-carry a stream of bytes, in which the boundaries of frames and messages have no meaning. See
+The transport of nats-py, on aiohttp, leaves a session open after each failed attempt, and bounds no
+handshake. Little of RFC 6455 is needed here: the server's frames carry a stream of bytes, in which
+the boundaries of frames and messages have no meaning. See
 https://www.rfc-editor.org/rfc/rfc6455 and
 https://docs.nats.io/running-a-nats-service/configuration/websocket.
 """
