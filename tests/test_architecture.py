@@ -73,7 +73,7 @@ OVERSIZED: dict[str, str] = {
     "nodepool.cli.tables": "the columns of each type, side by side",
     "nodepool.engine.step": "one input, live and on replay, in the order in which it is processed",
     "nodepool.service": "all that an author of a service uses",
-    "nodepool.nats.log.reader": "its callbacks share the position, the buffer and the consumer",
+    "nodepool.nats.log.reader": "its tasks share the position, the buffer and the consumer",
 }
 """Modules and functions over the limit, each with its reason."""
 

@@ -9,7 +9,7 @@ from nodepool.engine.replica import Replica
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
 from nodepool.nats.log.consumers import SERVICE
-from nodepool.nats.log.publisher import Publisher
+from nodepool.nats.log.publisher import Bus, Publisher
 from nodepool.nats.log.streams import SNAPSHOTS, STREAM, provision, stream_info
 from nodepool.nats.objects.snapshots import Storing, restore, save, stored_position
 from nodepool.nats.wire.connection import Connection
@@ -102,7 +102,7 @@ def test_chunks_of_a_snapshot_that_was_never_completed_are_removed(
 
             # when the next snapshot is saved
             log, publisher = await provision(connection), await opened(connection)
-            await save(Storing(connection, publisher, log), QUOTA, Replica(QUOTA))
+            await save(Storing(Bus(connection, publisher, log)), QUOTA, Replica(QUOTA))
 
             # then nothing is left but that one, and what belongs to others
             manifest = json.loads(await content(connection, MANIFEST))
@@ -118,7 +118,7 @@ def test_of_snapshots_that_are_saved_at_once_one_is_valid_and_whole(server: Nats
         async with connected(server.url) as connection:
             # given replicas of a service that both save
             log, publisher = await provision(connection), await opened(connection)
-            storing = Storing(connection, publisher, log)
+            storing = Storing(Bus(connection, publisher, log))
             saves = [save(storing, QUOTA, Replica(QUOTA)) for _ in range(4)]
 
             # when they do so at the same time

@@ -65,15 +65,14 @@ class Session(Generic[S, I, O]):
         self.connection = connection
         self.replica = replica
         self._host = host
-        self._publisher = publisher
         self._reader = reader
         self._start = start
         self._is_caught_up = False
         self._clock = asyncio.get_running_loop().time
         self._began = self._clock()
         self._roles = RoleReports(host.telemetry.log)
-        bus = Bus(connection, publisher, start.log, host.settings.replicas)
-        self._projector = projector_of(host, bus)
+        self._bus = Bus(connection, publisher, start.log, host.settings.replicas)
+        self._projector = projector_of(host, self._bus)
         self._leadership, self._log_state = Leadership(), LogState(connection)
         self._committer = Committer(connection, host.doubts.mark)
         timers = Timers()
@@ -268,10 +267,7 @@ class Session(Generic[S, I, O]):
             return None
         host = self._host
         storing = Storing(
-            self.connection,
-            self._publisher,
-            self._start.log,
-            host.settings.replicas,
+            self._bus,
             verify=self._reader.verification.check,
             replaces_newer=host.snapshots.ignored,
         )

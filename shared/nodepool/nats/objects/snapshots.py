@@ -20,7 +20,7 @@ from nodepool.engine.folded import Folded
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import Loader, dump
 from nodepool.nats.log.api import last_message, leaders_message_at, message_at, publish, request
-from nodepool.nats.log.publisher import Publisher
+from nodepool.nats.log.publisher import Bus
 from nodepool.nats.log.streams import SNAPSHOTS, STREAM, provision_stream, stream_info, streams
 from nodepool.nats.wire.client import BusClient
 from nodepool.service import I, O, S, Service, commit_subject
@@ -79,15 +79,11 @@ async def _trust() -> None:
 class Storing:
     """Where snapshots are stored, and which log they belong to.
 
-    replicas: how many copies the servers keep.
     verify: raises an error unless the log is the one that the replica has read.
     replaces_newer: whether to replace a stored snapshot even if it has a later position.
     """
 
-    connection: BusClient
-    publisher: Publisher
-    log: LogId
-    replicas: int = 1
+    bus: Bus
     verify: Callable[[], Awaitable[None]] = _trust
     replaces_newer: bool = False
 
@@ -100,8 +96,8 @@ async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, 
     ServerRefusal, StreamChanged or an error of the client; the previous snapshot then stays valid.
     """
     folded, committed, expected = replica.safe, replica.committed, replica.expected_sequence
-    connection, publisher, log = storing.connection, storing.publisher, storing.log
-    await provision_stream(connection, SNAPSHOTS, streams(storing.replicas)[SNAPSHOTS])
+    bus, connection = storing.bus, storing.bus.connection
+    await provision_stream(connection, SNAPSHOTS, streams(bus.replicas)[SNAPSHOTS])
     if (stored := await _newer(storing, service.name)) >= committed > 0:
         return stored
     record = await leaders_message_at(connection, STREAM, expected) if expected else None
@@ -112,10 +108,10 @@ async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, 
         digest.update(chunk)
         size += len(chunk)
         subject = _chunk_subject(name, id, len(positions))
-        positions.append(await publisher.publish(subject, zlib.compress(chunk, 1)))
+        positions.append(await bus.publisher.publish(subject, zlib.compress(chunk, 1)))
     manifest = Manifest(
         id=id,
-        log=log,
+        log=bus.log,
         chunks=len(positions),
         bytes=size,
         committed=committed,
@@ -137,7 +133,7 @@ async def _newer(storing: Storing, service: str) -> int:
     """Return the position of a stored snapshot that an older one may not replace; 0 for none."""
     if storing.replaces_newer:
         return 0
-    return await stored_position(storing.connection, service, storing.log)
+    return await stored_position(storing.bus.connection, service, storing.bus.log)
 
 
 async def restore(

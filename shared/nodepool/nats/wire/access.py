@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from nodepool.nats.wire.addresses import user_of
 from nodepool.nats.wire.credentials import KeyPair, certificate_end, jwt_of, key_pair, seed_of
 from nodepool.nats.wire.errors import AccessError
 from nodepool.nats.wire.files import BUNDLE_BYTES_MAX, content_of, one_line
@@ -142,7 +143,7 @@ def check_address(access: Access, addresses: Sequence[str]) -> None:
     """Raise AccessError if the addresses contradict each other or the password file."""
     if not access.password_file:
         return
-    users = [address.rpartition("://")[2].rpartition("@")[0] for address in addresses]
+    users = [user_of(address) for address in addresses]
     if any(":" in user for user in users):
         text = "the address holds a password too; write it as nats://USER@HOST:PORT"
         raise AccessError("password_file", text)
