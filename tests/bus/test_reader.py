@@ -138,6 +138,24 @@ def test_a_reader_without_messages_returns_nothing_when_the_time_is_up(
     asyncio.run(story())
 
 
+def test_a_reader_that_is_woken_without_a_message_waits_on(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection, reading(connection) as reader:
+            # given a caller that waits for a message
+            waiting = asyncio.create_task(reader.next())
+            await connection.flush()
+
+            # when it is woken, as after each verification, and a message is stored later
+            reader.arrived.set()
+            await connection.flush()
+            await fill(connection, numbers(0, 1))
+
+            # then it returns the message
+            assert contents(await waiting) == [0]
+
+    asyncio.run(story())
+
+
 def test_pending_counts_the_messages_in_the_log_that_were_not_returned_yet(
     server: NatsServer,
 ) -> None:

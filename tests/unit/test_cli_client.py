@@ -37,7 +37,7 @@ from nodepool.engine.world import START
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.wire.addresses import without_password
 from nodepool.nats.wire.connection import Connection
-from nodepool.nats.wire.errors import InDoubt, ServerRefusal
+from nodepool.nats.wire.errors import InDoubt, ServerRefusal, StreamChanged
 
 POOL = {"org": "acme", "cluster": "prod", "pool": "training"}
 
@@ -255,6 +255,7 @@ def test_an_error_never_shows_the_password_of_an_address() -> None:
     ("error", "text"),
     [
         (ServerRefusal(10059, "stream not found"), "no control plane is set up at nats://bus"),
+        (StreamChanged("the stream is gone"), "no control plane is set up at nats://bus"),
         (
             ServerRefusal(10023, "insufficient resources"),
             "the server at nats://bus refuses: insufficient resources (10023)",

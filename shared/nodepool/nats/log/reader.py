@@ -95,6 +95,7 @@ class Reader:
         self._remaining = 0
         self._buffer: deque[Entry] = deque()
         self._reading: asyncio.Task[None] | None = None
+        self._attempt: asyncio.Timeout | None = None
         self._opened, self._hurried, self._asks = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @property
@@ -236,6 +237,8 @@ class Reader:
 
     def _hurry(self) -> None:
         """Replace a consumer that may be lost with its server; use direct gets until then."""
+        if self._attempt is not None and not self._attempt.expired():
+            self._attempt.reschedule(asyncio.get_running_loop().time())
         if self.consumer is not None:
             self.consumer.give_up()
         self._hurried.set()
@@ -246,10 +249,14 @@ class Reader:
     async def _next_consumer(self, filtered: bool | None) -> AsyncIterator[Consumer]:
         """Create a consumer that starts after the last position, for the time of the context."""
         async with AsyncExitStack() as stack:
-            async with asyncio.timeout(HURRIED_S if self._client.hurries else None):
-                made = await self._create_at_less_cost(stack, filtered)
-                # A consumer is deleted with its stream: the verified stream has it, or it is gone.
-                await self.verification.check()
+            try:
+                hurried_s = HURRIED_S if self._client.hurries else None
+                async with asyncio.timeout(hurried_s) as self._attempt:
+                    made = await self._create_at_less_cost(stack, filtered)
+                    # A consumer is deleted with its stream: the verified stream has it, if any.
+                    await self.verification.check()
+            finally:
+                self._attempt = None
             self.consumer = made
             await self._pull()
             self._opened.set()
