@@ -31,6 +31,7 @@ ROOMS = (
     "nodepool.service",
     "nodepool.engine",
     "nodepool.nats",
+    "nodepool.kube",
     "nodepool.host",
     "nodepool.client",
     "nodepool.local",
@@ -41,6 +42,10 @@ PURE_ROOMS = ROOMS[: ROOMS.index("nodepool.nats")]
 """Rooms without a clock, random numbers, the network or the operating system."""
 KEYS = "nodepool.contract.keys"
 """The one module that makes keys and takes them apart."""
+KUBE = "nodepool.kube"
+"""The room of what lightkube, an optional dependency, is needed for."""
+OF_KUBE = frozenset({"nodepool.contract", "nodepool.state", KUBE})
+"""The rooms that it may import: it knows the API of Kubernetes, and nothing of the bus."""
 OF_A_SERVICE = ROOMS[: ROOMS.index("nodepool.engine")]
 """What the decisions of a service are made of."""
 FORBIDDEN = frozenset(
@@ -317,6 +322,30 @@ def test_a_room_imports_only_itself_and_the_rooms_above_it() -> None:
         for parts in module.imports()
         if (imported := room_of(".".join(parts))) is not None
         and ROOMS.index(imported) > ROOMS.index(room)
+    ]
+
+    assert found == []
+
+
+def test_the_room_of_kubernetes_knows_nothing_of_the_bus() -> None:
+    found = [
+        f"{module.name} imports {'.'.join(parts)}"
+        for module in modules()
+        if room_of(module.name) == KUBE
+        for parts in module.imports()
+        if (imported := room_of(".".join(parts))) is not None and imported not in OF_KUBE
+    ]
+
+    assert found == []
+
+
+def test_only_an_edge_of_kubernetes_needs_lightkube() -> None:
+    found = [
+        f"{module.name} imports {'.'.join(parts)}"
+        for module in modules()
+        if room_of(module.name) != KUBE and module.package != "agent"
+        for parts in module.imports()
+        if parts[0] == "lightkube" or room_of(".".join(parts)) == KUBE
     ]
 
     assert found == []

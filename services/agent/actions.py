@@ -97,15 +97,11 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Asks the Eviction API to end a Pod, which PodDisruptionBudgets may refuse.
-
-    grace_s: the grace period in seconds; None for the default of the Pod.
-    """
+    """Asks the Eviction API to end a Pod, which PodDisruptionBudgets may refuse."""
 
     namespace: str
     name: str
     uid: str
-    grace_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import pytest
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import Cluster, Context, User
 
-from agent.host.lease import Lease
-from agent.host.settings import LEASE_NAME, LEASE_NAMESPACE, AgentSettings
+from agent.host.process import lease_of
+from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
 from agent.host.term import Term
 from agent.place import Place
@@ -96,8 +96,9 @@ def test_all_that_the_agent_does_on_the_bus_its_user_may_do(
             answered(lambda _path: (200, NAMESPACE)) as api,
         ):
             # when the agent is at work: it registers its cluster, reads its objects and events
-            lease = Lease(api, LEASE_NAMESPACE, LEASE_NAME, telemetry.log)
-            term = Term(AgentSettings(settings, PLACE, kubeconfig), api, lease, telemetry)
+            agent = AgentSettings(settings, PLACE, kubeconfig)
+            lease = lease_of(agent, api, telemetry.log)
+            term = Term(agent, api, lease, telemetry)
             working = asyncio.create_task(term.bus.run())
             await until(lambda: not term.bus.obstacle)
             async with Client(
@@ -122,7 +123,7 @@ def test_all_that_the_agent_does_on_the_bus_its_user_may_do(
             # and where it goes on after what was recorded before
             assert log is not None
             lease.progress = f"{log.id}:1:0"
-            term = Term(AgentSettings(settings, PLACE, kubeconfig), api, lease, telemetry)
+            term = Term(agent, api, lease, telemetry)
             working = asyncio.create_task(term.bus.run())
             await until(lambda: not term.bus.obstacle)
             await until(lambda: term._recorder.recorded == "")

@@ -19,11 +19,11 @@ from bus.tls import encrypted, running
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.access import Access
-from nodepool.nats.back_off import pause_s
 from nodepool.nats.connection import RETRY_MAX_S, RETRY_S, SILENCE_S, Connection, connect
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
 from nodepool.nats.transports import TcpTransport
+from nodepool.state.back_off import pause_s
 from support.certificates import Certificates, certificates, needs_openssl
 from support.loopback import listening
 from testbed.ports import free_port

@@ -143,7 +143,7 @@ class MemoryCluster:
             self.refused[key] = self.budgets[key]
         else:
             self.refused.pop(key, None)
-            self._end(key, action.uid, action.grace_s)
+            self._end(key, action.uid, None)
 
     def _uid(self, kind: str) -> str:
         self.version += 1

@@ -8,13 +8,13 @@ from agent.host.commander import SHOWN_S, Commander
 from agent.host.keys import Key, node_key
 from agent.host.model import BusModel
 from agent.host.pool_events import PoolEvents
-from agent.host.queue import WorkQueue
 from agent.place import Place
 from nodepool.client.sender import PendingOutcomes, Sender
 from nodepool.contract.commands import CordonNode
 from nodepool.contract.events import CommandAccepted
 from nodepool.contract.messages import Command
 from nodepool.contract.model import NodePhase
+from nodepool.kube.queue import WorkQueue
 from nodepool.nats.connection import Connection
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM

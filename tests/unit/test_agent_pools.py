@@ -11,7 +11,7 @@ from agent.actions import Action, Create, Delete, Patch, RecordEvent, Send
 from agent.agreement import AGREED, agreed
 from agent.bus import Attempt, Log, WantedPool
 from agent.cluster import PoolObject
-from agent.events import event_name
+from agent.host.performing import kubernetes_event
 from agent.place import Place
 from agent.pool_actions import REFUSED
 from agent.pool_view import Deletion, Facts, Origin
@@ -118,7 +118,9 @@ def test_what_is_told_of_an_object_made_again_is_an_event_of_its_own() -> None:
         for uid in ("uid", "uid-2", "uid")
     ]
 
-    first, second, again = (event_name(tell) for tell in tells if isinstance(tell, RecordEvent))
+    first, second, again = (
+        kubernetes_event(tell).name for tell in tells if isinstance(tell, RecordEvent)
+    )
 
     assert first == again != second
 

@@ -6,7 +6,8 @@ from enum import Enum, auto
 from typing import Final
 
 from agent.cluster import SKEW_MAX, PoolObject
-from agent.host.api import Api, Failure, Resource
+from nodepool.kube.api import Api, Resource
+from nodepool.kube.failures import Failure
 
 DEFINITIONS: Final = Resource(
     "apis/apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition"
@@ -39,7 +40,7 @@ class PoolKind:
         different clocks. Raises Failure or Unreachable where that is not known.
         """
         try:
-            definition = await self._api.send("get", DEFINITIONS, DEFINITIONS.path(NAME))
+            definition = await self._api.get(DEFINITIONS, NAME)
         except Failure as failure:
             if failure.reason == "NotFound":
                 return KindChange.LEAVING

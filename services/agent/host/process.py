@@ -4,10 +4,8 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from agent.host.api import Api
-from agent.host.lease import Lease
 from agent.host.settings import AgentSettings, read_agent
 from agent.host.telemetry import NAME, Telemetry
 from agent.host.term import Term
@@ -15,11 +13,18 @@ from nodepool.contract import metrics as contract
 from nodepool.contract.agent_metrics import LAST_SYNC, OBJECTS, PODS_WAITING, QUEUE
 from nodepool.contract.metrics import Sample
 from nodepool.host.foreign_logs import foreign_logs
+from nodepool.host.logs import Logger
 from nodepool.host.process import ending_with_a_line, run_until_stopped
 from nodepool.host.version import version_of
+from nodepool.kube.api import Api
+from nodepool.kube.lease import Lease
 from nodepool.nats.cancelling import cancel
 
 T = TypeVar("T")
+MANAGER: Final = "nodepool-agent"
+PROGRESS: Final = "compute.coreweave.com/events"
+"""The annotation of the Lease that stores up to which position of which log all events are
+recorded."""
 
 
 def main() -> None:
@@ -44,8 +49,8 @@ class Agent:
         telemetry, settings = self._telemetry, self._settings
         self.port = telemetry.serve(self.obstacle)
         telemetry.log.info("started", version=version_of(), **settings.shown())
-        api = Api(settings.kubeconfig, telemetry.requested)
-        lease = Lease(api, settings.lease_namespace, settings.lease_name, telemetry.log)
+        api = Api(settings.kubeconfig, MANAGER, telemetry.requested)
+        lease = lease_of(settings, api, telemetry.log)
         self._lease = lease
         watching = asyncio.create_task(telemetry.watch(stop))
         try:
@@ -93,6 +98,12 @@ class Agent:
             yield Sample(OBJECTS, (kind,), len(cache.store))
             if cache.listed_at:
                 yield Sample(LAST_SYNC, (kind,), time.monotonic() - cache.listed_at)
+
+
+def lease_of(settings: AgentSettings, api: Api, log: Logger) -> Lease:
+    """Return the Lease that one of the replicas holds."""
+    names = settings.lease_namespace, settings.lease_name
+    return Lease(api, *names, annotation=PROGRESS, log=log)
 
 
 async def _unless(stop: asyncio.Event, work: Callable[[], Coroutine[None, None, None]]) -> None:

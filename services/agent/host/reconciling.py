@@ -13,7 +13,6 @@ from agent.actions import Action, ListPods, RecordEvent, ends_pod, is_deletion, 
 from agent.agreement import agreed_position, agreement_of
 from agent.bus import Attempt, Log
 from agent.cluster import NodeObject, PoolObject
-from agent.host.api import Failure, Unreachable
 from agent.host.commander import Commander
 from agent.host.keys import WAITING, Key
 from agent.host.kind import KindChange
@@ -29,6 +28,7 @@ from agent.place import Place
 from agent.pool_view import NOT_DELETED, Facts
 from agent.pools import missing_for_pool
 from agent.set_backs import set_back_fields
+from nodepool.kube.failures import Failure, Unreachable
 from nodepool.nats.errors import InDoubt, ServerRefusal
 
 ROUNDS_MAX: Final = 10

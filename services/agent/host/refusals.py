@@ -5,7 +5,6 @@ from typing import Final
 
 from agent.actions import Action, Create, Delete, Evict, Kind, Patch, RecordEvent
 from agent.bus import WantedNode
-from agent.host.api import Failure, Unreachable
 from agent.host.keys import Key
 from agent.host.model import BusModel
 from agent.host.view import ClusterView
@@ -13,6 +12,7 @@ from agent.node_documents import POOL_LABEL
 from agent.refusals import refusal_event
 from agent.set_backs import SetBacks, set_back_event
 from nodepool.host.logs import Logger
+from nodepool.kube.failures import Failure, Unreachable
 
 TOLD_MAX: Final = 10
 """The most objects of a NodePool with a recorded refusal: a policy may refuse every Node."""

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from agent.host.api import Api, Failure, Resource, Unreachable
 from agent.host.settings import AgentSettings
 from agent.host.telemetry import NAME
 from nodepool.client import Client
 from nodepool.client.errors import ClientError, Refused
 from nodepool.contract.commands import UID_MAX
 from nodepool.host.logs import Logger
+from nodepool.kube.api import Api, Resource
+from nodepool.kube.failures import Failure, Unreachable
 
 NAMESPACES: Final = Resource("api/v1", "namespaces", "Namespace")
 KUBE_SYSTEM: Final = "kube-system"
@@ -59,7 +60,7 @@ class Registration:
     async def _uid(self) -> str:
         """Return the uid of the namespace `kube-system`; empty if the account may not read it."""
         try:
-            namespace = await self._api.send("get", NAMESPACES, NAMESPACES.path(KUBE_SYSTEM))
+            namespace = await self._api.get(NAMESPACES, KUBE_SYSTEM)
         except Failure as failure:
             if failure.code != 403:
                 raise

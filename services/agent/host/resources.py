@@ -2,10 +2,9 @@
 
 from typing import Final
 
-from agent.host.api import Resource
 from nodepool.contract.model import API_VERSION
+from nodepool.kube.api import Resource
 
 NODE_POOLS: Final = Resource(f"apis/{API_VERSION}", "nodepools", "NodePool")
 NODES: Final = Resource("api/v1", "nodes", "Node")
 PODS: Final = Resource("api/v1", "pods", "Pod")
-EVENTS: Final = Resource("api/v1", "events", "Event")

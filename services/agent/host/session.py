@@ -31,13 +31,13 @@ from nodepool.contract.subjects import subject_of
 from nodepool.host.version import version_of
 from nodepool.nats import api
 from nodepool.nats.access_files import AccessError
-from nodepool.nats.back_off import pause_s
 from nodepool.nats.connection import Connection, connect
 from nodepool.nats.consumers import AGENT, VERSION
 from nodepool.nats.errors import ConnectionClosed, InDoubt, ServerRefusal, StreamChanged
 from nodepool.nats.reader import Reader
 from nodepool.nats.stored_objects import stored_object
 from nodepool.nats.streams import STREAM, StreamInfo, verify_log
+from nodepool.state.back_off import pause_s
 
 CATCHING_UP: Final = 3
 """How many times to wait, for two seconds each, until the read model has caught up with the log.

@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from agent.actions import Action
-from agent.host.api import Counted
 from agent.host.keys import KINDS
 from agent.place import Place
 from nodepool.contract import metrics as contract
@@ -28,6 +27,7 @@ from nodepool.host.families import Families
 from nodepool.host.health import HealthServer
 from nodepool.host.logs import Logger, ServiceLog
 from nodepool.host.settings import Settings
+from nodepool.kube.api import Counted
 
 if TYPE_CHECKING:
     from nodepool.host.exporting import Exporting

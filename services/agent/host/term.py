@@ -5,13 +5,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from agent.actions import RecordEvent
-from agent.host.api import Api
 from agent.host.commander import Commander
 from agent.host.event_recorder import EventRecorder
-from agent.host.keys import WAITING, Key
-from agent.host.lease import Lease
+from agent.host.keys import Key
 from agent.host.model import BusModel
-from agent.host.pacing import Pacing
 from agent.host.performing import Performer
 from agent.host.pool_events import PoolEvents
 from agent.host.reconciling import Reconciler
@@ -21,6 +18,8 @@ from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
 from agent.host.view import ClusterView
 from agent.host.work import Work
+from nodepool.kube.api import Api
+from nodepool.kube.lease import Lease
 from nodepool.nats.cancelling import cancel
 
 RESYNC_S: Final = 600.0
@@ -36,12 +35,10 @@ class Term:
         place, log = settings.place, telemetry.log
         self._lease, self._telemetry = lease, telemetry
         self.work = Work(lambda: lease.held)
-        self._pacing = pacing = Pacing()
-        self._clock = asyncio.get_running_loop().time
-        model = BusModel(self._wake)
+        model = BusModel(self.work.wake)
         events = PoolEvents(place)
         commander = Commander(model, events, self.work.wake, self._unanswered, self.work.wake_at)
-        self.view = ClusterView(api, place, model, pacing, self._wake, self.resync, log)
+        self.view = ClusterView(api, place, model, self.work, self.resync, log)
         self._recorder = EventRecorder(place, model, self.view, self._record, log, lease.progress)
         self.bus = Bus(
             settings,
@@ -57,7 +54,6 @@ class Term:
             self.bus,
             commander,
             self.view,
-            pacing,
             telemetry,
             self.work,
         )
@@ -74,14 +70,7 @@ class Term:
     def resync(self) -> None:
         """Wake every key."""
         for key in tuple(self.view.keys()):
-            self._wake(key)
-
-    def _wake(self, key: Key) -> None:
-        """Wake a key. Limit how often waiting Pods are compared: any Pod or Node may wake them."""
-        if key != WAITING:
             self.work.wake(key)
-            return
-        self.work.wake_at(key, max(self._clock(), self._pacing.report_at(key)))
 
     def obstacles(self) -> Iterator[str]:
         """Yield each reason why the agent cannot do its work, as one line."""

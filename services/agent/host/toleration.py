@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from agent.bus import Document
-from agent.host.api import Api, Failure, Resource, Unreachable
 from agent.place import Place
 from nodepool.contract.pods import reserved_taint
 from nodepool.host.logs import Logger
+from nodepool.kube.api import Api, Resource
+from nodepool.kube.failures import Failure, Unreachable
 
 _ADMISSION: Final = "apis/admissionregistration.k8s.io/v1"
 POLICIES: Final = Resource(_ADMISSION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy")
@@ -60,9 +60,9 @@ class TolerationPolicy:
         """Return why new Pods get no toleration; None if the API server does not say."""
         expected = reserved_taint(self._place.org).value
         try:
-            await self._read(POLICIES, POLICIES.path(POLICY))
-            binding = await self._read(BINDINGS, BINDINGS.path(POLICY))
-            parameters = await self._read(CONFIG_MAPS, CONFIG_MAPS.path(CONFIG_MAP, NAMESPACE))
+            await self._api.get(POLICIES, POLICY)
+            binding = await self._api.get(BINDINGS, POLICY)
+            parameters = await self._api.get(CONFIG_MAPS, CONFIG_MAP, NAMESPACE)
         except Failure as failure:
             is_certain = failure.reason == "NotFound" or failure.lacks_right
             return failure.message if is_certain else None
@@ -80,6 +80,3 @@ class TolerationPolicy:
             f"{HASH} of the ConfigMap {NAMESPACE}/{CONFIG_MAP} {found}, and Pods of"
             f" {self._place.org} need {expected}"
         )
-
-    async def _read(self, resource: Resource, path: str) -> Document:
-        return await self._api.send("get", resource, path)

@@ -8,23 +8,23 @@ from typing import Final
 from agent.agreement import AGREED, version_number
 from agent.bus import Document
 from agent.cluster import NodeObject, PodObject, PoolObject
-from agent.host.api import Api
-from agent.host.cache import Cache
 from agent.host.keys import WAITING, Key, node_key, pool_key
 from agent.host.kind import PoolKind
-from agent.host.model import BusModel, Wake
+from agent.host.model import BusModel
 from agent.host.node_memory import NodeMemory
-from agent.host.pacing import Pacing
 from agent.host.resources import NODE_POOLS, NODES, PODS
 from agent.host.sharing import shared_node, shared_pod
 from agent.host.streams import all_of
 from agent.host.toleration import TolerationPolicy
 from agent.host.waiting import WaitingPods
+from agent.host.work import Work
 from agent.marks import has_startup_taint
 from agent.place import Place
 from agent.pool_documents import pool_object
 from nodepool.contract.well_known import MANAGED
 from nodepool.host.logs import Logger
+from nodepool.kube.api import Api
+from nodepool.kube.informer import Informer
 
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _RUNNING: Final = f"spec.nodeName!=,{_NOT_ENDED}"
@@ -32,7 +32,7 @@ _RUNNING: Final = f"spec.nodeName!=,{_NOT_ENDED}"
 
 
 class ClusterView:
-    """The state of one cluster, from four caches.
+    """The state of one cluster, from four informers.
 
     kind: how the cluster defines the kind NodePool.
     pools, nodes, pods: the caches of the objects of each kind.
@@ -46,13 +46,12 @@ class ClusterView:
         api: Api,
         place: Place,
         model: BusModel,
-        pacing: Pacing,
-        wake: Wake,
+        work: Work,
         resync: Callable[[], None],
         log: Logger,
     ) -> None:
-        """Create the view; `wake` gets each key to compare, `resync` asks to compare all keys."""
-        self._model, self._pacing, self._wake = model, pacing, wake
+        """Create the view; `resync` asks to compare all keys."""
+        self._model, self._work, self._wake = model, work, work.wake
         self._clock = asyncio.get_running_loop().time
         self.memory = NodeMemory()
         self._pods_of: dict[str, set[str]] = {}
@@ -60,21 +59,21 @@ class ClusterView:
         self.toleration = TolerationPolicy(api, place, resync, log)
         self._agreed: dict[str, str] = {}
         self._removed: dict[str, PoolObject] = {}
-        self.pools: Cache[PoolObject] = Cache(
+        self.pools: Informer[PoolObject] = Informer(
             api, NODE_POOLS, pool_object, self._pool_changed, log=log, listed=resync
         )
         self.pools.on_deleted = self._pool_deleted
         self.pools.on_lacking = self._pool_lacking
-        self.nodes: Cache[NodeObject] = Cache(
+        self.nodes: Informer[NodeObject] = Informer(
             api, NODES, shared_node, self._node_changed, log=log, listed=resync
         )
-        self.pods: Cache[PodObject] = Cache(
+        self.pods: Informer[PodObject] = Informer(
             api, PODS, shared_pod, self._pod_changed, log=log, selector=_RUNNING, listed=resync
         )
-        self.waiting = WaitingPods(api, model, self.pool_uid, pacing, wake, log)
+        self.waiting = WaitingPods(api, model, self.pool_uid, work, log)
 
     @property
-    def caches(self) -> tuple[Cache[PoolObject], Cache[NodeObject], Cache[PodObject]]:
+    def caches(self) -> tuple[Informer[PoolObject], Informer[NodeObject], Informer[PodObject]]:
         """The caches of the objects that are compared one by one."""
         return self.pools, self.nodes, self.pods
 
@@ -116,7 +115,7 @@ class ClusterView:
     def pods_of(self, node: str) -> list[PodObject]:
         """Return the Pods that are bound to a Node, each with the reason of a refused eviction."""
         found = (self.pods.store.get(key) for key in sorted(self._pods_of.get(node, ())))
-        refused = self._pacing.refused
+        refused = self._work.evictions.cause
         return [
             replace(pod, blocked_by=refused(pod.uid)) if refused(pod.uid) else pod
             for pod in found
@@ -209,7 +208,7 @@ class ClusterView:
         if new is not None:
             self._pods_of.setdefault(new.node, set()).add(key)
         if new is None and old is not None:
-            self._pacing.forget(old.uid)
+            self._work.evictions.forget(old.uid)
         if old == new:
             return
         for name in {pod.node for pod in (old, new) if pod is not None}:

@@ -1,22 +1,21 @@
 """Caches the Pods of the cluster that wait for a Node, and finds the missing reports."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from agent.actions import ReportWaiting
-from agent.host.api import Api
-from agent.host.cache import Cache
 from agent.host.keys import WAITING
-from agent.host.model import BusModel, Wake
-from agent.host.pacing import Pacing
+from agent.host.model import BusModel
 from agent.host.resources import PODS
 from agent.host.sharing import shared_demand
+from agent.host.work import REPORT_S, Work
 from agent.openings import missing_reports, opening
 from agent.place import Place
 from agent.waiting import Demand
 from nodepool.host.logs import Logger
+from nodepool.kube.api import Api
+from nodepool.kube.informer import Informer
 
 _UNPLACED: Final = "spec.nodeName=,status.phase=Pending"
 """Selects the Pods that are bound to no Node; the API server filters them."""
@@ -33,28 +32,26 @@ class WaitingPods:
         api: Api,
         model: BusModel,
         pool_uid: Callable[[str], str],
-        pacing: Pacing,
-        wake: Wake,
+        work: Work,
         log: Logger,
     ) -> None:
         """Create the cache; `pool_uid` returns the uid of the object of a NodePool, or empty."""
-        self._model, self._pool_uid, self._pacing, self._wake = model, pool_uid, pacing, wake
-        self._clock = asyncio.get_running_loop().time
+        self._model, self._pool_uid, self._work = model, pool_uid, work
         self._demands: Counter[Demand] = Counter()
-        self.cache: Cache[Demand] = Cache(
+        self.cache: Informer[Demand] = Informer(
             api,
             PODS,
             shared_demand,
             self._changed,
             log=log,
             selector=_UNPLACED,
-            listed=lambda: wake(WAITING),
+            listed=lambda: work.wake(WAITING),
         )
 
     def missing(self, place: Place) -> Sequence[ReportWaiting]:
         """Return the missing reports about the autoscaled NodePools."""
         model = self._model
-        self._pacing.reported(WAITING, self._clock())
+        self._work.reports.begin(WAITING, self._work.clock() + REPORT_S)
         openings = (
             opening(
                 model.pools[name],
@@ -75,4 +72,4 @@ class WaitingPods:
         if new is not None:
             self._demands[new] += 1
         if old != new:
-            self._wake(WAITING)
+            self._work.wake(WAITING)

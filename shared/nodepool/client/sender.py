@@ -21,10 +21,10 @@ from nodepool.contract.opening import size_fault
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.waiting import TOO_MANY
 from nodepool.nats import api
-from nodepool.nats.back_off import pause_s
 from nodepool.nats.connection import RETRY_MAX_S, RETRY_S, Connection
 from nodepool.nats.errors import Busy, Denied, InDoubt, ServerRefusal
 from nodepool.nats.reader import Reader
+from nodepool.state.back_off import pause_s
 
 Outcome = CommandAccepted | Refused | NoOutcome
 A = TypeVar("A", bound=CommandAccepted | CapacityFound | NodeLockChanged)

@@ -26,11 +26,11 @@ from nodepool.host.source import Progress, Source
 from nodepool.host.telemetry import Telemetry
 from nodepool.host.version import version_of
 from nodepool.nats.access_files import AccessError
-from nodepool.nats.back_off import pause_s
 from nodepool.nats.cancelling import cancel
 from nodepool.nats.connection import Connection, connect
 from nodepool.nats.errors import ConnectionClosed, InDoubt, LogChanged, ServerRefusal
 from nodepool.service import I, O, S, Service
+from nodepool.state.back_off import pause_s
 
 if TYPE_CHECKING:
     from nodepool.host.session import Session

@@ -21,7 +21,6 @@ from nats.errors import Error as NatsError
 from nodepool.nats.access import NO_ACCESS, Access, check_address
 from nodepool.nats.access_files import AccessError
 from nodepool.nats.addresses import split_addresses, without_password
-from nodepool.nats.back_off import pause_s
 from nodepool.nats.cancelling import cancel
 from nodepool.nats.errors import Unreachable
 from nodepool.nats.lost_replies import give_up
@@ -29,6 +28,7 @@ from nodepool.nats.membership import MemberClient
 from nodepool.nats.protocol import SEQUENCE, Parser, parse_headers, text
 from nodepool.nats.reasons import reason_of
 from nodepool.nats.transports import transport_to
+from nodepool.state.back_off import pause_s
 
 Listener = Callable[[], None]
 ErrorListener = Callable[[Exception], None]

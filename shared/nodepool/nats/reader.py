@@ -17,7 +17,6 @@ from nats.aio.msg import Msg
 from nodepool.contract.exceptions import NO_FAILURE
 from nodepool.contract.log import Entry
 from nodepool.nats.api import extent
-from nodepool.nats.back_off import pause_s
 from nodepool.nats.connection import RETRY_MAX_S, RETRY_S, Connection
 from nodepool.nats.consumers import Delivery, delivery_of, missing_of
 from nodepool.nats.direct import read_on
@@ -26,6 +25,7 @@ from nodepool.nats.filtering import Filtering
 from nodepool.nats.membership import HURRIED_S
 from nodepool.nats.pulling import PULL, PullConsumer
 from nodepool.nats.verification import FAULTS, Verification, Verify
+from nodepool.state.back_off import pause_s
 
 BUFFER_MAX = 8_192
 """The most messages that are requested or received, but not yet taken."""

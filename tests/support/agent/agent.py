@@ -8,8 +8,8 @@ from agent.actions import Action, Create, Delete, Patch, RecordEvent, Send, sets
 from agent.agreement import AGREED, agreement_of
 from agent.bus import Attempt, Log, WantedPool
 from agent.cluster import PoolObject
-from agent.events import event_name
 from agent.host.commander import shows_pool
+from agent.host.performing import kubernetes_event
 from agent.host.pool_events import origin_in
 from agent.place import Place
 from agent.pool_documents import pool_object, wanted_pool
@@ -243,7 +243,7 @@ class MemoryAgent:
             case Delete(uid=uid, version=version):
                 return partial(api.delete, name, uid, version)
             case RecordEvent():
-                return partial(api.events.setdefault, event_name(action), action.message)
+                return partial(api.events.setdefault, kubernetes_event(action).name, action.message)
             case _:
                 raise AssertionError(f"{action} is not about a NodePool")
 

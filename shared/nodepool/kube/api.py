@@ -1,10 +1,9 @@
-"""Requests to the API server of a cluster, and their failures."""
+"""Sends requests to the API server of a cluster."""
 
 import asyncio
 import json
-import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, Literal, NamedTuple
 
@@ -12,7 +11,7 @@ import httpx2
 from lightkube.config.client_adapter import AsyncClient, ConnectionParams
 from lightkube.config.kubeconfig import SingleConfig
 
-from agent.bus import Document
+from nodepool.kube.failures import Document, Failure, Unreachable, part
 
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
 REQUEST_S: Final = 3.0
@@ -35,57 +34,6 @@ _METHODS: Final[Mapping[Verb, str]] = {
     "patch": "PATCH",
     "delete": "DELETE",
 }
-
-
-class Unreachable(Exception):
-    """No reply arrived, so the change may or may not have been made; the message is one line."""
-
-
-class Failure(Exception):
-    """The API server refused a request, and nothing was changed.
-
-    code: the HTTP status.
-    reason: the reason of the Status object, such as `NotFound` or `AlreadyExists`.
-    causes: the message of each cause in the Status, by the reason of the cause.
-    fields: the fields of the object that the Status names.
-    message: its message, as one line.
-    retry_after_s: how long the API server asks to wait before a retry; 0 if it does not ask.
-    """
-
-    def __init__(self, code: int, status: Mapping[str, object], retry_after_s: float) -> None:
-        self.code = code
-        self.reason = str(status.get("reason") or "")
-        self.message = " ".join(str(status.get("message") or "").split()) or f"HTTP {code}"
-        causes = _causes(status)
-        self.causes = {str(each.get("reason")): str(each.get("message") or "") for each in causes}
-        self.fields = tuple(str(each["field"]) for each in causes if each.get("field"))
-        self.retry_after_s = retry_after_s
-        super().__init__(self.message)
-
-    @property
-    def lacks_right(self) -> bool:
-        """Whether the account lacks the right to make this request, regardless of the object.
-
-        Admission also refuses individual objects with 403, but with a different message.
-        """
-        return self.code == 401 or (self.code == 403 and bool(_NO_RIGHT.search(self.message)))
-
-    @property
-    def is_lasting(self) -> bool:
-        """Whether a retry would be refused too, because of the content of the request."""
-        return 400 <= self.code < 500 and self.code not in _PASSING and not self.lacks_right
-
-
-_PASSING: Final = frozenset({404, 408, 409, 410, 429})
-"""The codes for a missing object, a changed object, or a request that comes too early."""
-_NO_RIGHT: Final = re.compile(r'User ".*" cannot \w+ (resource|path) "')
-"""The message of the API server if authorization fails; no field of its Status says so."""
-
-
-def _causes(status: Mapping[str, object]) -> Sequence[Document]:
-    details = status.get("details")
-    causes = details.get("causes") if isinstance(details, Mapping) else None
-    return [each for each in causes or () if isinstance(each, Mapping)]
 
 
 class Resource(NamedTuple):
@@ -118,21 +66,83 @@ class Counted(NamedTuple):
 class Api:
     """The API server of one cluster.
 
+    manager: the name of this program in the managed fields of the objects that it writes.
     ended: called after each request, with the seconds it took.
 
     Each method raises Failure or Unreachable.
     """
 
-    def __init__(self, config: SingleConfig, ended: Callable[[Counted, float], None]) -> None:
+    def __init__(
+        self, config: SingleConfig, manager: str, ended: Callable[[Counted, float], None]
+    ) -> None:
         timeout = httpx2.Timeout(REQUEST_S)
         self._client = AsyncClient(config, ConnectionParams(timeout=timeout))
+        self._manager = {"fieldManager": manager}
         self._ended = ended
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
-    async def send(
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> Document:
+        """Return an object."""
+        return await self._send("get", resource, resource.path(name, namespace))
+
+    async def list_page(self, resource: Resource, params: Mapping[str, str]) -> Document:
+        """Return a page of the objects of all namespaces."""
+        return await self._send("list", resource, resource.path(), params=params, timeout_s=LIST_S)
+
+    async def create(
+        self,
+        resource: Resource,
+        document: Document,
+        *,
+        name: str = "",
+        namespace: str = "",
+        subresource: str = "",
+    ) -> Document:
+        """Create an object, or the subresource of the object with this name."""
+        path = resource.path(name, namespace, subresource)
+        return await self._send("create", resource, path, document, params=self._manager)
+
+    async def update(self, resource: Resource, document: Document) -> Document:
+        """Replace an object; the API server refuses that if the object has changed."""
+        metadata = part(document, "metadata")
+        path = resource.path(str(metadata["name"]), str(metadata.get("namespace") or ""))
+        return await self._send("update", resource, path, document, params=self._manager)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Document,
+        *,
+        subresource: str = "",
+        content_type: str = MERGE,
+    ) -> Document:
+        """Change an object without a namespace, and return it as it is afterwards."""
+        path = resource.path(name, subresource=subresource)
+        return await self._send(
+            "patch", resource, path, patch, params=self._manager, content_type=content_type
+        )
+
+    async def delete(
+        self, resource: Resource, name: str, namespace: str, options: Document
+    ) -> Document:
+        """Delete an object; return its last state or, if it is gone at once, a Status."""
+        return await self._send("delete", resource, resource.path(name, namespace), options)
+
+    @asynccontextmanager
+    async def watch(
+        self, resource: Resource, params: Mapping[str, str]
+    ) -> AsyncIterator[AsyncIterator[Document]]:
+        """Open a watch, and yield its events as sent, until the API server ends the watch."""
+        limits = httpx2.Timeout(REQUEST_S, read=SILENCE_S)
+        path, params = resource.path(), {"watch": "1", **params}
+        async with self._opened("watch", resource, path, limits, params=params) as response:
+            yield _events(response)
+
+    async def _send(
         self,
         verb: Verb,
         resource: Resource,
@@ -143,38 +153,33 @@ class Api:
         content_type: str = "application/json",
         timeout_s: float = REQUEST_S,
     ) -> Document:
-        """Send a request, and return the reply of the API server."""
-        headers = {"Content-Type": content_type} if body is not None else {}
-        content = json.dumps(body).encode() if body is not None else None
-        request = self._client.build_request(
-            _METHODS[verb],
-            path,
-            params=dict(params or {}),
-            content=content,
-            headers=headers,
-            timeout=httpx2.Timeout(timeout_s),
-        )
-        began, code = time.monotonic(), 0
+        content = None if body is None else (json.dumps(body).encode(), content_type)
+        limits = httpx2.Timeout(timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                response = await self._client.send(request)
-            code = response.status_code
-            return _document(response)
-        except (httpx2.HTTPError, OSError, TimeoutError) as error:
+            async with (
+                asyncio.timeout(timeout_s),
+                self._opened(verb, resource, path, limits, content, params) as response,
+            ):
+                await response.aread()
+                return _document(response)
+        except TimeoutError as error:
             raise _unreachable(error) from error
-        finally:
-            self._ended(
-                Counted(verb, _counted_name(resource, path), code), time.monotonic() - began
-            )
 
     @asynccontextmanager
-    async def watch(
-        self, resource: Resource, params: Mapping[str, str]
-    ) -> AsyncIterator[AsyncIterator[Document]]:
-        """Open a watch, and yield its events as sent, until the API server ends the watch."""
-        timeout = httpx2.Timeout(REQUEST_S, read=SILENCE_S)
+    async def _opened(
+        self,
+        verb: Verb,
+        resource: Resource,
+        path: str,
+        limits: httpx2.Timeout,
+        content: tuple[bytes, str] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[httpx2.Response]:
+        """Send a request, and yield the response, whose content is not read yet."""
+        data, content_type = content or (None, "")
+        headers = {"Content-Type": content_type} if content_type else {}
         request = self._client.build_request(
-            "GET", resource.path(), params={"watch": "1", **params}, timeout=timeout
+            _METHODS[verb], path, params=params, content=data, headers=headers, timeout=limits
         )
         began, code = time.monotonic(), 0
         try:
@@ -183,19 +188,17 @@ class Api:
                 code = response.status_code
                 if not response.is_success:
                     await response.aread()
-                    _document(response)
-                yield _events(response)
+                    raise Failure(code, _document(response), _retry_after_s(response))
+                yield response
             finally:
                 await response.aclose()
         except (httpx2.HTTPError, OSError) as error:
             raise _unreachable(error) from error
         finally:
-            self._ended(Counted("watch", resource.plural, code), time.monotonic() - began)
-
-
-def _counted_name(resource: Resource, path: str) -> str:
-    subresource = path.rsplit("/", 1)[-1]
-    return f"{resource.plural}/{subresource}" if subresource in _SUBRESOURCES else resource.plural
+            subresource = path.rsplit("/", 1)[-1]
+            is_named = subresource in _SUBRESOURCES
+            name = f"{resource.plural}/{subresource}" if is_named else resource.plural
+            self._ended(Counted(verb, name, code), time.monotonic() - began)
 
 
 _SUBRESOURCES = frozenset({"status", "eviction"})
@@ -223,15 +226,12 @@ def _event(line: bytes) -> Document:
 
 
 def _document(response: httpx2.Response) -> Document:
+    """Return the content of a response; its beginning as a message if it is no JSON object."""
     try:
         document = json.loads(response.content or b"{}")
     except (ValueError, RecursionError):
         document = {"message": response.text[:200]}
-    if not isinstance(document, dict):
-        document = {}
-    if not response.is_success:
-        raise Failure(response.status_code, document, _retry_after_s(response))
-    return document
+    return document if isinstance(document, dict) else {}
 
 
 def _retry_after_s(response: httpx2.Response) -> float:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from agent.host.election import DEADLINE_S, DURATION_S, RETRY_S, Election, Seen, seen_lease
+from nodepool.kube.lease import DEADLINE_S, DURATION_S, RETRY_S, Election, Seen, seen_lease
 
 LEASE = Seen("a", DURATION_S, "1", 0, "2026-01-01T00:00:00.000000Z")
 

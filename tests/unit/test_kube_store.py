@@ -1,6 +1,6 @@
 """What is known of objects: lists, events and own writes put together."""
 
-from agent.host.store import Kept, Store
+from nodepool.kube.store import Kept, Store
 
 Change = tuple[str, str | None, str | None]
 

@@ -1,13 +1,16 @@
 """What the API server of a cluster may send."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 
 import pytest
 
-from agent.host.api import Unreachable
-from agent.host.resources import NODES
+from nodepool.kube.api import Resource
+from nodepool.kube.failures import Unreachable
 from support.agent.answered import answered
+
+NODES = Resource("api/v1", "nodes", "Node")
 
 
 async def watched(body: bytes) -> list[Mapping[str, object]]:
@@ -21,6 +24,14 @@ def test_each_line_of_a_watch_is_an_event() -> None:
         {"type": "ADDED"},
         {"type": "DELETED"},
     ]
+
+
+@pytest.mark.parametrize("letter", ["\u0085", "\u2028", "\x0b"])
+def test_an_end_of_line_within_a_text_ends_no_event(letter: str) -> None:
+    event = {"type": "ADDED", "object": {"metadata": {"name": f"a{letter}b"}}}
+    line = json.dumps(event, ensure_ascii=False).encode()
+
+    assert asyncio.run(watched(line + b"\n")) == [event]
 
 
 @pytest.mark.parametrize(

@@ -1,32 +1,32 @@
 """The Kubernetes Events that the agent records: their names and their fields."""
 
-from dataclasses import replace
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.actions import RecordEvent
-from agent.events import event_document, event_name, log_key
+from agent.host.event_recorder import log_key
 from nodepool.contract.grammar import dns1123_subdomain
+from nodepool.contract.model import API_VERSION
+from nodepool.kube.events import KEPT_S, Event, Recorder, Regarding
+from support.agent.answered import answered
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 KEY = "ff.6475ef64cf340.p"
-TELL = RecordEvent(
-    "NodePool",
-    "pool",
-    "uid",
+POOL = Regarding(API_VERSION, "NodePool", "pool", "uid")
+TELL = Event(
+    POOL,
     "Normal",
     "CWNodePoolCreated",
     "NodePool pool is created",
     log_key(255, NOW, "NodePool"),
-    time=NOW,
-    component="nodepool",
+    "nodepool",
 )
 
 
 def test_an_event_of_the_log_is_an_event_of_its_object() -> None:
-    assert event_document(TELL, datetime(2027, 1, 1, tzinfo=UTC)) == {
+    assert TELL.document(NOW) == {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": f"pool.{KEY}", "namespace": "default"},
@@ -60,8 +60,7 @@ def test_an_event_that_takes_the_place_of_another_in_a_restored_log_has_another_
 
 
 def test_an_event_about_a_pod_is_in_its_namespace() -> None:
-    tell = replace(TELL, kind="Pod", name="job", namespace="team", time=None)
-    document = event_document(tell, NOW)
+    document = TELL._replace(regarding=Regarding("v1", "Pod", "job", "uid", "team")).document(NOW)
 
     assert document["metadata"] == {"name": f"job.{KEY}", "namespace": "team"}
     assert document["involvedObject"] == {
@@ -75,7 +74,7 @@ def test_an_event_about_a_pod_is_in_its_namespace() -> None:
 
 
 def test_an_event_about_an_object_that_is_not_there_has_no_uid() -> None:
-    assert event_document(replace(TELL, uid=""), NOW)["involvedObject"] == {
+    assert TELL._replace(regarding=POOL._replace(uid="")).document(NOW)["involvedObject"] == {
         "apiVersion": "compute.coreweave.com/v1alpha1",
         "kind": "NodePool",
         "name": "pool",
@@ -83,7 +82,7 @@ def test_an_event_about_an_object_that_is_not_there_has_no_uid() -> None:
 
 
 def test_a_long_message_is_cut() -> None:
-    message = event_document(replace(TELL, message="x" * 2000), NOW)["message"]
+    message = TELL._replace(message="x" * 2000).document(NOW)["message"]
 
     assert message == f"{'x' * 1023}…"
 
@@ -93,14 +92,38 @@ NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", fullmatch=True)
 
 @given(name=NAMES, key=st.text(max_size=300))
 def test_every_name_is_a_subdomain_of_at_most_253_characters(name: str, key: str) -> None:
-    name = event_name(replace(TELL, name=name, key=key))
+    name = TELL._replace(regarding=POOL._replace(name=name), key=key).name
 
     assert dns1123_subdomain(name) is None
 
 
 def test_long_names_that_begin_alike_stay_apart() -> None:
-    first, second = (replace(TELL, name="a" * 252 + end) for end in "bc")
+    first, second = (
+        TELL._replace(regarding=POOL._replace(name="a" * 252 + end)).name for end in "bc"
+    )
 
-    assert event_name(first) != event_name(second)
-    assert event_name(first) == event_name(first)
-    assert event_name(first).endswith(f".{KEY}")
+    assert first != second
+    assert first.endswith(f".{KEY}")
+
+
+def test_an_event_is_recorded_again_once_the_api_server_has_dropped_it() -> None:
+    async def story() -> list[int]:
+        # given a recorder whose clock the test drives
+        requests, moments, counts = list[str](), [0.0], list[int]()
+        other = TELL._replace(key="another")
+
+        def reply(path: str) -> tuple[int, bytes]:
+            requests.append(path)
+            return 409, b'{"reason": "AlreadyExists"}'
+
+        async with answered(reply) as api:
+            recorder = Recorder(api, lambda: moments[-1])
+            # when the same Event is recorded at these moments, and another one in the end
+            for event, now in ((TELL, 0.0), (TELL, KEPT_S / 2), (TELL, KEPT_S), (other, KEPT_S)):
+                moments.append(now)
+                await recorder.record(event, NOW)
+                counts.append(len(requests))
+        return counts
+
+    # then the API server is asked only where it may lack the Event
+    assert asyncio.run(story()) == [1, 1, 2, 3]

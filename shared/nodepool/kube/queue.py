@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from nodepool.nats.back_off import pause_s
+from nodepool.state.back_off import pause_s
 
 LEAST_S = 0.1
 MOST_S = 30.0

@@ -1,6 +1,6 @@
 """The queue of keys: each once, each after its back-off, by a clock that the test drives."""
 
-from agent.host.queue import LEAST_S, MOST_S, WorkQueue
+from nodepool.kube.queue import LEAST_S, MOST_S, WorkQueue
 
 
 def taken(queue: WorkQueue[str], now: float) -> list[str]:

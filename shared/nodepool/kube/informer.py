@@ -1,4 +1,4 @@
-"""Caches all objects of one kind, kept current by a list and a watch."""
+"""Keeps the objects of one kind current, with a list and a watch."""
 
 import asyncio
 import random
@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
-from agent.bus import Document
-from agent.host.api import LIST_S, Api, Failure, Resource, Unreachable
-from agent.host.store import Changed, Kept, Store
-from nodepool.host.logs import Logger
-from nodepool.nats.back_off import pause_s
+from structlog.typing import FilteringBoundLogger as Logger
+
+from nodepool.kube.api import Api, Resource
+from nodepool.kube.failures import Document, Failure, Unreachable, part
+from nodepool.kube.store import Changed, Kept, Store
+from nodepool.state.back_off import pause_s
 
 T = TypeVar("T")
 PAGE: Final = 500
@@ -25,17 +26,18 @@ STABLE_S: Final = 30.0
 _NO_LONGER = frozenset({"Expired", "Gone", "ResourceVersionTooLarge"})
 
 
-class Cache(Generic[T]):
+class Informer(Generic[T]):
     """The objects of one kind.
 
-    fault: why the cache is not current, as one line; empty while it is current.
+    store: the objects as they were last seen.
+    fault: why the store is not current, as one line; empty while it is current.
     listed_at: when the objects were last listed, by Python's monotonic clock; 0 before that.
     on_deleted: called with each object that a watch reports as deleted, in its last state.
     on_lacking: called with each object that a new list lacks, as it was last seen; not called if
       the list comes from a restored backup of the cluster.
 
-    After a lost connection, the cache lists the objects again instead of only resuming the watch:
-    the cluster may have been restored from a backup, in which the same versions mean other states.
+    After a lost connection, the informer lists the objects again and does not resume the watch: the
+    cluster may have been restored from a backup, in which the same versions mean other states.
     """
 
     def __init__(
@@ -49,8 +51,9 @@ class Cache(Generic[T]):
         selector: str = "",
         listed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Create the cache; `read` returns what to keep of an object, or None to ignore the object.
+        """Create the informer.
 
+        read: returns what to keep of an object; None to ignore the object.
         selector: the field selector of the objects that matter. listed: called after each list.
         """
         self.store: Store[T] = Store(changed)
@@ -67,7 +70,7 @@ class Cache(Generic[T]):
         self._position: str | None = None
 
     async def run(self) -> None:
-        """Keep the objects current until the task is cancelled; a failure only delays the cache."""
+        """Keep the objects current until the task is cancelled; a failure only delays that."""
         failures = 0
         while True:
             began, least_s = time.monotonic(), 0.0
@@ -119,7 +122,7 @@ class Cache(Generic[T]):
     async def read(self, selector: str) -> None:
         """Read the objects of a field selector from the API server as they are now.
 
-        Afterwards the cache lacks none of these objects, even if the watch has not shown them.
+        Afterwards the store lacks none of these objects, even if the watch has not shown them.
         """
         found, version = await self._all({"fieldSelector": selector})
         self.store.add(found, _number(version))
@@ -132,7 +135,7 @@ class Cache(Generic[T]):
             params = {"limit": str(PAGE), **selector}
             if following:
                 params["continue"] = following
-            page = await self._page(params)
+            page = await self._api.list_page(self.resource, params)
             metadata, items = page.get("metadata"), page.get("items")
             if not isinstance(metadata, Mapping) or not isinstance(items, list | None):
                 raise Unreachable(f"a list of {self.resource.plural} is none")
@@ -145,12 +148,6 @@ class Cache(Generic[T]):
             following = str(metadata.get("continue") or "")
             if not following:
                 return found, version
-
-    async def _page(self, params: Mapping[str, str]) -> Document:
-        resource = self.resource
-        return await self._api.send(
-            "list", resource, resource.path(), params=params, timeout_s=LIST_S
-        )
 
     async def _watch(self, position: str) -> None:
         params = {
@@ -181,7 +178,7 @@ class Cache(Generic[T]):
                 if kind == "DELETED" and kept is not None:
                     self.on_deleted(kept.value)
                 self.store.apply(key, uid, _version_of(item), None if kind == "DELETED" else kept)
-        self._position = str(_metadata(item).get("resourceVersion") or self._position)
+        self._position = str(part(item, "metadata").get("resourceVersion") or self._position)
 
     def wrote(self, document: Document) -> None:
         """Store an object as the API server returned it after a write."""
@@ -193,7 +190,7 @@ class Cache(Generic[T]):
         """Return the key of an object, the value to keep, and its uid; None if it is no object."""
         if not isinstance(document, Mapping):
             return None
-        metadata = _metadata(document)
+        metadata = part(document, "metadata")
         name, uid = str(metadata.get("name") or ""), str(metadata.get("uid") or "")
         if not name or not uid:
             return None
@@ -207,13 +204,8 @@ class Cache(Generic[T]):
         return key, None if value is None else Kept(uid, _version_of(document), value), uid
 
 
-def _metadata(document: Mapping[str, object]) -> Document:
-    metadata = document.get("metadata")
-    return metadata if isinstance(metadata, Mapping) else {}
-
-
 def _version_of(document: Document) -> int:
-    return _number(str(_metadata(document).get("resourceVersion") or ""))
+    return _number(str(part(document, "metadata").get("resourceVersion") or ""))
 
 
 def _number(text: str) -> int:
