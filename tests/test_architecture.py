@@ -46,6 +46,8 @@ KUBE = "nodepool.kube"
 """The room of what lightkube, an optional dependency, is needed for."""
 OF_KUBE = frozenset({"nodepool.contract", "nodepool.state", KUBE})
 """The rooms that it may import: it knows the API of Kubernetes, and nothing of the bus."""
+PARTS_OF_THE_AGENT = ("agent.pods", "agent.nodes", "agent.pools", "agent.host")
+"""The parts of the agent, in their order: each may import itself and those before it."""
 OF_A_SERVICE = ROOMS[: ROOMS.index("nodepool.engine")]
 """What the decisions of a service are made of."""
 FORBIDDEN = frozenset(
@@ -349,6 +351,24 @@ def test_only_an_edge_of_kubernetes_needs_lightkube() -> None:
     ]
 
     assert found == []
+
+
+def test_the_decisions_of_the_agent_know_what_lies_below_them_alone() -> None:
+    found = [
+        f"{module.name} imports {'.'.join(parts)}"
+        for module in modules()
+        for parts in module.imports()
+        if (room := _floor(module.name)) is not None
+        if (imported := _floor(".".join(parts))) is not None
+        and PARTS_OF_THE_AGENT.index(imported) > PARTS_OF_THE_AGENT.index(room)
+    ]
+
+    assert found == []
+
+
+def _floor(name: str) -> str | None:
+    """The part of the agent that a dotted name belongs to; None for what all parts share."""
+    return next((part for part in PARTS_OF_THE_AGENT if f"{name}.".startswith(f"{part}.")), None)
 
 
 def test_a_pure_room_imports_only_what_is_pure() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from agent.bus import Document, Drain
+from agent.reading import Document
 from nodepool.contract.commands import DeleteNodePool
 from nodepool.contract.events import (
     NodeConditionReported,
@@ -14,6 +14,42 @@ from nodepool.contract.events import (
     Severity,
 )
 from nodepool.contract.messages import Command
+
+Drain = Literal["", "safe", "forced"]
+"""Whether to drain a Node, and if so, whether to wait for what may block the drain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The cluster that an agent connects to the bus.
+
+    org, cluster, zone: the organisation, the name and the zone of the cluster.
+    """
+
+    org: str
+    cluster: str
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A command that the agent has sent, and its outcome.
+
+    id: the id of the command.
+    outcome: its outcome; empty while there is no outcome.
+    is_shown: whether the read model has caught up with the outcome.
+    reason, field, message: the parts of a refusal.
+    command: the command itself; None if it is not known any more.
+    """
+
+    id: str
+    outcome: Literal["", "accepted", "refused"] = ""
+    is_shown: bool = False
+    reason: str = ""
+    field: str = ""
+    message: str = ""
+    command: Command | None = None
+
 
 Kind = Literal["NodePool", "Node", "Pod"]
 """The kinds of object that the agent changes."""

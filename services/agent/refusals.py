@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from agent.actions import Create, Delete, Evict, Kind, Patch, RecordEvent
-from agent.agreement import digest
+from agent.reading import digest
 from nodepool.contract.keys import pod_name
 
 Refusable = Create | Patch | Delete | Evict

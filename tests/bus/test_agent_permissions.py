@@ -10,12 +10,12 @@ import pytest
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import Cluster, Context, User
 
+from agent.actions import Place
 from agent.host.process import lease_of
 from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
 from agent.host.term import Term
-from agent.place import Place
-from agent.pool_view import NOT_DELETED
+from agent.pools.view import NOT_DELETED
 from bus.harness import serving, until
 from bus.test_permissions import AGENT, MANIFEST, PERMISSIONS
 from bus.tls import HOST, encrypted, running

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.actions import RecordEvent
-from agent.bus import Log
+from agent.actions import Place, RecordEvent
 from agent.host.event_recorder import EventRecorder
 from agent.host.model import BusModel
 from agent.host.performing import kubernetes_event
 from agent.host.view import ClusterView
 from agent.host.work import Work
-from agent.place import Place
+from agent.pools.objects import Log
 from bus.harness import connected, until
 from nodepool.cli.app import run
 from nodepool.contract.events import CWNodePoolCreated

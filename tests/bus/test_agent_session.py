@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 
 from lightkube.config.kubeconfig import KubeConfig
 
-from agent.bus import Log
+from agent.actions import Place
 from agent.host.commander import Commander
+from agent.host.log import PoolEvents
 from agent.host.model import BusModel
-from agent.host.pool_events import PoolEvents
 from agent.host.registration import Registration
 from agent.host.session import Bus
 from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
-from agent.place import Place
+from agent.pools.objects import Log
 from bus.harness import connected, restart, until
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import NodePoolValidated

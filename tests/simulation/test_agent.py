@@ -6,7 +6,7 @@ from itertools import combinations_with_replacement
 import pytest
 
 from agent.actions import Action, Create, RecordEvent, Send
-from agent.pools import missing_for_pool
+from agent.pools.merge import missing_for_pool
 from nodepool.contract.commands import DeleteNodePool
 from support.agent.storm import Storm
 from support.constants import A100, H100

@@ -8,25 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.agreement import (
+from agent.pools.agreement import (
     AGREED,
-    LABELS,
     Agreement,
     Differences,
-    SpecFault,
     agreed,
     agreement_of,
     differences,
-    digest,
     digests,
-    fields_of,
     merge_patch,
-    read_spec,
 )
-from agent.bus import Log, WantedPool
-from agent.cluster import PoolObject
-from agent.pool_documents import pool_object, wanted_pool
-from agent.reading import UnreadableDocument
+from agent.pools.objects import (
+    LABELS,
+    Log,
+    PoolObject,
+    SpecFault,
+    WantedPool,
+    fields_of,
+    pool_object,
+    read_spec,
+    wanted_pool,
+)
+from agent.reading import UnreadableDocument, digest
 from nodepool.contract.log import LogId
 from support.agent.api_server import merged
 from support.constants import H100

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.actions import Delete, Evict, RecordEvent, Report, Send
-from agent.bus import Attempt, Document, Drain, Reported, WantedNode
-from agent.cluster import NodeObject
-from agent.nodes import NodeView, missing_for_node
+from agent.actions import Attempt, Delete, Drain, Evict, RecordEvent, Report, Send
+from agent.nodes.missing import NodeView, missing_for_node
+from agent.nodes.objects import NodeObject, Reported, WantedNode
+from agent.reading import Document
 from nodepool.contract.commands import CordonNode
 from nodepool.contract.events import NodeConditionReported, NodeReported
 from nodepool.contract.model import CORDON, LOCK_TAINT, NodePhase, Taint

@@ -2,13 +2,12 @@
 
 import asyncio
 
-from agent.actions import Send
-from agent.bus import WantedNode
+from agent.actions import Place, Send
 from agent.host.commander import SHOWN_S, Commander
-from agent.host.keys import Key, node_key
+from agent.host.log import PoolEvents
 from agent.host.model import BusModel
-from agent.host.pool_events import PoolEvents
-from agent.place import Place
+from agent.host.work import Key, node_key
+from agent.nodes.objects import WantedNode
 from nodepool.client.sender import PendingOutcomes, Sender
 from nodepool.contract.commands import CordonNode
 from nodepool.contract.events import CommandAccepted

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent.actions import Patch, RecordEvent, Send
-from agent.bus import Attempt
-from agent.nodes import NodeView, missing_for_node
+from agent.actions import Attempt, Patch, RecordEvent, Send
+from agent.nodes.missing import NodeView, missing_for_node
 from nodepool.contract.commands import CordonNode, UncordonNode
 from nodepool.contract.model import NodePhase, Taint
 from nodepool.contract.well_known import MANAGED

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from agent.cluster import PoolObject
-from agent.host.kind import KindChange, PoolKind
+from agent.host.declared import KindChange, PoolKind
 from agent.host.model import BusModel
 from agent.host.view import ClusterView
 from agent.host.work import Work
+from agent.pools.objects import PoolObject
 from nodepool.nats.cancelling import cancel
 from support.agent.answered import answered, unanswered
 from support.agent_nodes import PLACE

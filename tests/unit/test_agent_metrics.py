@@ -9,9 +9,8 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.actions import Action
+from agent.actions import Action, Place
 from agent.host.telemetry import Telemetry
-from agent.place import Place
 from nodepool.contract.agent_metrics import (
     ACTIONS,
     LAST_SYNC,

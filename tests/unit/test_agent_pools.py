@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from agent.actions import Action, Create, Delete, Patch, RecordEvent, Send
-from agent.agreement import AGREED, agreed
-from agent.bus import Attempt, Log, WantedPool
-from agent.cluster import PoolObject
+from agent.actions import Action, Attempt, Create, Delete, Patch, Place, RecordEvent, Send
 from agent.host.performing import kubernetes_event
-from agent.place import Place
-from agent.pool_actions import REFUSED
-from agent.pool_view import Deletion, Facts, Origin
-from agent.pools import missing_for_pool
-from agent.status import shown_status
+from agent.pools.actions import REFUSED
+from agent.pools.agreement import AGREED, agreed
+from agent.pools.merge import missing_for_pool
+from agent.pools.objects import Log, PoolObject, WantedPool
+from agent.pools.status import shown_status
+from agent.pools.view import Deletion, Facts, Origin
 from nodepool.contract.commands import ApplyNodePool, DeleteNodePool
 from nodepool.contract.log import LogId
 from nodepool.contract.model import API_VERSION, FINALIZER, KIND, NodePoolSpec, spec_document

@@ -7,12 +7,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent.actions import Patch, RecordEvent
-from agent.host.keys import Key, node_key, pool_key
 from agent.host.model import BusModel
 from agent.host.refusals import TOLD_MAX, Refusals
 from agent.host.view import ClusterView
-from agent.host.work import Work
-from agent.node_documents import POOL_LABEL
+from agent.host.work import Key, Work, node_key, pool_key
+from agent.nodes.objects import POOL_LABEL
 from nodepool.host.logs import Logger
 from nodepool.kube.api import Api
 from nodepool.kube.failures import Failure

@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from agent.host.keys import pool_key
 from agent.host.streams import all_of
-from agent.host.work import Work
+from agent.host.work import Work, pool_key
 
 BOUND_S = 5.0
 

@@ -7,12 +7,12 @@ from typing import Final
 
 from nats.errors import Error as NatsError
 
-from agent.actions import Send
-from agent.agreement import version_number
-from agent.bus import Attempt, WantedPool
-from agent.host.keys import Key
+from agent.actions import Attempt, Send
+from agent.host.log import PoolEvents
 from agent.host.model import BusModel
-from agent.host.pool_events import PoolEvents
+from agent.host.work import Key
+from agent.pools.objects import WantedPool
+from agent.reading import version_number
 from nodepool.client.accepted import Accepted, is_outdated, read_accepted
 from nodepool.client.errors import NoOutcome, Refused
 from nodepool.client.sender import Sender

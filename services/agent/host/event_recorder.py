@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, NamedTuple
 
-from agent.actions import RecordEvent
-from agent.bus import Log
+from agent.actions import Place, RecordEvent
 from agent.host.model import BusModel
 from agent.host.view import ClusterView
-from agent.place import Place
+from agent.pools.objects import Log
 from nodepool.client.events import KINDS, ObjectEvent, object_events
 from nodepool.contract.keys import token
 from nodepool.host.logs import Logger

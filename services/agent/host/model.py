@@ -4,11 +4,10 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final
 
-from agent.agreement import version_number
-from agent.bus import Document, Log, Reported, WantedNode, WantedPool
-from agent.host.keys import WAITING, Key, node_key, pool_key
-from agent.node_documents import wanted_node
-from agent.pool_documents import wanted_pool
+from agent.host.work import WAITING, Key, node_key, pool_key
+from agent.nodes.objects import Reported, WantedNode, wanted_node
+from agent.pools.objects import Log, WantedPool, wanted_pool
+from agent.reading import Document, version_number
 from nodepool.contract.events import PodsWaitingReported
 
 Wake = Callable[[Key], None]

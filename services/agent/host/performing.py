@@ -17,15 +17,15 @@ from agent.actions import (
     ReportWaiting,
     Send,
 )
-from agent.bus import Document, Reported
 from agent.host.commander import Commander
-from agent.host.keys import Key
-from agent.host.resources import NODE_POOLS, NODES, PODS
+from agent.host.declared import NODE_POOLS, NODES, PODS
 from agent.host.session import Bus
 from agent.host.telemetry import Telemetry
 from agent.host.view import ClusterView
-from agent.host.work import REPORT_S, Work
-from agent.reports import is_minor
+from agent.host.work import REPORT_S, Key, Work
+from agent.nodes.objects import Reported
+from agent.nodes.reports import is_minor
+from agent.reading import Document
 from nodepool.contract.agent_metrics import FAILED, REFUSED
 from nodepool.contract.events import NodeReported
 from nodepool.contract.model import API_VERSION

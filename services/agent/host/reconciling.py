@@ -9,25 +9,32 @@ from typing import Final
 
 from nats.errors import Error as NatsError
 
-from agent.actions import Action, ListPods, RecordEvent, ends_pod, is_deletion, sets_back
-from agent.agreement import agreed_position, agreement_of
-from agent.bus import Attempt, Log
-from agent.cluster import NodeObject, PoolObject
+from agent.actions import (
+    Action,
+    Attempt,
+    ListPods,
+    Place,
+    RecordEvent,
+    ends_pod,
+    is_deletion,
+    sets_back,
+)
 from agent.host.commander import Commander
-from agent.host.keys import WAITING, Key
-from agent.host.kind import KindChange
+from agent.host.declared import KindChange
 from agent.host.performing import Performer, Result
 from agent.host.refusals import Refusals
 from agent.host.session import Bus
 from agent.host.telemetry import Telemetry
 from agent.host.view import ClusterView
-from agent.host.work import Work
-from agent.marks import managed
-from agent.nodes import ABANDONED_S, NodeView, missing_for_node
-from agent.place import Place
-from agent.pool_view import NOT_DELETED, Facts
-from agent.pools import missing_for_pool
-from agent.set_backs import set_back_fields
+from agent.host.work import WAITING, Key, Work
+from agent.nodes.missing import ABANDONED_S, NodeView, missing_for_node
+from agent.nodes.objects import NodeObject
+from agent.nodes.record import managed
+from agent.nodes.set_backs import set_back_fields
+from agent.pools.agreement import agreed_position, agreement_of
+from agent.pools.merge import missing_for_pool
+from agent.pools.objects import Log, PoolObject
+from agent.pools.view import NOT_DELETED, Facts
 from nodepool.kube.failures import Failure, Unreachable
 from nodepool.nats.errors import InDoubt, ServerRefusal
 

@@ -4,13 +4,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from agent.actions import Action, Create, Delete, Evict, Kind, Patch, RecordEvent
-from agent.bus import WantedNode
-from agent.host.keys import Key
 from agent.host.model import BusModel
 from agent.host.view import ClusterView
-from agent.node_documents import POOL_LABEL
+from agent.host.work import Key
+from agent.nodes.objects import POOL_LABEL, WantedNode
+from agent.nodes.set_backs import SetBacks, set_back_event
 from agent.refusals import refusal_event
-from agent.set_backs import SetBacks, set_back_event
 from nodepool.host.logs import Logger
 from nodepool.kube.failures import Failure, Unreachable
 

@@ -10,15 +10,16 @@ from uuid import uuid4
 
 from nats.errors import Error as NatsError
 
-from agent.bus import Document, Log
+from agent.actions import Place
 from agent.host.commander import Commander
-from agent.host.departures import Departures
+from agent.host.log import Departures
 from agent.host.model import BusModel
 from agent.host.registration import Registration
 from agent.host.settings import AgentSettings
 from agent.host.streams import LOOK_S, all_of, objects_reader, present, until_closed
 from agent.host.telemetry import NAME, Telemetry
-from agent.place import Place
+from agent.pools.objects import Log
+from agent.reading import Document
 from nodepool.client.client import Client
 from nodepool.client.errors import Unreachable
 from nodepool.client.objects import document_of

@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from datetime import datetime
 from typing import Final
 
-from agent.bus import Log
+from agent.pools.objects import Log
 from nodepool.nats.cancelling import cancel
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import ConnectionClosed, StreamChanged

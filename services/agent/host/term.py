@@ -7,17 +7,16 @@ from typing import Final
 from agent.actions import RecordEvent
 from agent.host.commander import Commander
 from agent.host.event_recorder import EventRecorder
-from agent.host.keys import Key
+from agent.host.log import PoolEvents
 from agent.host.model import BusModel
 from agent.host.performing import Performer
-from agent.host.pool_events import PoolEvents
 from agent.host.reconciling import Reconciler
 from agent.host.registration import Registration
 from agent.host.session import Bus
 from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
 from agent.host.view import ClusterView
-from agent.host.work import Work
+from agent.host.work import Key, Work
 from nodepool.kube.api import Api
 from nodepool.kube.lease import Lease
 from nodepool.nats.cancelling import cancel

@@ -5,22 +5,19 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Final
 
-from agent.agreement import AGREED, version_number
-from agent.bus import Document
-from agent.cluster import NodeObject, PodObject, PoolObject
-from agent.host.keys import WAITING, Key, node_key, pool_key
-from agent.host.kind import PoolKind
+from agent.actions import Place
+from agent.host.declared import NODE_POOLS, NODES, PODS, PoolKind, TolerationPolicy
 from agent.host.model import BusModel
-from agent.host.node_memory import NodeMemory
-from agent.host.resources import NODE_POOLS, NODES, PODS
-from agent.host.sharing import shared_node, shared_pod
 from agent.host.streams import all_of
-from agent.host.toleration import TolerationPolicy
 from agent.host.waiting import WaitingPods
-from agent.host.work import Work
-from agent.marks import has_startup_taint
-from agent.place import Place
-from agent.pool_documents import pool_object
+from agent.host.work import WAITING, Key, Work, node_key, pool_key
+from agent.nodes.marks import has_startup_taint
+from agent.nodes.memory import NodeMemory
+from agent.nodes.objects import NodeObject, node_object
+from agent.pods.objects import PodObject, pod_object
+from agent.pools.agreement import AGREED
+from agent.pools.objects import PoolObject, pool_object
+from agent.reading import Document, version_number
 from nodepool.contract.well_known import MANAGED
 from nodepool.host.logs import Logger
 from nodepool.kube.api import Api
@@ -65,10 +62,10 @@ class ClusterView:
         self.pools.on_deleted = self._pool_deleted
         self.pools.on_lacking = self._pool_lacking
         self.nodes: Informer[NodeObject] = Informer(
-            api, NODES, shared_node, self._node_changed, log=log, listed=resync
+            api, NODES, node_object, self._node_changed, log=log, listed=resync
         )
         self.pods: Informer[PodObject] = Informer(
-            api, PODS, shared_pod, self._pod_changed, log=log, selector=_RUNNING, listed=resync
+            api, PODS, pod_object, self._pod_changed, log=log, selector=_RUNNING, listed=resync
         )
         self.waiting = WaitingPods(api, model, self.pool_uid, work, log)
 

@@ -4,15 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from agent.actions import ReportWaiting
-from agent.host.keys import WAITING
+from agent.actions import Place, ReportWaiting
+from agent.host.declared import PODS
 from agent.host.model import BusModel
-from agent.host.resources import PODS
-from agent.host.sharing import shared_demand
-from agent.host.work import REPORT_S, Work
-from agent.openings import missing_reports, opening
-from agent.place import Place
-from agent.waiting import Demand
+from agent.host.work import REPORT_S, WAITING, Work
+from agent.pods.waiting import Demand, demand_of
+from agent.pools.openings import missing_reports, opening
 from nodepool.host.logs import Logger
 from nodepool.kube.api import Api
 from nodepool.kube.informer import Informer
@@ -41,7 +38,7 @@ class WaitingPods:
         self.cache: Informer[Demand] = Informer(
             api,
             PODS,
-            shared_demand,
+            demand_of,
             self._changed,
             log=log,
             selector=_UNPLACED,

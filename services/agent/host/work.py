@@ -3,12 +3,36 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Literal, NamedTuple, get_args
 
-from agent.host.keys import WAITING, Key
 from nodepool.kube.pacing import Pauses
 from nodepool.kube.queue import WorkQueue
 from nodepool.nats.cancelling import cancel
+
+Kind = Literal["NodePool", "Node", "Pod"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+
+class Key(NamedTuple):
+    """A NodePool or a Node on both sides, by its name; or all waiting Pods together."""
+
+    kind: Kind
+    name: str
+
+
+WAITING: Final = Key("Pod", "waiting")
+"""The key of all Pods that wait for a Node."""
+
+
+def pool_key(name: str) -> Key:
+    """Return the key of a NodePool."""
+    return Key("NodePool", name)
+
+
+def node_key(name: str) -> Key:
+    """Return the key of a Node."""
+    return Key("Node", name)
+
 
 WORKERS_MAX: Final = 12
 """How many keys are compared at a time; with the Events, at most 16 requests are in flight."""

@@ -4,10 +4,10 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.agreement import AGREED, LABELS, agreement_of, digest
-from agent.bus import WantedPool
-from agent.pool_documents import pool_object
-from agent.pools import missing_for_pool
+from agent.pools.agreement import AGREED, agreement_of
+from agent.pools.merge import missing_for_pool
+from agent.pools.objects import LABELS, WantedPool, pool_object
+from agent.reading import digest
 from nodepool.contract.model import FINALIZER
 from nodepool.engine.world import Log, World
 from support.agent.agent import Compare, MemoryAgent, Sides

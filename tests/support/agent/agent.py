@@ -4,17 +4,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from agent.actions import Action, Create, Delete, Patch, RecordEvent, Send, sets_back
-from agent.agreement import AGREED, agreement_of
-from agent.bus import Attempt, Log, WantedPool
-from agent.cluster import PoolObject
+from agent.actions import (
+    Action,
+    Attempt,
+    Create,
+    Delete,
+    Patch,
+    Place,
+    RecordEvent,
+    Send,
+    sets_back,
+)
 from agent.host.commander import shows_pool
+from agent.host.log import origin_in
 from agent.host.performing import kubernetes_event
-from agent.host.pool_events import origin_in
-from agent.place import Place
-from agent.pool_documents import pool_object, wanted_pool
-from agent.pool_view import NOT_DELETED, Deletion, Facts, Origin
-from agent.pools import missing_for_pool
+from agent.pools.agreement import AGREED, agreement_of
+from agent.pools.merge import missing_for_pool
+from agent.pools.objects import Log, PoolObject, WantedPool, pool_object, wanted_pool
+from agent.pools.view import NOT_DELETED, Deletion, Facts, Origin
 from nodepool.client.accepted import DELETED, DELETING, VALIDATED, Accepted, accepted_by
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.events import CommandAccepted, CommandRefused, CWNodePoolDeleted
