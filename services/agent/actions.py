@@ -1,6 +1,5 @@
 """The actions of the agent: each is one request to the API server, or one message on the bus."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -166,18 +165,6 @@ Action = Send | Report | ReportWaiting | ListPods | Create | Patch | Delete | Ev
 def ends_pod(action: Action) -> bool:
     """Whether an action ends a Pod."""
     return isinstance(action, Evict) or (isinstance(action, Delete) and action.kind == "Pod")
-
-
-def sets_back(action: Action) -> bool:
-    """Whether an action may take from an object of the cluster what people have changed there."""
-    match action:
-        case Patch(kind="NodePool", patch=patch, subresource=""):
-            metadata = patch.get("metadata")
-            return "spec" in patch or (isinstance(metadata, Mapping) and "labels" in metadata)
-        case RecordEvent(severity=severity):
-            return severity == "Warning"
-        case _:
-            return isinstance(action, Delete)
 
 
 def is_deletion(action: Action) -> bool:

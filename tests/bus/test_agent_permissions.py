@@ -15,7 +15,7 @@ from agent.host.process import lease_of
 from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
 from agent.host.term import Term
-from agent.pools.view import NOT_DELETED
+from agent.pools.sides import NOT_DELETED
 from bus.harness import serving, until
 from bus.test_permissions import AGENT, MANIFEST, PERMISSIONS
 from bus.tls import HOST, encrypted, running

@@ -6,7 +6,7 @@ from itertools import combinations_with_replacement
 import pytest
 
 from agent.actions import Action, Create, RecordEvent, Send
-from agent.pools.merge import missing_for_pool
+from agent.pools.actions import missing_for_pool
 from nodepool.contract.commands import DeleteNodePool
 from support.agent.storm import Storm
 from support.constants import A100, H100
@@ -219,4 +219,4 @@ def test_a_comparison_that_deletes_nothing_on_the_bus_is_found() -> None:
             if not (isinstance(action, Send) and isinstance(action.command, DeleteNodePool))
         ]
 
-    assert _found(compare, "bus [")
+    assert _found(compare, "cluster {")

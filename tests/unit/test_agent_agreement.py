@@ -16,7 +16,6 @@ from agent.pools.agreement import (
     agreement_of,
     differences,
     digests,
-    merge_patch,
 )
 from agent.pools.objects import (
     LABELS,
@@ -25,6 +24,7 @@ from agent.pools.objects import (
     SpecFault,
     WantedPool,
     fields_of,
+    merge_patch,
     pool_object,
     read_spec,
     wanted_pool,

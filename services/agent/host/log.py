@@ -7,7 +7,7 @@ from typing import Final
 
 from agent.actions import Place
 from agent.host.streams import LOOK_S
-from agent.pools.view import Deletion, Origin
+from agent.pools.sides import Deletion, Origin
 from nodepool.client.accepted import DELETED, VALIDATED
 from nodepool.contract.decode import decode
 from nodepool.contract.events import (
@@ -19,7 +19,6 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import token
 from nodepool.contract.log import Entry, LogId
 from nodepool.contract.messages import Envelope
-from nodepool.contract.model import spec_document
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt
@@ -54,15 +53,15 @@ class PoolEvents:
         read = decode(CWNodePoolDeleted, entry.subject, entry.content, {}, entry.position)
         return Deletion(entry.position, read.data.uid if isinstance(read, Envelope) else "")
 
-    async def origins_of(self, pool: str, agreed: int | None) -> Sequence[Origin]:
+    async def origins_of(self, pool: str, agreed: int) -> Sequence[Origin]:
         """Return the states of a NodePool after a position of the log, the oldest first.
 
         That is the first of them and the newest; of a NodePool that changes often, those in between
         are left out: a command that was sent after an agreement follows it soon.
 
-        agreed: the position; None for the creation of the NodePool.
+        agreed: the position; 0 for the creation of the NodePool.
         """
-        if agreed is None:
+        if not agreed:
             created = await self.newest(CREATED, pool)
             agreed = created.position if created is not None else 0
         entries: dict[int, Entry] = {}
@@ -98,9 +97,7 @@ def origin_in(entry: Entry) -> Origin:
     read = decode(NodePoolValidated, entry.subject, entry.content, {}, entry.position)
     if not isinstance(read, Envelope):
         return Origin("", entry.position)
-    event = read.data
-    spec = spec_document(event.spec)
-    return Origin(read.correlationid or "", entry.position, event.uid, spec, event.labels)
+    return Origin(read.correlationid or "", entry.position, read.data.uid)
 
 
 FRESH_S: Final = 2.0

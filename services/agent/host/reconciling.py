@@ -17,7 +17,6 @@ from agent.actions import (
     RecordEvent,
     ends_pod,
     is_deletion,
-    sets_back,
 )
 from agent.host.commander import Commander
 from agent.host.declared import KindChange
@@ -31,10 +30,10 @@ from agent.nodes.missing import ABANDONED_S, NodeView, missing_for_node
 from agent.nodes.objects import NodeObject
 from agent.nodes.record import managed
 from agent.nodes.set_backs import set_back_fields
-from agent.pools.agreement import agreed_position, agreement_of
-from agent.pools.merge import missing_for_pool
+from agent.pools.actions import missing_for_pool
+from agent.pools.agreement import agreement_of, is_unresolved
 from agent.pools.objects import Log, PoolObject
-from agent.pools.view import NOT_DELETED, Facts
+from agent.pools.sides import NOT_DELETED, Facts, Origin
 from nodepool.kube.failures import Failure, Unreachable
 from nodepool.nats.errors import InDoubt, ServerRefusal
 
@@ -172,19 +171,19 @@ class Reconciler:
             model.note_end(await self._bus.events.end())
         is_alone = found is not None and key.name not in model.pools
         deleted = await self._bus.events.deletion_of(key.name) if is_alone else NOT_DELETED
+        attempt = self._commander.attempt(key, self._clock(), deleted.position)
+        origins: Sequence[Origin] = ()
+        if agreement is not None and is_unresolved(agreement, attempt):
+            origins = await self._bus.events.origins_of(key.name, agreement.version)
+            attempt = self._commander.attempt(key, self._clock(), deleted.position)
         wanted, found = model.pools.get(key.name), self._view.pool(key.name)
         if wanted is None and found is None:
             self._forget(key)
             self._view.forget_pool(key.name)
             return ()
-        attempt = self._commander.attempt(key, self._clock(), deleted.position)
-        facts = Facts(deleted, self._view.removed_pool(key.name))
+        facts = Facts(deleted, self._view.removed_pool(key.name), origins=origins)
         args = (key.name, wanted, found, attempt, self._log, self._place)
         actions = missing_for_pool(*args, facts)
-        if wanted is not None and any(sets_back(action) for action in actions):
-            origins = self._bus.events.origins_of(key.name, agreed_position(found, self._log))
-            facts = replace(facts, origins=await origins)
-            actions = missing_for_pool(*args, facts)
         item = found or facts.removed
         if item is None or not any(is_deletion(action) for action in actions):
             return actions

@@ -25,10 +25,14 @@ RETRY_S: Final = 2.0
 
 
 class Registration:
-    """Registers one cluster; two clusters of the same name would undo each other's work."""
+    """Registers one cluster; two clusters of the same name would undo each other's work.
+
+    uid: the uid of the cluster; empty if it is not known.
+    """
 
     def __init__(self, api: Api, settings: AgentSettings, log: Logger) -> None:
         self._api, self._settings, self._log = api, settings, log
+        self.uid = ""
 
     async def run(self, note: Callable[[str], None]) -> None:
         """Wait until the cluster is registered; call `note` with the reason for each delay."""
@@ -50,7 +54,7 @@ class Registration:
             access=service.access,
         )
         try:
-            uid = await self._uid()
+            self.uid = uid = await self._uid()
             async with client:
                 await client.clusters.register(place.cluster, place.zone, kubernetes=True, uid=uid)
         except (ClientError, Failure, Unreachable) as error:

@@ -185,7 +185,7 @@ class Bus:
         self.fault = "reading the read model"
         info = await present(connection, STREAM)
         buckets = [await present(connection, f"KV_{bucket}") for bucket in BUCKETS]
-        log = Log(info.log, info.last)
+        log = Log(info.log, info.last, cluster=self._registration.uid)
         readers = [
             objects_reader(
                 connection, bucket, f"$KV.{bucket}.{place.org}.{place.cluster}.>", log, found

@@ -1,265 +1,135 @@
-"""What is missing for a NodePool, given what the bus says and what the cluster shows?
+"""Merges a NodePool three ways: its object, the bus, and the last agreement of both.
 
-Both people in the cluster and commands on the bus change a NodePool, and the log decides. A change
-in the cluster becomes a command. If the command loses, the agent sets the object back and records
-an Event.
+People in the cluster and commands on the bus both change a NodePool, and the log decides. A change
+in the cluster becomes a command. If the command loses, the object is set back, and an Event says
+what is lost. `merge` decides, and `agent.pools.actions` makes actions of the decision.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from enum import Enum, auto
+from typing import Final, NamedTuple
 
-from agent.actions import Action, Attempt, Place, Send
-from agent.pools import actions as pool_actions
-from agent.pools.actions import apply_id, is_of_same_base, next_id, recorded_refusal
-from agent.pools.agreement import (
-    AGREED,
-    Agreement,
-    Differences,
-    Fields,
-    differences,
-    digests,
-    taken,
-)
-from agent.pools.deletion import deletion, removal
-from agent.pools.objects import Log, PoolObject, SpecFault, WantedPool, fields_of, read_spec
-from agent.pools.status import invalid_status, shown_status, status_patches
-from agent.pools.view import Facts, PoolView
-from agent.reading import Document, version_number
-from nodepool.contract.commands import ApplyNodePool
-from nodepool.contract.model import FINALIZER, NodePoolSpec, spec_document
+from agent.actions import Attempt
+from agent.pools.agreement import differences, digests
+from agent.pools.objects import SpecFault, WantedPool, read_spec, taken
+from agent.pools.sides import NO_FIELDS, Sides
+from agent.reading import Document
+from nodepool.contract.model import FINALIZER
 
-IMMUTABLE: Final = frozenset(("instanceType", "computeClass"))
-"""The fields that the API server refuses to change: a change of them needs a new object."""
-NO_FACTS: Final = Facts()
 ON_BUS: Final = "it was changed on the bus as well, and the log decides"
+GONE: Final = ("NotFound", "Conflict")
+"""The reasons of a refused deletion that mean that no NodePool has its uid any more."""
 
 
-def missing_for_pool(
-    name: str,
-    wanted: WantedPool | None,
-    found: PoolObject | None,
-    attempt: Attempt | None,
-    log: Log,
-    place: Place,
-    facts: Facts = NO_FACTS,
-) -> Sequence[Action]:
-    """Return the next few actions that bring both sides of a NodePool together, in their order.
+class Outcome(Enum):
+    """What a merge ends with."""
 
-    The caller carries them out one after the other up to the first that fails, and compares again
-    when anything has changed. An empty result means that nothing is missing, or that a change is
-    awaited.
+    WAIT = auto()
+    """Something has to happen first: an outcome, a newer read model, or what people do."""
+    AGREE = auto()
+    """Both sides are equal, and the object says so."""
+    SEND = auto()
+    """The cluster has changed the NodePool, and the bus gets a command."""
+    FOLLOW = auto()
+    """The bus has changed the NodePool, and the object follows."""
+    SET_BACK = auto()
+    """A change in the cluster is lost: an Event says so, and the object follows the bus."""
 
-    attempt: the command that was sent last for this NodePool.
+
+class Merge(NamedTuple):
+    """A decision.
+
+    fields: the fields of the object that are set to what the bus has.
+    lost: the fields whose value in the cluster is lost, and why.
     """
-    if found is None:
-        is_awaited = attempt is not None and _is_pending(attempt)
-        if wanted is None or wanted.deleting or is_awaited or facts.is_leaving:
-            return ()
-        sent = facts.removed and removal(wanted, facts.removed, attempt, log, place)
-        return (sent or pool_actions.create(wanted, log),)
-    view = _Comparison(wanted, found, attempt, log, place, facts)
-    return tuple(view.missing())
+
+    outcome: Outcome
+    fields: frozenset[str] = NO_FIELDS
+    lost: frozenset[str] = NO_FIELDS
+    why: str = ""
 
 
-def _is_pending(attempt: Attempt) -> bool:
-    return not attempt.outcome or not attempt.is_shown
+def merge(sides: Sides) -> Merge:  # noqa: C901, PLR0912  # It is to be read from its top.
+    """Return which side of a NodePool has to change next, and in which fields."""
+    wanted, found, refusal = sides.wanted, sides.found, sides.refusal
+    if sides.is_awaited:
+        return Merge(Outcome.WAIT)
+    if not sides.has_object:
+        if wanted is None or wanted.deleting or sides.facts.is_leaving:
+            return Merge(Outcome.WAIT)
+        # A NodePool of another uid has never had the object that was deleted.
+        was_removed = sides.agreed_uid == wanted.uid and not sides.is_deletion_sent
+        return Merge(Outcome.SEND if was_removed else Outcome.FOLLOW)
+    if found.deleting:
+        return _merge_deleted(sides)
+    if wanted is None:
+        if sides.was_deleted:
+            return Merge(Outcome.FOLLOW)
+        if isinstance(sides.spec, SpecFault):
+            return Merge(Outcome.SET_BACK, why=str(sides.spec))
+        return Merge(Outcome.SEND) if refusal is None else _refused(refusal)
+    if wanted.deleting:
+        # An object that was never shared with this log is another NodePool, and waits.
+        return Merge(Outcome.FOLLOW if sides.agreed_uid else Outcome.WAIT)
+    if sides.is_behind:
+        return Merge(Outcome.WAIT)
+    if isinstance(sides.spec, SpecFault):
+        names = frozenset({*found.spec, *wanted.spec})
+        return Merge(Outcome.SET_BACK, names, why=str(sides.spec))
+    diff = differences(sides.base, digests(sides.theirs), digests(sides.ours))
+    if diff.bus or diff.both:
+        return _merge_bus(sides, wanted, diff.bus | diff.both, diff.both, diff.cluster)
+    if not diff.cluster:
+        return Merge(Outcome.AGREE)
+    if refusal is None:
+        return Merge(Outcome.SEND)
+    if refusal.reason == "NotFound" and refusal.field != "cluster":
+        return Merge(Outcome.WAIT)  # The bus has deleted it, and the read model will show that.
+    return _refused(refusal, diff.cluster)
 
 
-class _Comparison(PoolView):
-    """What is missing for a NodePool that has an object."""
+def _refused(refusal: Attempt, fields: frozenset[str] = NO_FIELDS) -> Merge:
+    why = f"{refusal.field}: {refusal.message}".removeprefix(": ")
+    return Merge(Outcome.SET_BACK, fields, fields, why)
 
-    def missing(self) -> Iterator[Action]:
-        """Yield the missing actions."""
-        wanted, found = self.wanted, self.found
-        if self.attempt is not None and _is_pending(self.attempt):
-            yield from self._status()
-        elif found.deleting:
-            yield from deletion(self) or self._status()
-        elif wanted is None:
-            yield from self._without_bus()
-        elif wanted.deleting:
-            yield from self._leaving(wanted)
-        else:
-            yield from self._both(wanted)
 
-    # The bus has no NodePool.
+def _merge_deleted(sides: Sides) -> Merge:
+    """Return what the deletion of an object leads to: the bus deletes first, and then it goes."""
+    wanted, attempt, uid = sides.wanted, sides.attempt, sides.agreed_uid
+    if FINALIZER not in sides.found.finalizers:
+        return Merge(Outcome.WAIT)
+    if sides.facts.is_leaving:
+        return Merge(Outcome.FOLLOW)
+    if wanted is not None and wanted.deleting:
+        return Merge(Outcome.WAIT)
+    is_another = wanted is not None and uid not in ("", wanted.uid)
+    is_accepted = attempt is not None and attempt.outcome == "accepted"
+    is_gone = attempt is not None and attempt.reason in GONE
+    is_done = sides.is_deletion_sent and (is_accepted or is_gone)
+    if is_another or is_done or sides.was_deleted:
+        # If there is a NodePool of its name now, it is another NodePool that was created since.
+        return Merge(Outcome.FOLLOW)
+    return Merge(Outcome.SEND) if sides.refusal is None else _refused(sides.refusal)
 
-    def _without_bus(self) -> Iterator[Action]:
-        spec = read_spec(self.found.spec)
-        if self.was_deleted or self._was_created_and_deleted(spec):
-            yield from self._gone(spec)
-        elif isinstance(spec, SpecFault):
-            message = f"{spec.field}: {spec.message}"
-            yield from status_patches(self.found, invalid_status(self.found, message))
-        elif FINALIZER not in self.found.finalizers:
-            yield pool_actions.guard(self.found)
-        else:
-            yield from self._creation(spec)
 
-    def _was_created_and_deleted(self, spec: NodePoolSpec | SpecFault) -> bool:
-        attempt = self.attempt
-        return (
-            attempt is not None
-            and isinstance(attempt.command, ApplyNodePool | None)
-            and attempt.outcome == "accepted"
-            and not attempt.id.startswith(f"{self.found.uid}.delete")
-            and attempt.id.startswith(f"{self.found.uid}.")
-        )
-
-    def _gone(self, spec: NodePoolSpec | SpecFault) -> Iterator[Action]:
-        yield pool_actions.deletion_event(self.found, sorted(self.edited(spec)))
-        yield pool_actions.remove(self.found)
-
-    def _creation(self, spec: NodePoolSpec) -> Iterator[Action]:
-        id, attempt = apply_id(self.found, spec, self.wanted, self.log), self.attempt
-        recorded = recorded_refusal(self.found)
-        if recorded is not None and recorded.id.startswith(id):
-            message = f"{recorded.field}: {recorded.message}".removeprefix(": ")
-            yield from status_patches(self.found, invalid_status(self.found, message))
-            return
-        if attempt is not None and attempt.outcome == "refused":
-            if attempt.reason == "Conflict" and attempt.id.startswith(id):
-                # A NodePool of this name existed at the time of the refusal, and is gone now.
-                id = next_id(attempt.id, id)
-            elif attempt.id.startswith(id):
-                yield pool_actions.record_refusal(self.found, attempt)
-                return
-        yield self._send(id, spec, None)
-
-    def _send(self, id: str, spec: NodePoolSpec, wanted: WantedPool | None) -> Send:
-        return Send(id, pool_actions.apply_command(self.found, spec, wanted, self.place))
-
-    # The bus is deleting the NodePool.
-
-    def _leaving(self, wanted: WantedPool) -> Iterator[Action]:
-        # An object that was never shared with this log is another NodePool. It waits until the
-        # NodePool on the bus is gone.
-        if self.agreement is None:
-            return
-        edited = self.edited(read_spec(self.found.spec))
-        if edited:
-            yield pool_actions.deletion_event(self.found, sorted(edited))
-        yield pool_actions.delete(self.found)
-
-    # Both sides have the NodePool.
-
-    def _both(self, wanted: WantedPool) -> Iterator[Action]:
-        spec = read_spec(self.found.spec)
-        if self.is_stale or self.is_behind(wanted):
-            return  # The read model will show what the log says.
-        if isinstance(spec, SpecFault):
-            yield pool_actions.failure_event(self.found, f"{spec.field}: {spec.message}")
-            yield from self._set(wanted, {*self.found.spec, *wanted.spec})
-            return
-        agreement = self.base(wanted, spec)
-        ours, theirs = self.fields(spec), fields_of(wanted.spec, wanted.labels)
-        base = self._base_fields(wanted, agreement, spec)
-        diff = differences(base, digests(theirs), digests(ours))
-        if diff.bus or diff.both:
-            yield from self._follow(wanted, spec, diff)
-        elif diff.cluster:
-            yield from self._lead(wanted, spec, diff)
-        elif self._is_unwritten(agreement, digests(theirs)):
-            yield pool_actions.agree(wanted, self.found, self.log)
-        else:
-            yield from self._status()
-
-    def _is_unwritten(self, agreement: Agreement | None, fields: Fields) -> bool:
-        """Whether the object itself does not say yet that both sides agree on these fields."""
-        found = self.found
-        if agreement is None or AGREED not in found.annotations:
-            return True
-        if FINALIZER not in found.finalizers:
-            return True
-        return not agreement.object or agreement.fields != fields
-
-    def _base_fields(
-        self, wanted: WantedPool, agreement: Agreement | None, spec: NodePoolSpec
-    ) -> dict[str, str] | None:
-        """Return the last common fields: as agreed, or as in a command that was accepted since."""
-        own = self.own_state(wanted, spec)
-        if own is not None:
-            return digests(fields_of(own.spec, own.labels))
-        attempt = self.attempt
-        if attempt is not None and attempt.outcome == "accepted":
-            id = apply_id(self.found, spec, self.wanted, self.log)
-            command = attempt.command
-            if isinstance(command, ApplyNodePool) and is_of_same_base(attempt.id, id):
-                sent = fields_of(spec_document(command.spec), command.metadata.labels)
-                return digests(sent)
-        return dict(agreement.fields) if agreement is not None else None
-
-    def _follow(
-        self, wanted: WantedPool, spec: NodePoolSpec, diff: Differences
-    ) -> Iterator[Action]:
-        """Yield the actions that make the object follow the bus; an Event names what is lost."""
-        names, lost = diff.bus | diff.both, diff.both
-        if not _is_whole(taken(spec_document(spec), wanted.spec, names)):
-            names, lost = names | diff.cluster, lost | diff.cluster
-        # If the bus has another NodePool of the same name, only fields edited by hand are lost.
-        agreement = self.agreement
-        if agreement is not None and agreement.uid != wanted.uid:
-            lost &= self.edited(spec)
-        ours, theirs = self.fields(spec), fields_of(wanted.spec, wanted.labels)
-        yield from pool_actions.lost_events(self.found, ours, theirs, lost, ON_BUS)
-        yield from self._set(wanted, names)
-
-    def _set(self, wanted: WantedPool, names: set[str] | frozenset[str]) -> Iterator[Action]:
-        changed = {name for name in names & IMMUTABLE if self._differs(wanted, name)}
-        if changed:
-            yield pool_actions.remove(self.found)  # The agent creates it again later.
-        else:
-            yield pool_actions.agree(wanted, self.found, self.log, names)
-
-    def _differs(self, wanted: WantedPool, name: str) -> bool:
-        aliases = {"Spot": "spot", "default": None}
-        value = self.found.spec.get(name)
-        value = aliases.get(value, value) if isinstance(value, str) else value
-        return value != wanted.spec.get(name)
-
-    def _lead(self, wanted: WantedPool, spec: NodePoolSpec, diff: Differences) -> Iterator[Action]:
-        """Yield the command for the change in the cluster; undo the change if the bus refuses."""
-        agreement = self.base(wanted, spec)
-        theirs = fields_of(wanted.spec, wanted.labels)
-        if agreement is None or agreement.fields != digests(theirs):
-            # Record the agreement before sending the command. The id of the command names the
-            # agreement, so this process or a later one compares the outcome with the same one.
-            yield pool_actions.agree(wanted, self.found, self.log)
-            return
-        id, attempt = apply_id(self.found, spec, self.wanted, self.log), self.attempt
-        if attempt is None or attempt.id != id:
-            if FINALIZER not in self.found.finalizers:
-                yield pool_actions.guard(self.found)
-            else:
-                yield self._send(id, spec, wanted)
-            return
-        if attempt.reason == "NotFound" and attempt.field != "cluster":
-            return  # The bus has deleted it, and the read model will show that.
-        is_newer = version_number(wanted.version) > agreement.version
-        if attempt.reason == "Conflict" and is_newer:
-            # The bus changed only fields that are not compared. A new agreement gives a new id.
-            yield pool_actions.agree(wanted, self.found, self.log)
-            return
-        ours = self.fields(spec)
-        why = f"{attempt.field}: {attempt.message}".removeprefix(": ")
-        yield from pool_actions.lost_events(self.found, ours, theirs, diff.cluster, why)
-        yield from self._set(wanted, diff.cluster)
-
-    def _status(self) -> Iterator[Action]:
-        wanted = self.wanted
-        if wanted is None:
-            return
-        spec = read_spec(self.found.spec)
-        is_same = isinstance(spec, NodePoolSpec) and spec_document(spec) == wanted.spec
-        agreement = self.agreement
-        generation = agreement.generation if agreement is not None else 0
-        status = shown_status(wanted, self.found, generation, is_same_spec=is_same)
-        yield from status_patches(self.found, status)
+def _merge_bus(
+    sides: Sides,
+    wanted: WantedPool,
+    names: frozenset[str],
+    lost: frozenset[str],
+    cluster: frozenset[str],
+) -> Merge:
+    """Return how an object follows the bus in some fields, if people have changed others."""
+    if not _is_whole(taken(sides.ours, wanted.spec, names)):
+        names, lost = names | cluster, lost | cluster
+    # If the bus has another NodePool of the same name, only fields edited by hand are lost.
+    if sides.agreement.uid not in ("", wanted.uid):
+        lost &= sides.edited
+    return Merge(Outcome.SET_BACK if lost else Outcome.FOLLOW, names, lost, ON_BUS)
 
 
 def _is_whole(document: Document) -> bool:
     """Whether a spec mixed of both sides is one that the API server takes."""
-    spec = read_spec(document)
+    spec = read_spec({name: value for name, value in document.items() if "." not in name})
     if isinstance(spec, SpecFault):
         return False
     if not spec.autoscaling:

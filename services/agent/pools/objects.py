@@ -19,6 +19,7 @@ class Log:
     """The log from which the read model is built.
 
     id: its identity.
+    cluster: the uid of the Kubernetes cluster; empty if it is not known.
     end: the position of its newest message, as far as known. Before an agreement with a higher
       position is compared, read it again: the log may have been restored from a backup.
     start: the position up to which the read model is known to be complete: the position of the
@@ -28,6 +29,7 @@ class Log:
     id: LogId
     end: int
     start: int = 0
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,9 @@ class SpecFault:
     field: str
     message: str
 
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
 
 def read_spec(document: Document) -> NodePoolSpec | SpecFault:
     """Return the spec of an object, or the fault that makes it invalid; raise nothing."""
@@ -105,6 +110,27 @@ def read_spec(document: Document) -> NodePoolSpec | SpecFault:
 def fields_of(spec: Document, labels: Mapping[str, str]) -> dict[str, object]:
     """Return all compared fields of a NodePool, by name."""
     return {**spec, LABELS: dict(labels)} if labels else dict(spec)
+
+
+def taken(
+    raw: Mapping[str, object], other: Mapping[str, object], names: frozenset[str]
+) -> dict[str, object]:
+    """Return the fields of `raw`, with the named fields taken from `other`."""
+    others = {name: other[name] for name in names if name in other}
+    return {name: value for name, value in raw.items() if name not in names} | others
+
+
+def merge_patch(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, object]:
+    """Return the JSON merge patch (RFC 7386) that turns `before` into `after`."""
+    patch: dict[str, object] = {name: None for name in before if name not in after}
+    for name, value in after.items():
+        old = before.get(name)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            if inner := merge_patch(old, value):
+                patch[name] = inner
+        elif old != value or type(old) is not type(value):
+            patch[name] = value
+    return patch
 
 
 def wanted_pool(document: Document, name: str) -> WantedPool:

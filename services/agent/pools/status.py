@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from agent.actions import Patch
-from agent.pools.agreement import merge_patch
-from agent.pools.objects import PoolObject, WantedPool, read_spec
+from agent.pools.objects import PoolObject, WantedPool, merge_patch, read_spec
 from agent.reading import Document
 from nodepool.contract.conditions import Validated
 from nodepool.contract.model import NodePoolSpec

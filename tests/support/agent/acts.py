@@ -4,8 +4,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.pools.agreement import AGREED, agreement_of
-from agent.pools.merge import missing_for_pool
+from agent.pools.actions import missing_for_pool
+from agent.pools.agreement import agreement_of
 from agent.pools.objects import LABELS, WantedPool, pool_object
 from agent.reading import digest
 from nodepool.contract.model import FINALIZER
@@ -175,7 +175,7 @@ class Acts:
         if result[0].startswith("deleted"):
             item = self.sides.api.objects.get(name)
             # An object that was never shared is another wish, which is not what is deleted here.
-            is_shared = item is None or AGREED in item["metadata"].get("annotations", {})
+            is_shared = item is None or _is_shared(item)
             self.deleted[name] = is_shared
             self.ever_deleted.add(name)
 
@@ -212,6 +212,11 @@ class Acts:
             process.restart()
 
 
+def _is_shared(item: dict[str, Any]) -> bool:
+    agreement = agreement_of(pool_object(item))
+    return agreement is not None and agreement.uid != ""
+
+
 def _stands_for(item: dict[str, Any], pool: WantedPool) -> bool:
     """Whether an object is shared, and not with an earlier NodePool of its name.
 
@@ -219,4 +224,4 @@ def _stands_for(item: dict[str, Any], pool: WantedPool) -> bool:
     """
     agreement = agreement_of(pool_object(item))
     is_shared = FINALIZER in item["metadata"].get("finalizers", ())
-    return is_shared and (agreement is None or agreement.uid == pool.uid)
+    return is_shared and (agreement is None or agreement.uid in ("", pool.uid))

@@ -13,15 +13,14 @@ from agent.actions import (
     Place,
     RecordEvent,
     Send,
-    sets_back,
 )
 from agent.host.commander import shows_pool
 from agent.host.log import origin_in
 from agent.host.performing import kubernetes_event
-from agent.pools.agreement import AGREED, agreement_of
-from agent.pools.merge import missing_for_pool
+from agent.pools.actions import missing_for_pool
+from agent.pools.agreement import AGREED, agreement_of, is_unresolved
 from agent.pools.objects import Log, PoolObject, WantedPool, pool_object, wanted_pool
-from agent.pools.view import NOT_DELETED, Deletion, Facts, Origin
+from agent.pools.sides import NOT_DELETED, Deletion, Facts, Origin
 from nodepool.client.accepted import DELETED, DELETING, VALIDATED, Accepted, accepted_by
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.events import CommandAccepted, CommandRefused, CWNodePoolDeleted
@@ -170,19 +169,12 @@ class MemoryAgent:
         """What it finds missing for a NodePool."""
         log = Log(self.sides.bus.world.log.id, self.sides.end, self.start)
         wanted, found = self.pools.get(name), self.objects.get(name)
-        args = (name, wanted, found, self._attempt(name), log, PLACE)
-        facts = Facts(self.sides.deleted(name), self.removed.get(name))
-        actions = list(self.compare(*args, facts))
-        if wanted is not None and any(sets_back(action) for action in actions):
-            facts = replace(facts, origins=self.sides.origins(name, self._agreed(name)))
-            actions = list(self.compare(*args, facts))
-        return actions
-
-    def _agreed(self, name: str) -> int:
-        """Return the position of the agreement of an object; 0 without one."""
-        found = self.objects.get(name)
+        attempt, origins = self._attempt(name), list[Origin]()
         agreement = None if found is None else agreement_of(found)
-        return 0 if agreement is None else agreement.version
+        if agreement is not None and is_unresolved(agreement, attempt):
+            origins = self.sides.origins(name, agreement.version)
+        facts = Facts(self.sides.deleted(name), self.removed.get(name), origins=origins)
+        return list(self.compare(name, wanted, found, attempt, log, PLACE, facts))
 
     def hear(self) -> None:
         """Hears the outcomes of what it has sent, and asks what the log says with each."""
