@@ -46,7 +46,7 @@ KUBE = "nodepool.kube"
 """The room of what lightkube, an optional dependency, is needed for."""
 OF_KUBE = frozenset({"nodepool.contract", "nodepool.state", KUBE})
 """The rooms that it may import: it knows the API of Kubernetes, and nothing of the bus."""
-PARTS_OF_THE_AGENT = ("agent.pods", "agent.nodes", "agent.pools", "agent.host")
+PARTS_OF_THE_AGENT = ("agent.pods", "agent.nodes", "agent.pools", "agent.host", "agent.main")
 """The parts of the agent, in their order: each may import itself and those before it."""
 OF_A_SERVICE = ROOMS[: ROOMS.index("nodepool.engine")]
 """What the decisions of a service are made of."""
@@ -175,7 +175,8 @@ class Module:
         """Whether it may not read a clock, draw random numbers or do I/O."""
         if self.package == "nodepool":
             return room_of(self.name) in PURE_ROOMS
-        return not (self.name.endswith(".__main__") or self.touches_the_world)
+        is_started = self.name.endswith((".__main__", ".main"))
+        return not (is_started or self.touches_the_world)
 
     @property
     def touches_the_world(self) -> bool:

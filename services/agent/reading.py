@@ -20,10 +20,15 @@ def version_number(version: str) -> int:
     return int(version) if version.isascii() and version.isdecimal() and len(version) <= 20 else 0
 
 
-def digest(value: object) -> str:
+def digest(value: object, digits: int = DIGITS) -> str:
     """Return the first hex digits of the SHA-256 of a value; the order of keys changes nothing."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+    return hashlib.sha256(text.encode()).hexdigest()[:digits]
+
+
+def command_id(*parts: object) -> str:
+    """Return the id of a command, which is the same for the same change and says nothing else."""
+    return digest(parts, 32)
 
 
 _EMPTY: Document = {}

@@ -8,7 +8,7 @@ from lightkube.config.kubeconfig import KubeConfig
 
 from agent.actions import Place
 from agent.host.commander import Commander
-from agent.host.log import PoolEvents
+from agent.host.log import LogReader
 from agent.host.model import BusModel
 from agent.host.registration import Registration
 from agent.host.session import Bus
@@ -18,6 +18,7 @@ from agent.pools.objects import Log
 from bus.harness import connected, restart, until
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import NodePoolValidated
+from nodepool.contract.log import LogId
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.model import NodePoolSpec
 from nodepool.host.settings import Settings
@@ -50,7 +51,7 @@ def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection(
         model = BusModel(lambda _key: None)
         commander = Commander(
             model,
-            PoolEvents(PLACE),
+            LogReader(PLACE),
             lambda _: None,
             lambda _key, _cause: None,
             lambda _key, _due: None,
@@ -98,8 +99,8 @@ def test_an_agent_reads_which_commands_a_nodepool_follows_from(server: NatsServe
             end = await api.last_position(connection, STREAM)
 
             # when the agent asks for what came after a position
-            events = PoolEvents(PLACE)
-            events.connection = connection
+            events = LogReader(PLACE)
+            events.begin(connection, LogId(""))
             everything = await events.origins_of("train", 0)
             later = await events.origins_of("train", end - 2)
             never = await events.origins_of("none", 0)

@@ -159,7 +159,7 @@ class AgentWorld(WorldHarness):
             case Send(id=id, command=command):
                 content = command.model_dump(mode="json")
                 self.send(type(command).__name__, command.path, content, id)
-                self.attempts[name] = Attempt(id)
+                self.attempts[name] = Attempt(id, command=command)
 
     def _attempt(self, name: str) -> Attempt | None:
         attempt = self.attempts.get(name)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -199,7 +199,8 @@ def settle(
             if isinstance(action, Send):
                 new = True
                 assert wanted is not None
-                attempt = Attempt(action.id, "accepted" if accepts else "refused", is_shown=True)
+                outcome: Literal["accepted", "refused"] = "accepted" if accepts else "refused"
+                attempt = Attempt(action.id, outcome, is_shown=True, command=action.command)
                 is_cordon = isinstance(action.command, CordonNode)
                 # What is so already changes nothing, and has no new version.
                 if accepts and wanted.unschedulable is not is_cordon:

@@ -4,7 +4,7 @@ import asyncio
 
 from agent.actions import Place, Send
 from agent.host.commander import SHOWN_S, Commander
-from agent.host.log import PoolEvents
+from agent.host.log import LogReader
 from agent.host.model import BusModel
 from agent.host.work import Key, node_key
 from agent.nodes.objects import WantedNode
@@ -39,7 +39,7 @@ def test_a_node_is_compared_once_a_command_counts_as_shown_whatever_else_wakes_i
         queue: WorkQueue[Key] = WorkQueue()
         model = BusModel(queue.add)
         model.nodes["n1"] = NODE
-        events = PoolEvents(Place("acme", "prod", "zone-a"))
+        events = LogReader(Place("acme", "prod", "zone-a"))
         commander = Commander(model, events, queue.add, lambda _key, _cause: None, queue.add_at)
         connection = Connection()
         outcomes = PendingOutcomes(Reader(connection, STREAM, []), CommandAccepted)

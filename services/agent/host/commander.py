@@ -8,7 +8,7 @@ from typing import Final
 from nats.errors import Error as NatsError
 
 from agent.actions import Attempt, Send
-from agent.host.log import PoolEvents
+from agent.host.log import LogReader
 from agent.host.model import BusModel
 from agent.host.work import Key
 from agent.pools.objects import WantedPool
@@ -59,12 +59,12 @@ class Commander:
     def __init__(
         self,
         model: BusModel,
-        events: PoolEvents,
+        log: LogReader,
         woken: Callable[[Key], None],
         failed: Callable[[Key, str], None],
         woken_at: Callable[[Key, float], None],
     ) -> None:
-        self._model, self.events = model, events
+        self._model, self.log = model, log
         self._woken, self._failed, self._woken_at = woken, failed, woken_at
         self._sent: dict[Key, _Sent] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -146,7 +146,7 @@ class Commander:
         self._woken(key)
 
     async def _accepted(self, pool: str) -> Accepted | None:
-        return await read_accepted(lambda event: self.events.newest(event, pool))
+        return await read_accepted(lambda event: self.log.newest(event, pool))
 
     def _shows(self, key: Key, sent: _Sent, now: float, deleted: int) -> bool:
         if key.kind == "Node":

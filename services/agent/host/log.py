@@ -28,20 +28,40 @@ from nodepool.nats.streams import STREAM, verify_log
 CREATED: Final = ("validator", "CWNodePoolCreated")
 ORIGINS_MAX: Final = 32
 """How many states of a NodePool to read after an agreement, in addition to the newest."""
+FRESH_S: Final = 2.0
+"""How long the last read counts as complete."""
+ENDS: Final[Mapping[str, type[CWNodeDeleted | CWNodeRegistrationFailed]]] = {
+    "CWNodeDeleted": CWNodeDeleted,
+    "CWNodeRegistrationFailed": CWNodeRegistrationFailed,
+}
+"""The events that end the stay of a Node."""
 
 
-class PoolEvents:
-    """The newest events about the NodePools of one cluster.
+class LogReader:
+    """Asks the leader of the log about one cluster.
 
-    connection: the connection to the bus. Without a connection or a reply, the methods raise an
-      error of the bus.
+    Without a connection or a reply, the methods raise an error of the bus.
     """
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self.connection: Connection | None = None
+        self._connection: Connection | None = None
+        self._log = LogId("")
+        self._turn = asyncio.Lock()
+        self.end()
 
-    async def end(self) -> int:
+    def begin(self, connection: Connection, log: LogId) -> None:
+        """Ask about this log on this connection from now on."""
+        self._connection, self._log = connection, log
+
+    def end(self) -> None:
+        """Forget the connection, and what was read on it."""
+        self._connection = None
+        self._ended: dict[str, int] = {}
+        self._from = self._to = 0
+        self._fresh_until = float("-inf")
+
+    async def newest_position(self) -> int:
         """Return the position of the newest message of the log."""
         return await api.last_position(self._connected(), STREAM)
 
@@ -87,68 +107,30 @@ class PoolEvents:
         return f"np.evt.{service}.{path}.{name}"
 
     def _connected(self) -> Connection:
-        if self.connection is None:
+        if self._connection is None:
             raise InDoubt("the bus is not connected")
-        return self.connection
-
-
-def origin_in(entry: Entry) -> Origin:
-    """Return what an event says of its NodePool; no more than the position if it is unreadable."""
-    read = decode(NodePoolValidated, entry.subject, entry.content, {}, entry.position)
-    if not isinstance(read, Envelope):
-        return Origin("", entry.position)
-    return Origin(read.correlationid or "", entry.position, read.data.uid)
-
-
-FRESH_S: Final = 2.0
-"""How long the last read counts as complete."""
-KINDS: Final[Mapping[str, type[CWNodeDeleted | CWNodeRegistrationFailed]]] = {
-    "CWNodeDeleted": CWNodeDeleted,
-    "CWNodeRegistrationFailed": CWNodeRegistrationFailed,
-}
-
-
-class Departures:
-    """The ends of stays in one cluster, read from the log only as far back as needed.
-
-    They are needed if the read model has no deletion mark for a Node: marks expire, and the read
-    model may be rebuilt. Thousands of questions at the same time cause one read.
-    """
-
-    def __init__(self, place: Place) -> None:
-        path = ".".join(map(token, (place.org, place.cluster)))
-        self._filters = [f"np.evt.{kind.speaker}.{path}.*.{name}" for name, kind in KINDS.items()]
-        self._ended: dict[str, int] = {}
-        self._from = self._to = 0
-        self._fresh_until = float("-inf")
-        self._turn = asyncio.Lock()
-        self._connection: Connection | None = None
-        self._log = LogId("")
-
-    def begin(self, connection: Connection, log: LogId) -> None:
-        """Read this log on this connection from now on."""
-        self._connection, self._log = connection, log
-        self._ended.clear()
-        self._from = self._to = 0
-        self._fresh_until = float("-inf")
+        return self._connection
 
     async def has_ended(
         self, node: str, assignment: int, since: int, oldest: Callable[[], int]
     ) -> bool:
         """Whether the log says after the position `since` that a stay of a Node has ended.
 
+        The log is asked if the read model has no deletion mark of a Node: marks expire, and the
+        read model may be rebuilt. Thousands of questions at the same time cause one read, only as
+        far back as needed.
+
         oldest: from where to read, if anything has to be; raises an error of the bus.
         """
-        if self._connection is None:
-            raise InDoubt("the bus is not connected")
+        connection = self._connected()
         async with self._turn:
             clock = asyncio.get_running_loop().time
             if not self._from or since < self._from:
                 first = max(1, min(since, oldest()))
-                await self._read(self._connection, first)
+                await self._read(connection, first)
                 self._from, self._fresh_until = first, clock() + FRESH_S
             elif clock() >= self._fresh_until:
-                await self._read(self._connection, self._to + 1)
+                await self._read(connection, self._to + 1)
                 self._fresh_until = clock() + FRESH_S
         return self._ended.get(node, 0) >= assignment
 
@@ -158,7 +140,9 @@ class Departures:
         if end < first:
             return
         verify = partial(verify_log, connection, self._log)
-        reader = Reader(connection, STREAM, self._filters, start=first, verify=verify)
+        path = ".".join(map(token, (self._place.org, self._place.cluster)))
+        filters = [f"np.evt.{kind.speaker}.{path}.*.{name}" for name, kind in ENDS.items()]
+        reader = Reader(connection, STREAM, filters, start=first, verify=verify)
         await reader.open()
         try:
             while reader.pending:
@@ -169,8 +153,16 @@ class Departures:
         self._to = end
 
     def _take(self, entry: Entry) -> None:
-        kind = KINDS[entry.subject.rpartition(".")[2]]
+        kind = ENDS[entry.subject.rpartition(".")[2]]
         envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
         if isinstance(envelope, Envelope):
             node, assignment = envelope.data.node, envelope.data.assignment
             self._ended[node] = max(assignment, self._ended.get(node, 0))
+
+
+def origin_in(entry: Entry) -> Origin:
+    """Return what an event says of its NodePool; no more than the position if it is unreadable."""
+    read = decode(NodePoolValidated, entry.subject, entry.content, {}, entry.position)
+    if not isinstance(read, Envelope):
+        return Origin("", entry.position)
+    return Origin(read.correlationid or "", entry.position, read.data.uid)

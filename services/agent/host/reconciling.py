@@ -91,7 +91,7 @@ class Reconciler:
 
     async def _missing(self, key: Key) -> Sequence[Action]:
         if key == WAITING:
-            return self._view.waiting.missing(self._place)
+            return self._view.missing_reports(self._place)
         if key.kind == "NodePool":
             return await self._missing_for_pool(key)
         return await self._missing_for_node(key, self._commander.attempt(key, self._clock()))
@@ -143,7 +143,7 @@ class Reconciler:
             return True
         if not state.assignment or not state.log:
             return False
-        ended = self._bus.departures.has_ended
+        ended = self._bus.log.has_ended
         if await ended(key.name, state.assignment, state.version, self._oldest):
             return True
         self._work.wake_at(key, self._clock() + ABSENT_S)
@@ -168,13 +168,13 @@ class Reconciler:
         model, found = self._bus.model, self._view.pool(key.name)
         agreement = None if found is None else agreement_of(found)
         if agreement is not None and agreement.version > self._log.end:
-            model.note_end(await self._bus.events.end())
+            model.note_end(await self._bus.log.newest_position())
         is_alone = found is not None and key.name not in model.pools
-        deleted = await self._bus.events.deletion_of(key.name) if is_alone else NOT_DELETED
+        deleted = await self._bus.log.deletion_of(key.name) if is_alone else NOT_DELETED
         attempt = self._commander.attempt(key, self._clock(), deleted.position)
         origins: Sequence[Origin] = ()
         if agreement is not None and is_unresolved(agreement, attempt):
-            origins = await self._bus.events.origins_of(key.name, agreement.version)
+            origins = await self._bus.log.origins_of(key.name, agreement.version)
             attempt = self._commander.attempt(key, self._clock(), deleted.position)
         wanted, found = model.pools.get(key.name), self._view.pool(key.name)
         if wanted is None and found is None:

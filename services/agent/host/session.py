@@ -12,11 +12,10 @@ from nats.errors import Error as NatsError
 
 from agent.actions import Place
 from agent.host.commander import Commander
-from agent.host.log import Departures
 from agent.host.model import BusModel
 from agent.host.registration import Registration
 from agent.host.settings import AgentSettings
-from agent.host.streams import LOOK_S, all_of, objects_reader, present, until_closed
+from agent.host.streams import LOOK_S, objects_reader, present, until_closed, until_first
 from agent.host.telemetry import NAME, Telemetry
 from agent.pools.objects import Log
 from agent.reading import Document
@@ -69,8 +68,7 @@ class Bus:
 
     model: what the bus says.
     fault: why the model is not current, as one line; empty while it is current.
-    departures: which stays of Nodes have ended.
-    events: the newest events of the log about each NodePool.
+    log: what the log says.
     """
 
     def __init__(
@@ -98,8 +96,7 @@ class Bus:
         self._registration = registration
         self._resync = resync
         self._following = following
-        self.departures = Departures(settings.place)
-        self.events = commander.events
+        self.log = commander.log
         self._connection: Connection | None = None
 
     @property
@@ -146,7 +143,7 @@ class Bus:
         connection = await connect(
             service.url, NAME, patience_s=None, access=service.access, on_fault=self._note
         )
-        self._connection = self.events.connection = connection
+        self._connection = connection
         connection.on_reconnect.append(self._reconnected)
         log = self._telemetry.log
         connection.on_disconnect.append(
@@ -157,7 +154,8 @@ class Bus:
         try:
             await self._read(connection)
         finally:
-            self._connection = self.events.connection = None
+            self._connection = None
+            self.log.end()
             connection.on_disconnect.clear()
             with suppress(NatsError, OSError):
                 await connection.close()
@@ -205,9 +203,9 @@ class Bus:
             outcomes = PendingOutcomes(heard, CommandAccepted)
             sender = Sender(connection, outcomes, source=NAME, timeout_s=OUTCOME_S)
             self._commander.begin(sender)
-            self.departures.begin(connection, log.id)
+            self.log.begin(connection, log.id)
             self.model.log = log
-            await all_of(
+            await until_first(
                 outcomes.listen(),
                 self._opened(readers),
                 self._following(connection, log, info),
@@ -231,7 +229,7 @@ class Bus:
             "read model read", nodepools=len(self.model.pools), nodes=len(self.model.nodes)
         )
         self._resync()
-        await all_of(
+        await until_first(
             *(
                 self._follow(bucket, reader, take)
                 for reader, take, bucket in zip(readers, takes, BUCKETS, strict=True)

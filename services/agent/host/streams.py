@@ -1,4 +1,4 @@
-"""Reads streams of the bus, and runs coroutines together until one of them fails."""
+"""Reads streams of the bus, and runs coroutines together until the first of them ends."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -47,8 +47,11 @@ async def until_closed(connection: Connection) -> None:
     raise ConnectionClosed(connection.fault)
 
 
-async def all_of(*work: Coroutine[None, None, None]) -> None:
-    """Run all coroutines until the first fails, and raise its error; none ends by itself."""
+async def until_first(*work: Coroutine[object, None, object]) -> None:
+    """Run all coroutines until the first ends; cancel the others, and raise its error if any.
+
+    `asyncio.TaskGroup` cancels a task once, and nats-py may lose that, see `cancel`.
+    """
     tasks = [asyncio.create_task(each) for each in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,22 +1,24 @@
 """What the cluster shows: its NodePools, Nodes and Pods, and what a change of them requires."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from agent.actions import Place
+from agent.actions import Place, ReportWaiting
 from agent.host.declared import NODE_POOLS, NODES, PODS, PoolKind, TolerationPolicy
 from agent.host.model import BusModel
-from agent.host.streams import all_of
-from agent.host.waiting import WaitingPods
-from agent.host.work import WAITING, Key, Work, node_key, pool_key
+from agent.host.streams import until_first
+from agent.host.work import REPORT_S, WAITING, Key, Work, node_key, pool_key
 from agent.nodes.marks import has_startup_taint
 from agent.nodes.memory import NodeMemory
 from agent.nodes.objects import NodeObject, node_object
 from agent.pods.objects import PodObject, pod_object
+from agent.pods.waiting import Demand, demand_of
 from agent.pools.agreement import AGREED
 from agent.pools.objects import PoolObject, pool_object
+from agent.pools.openings import missing_reports, opening
 from agent.reading import Document, version_number
 from nodepool.contract.well_known import MANAGED
 from nodepool.host.logs import Logger
@@ -24,6 +26,8 @@ from nodepool.kube.api import Api
 from nodepool.kube.informer import Informer
 
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_UNPLACED: Final = "spec.nodeName=,status.phase=Pending"
+"""Selects the Pods that are bound to no Node; the API server filters them."""
 _RUNNING: Final = f"spec.nodeName!=,{_NOT_ENDED}"
 """Selects the Pods that are bound to a Node and have not ended; the API server filters them."""
 
@@ -67,43 +71,52 @@ class ClusterView:
         self.pods: Informer[PodObject] = Informer(
             api, PODS, pod_object, self._pod_changed, log=log, selector=_RUNNING, listed=resync
         )
-        self.waiting = WaitingPods(api, model, self.pool_uid, work, log)
+        self._demands: Counter[Demand] = Counter()
+        self.waiting: Informer[Demand] = Informer(
+            api,
+            PODS,
+            demand_of,
+            self._demand_changed,
+            log=log,
+            selector=_UNPLACED,
+            listed=lambda: work.wake(WAITING),
+        )
 
     @property
-    def caches(self) -> tuple[Informer[PoolObject], Informer[NodeObject], Informer[PodObject]]:
+    def informers(self) -> tuple[Informer[PoolObject], Informer[NodeObject], Informer[PodObject]]:
         """The caches of the objects that are compared one by one."""
         return self.pools, self.nodes, self.pods
 
     def fault(self, kind: str) -> str:
         """Why objects of a kind cannot be compared now; empty where they can."""
         if kind == "Pod":
-            return self.waiting.cache.fault
+            return self.waiting.fault
         if kind == "NodePool":
             return self.pools.fault
         return self.nodes.fault or self.pods.fault
 
     async def run(self) -> None:
         """Keep all caches and the policy current until the task is cancelled."""
-        await all_of(
-            *(cache.run() for cache in (*self.caches, self.waiting.cache)), self.toleration.run()
+        await until_first(
+            *(informer.run() for informer in (*self.informers, self.waiting)), self.toleration.run()
         )
 
     def faults(self) -> Iterator[str]:
         """Why some objects are not known as they are now, each as one line."""
-        found = (*(cache.fault for cache in self.caches), self.waiting.cache.fault)
+        found = (*(informer.fault for informer in self.informers), self.waiting.fault)
         yield from dict.fromkeys(fault for fault in found if fault)
 
     def wrote(self, kind: str, document: Document) -> None:
         """Store an object as the API server returned it after a write."""
-        for cache in self.caches:
-            if cache.resource.kind == kind and document.get("kind") in (kind, None):
-                cache.wrote(document)
+        for informer in self.informers:
+            if informer.resource.kind == kind and document.get("kind") in (kind, None):
+                informer.wrote(document)
 
     def removed(self, kind: str, key: str, uid: str) -> None:
         """Remove an object that the API server has deleted."""
-        for cache in self.caches:
-            if cache.resource.kind == kind:
-                cache.store.remove(key, uid)
+        for informer in self.informers:
+            if informer.resource.kind == kind:
+                informer.store.remove(key, uid)
 
     async def list_pods(self, node: str) -> None:
         """Read the Pods of a Node from the API server, so that `pods_of` lacks no Pod."""
@@ -149,6 +162,30 @@ class ClusterView:
         for name, found in self.nodes.store.items():
             if name not in self._model.nodes and _has_marks(found):
                 yield node_key(name)
+
+    def missing_reports(self, place: Place) -> Sequence[ReportWaiting]:
+        """Return the missing reports about the Pods that wait for autoscaled NodePools."""
+        model = self._model
+        self._work.reports.begin(WAITING, self._work.clock() + REPORT_S)
+        openings = (
+            opening(
+                pool,
+                self.pool_uid(name),
+                (model.nodes[node] for node in model.members(name)),
+                place,
+            )
+            for name, pool in sorted(model.pools.items())
+        )
+        found = [each for each in openings if each is not None]
+        return tuple(missing_reports(self._demands, found, model.waiting, place))
+
+    def _demand_changed(self, _key: str, old: Demand | None, new: Demand | None) -> None:
+        self._demands.subtract([old] if old is not None else ())
+        self._demands.update([new] if new is not None else ())
+        if old is not None and not self._demands[old]:
+            del self._demands[old]
+        if old != new:
+            self._wake(WAITING)
 
     def _pool_changed(self, key: str, old: PoolObject | None, new: PoolObject | None) -> None:
         self._remember_agreement(key, old, new)

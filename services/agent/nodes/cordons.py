@@ -7,6 +7,7 @@ from typing import NamedTuple
 from agent.actions import Action, Attempt, Place, RecordEvent, Send
 from agent.nodes.objects import NodeObject, WantedNode
 from agent.nodes.record import Managed
+from agent.reading import command_id
 from nodepool.contract.commands import CordonNode, UncordonNode
 
 
@@ -41,19 +42,15 @@ class _View(NamedTuple):
     now: datetime
 
     def attempt_of(self, *, cordons: bool) -> Attempt | None:
-        """Return the last command if it is a cordon, or an uncordon, by hand in this stay."""
-        attempt = self.attempt
-        is_own = attempt is not None and attempt.id.startswith(self.prefix(cordons=cordons))
-        return attempt if is_own else None
+        """Return the last command if it is a cordon, or an uncordon, by hand."""
+        attempt, kind = self.attempt, CordonNode if cordons else UncordonNode
+        return attempt if attempt is not None and isinstance(attempt.command, kind) else None
 
     @property
     def id(self) -> str:
         """The id of the command that asks the bus for the cordon that the object has."""
-        return f"{self.prefix(cordons=self.found.unschedulable)}{self.wanted.version}"
-
-    def prefix(self, *, cordons: bool) -> str:
-        """Return the prefix of the ids of the cordons, or uncordons, by hand in this stay."""
-        return f"{self.found.uid}.{self.wanted.assignment}.{_verb(cordons=cordons)}."
+        wanted, verb = self.wanted, _verb(cordons=self.found.unschedulable)
+        return command_id(self.found.uid, wanted.assignment, verb, wanted.version)
 
 
 def cordon_of(
@@ -144,7 +141,8 @@ def _refused(view: _View, attempt: Attempt, what_is: str = "") -> RecordEvent:
 
 
 def _cordoned_again(view: _View) -> RecordEvent:
-    key = f"{view.prefix(cordons=False)}again.{view.wanted.cordon}"
+    wanted = view.wanted
+    key = command_id(view.found.uid, wanted.assignment, "again", wanted.cordon)
     return _told(view, "the control plane has cordoned it again meanwhile", key)
 
 

@@ -6,8 +6,6 @@ side has made a new change. Each command is noted there before it is sent. So ev
 agent knows whether a change on the bus is its own, whatever the id of a command looks like.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -133,12 +131,6 @@ def is_unresolved(agreement: Agreement, attempt: Attempt | None) -> bool:
     is_known = attempt is not None and attempt.outcome in ("", "accepted")
     is_last = attempt is not None and bool(agreement.sent) and attempt.id == agreement.sent[-1].id
     return bool(agreement.sent) and not (is_known and is_last)
-
-
-def command_id(*parts: object) -> str:
-    """Return the id of a command, which is the same for the same change and says nothing else."""
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def refusal_of(found: PoolObject) -> Attempt | None:

@@ -13,12 +13,11 @@ from agent.pools.agreement import (
     agreed,
     agreement_in_epoch,
     agreement_of,
-    command_id,
     digests,
     refusal_of,
 )
 from agent.pools.objects import Log, PoolObject, SpecFault, WantedPool, fields_of, read_spec
-from agent.reading import version_number
+from agent.reading import command_id, version_number
 from nodepool.contract.model import NodePoolSpec, spec_document
 
 NO_FIELDS: Final = frozenset[str]()
