@@ -3,7 +3,7 @@
 import pytest
 
 from agent.actions import Create, Delete, Evict, Kind, Patch
-from agent.refusals import Refusable, refusal_event
+from agent.host.refusals import Refusable, refusal_event
 from nodepool.kube.failures import Failure
 
 POOL: tuple[Kind, str, str] = ("NodePool", "train", "u-1")

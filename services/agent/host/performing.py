@@ -23,7 +23,7 @@ from agent.host.session import Bus
 from agent.host.telemetry import Telemetry
 from agent.host.view import ClusterView
 from agent.host.work import REPORT_S, Key, Work
-from agent.nodes.objects import Reported
+from agent.nodes.objects import NOTHING_REPORTED
 from agent.nodes.reports import is_minor
 from agent.reading import Document
 from nodepool.contract.agent_metrics import FAILED, REFUSED
@@ -108,7 +108,7 @@ class Performer:
                 return await self._report(key, action)
             case ReportWaiting(event=event):
                 await self._bus.publish(event)
-                self._bus.model.note_waiting(event)
+                self._bus.model.waiting[event.pool] = event
                 return Result.SENT
             case ListPods():
                 return await self._list_pods(key, action)
@@ -126,7 +126,8 @@ class Performer:
 
     async def _report(self, key: Key, action: Report) -> Result:
         event, model, now = action.event, self._bus.model, self._work.clock()
-        before, reports = model.reported(event.node), self._work.reports
+        before = model.reported.get(event.node, NOTHING_REPORTED)
+        reports = self._work.reports
         if isinstance(event, NodeReported):
             if is_minor(event, before) and not reports.is_over(key, now):
                 self._work.wake_at(key, reports.ends_at(key))
@@ -136,10 +137,12 @@ class Performer:
         if isinstance(event, NodeReported):
             # In another stay of the machine, no conditions have been reported yet.
             is_other = before.node is not None and before.node.assignment != event.assignment
-            after = replace(Reported() if is_other else before, node=event, drain=action.drain)
+            after = replace(
+                NOTHING_REPORTED if is_other else before, node=event, drain=action.drain
+            )
         else:
             after = replace(before, conditions={**before.conditions, event.type: event})
-        model.note_reported(event.node, after)
+        model.reported[event.node] = after
         return Result.CHANGED
 
     async def _list_pods(self, key: Key, action: ListPods) -> Result:

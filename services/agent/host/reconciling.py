@@ -27,7 +27,7 @@ from agent.host.telemetry import Telemetry
 from agent.host.view import ClusterView
 from agent.host.work import WAITING, Key, Work
 from agent.nodes.missing import ABANDONED_S, NodeView, missing_for_node
-from agent.nodes.objects import NodeObject
+from agent.nodes.objects import NOTHING_REPORTED, NodeObject
 from agent.nodes.record import managed
 from agent.nodes.set_backs import set_back_fields
 from agent.pools.actions import missing_for_pool
@@ -105,7 +105,7 @@ class Reconciler:
         wanted, now = model.nodes.get(key.name), self._clock()
         if wanted is None and found is None:
             self._forget(key)
-            model.forget(key.name)
+            model.reported.pop(key.name, None)
             memory.forget(key.name)
             self._refusals.forget_node(key.name)
             return ()
@@ -113,7 +113,7 @@ class Reconciler:
             wanted=wanted,
             found=found,
             pods=self._view.pods_of(key.name),
-            reported=model.reported(key.name),
+            reported=model.reported.get(key.name, NOTHING_REPORTED),
             attempt=attempt,
             pool_uid=self._pool_uid(key.name),
             is_gone=is_gone,

@@ -1,6 +1,5 @@
 """What the cluster shows: its NodePools, Nodes and Pods, and what a change of them requires."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -53,7 +52,6 @@ class ClusterView:
     ) -> None:
         """Create the view; `resync` asks to compare all keys."""
         self._model, self._work, self._wake = model, work, work.wake
-        self._clock = asyncio.get_running_loop().time
         self.memory = NodeMemory()
         self._pods_of: dict[str, set[str]] = {}
         self.kind = PoolKind(api)
@@ -199,16 +197,16 @@ class ClusterView:
 
     def _remember_agreement(self, key: str, old: PoolObject | None, new: PoolObject | None) -> None:
         """Keep the agreement of an object, unless a backup of the cluster was restored since."""
+        is_same = old is not None and new is not None and old.uid == new.uid
         if new is not None and AGREED in new.annotations:
             self._agreed[key] = new.annotations[AGREED]
-        elif not _is_later(old, new):
+        elif not is_same or _version(old) >= _version(new):
             self._agreed.pop(key, None)
 
     def _pool_deleted(self, deleted: PoolObject) -> None:
-        found = self.pools.store.get(deleted.name)
-        if found is None or found.uid == deleted.uid:
-            agreed = self._agreed.get(deleted.name, "")
-            self._removed[deleted.name] = replace(deleted, agreed=agreed)
+        name = deleted.name
+        if self.pool_uid(name) in ("", deleted.uid):
+            self._removed[name] = replace(deleted, agreed=self._agreed.get(name, ""))
 
     def _pool_lacking(self, seen: PoolObject) -> None:
         """Note the deletion of an object that the watch missed, if the deletion was seen to begin.
@@ -255,11 +253,8 @@ def _has_marks(node: NodeObject) -> bool:
     return MANAGED in node.annotations or has_startup_taint(node)
 
 
-def _is_later(old: PoolObject | None, new: PoolObject | None) -> bool:
-    """Whether both are one object, and the second is how it was afterwards."""
-    if old is None or new is None or old.uid != new.uid:
-        return False
-    return version_number(old.version) < version_number(new.version)
+def _version(found: PoolObject | None) -> int:
+    return 0 if found is None else version_number(found.version)
 
 
 def _shown(node: NodeObject) -> tuple[object, ...]:

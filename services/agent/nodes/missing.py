@@ -24,7 +24,7 @@ from agent.nodes.marks import (
     spec_marks,
     without_foreign,
 )
-from agent.nodes.objects import NodeObject, Reported, WantedNode
+from agent.nodes.objects import NOTHING_REPORTED, NodeObject, Reported, WantedNode
 from agent.nodes.record import Managed, managed
 from agent.nodes.reports import condition_reports, node_report, proves_more, without_more
 from agent.nodes.reservations import withheld
@@ -34,8 +34,6 @@ from nodepool.contract.log import LogId
 from nodepool.contract.model import NodePhase
 from nodepool.contract.well_known import MANAGED
 
-NOTHING_REPORTED: Final = Reported()
-"""The reports about a Node by a process that has just started."""
 ABANDONED_S: Final = 1_800.0
 """How long to keep a Node that a kubelet of the control plane registered and nobody wants."""
 

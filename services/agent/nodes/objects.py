@@ -70,6 +70,10 @@ class Reported:
     drain: Drain = ""
 
 
+NOTHING_REPORTED: Final = Reported()
+"""The reports about a Node by a process that has just started."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeObject:
     """A Node object.

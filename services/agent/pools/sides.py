@@ -13,6 +13,7 @@ from agent.pools.agreement import (
     agreed,
     agreement_in_epoch,
     agreement_of,
+    differences,
     digests,
     refusal_of,
 )
@@ -117,10 +118,10 @@ class Sides:
     @property
     def edited(self) -> frozenset[str]:
         """The fields that were changed in the cluster since the agreement."""
-        base, found = self.agreement.fields, digests(self.ours)
-        if not self.agreement.uid or not found:
+        if not self.agreement.uid or isinstance(self.spec, SpecFault):
             return NO_FIELDS
-        return frozenset(name for name in base | found if base.get(name) != found.get(name))
+        diff = differences(self.agreement.fields, self.agreement.fields, digests(self.ours))
+        return diff.cluster
 
     @property
     def is_awaited(self) -> bool:
