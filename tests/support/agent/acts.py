@@ -1,6 +1,7 @@
 """What people do to NodePools on both sides, and what fails, at random."""
 
 import random
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,9 +118,19 @@ class Acts:
         self.sides.api.patch(name, patch)
         self._note(f"cluster edits {name}: {where}={value}")
         # Where the bus has another value since, what is set back to what both had is no change.
-        agreement = agreement_of(pool_object(item))
-        is_agreed = agreement is not None and agreement.fields.get(where) == digest(value)
+        is_agreed = any(fields.get(where) == digest(value) for fields in self._shared(item))
         self.edits.append(Edit(name, item["metadata"]["uid"], where, value, is_agreed))
+
+    def _shared(self, item: dict[str, Any]) -> Iterator[Mapping[str, str]]:
+        """The digests of the fields that both sides had: as agreed, or as sent and accepted."""
+        agreement = agreement_of(pool_object(item))
+        if agreement is None:
+            return
+        yield agreement.fields
+        for sent in agreement.sent:
+            outcome = self.sides.outcome(sent.id)
+            if outcome is not None and outcome.outcome == "accepted":
+                yield sent.fields
 
     def cluster_delete(self, name: str) -> None:
         """A person deletes a NodePool in the cluster."""
@@ -147,6 +158,8 @@ class Acts:
         """A person removes the annotations of the agent."""
         self.sides.api.patch(name, {"metadata": {"annotations": None}})
         self.forgotten.add(self.sides.api.objects[name]["metadata"]["uid"])
+        if name not in self.sides.pools():
+            self.deleted.pop(name, None)  # Only an agent that still knows can tell.
         self._note(f"cluster forgets {name}")
 
     def bus_apply(self, name: str) -> None:
