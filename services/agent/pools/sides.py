@@ -170,27 +170,18 @@ class Sides:
         """The agreement from which the next command starts, which it names as sent."""
         wanted, found, attempt = self.wanted, self.found, self.attempt
         start, ours = self.agreement, digests(self.ours)
-        is_same = wanted is not None and (start.uid, start.fields) == (
-            wanted.uid,
-            digests(self.theirs),
-        )
-        if wanted is None and start.uid:
-            start = Agreement(log=start.log, cluster=start.cluster, object=start.object)
-        elif wanted is not None and not (is_same and self._is_base_of_next(wanted)):
+        if wanted is None:
+            if start.uid:
+                start = Agreement(log=start.log, cluster=start.cluster, object=start.object)
+        elif (start.uid, start.fields) != (wanted.uid, digests(self.theirs)) or self._is_over(
+            attempt
+        ):
             start = agreed(wanted, found, self.log)
         id = command_id(self.log.id, found.uid, found.generation, start.version, ours)
         if wanted is None and attempt is not None and self._is_of_now(attempt):
             # A NodePool of this name existed at the time of the refusal, and is gone now.
             id = command_id(attempt.id)
         return start.with_sent(Sent(id=id, generation=found.generation, fields=ours))
-
-    def _is_base_of_next(self, wanted: WantedPool) -> bool:
-        """Whether no command was refused because the bus changed fields that are not compared."""
-        is_refused = self.attempt is not None and self.attempt.reason == "Conflict"
-        return not (is_refused and self._is_newer(wanted))
-
-    def _is_newer(self, wanted: WantedPool) -> bool:
-        return version_number(wanted.version) > self.agreement.version
 
     def _is_of_now(self, attempt: Attempt) -> bool:
         """Whether a command asks for what the object says now."""
@@ -216,7 +207,7 @@ class Sides:
             if is_gone:
                 is_of_now = refused.id == self.deletion_id
             else:
-                is_of_now = self._is_of_now(refused) and not self._is_outdated(refused)
+                is_of_now = self._is_of_now(refused) and not self._is_over(refused)
             if is_of_now:
                 return refused
         return None
@@ -227,7 +218,13 @@ class Sides:
         if (recorded := refusal_of(self.found)) is not None:
             yield recorded
 
-    def _is_outdated(self, refused: Attempt) -> bool:
-        """Whether a conflict is over: the bus has changed, or what has had the name is gone."""
-        is_conflict = refused.reason == "Conflict"
-        return is_conflict and (self.wanted is None or self._is_newer(self.wanted))
+    def _is_over(self, attempt: Attempt | None) -> bool:
+        """Whether a command had a conflict that is over.
+
+        Either the bus has changed since, if only in what is not compared, or what had the name is
+        gone.
+        """
+        if attempt is None or attempt.reason != "Conflict":
+            return False
+        wanted = self.wanted
+        return wanted is None or version_number(wanted.version) > self.agreement.version
