@@ -19,7 +19,7 @@ from agent.host.settings import AgentSettings, read_agent
 from agent.host.streams import until_first
 from agent.host.telemetry import NAME, Telemetry
 from agent.host.view import ClusterView
-from agent.host.work import Key, Work
+from agent.host.work import Work
 from nodepool.contract import metrics as contract
 from nodepool.contract.agent_metrics import LAST_SYNC, OBJECTS, PODS_WAITING, QUEUE
 from nodepool.contract.metrics import Sample
@@ -127,10 +127,10 @@ class Term:
         self, settings: AgentSettings, api: Api, lease: Lease, telemetry: Telemetry
     ) -> None:
         place, log = settings.place, telemetry.log
-        self._lease, self._telemetry = lease, telemetry
+        self._lease = lease
         self.work = work = Work(lambda: lease.held)
         model = BusModel(work.wake)
-        commander = Commander(model, LogReader(place), work.wake, self._unanswered, work.wake_at)
+        commander = Commander(model, LogReader(place), work, log)
         self.view = ClusterView(api, place, model, work, self.resync, log)
         self.recorder = EventRecorder(place, model, self.view, self._record, log, lease.progress)
         self.bus = Bus(
@@ -142,10 +142,8 @@ class Term:
             resync=self.resync,
             following=self.recorder.follow,
         )
-        self._performer = Performer(api, self.bus, commander, self.view, telemetry, work)
-        self._reconciler = Reconciler(
-            place, work, self.bus, commander, self.view, self._performer, telemetry
-        )
+        self._performer = Performer(api, self.bus, self.view, telemetry, work)
+        self._reconciler = Reconciler(place, work, self.bus, self.view, self._performer, telemetry)
 
     def resync(self) -> None:
         """Wake every key."""
@@ -190,9 +188,3 @@ class Term:
     async def _record(self, event: RecordEvent) -> None:
         if self._lease.held:
             await self._performer.record_event(event)
-
-    def _unanswered(self, key: Key, cause: str) -> None:
-        pause_s = self.work.retry(key)
-        self._telemetry.log.warning(
-            "no outcome", kind=key.kind, name=key.name, cause=cause, again_in_s=round(pause_s)
-        )

@@ -14,6 +14,7 @@ from agent.host.registration import Registration
 from agent.host.session import Bus
 from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
+from agent.host.work import Work
 from agent.pools.objects import Log
 from bus.harness import connected, restart, until
 from nodepool.contract.conditions import Validated
@@ -49,13 +50,8 @@ def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection(
         service = Settings(url=server.url, log_file=os.devnull)
         telemetry = Telemetry(service, PLACE, lambda: ())
         model = BusModel(lambda _key: None)
-        commander = Commander(
-            model,
-            LogReader(PLACE),
-            lambda _: None,
-            lambda _key, _cause: None,
-            lambda _key, _due: None,
-        )
+        work = Work(lambda: True)
+        commander = Commander(model, LogReader(PLACE), work, telemetry.log)
         compared: list[str] = []
         settings = AgentSettings(service, PLACE, config)
         async with connected(server.url), answered(lambda _path: (200, KUBE_SYSTEM)) as api:

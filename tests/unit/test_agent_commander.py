@@ -2,18 +2,19 @@
 
 import asyncio
 
+import structlog
+
 from agent.actions import Place, Send
 from agent.host.commander import SHOWN_S, Commander
 from agent.host.log import LogReader
 from agent.host.model import BusModel
-from agent.host.work import Key, node_key
+from agent.host.work import Work, node_key
 from agent.nodes.objects import WantedNode
 from nodepool.client.sender import PendingOutcomes, Sender
 from nodepool.contract.commands import CordonNode
 from nodepool.contract.events import CommandAccepted
 from nodepool.contract.messages import Command
 from nodepool.contract.model import NodePhase
-from nodepool.kube.queue import WorkQueue
 from nodepool.nats.connection import Connection
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
@@ -36,11 +37,11 @@ class Accepting(Sender[CommandAccepted]):
 def test_a_node_is_compared_once_a_command_counts_as_shown_whatever_else_wakes_it() -> None:
     async def story() -> None:
         # given an accepted command about a Node that the read model does not show
-        queue: WorkQueue[Key] = WorkQueue()
-        model = BusModel(queue.add)
+        work = Work(lambda: True)
+        queue, model = work.queue, BusModel(work.wake)
         model.nodes["n1"] = NODE
         events = LogReader(Place("acme", "prod", "zone-a"))
-        commander = Commander(model, events, queue.add, lambda _key, _cause: None, queue.add_at)
+        commander = Commander(model, events, work, structlog.get_logger())
         connection = Connection()
         outcomes = PendingOutcomes(Reader(connection, STREAM, []), CommandAccepted)
         sender = Accepting(connection, outcomes, source="agent", timeout_s=1.0)

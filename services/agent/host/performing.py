@@ -17,7 +17,6 @@ from agent.actions import (
     ReportWaiting,
     Send,
 )
-from agent.host.commander import Commander
 from agent.host.declared import NODE_POOLS, NODES, PODS
 from agent.host.session import Bus
 from agent.host.telemetry import Telemetry
@@ -75,12 +74,11 @@ class Performer:
         self,
         api: Api,
         bus: Bus,
-        commander: Commander,
         view: ClusterView,
         telemetry: Telemetry,
         work: Work,
     ) -> None:
-        self._api, self._bus, self._commander = api, bus, commander
+        self._api, self._bus = api, bus
         self._view, self._telemetry, self._work = view, telemetry, work
         self._recorder = Recorder(api)
 
@@ -102,7 +100,7 @@ class Performer:
     async def _perform(self, key: Key, action: Action) -> Result:
         match action:
             case Send():
-                self._commander.send(key, action)
+                self._bus.commander.send(key, action)
                 return Result.SENT
             case Report():
                 return await self._report(key, action)

@@ -18,7 +18,6 @@ from agent.actions import (
     ends_pod,
     is_deletion,
 )
-from agent.host.commander import Commander
 from agent.host.declared import KindChange
 from agent.host.performing import Performer, Result
 from agent.host.refusals import Refusals
@@ -56,13 +55,12 @@ class Reconciler:
         place: Place,
         work: Work,
         bus: Bus,
-        commander: Commander,
         view: ClusterView,
         performer: Performer,
         telemetry: Telemetry,
     ) -> None:
         self.forbidden: dict[str, str] = {}
-        self._place, self._work, self._bus, self._commander = place, work, bus, commander
+        self._place, self._work, self._bus = place, work, bus
         self._view, self._performer, self._telemetry = view, performer, telemetry
         self._refusals = Refusals(bus.model, view, performer.perform, telemetry.log)
         self._clock = asyncio.get_running_loop().time
@@ -94,7 +92,7 @@ class Reconciler:
             return self._view.missing_reports(self._place)
         if key.kind == "NodePool":
             return await self._missing_for_pool(key)
-        return await self._missing_for_node(key, self._commander.attempt(key, self._clock()))
+        return await self._missing_for_node(key, self._bus.commander.attempt(key, self._clock()))
 
     async def _missing_for_node(self, key: Key, attempt: Attempt | None) -> Sequence[Action]:
         model, memory, found = self._bus.model, self._view.memory, self._found(key)
@@ -171,11 +169,11 @@ class Reconciler:
             model.note_end(await self._bus.log.newest_position())
         is_alone = found is not None and key.name not in model.pools
         deleted = await self._bus.log.deletion_of(key.name) if is_alone else NOT_DELETED
-        attempt = self._commander.attempt(key, self._clock(), deleted.position)
+        attempt = self._bus.commander.attempt(key, self._clock(), deleted.position)
         origins: Sequence[Origin] = ()
         if agreement is not None and is_unresolved(agreement, attempt):
             origins = await self._bus.log.origins_of(key.name, agreement.version)
-            attempt = self._commander.attempt(key, self._clock(), deleted.position)
+            attempt = self._bus.commander.attempt(key, self._clock(), deleted.position)
         wanted, found = model.pools.get(key.name), self._view.pool(key.name)
         if wanted is None and found is None:
             self._forget(key)
@@ -217,7 +215,7 @@ class Reconciler:
         return "" if wanted is None else self._view.pool_uid(wanted.pool)
 
     def _forget(self, key: Key) -> None:
-        self._commander.forget(key)
+        self._bus.commander.forget(key)
         self._refusals.forget(key)
         self._rounds.pop(key, None)
         self._work.queue.succeeded(key)

@@ -68,6 +68,7 @@ class Bus:
 
     model: what the bus says.
     fault: why the model is not current, as one line; empty while it is current.
+    commander: sends commands.
     log: what the log says.
     """
 
@@ -92,7 +93,7 @@ class Bus:
         self.fault = "connecting to the bus"
         self._settings = settings
         self._telemetry = telemetry
-        self._commander = commander
+        self.commander = commander
         self._registration = registration
         self._resync = resync
         self._following = following
@@ -133,7 +134,7 @@ class Bus:
                 self._telemetry.restarted(self.fault)
             finally:
                 self.model.clear()
-                await self._commander.end()
+                await self.commander.end()
             lasted = asyncio.get_running_loop().time() - began
             failures = 1 if lasted > BACK_OFF_MAX_S else failures + 1
             await asyncio.sleep(pause_s(failures, BACK_OFF_S, BACK_OFF_MAX_S, random.random()))
@@ -202,7 +203,7 @@ class Bus:
             await heard.open()
             outcomes = PendingOutcomes(heard, CommandAccepted)
             sender = Sender(connection, outcomes, source=NAME, timeout_s=OUTCOME_S)
-            self._commander.begin(sender)
+            self.commander.begin(sender)
             self.log.begin(connection, log.id)
             self.model.log = log
             await until_first(
