@@ -85,13 +85,13 @@ def of_replicas() -> set[Metric]:
 
 def of_the_agent() -> set[Metric]:
     """Return the metrics of each replica that the agent exports as well."""
-    return set(_users({"agent": ROOT / "services" / "agent" / "host"}))
+    return set(_users({"agent": ROOT / "services" / "agent"}))
 
 
 def _users(folders: dict[str, Path]) -> dict[Metric, list[str]]:
     users: dict[Metric, list[str]] = {}
     for name, folder in folders.items():
-        used = {used for file in folder.glob("*.py") for used in _names(file)}
+        used = {used for file in folder.rglob("*.py") for used in _names(file)}
         for metric, constant in NAMES.items():
             if constant in used:
                 users.setdefault(metric, []).append(name)
