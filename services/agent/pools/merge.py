@@ -32,7 +32,7 @@ class Outcome(Enum):
     FOLLOW = auto()
     """The bus has changed the NodePool, and the object follows."""
     SET_BACK = auto()
-    """A change in the cluster is lost: an Event says so, and the object follows the bus."""
+    """A change in the cluster loses, or is refused: an Event or the status says so."""
 
 
 class Merge(NamedTuple):
@@ -53,7 +53,7 @@ def merge(sides: Sides) -> Merge:  # noqa: C901, PLR0912  # It is to be read fro
     wanted, found, refusal = sides.wanted, sides.found, sides.refusal
     if sides.is_awaited:
         return Merge(Outcome.WAIT)
-    if not sides.has_object:
+    if not sides.has_object:  # At most the bus has it.
         if wanted is None or wanted.deleting or sides.facts.is_leaving:
             return Merge(Outcome.WAIT)
         # A NodePool of another uid has never had the object that was deleted.
@@ -61,7 +61,7 @@ def merge(sides: Sides) -> Merge:  # noqa: C901, PLR0912  # It is to be read fro
         return Merge(Outcome.SEND if was_removed else Outcome.FOLLOW)
     if found.deleting:
         return _merge_deleted(sides)
-    if wanted is None:
+    if wanted is None:  # The cluster alone has it.
         if sides.was_deleted:
             return Merge(Outcome.FOLLOW)
         if isinstance(sides.spec, SpecFault):
@@ -70,7 +70,7 @@ def merge(sides: Sides) -> Merge:  # noqa: C901, PLR0912  # It is to be read fro
     if wanted.deleting:
         # An object that was never shared with this log is another NodePool, and waits.
         return Merge(Outcome.FOLLOW if sides.agreed_uid else Outcome.WAIT)
-    if sides.is_behind:
+    if sides.is_behind:  # Both sides have it.
         return Merge(Outcome.WAIT)
     if isinstance(sides.spec, SpecFault):
         names = frozenset({*found.spec, *wanted.spec})
