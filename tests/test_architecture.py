@@ -33,6 +33,7 @@ ROOMS = (
     "nodepool.nats.wire",
     "nodepool.nats.log",
     "nodepool.nats.objects",
+    "nodepool.kube",
     "nodepool.host",
     "nodepool.client",
     "nodepool.local",
@@ -43,6 +44,12 @@ PURE_ROOMS = ROOMS[: ROOMS.index("nodepool.nats.wire")]
 """Rooms without a clock, random numbers, the network or the operating system."""
 KEYS = "nodepool.contract.keys"
 """The one module that makes keys and takes them apart."""
+KUBE = "nodepool.kube"
+"""The room of what lightkube, an optional dependency, is needed for."""
+OF_KUBE = frozenset({"nodepool.contract", "nodepool.state", KUBE})
+"""The rooms that it may import: it knows the API of Kubernetes, and nothing of the bus."""
+PARTS_OF_THE_AGENT = ("agent.pods", "agent.nodes", "agent.pools", "agent.host", "agent.main")
+"""The parts of the agent, in their order: each may import itself and those before it."""
 OF_A_SERVICE = ROOMS[: ROOMS.index("nodepool.engine")]
 """What the decisions of a service are made of."""
 FORBIDDEN = frozenset(
@@ -171,7 +178,8 @@ class Module:
         """Whether it may not read a clock, draw random numbers or do I/O."""
         if self.package == "nodepool":
             return room_of(self.name) in PURE_ROOMS
-        return not (self.name.endswith(".__main__") or self.touches_the_world)
+        is_started = self.name.endswith((".__main__", ".main"))
+        return not (is_started or self.touches_the_world)
 
     @property
     def touches_the_world(self) -> bool:
@@ -323,6 +331,48 @@ def test_a_room_imports_only_itself_and_the_rooms_above_it() -> None:
     ]
 
     assert found == []
+
+
+def test_the_room_of_kubernetes_knows_nothing_of_the_bus() -> None:
+    found = [
+        f"{module.name} imports {'.'.join(parts)}"
+        for module in modules()
+        if room_of(module.name) == KUBE
+        for parts in module.imports()
+        if (imported := room_of(".".join(parts))) is not None and imported not in OF_KUBE
+    ]
+
+    assert found == []
+
+
+def test_only_an_edge_of_kubernetes_needs_lightkube() -> None:
+    found = [
+        f"{module.name} imports {'.'.join(parts)}"
+        for module in modules()
+        if room_of(module.name) != KUBE and module.package != "agent"
+        for parts in module.imports()
+        if parts[0] == "lightkube" or room_of(".".join(parts)) == KUBE
+    ]
+
+    assert found == []
+
+
+def test_the_decisions_of_the_agent_know_what_lies_below_them_alone() -> None:
+    found = [
+        f"{module.name} imports {'.'.join(parts)}"
+        for module in modules()
+        for parts in module.imports()
+        if (room := _floor(module.name)) is not None
+        if (imported := _floor(".".join(parts))) is not None
+        and PARTS_OF_THE_AGENT.index(imported) > PARTS_OF_THE_AGENT.index(room)
+    ]
+
+    assert found == []
+
+
+def _floor(name: str) -> str | None:
+    """The part of the agent that a dotted name belongs to; None for what all parts share."""
+    return next((part for part in PARTS_OF_THE_AGENT if f"{name}.".startswith(f"{part}.")), None)
 
 
 def test_a_pure_room_imports_only_what_is_pure() -> None:

@@ -1,5 +1,5 @@
 """Runs the agent of a Kubernetes cluster: `python -m agent`."""
 
-from agent.host.process import main
+from agent.main import main
 
 main()

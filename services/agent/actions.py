@@ -1,11 +1,10 @@
 """The actions of the agent: each is one request to the API server, or one message on the bus."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from agent.bus import Document, Drain
+from agent.reading import Document
 from nodepool.contract.commands import DeleteNodePool
 from nodepool.contract.events import (
     NodeConditionReported,
@@ -14,6 +13,42 @@ from nodepool.contract.events import (
     Severity,
 )
 from nodepool.contract.messages import Command
+
+Drain = Literal["", "safe", "forced"]
+"""Whether to drain a Node, and if so, whether to wait for what may block the drain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The cluster that an agent connects to the bus.
+
+    org, cluster, zone: the organisation, the name and the zone of the cluster.
+    """
+
+    org: str
+    cluster: str
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A command that the agent has sent, and its outcome.
+
+    id: the id of the command.
+    outcome: its outcome; empty while there is no outcome.
+    is_shown: whether the read model has caught up with the outcome.
+    reason, field, message: the parts of a refusal.
+    command: the command itself; None if it is not known any more.
+    """
+
+    id: str
+    outcome: Literal["", "accepted", "refused"] = ""
+    is_shown: bool = False
+    reason: str = ""
+    field: str = ""
+    message: str = ""
+    command: Command | None = None
+
 
 Kind = Literal["NodePool", "Node", "Pod"]
 """The kinds of object that the agent changes."""
@@ -97,15 +132,11 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Asks the Eviction API to end a Pod, which PodDisruptionBudgets may refuse.
-
-    grace_s: the grace period in seconds; None for the default of the Pod.
-    """
+    """Asks the Eviction API to end a Pod, which PodDisruptionBudgets may refuse."""
 
     namespace: str
     name: str
     uid: str
-    grace_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +165,6 @@ Action = Send | Report | ReportWaiting | ListPods | Create | Patch | Delete | Ev
 def ends_pod(action: Action) -> bool:
     """Whether an action ends a Pod."""
     return isinstance(action, Evict) or (isinstance(action, Delete) and action.kind == "Pod")
-
-
-def sets_back(action: Action) -> bool:
-    """Whether an action may take from an object of the cluster what people have changed there."""
-    match action:
-        case Patch(kind="NodePool", patch=patch, subresource=""):
-            metadata = patch.get("metadata")
-            return "spec" in patch or (isinstance(metadata, Mapping) and "labels" in metadata)
-        case RecordEvent(severity=severity):
-            return severity == "Warning"
-        case _:
-            return isinstance(action, Delete)
 
 
 def is_deletion(action: Action) -> bool:

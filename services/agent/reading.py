@@ -1,9 +1,35 @@
 """Reads values of an expected type from JSON documents; an error names the field."""
 
+import hashlib
+import json
+import sys
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
-from agent.bus import Document
+Document = Mapping[str, object]
+"""An object as decoded from JSON."""
+SKEW_MAX: Final = timedelta(minutes=1)
+"""The most by which the clocks of two API servers differ; a new object may look that much older."""
+DIGITS: Final = 16
+"""The number of hex digits of a SHA-256 that represent a value."""
+
+
+def version_number(version: str) -> int:
+    """Return a `resourceVersion` of the bus, a position in the log; 0 for any other text."""
+    return int(version) if version.isascii() and version.isdecimal() and len(version) <= 20 else 0
+
+
+def digest(value: object, digits: int = DIGITS) -> str:
+    """Return the first hex digits of the SHA-256 of a value; the order of keys changes nothing."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:digits]
+
+
+def command_id(*parts: object) -> str:
+    """Return the id of a command, which is the same for the same change and says nothing else."""
+    return digest(parts, 32)
+
 
 _EMPTY: Document = {}
 
@@ -54,13 +80,16 @@ def text(document: Document, field: str, otherwise: str | None = "") -> str:
 
 
 def texts(document: Document, field: str) -> dict[str, str]:
-    """Return the texts by key at a field; an empty dict if the field is missing."""
+    """Return the texts by key at a field; an empty dict if the field is missing.
+
+    A text that many objects have is stored only once.
+    """
     found = part(document, field)
     checked = {}
     for key, value in found.items():
         if not isinstance(value, str):
             raise UnreadableDocument(field, "texts by key", value)
-        checked[key] = value
+        checked[sys.intern(key)] = sys.intern(value)
     return checked
 
 

@@ -10,12 +10,11 @@ import pytest
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import Cluster, Context, User
 
-from agent.host.lease import Lease
-from agent.host.settings import LEASE_NAME, LEASE_NAMESPACE, AgentSettings
+from agent.actions import Place
+from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
-from agent.host.term import Term
-from agent.place import Place
-from agent.pool_view import NOT_DELETED
+from agent.main import Term, lease_of
+from agent.pools.sides import NOT_DELETED
 from bus.harness import serving, until
 from bus.test_permissions import AGENT, MANIFEST, PERMISSIONS
 from bus.tls import HOST, encrypted, running
@@ -96,8 +95,9 @@ def test_all_that_the_agent_does_on_the_bus_its_user_may_do(
             answered(lambda _path: (200, NAMESPACE)) as api,
         ):
             # when the agent is at work: it registers its cluster, reads its objects and events
-            lease = Lease(api, LEASE_NAMESPACE, LEASE_NAME, telemetry.log)
-            term = Term(AgentSettings(settings, PLACE, kubeconfig), api, lease, telemetry)
+            agent = AgentSettings(settings, PLACE, kubeconfig)
+            lease = lease_of(agent, api, telemetry.log)
+            term = Term(agent, api, lease, telemetry)
             working = asyncio.create_task(term.bus.run())
             await until(lambda: not term.bus.obstacle)
             async with Client(
@@ -109,9 +109,9 @@ def test_all_that_the_agent_does_on_the_bus_its_user_may_do(
             # and it reports, and asks the log
             report = sample(NodeReported, org="acme", cluster="prod", pool="train")
             await term.bus.publish(report)
-            end = await term.bus.events.end()
-            assert await term.bus.events.deletion_of("train") == NOT_DELETED
-            assert not await term.bus.departures.has_ended("n1", 1, 1, lambda: 1)
+            end = await term.bus.log.newest_position()
+            assert await term.bus.log.deletion_of("train") == NOT_DELETED
+            assert not await term.bus.log.has_ended("n1", 1, 1, lambda: 1)
 
             # then nothing was refused to it, also not as it ends
             assert term.bus.obstacle == ""
@@ -122,10 +122,10 @@ def test_all_that_the_agent_does_on_the_bus_its_user_may_do(
             # and where it goes on after what was recorded before
             assert log is not None
             lease.progress = f"{log.id}:1:0"
-            term = Term(AgentSettings(settings, PLACE, kubeconfig), api, lease, telemetry)
+            term = Term(agent, api, lease, telemetry)
             working = asyncio.create_task(term.bus.run())
             await until(lambda: not term.bus.obstacle)
-            await until(lambda: term._recorder.recorded == "")
+            await until(lambda: term.recorder.recorded == "")
             await cancel(working)
         telemetry.close()
         assert warnings(tmp_path / "agent.log") == []

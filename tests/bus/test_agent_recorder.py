@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.actions import RecordEvent
-from agent.bus import Log
-from agent.events import event_name
+from agent.actions import Place, RecordEvent
 from agent.host.event_recorder import EventRecorder
 from agent.host.model import BusModel
-from agent.host.pacing import Pacing
+from agent.host.performing import kubernetes_event
 from agent.host.view import ClusterView
-from agent.place import Place
+from agent.host.work import Work
+from agent.pools.objects import Log
 from bus.harness import connected, until
 from nodepool.cli.app import run
 from nodepool.contract.events import CWNodePoolCreated
@@ -53,8 +52,8 @@ class Cluster:
         self._names: set[str] = set()
 
     async def _record(self, event: RecordEvent) -> None:
-        if event_name(event) not in self._names:
-            self._names.add(event_name(event))
+        if kubernetes_event(event).name not in self._names:
+            self._names.add(kubernetes_event(event).name)
             self.events.append(event.name)
 
     @asynccontextmanager
@@ -65,9 +64,7 @@ class Cluster:
         async with unanswered() as (api_server, lines):
             model = BusModel(lambda _key: None)
             log = model.log = Log(info.log, info.last)
-            view = ClusterView(
-                api_server, PLACE, model, Pacing(), lambda _: None, lambda: None, lines
-            )
+            view = ClusterView(api_server, PLACE, model, Work(lambda: True), lambda: None, lines)
             view.pools.fault = view.nodes.fault = ""
             recorder = EventRecorder(PLACE, model, view, self._record, lines, self.progress)
             following = asyncio.create_task(recorder.follow(connection, log, info))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from lightkube.config.kubeconfig import KubeConfig
 
+from agent.actions import Place
 from agent.host import registration
 from agent.host.registration import Registration
 from agent.host.settings import AgentSettings
-from agent.place import Place
 from bus.harness import serving, until
 from nodepool.cli.app import run
 from nodepool.client import Client

@@ -6,20 +6,22 @@ from datetime import UTC, datetime
 
 from lightkube.config.kubeconfig import KubeConfig
 
-from agent.bus import Log
+from agent.actions import Place
 from agent.host.commander import Commander
+from agent.host.log import LogReader
 from agent.host.model import BusModel
-from agent.host.pool_events import PoolEvents
 from agent.host.registration import Registration
 from agent.host.session import Bus
 from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
-from agent.place import Place
+from agent.host.work import Work
+from agent.pools.objects import Log
 from bus.harness import connected, restart, until
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import NodePoolValidated
+from nodepool.contract.log import LogId
 from nodepool.contract.messages import envelope_of
-from nodepool.contract.model import NodePoolSpec, spec_document
+from nodepool.contract.model import NodePoolSpec
 from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
@@ -48,13 +50,8 @@ def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection(
         service = Settings(url=server.url, log_file=os.devnull)
         telemetry = Telemetry(service, PLACE, lambda: ())
         model = BusModel(lambda _key: None)
-        commander = Commander(
-            model,
-            PoolEvents(PLACE),
-            lambda _: None,
-            lambda _key, _cause: None,
-            lambda _key, _due: None,
-        )
+        work = Work(lambda: True)
+        commander = Commander(model, LogReader(PLACE), work, telemetry.log)
         compared: list[str] = []
         settings = AgentSettings(service, PLACE, config)
         async with connected(server.url), answered(lambda _path: (200, KUBE_SYSTEM)) as api:
@@ -98,11 +95,11 @@ def test_an_agent_reads_which_commands_a_nodepool_follows_from(server: NatsServe
             end = await api.last_position(connection, STREAM)
 
             # when the agent asks for what came after a position
-            events = PoolEvents(PLACE)
-            events.connection = connection
-            everything = await events.origins_of("train", None)
+            events = LogReader(PLACE)
+            events.begin(connection, LogId(""))
+            everything = await events.origins_of("train", 0)
             later = await events.origins_of("train", end - 2)
-            never = await events.origins_of("none", None)
+            never = await events.origins_of("none", 0)
 
         # then it has those of the NodePool in their order
         assert [(each.id, end - each.position) for each in everything] == [
@@ -112,7 +109,7 @@ def test_an_agent_reads_which_commands_a_nodepool_follows_from(server: NatsServe
         ]
         assert later == everything[1:]
         assert never == []
-        assert everything[0].spec == spec_document(NodePoolSpec(instance_type=H100, target_nodes=2))
+        assert everything[0].uid == "bus-uid"
 
     asyncio.run(story())
 

@@ -23,7 +23,8 @@ from nodepool.nats.log.streams import STREAM
 from nodepool.nats.wire.access import Access
 from nodepool.nats.wire.connection import SILENCE_S, Connection, connect
 from nodepool.nats.wire.transports import TcpTransport
-from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S, pause_s
+from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S
+from nodepool.state.back_off import pause_s
 from support.certificates import Certificates, certificates, needs_openssl
 from support.loopback import listening
 from testbed.ports import free_port

@@ -37,7 +37,7 @@ from nodepool.contract.messages import Event
 from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
-from nodepool.nats.objects.stored_objects import VERSION
+from nodepool.nats.log.consumers import VERSION
 from nodepool.nats.wire.connection import Connection
 from testbed.ports import free_port
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agent.agreement import read_spec
+from agent.pools.objects import read_spec
 from nodepool.contract.buckets import Bucket
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from agent.host.pacing import REFUSED_S
+from agent.host.performing import REFUSED_S
 from kube.audit import AuditLog, Request
 from kube.node_pools import joined
 from nodepool.contract.commands import DrainNode

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agent.pods import pod_object
+from agent.pods.objects import pod_object
 from kube.conftest import QUOTA
 from kube.declared import AGENT
 from kube.manifests import ROOT, Document, Manifests, rendered

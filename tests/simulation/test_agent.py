@@ -6,7 +6,7 @@ from itertools import combinations_with_replacement
 import pytest
 
 from agent.actions import Action, Create, RecordEvent, Send
-from agent.pools import missing_for_pool
+from agent.pools.actions import missing_for_pool
 from nodepool.contract.commands import DeleteNodePool
 from support.agent.storm import Storm
 from support.constants import A100, H100
@@ -186,6 +186,33 @@ def _ended(name: str, crashes: Sequence[int]) -> _Ended:
     raise AssertionError(f"{name}: it never comes to rest")
 
 
+def test_an_agent_that_has_not_seen_a_deletion_sends_no_edit_as_a_new_nodepool() -> None:
+    # given an object that the bus has, of which nothing is agreed, and an edit of it
+    storm = Storm(0, agents=2)
+    stale, other = storm.processes
+    _create(storm)
+    stale.look()
+    for _ in ("the record of the command", "the command"):
+        assert stale.step()
+    storm.sides.bus.run_until_idle()
+    storm.edit("one", "targetNodes", 5)
+    stale.restart()
+
+    # when it is deleted, which another agent sends, and the first agent sees that on the bus only
+    storm.cluster_delete("one")
+    other.restart()
+    assert other.step()
+    storm.sides.bus.run_until_idle()
+    stale.look_at_bus()
+    assert stale.step()
+
+    # then its record of a command is refused, and the NodePool stays away
+    assert stale.done.endswith(": Conflict")
+    storm.settle()
+    storm.check_end()
+    assert storm.sides.pools() == {}
+
+
 # Faults that are put into the comparison on purpose.
 
 
@@ -219,4 +246,4 @@ def test_a_comparison_that_deletes_nothing_on_the_bus_is_found() -> None:
             if not (isinstance(action, Send) and isinstance(action.command, DeleteNodePool))
         ]
 
-    assert _found(compare, "bus [")
+    assert _found(compare, "cluster {")

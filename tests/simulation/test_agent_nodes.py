@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from agent.actions import Patch
-from agent.marks import managed
+from agent.nodes.record import managed
 from nodepool.contract.log import LogId
 from nodepool.contract.model import RESERVED
 from nodepool.contract.pods import reserved_taint

@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from agent.actions import Action, ListPods, Report
-from agent.bus import Attempt, Document, Reported, WantedNode
-from agent.cluster import NodeObject
-from agent.nodes import NodeView, missing_for_node
-from agent.place import Place
+from agent.actions import Action, Attempt, ListPods, Place, Report
+from agent.nodes.missing import NodeView, missing_for_node
+from agent.nodes.objects import NodeObject, Reported, WantedNode
+from agent.reading import Document
 from nodepool.contract.events import NodeReported
 from nodepool.contract.log import LogId
 from nodepool.contract.model import GPU_TAINT, NodePhase

@@ -5,12 +5,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agent.actions import Action, Delete, Evict, Report, Send
-from agent.bus import Attempt, Reported
-from agent.marks import managed
-from agent.node_documents import wanted_node
-from agent.nodes import NodeView, missing_for_node
-from agent.place import Place
+from agent.actions import Action, Attempt, Delete, Evict, Place, Report, Send
+from agent.nodes.missing import NodeView, missing_for_node
+from agent.nodes.objects import Reported, wanted_node
+from agent.nodes.record import managed
 from nodepool.contract.events import CWNodeDeleted, CWNodeRegistrationFailed, NodeReported
 from nodepool.contract.keys import node_key
 from nodepool.contract.log import LogId
@@ -23,7 +21,7 @@ from support.publishing import publish
 from support.world_harness import WorldHarness
 
 if TYPE_CHECKING:
-    from agent.cluster import NodeObject
+    from agent.nodes.objects import NodeObject
 
 ROUNDS_MAX = 60
 """The most comparisons until nothing new happens."""
@@ -161,7 +159,7 @@ class AgentWorld(WorldHarness):
             case Send(id=id, command=command):
                 content = command.model_dump(mode="json")
                 self.send(type(command).__name__, command.path, content, id)
-                self.attempts[name] = Attempt(id)
+                self.attempts[name] = Attempt(id, command=command)
 
     def _attempt(self, name: str) -> Attempt | None:
         attempt = self.attempts.get(name)

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agent.actions import Action, Create, Delete, Evict, ListPods, Patch, RecordEvent, Report, Send
-from agent.cluster import NodeObject, PodObject
-from agent.node_documents import node_object
-from agent.pods import pod_object
+from agent.nodes.objects import NodeObject, node_object
+from agent.pods.objects import PodObject, pod_object
 from nodepool.contract.events import NodeReported
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ class MemoryCluster:
             self.refused[key] = self.budgets[key]
         else:
             self.refused.pop(key, None)
-            self._end(key, action.uid, action.grace_s)
+            self._end(key, action.uid, None)
 
     def _uid(self, kind: str) -> str:
         self.version += 1

@@ -8,25 +8,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.agreement import (
+from agent.pools.agreement import (
     AGREED,
-    LABELS,
+    SENT_MAX,
     Agreement,
     Differences,
-    SpecFault,
+    Sent,
     agreed,
+    agreement_in_epoch,
     agreement_of,
     differences,
-    digest,
     digests,
+)
+from agent.pools.objects import (
+    LABELS,
+    Log,
+    PoolObject,
+    SpecFault,
+    WantedPool,
     fields_of,
     merge_patch,
+    pool_object,
     read_spec,
+    wanted_pool,
 )
-from agent.bus import Log, WantedPool
-from agent.cluster import PoolObject
-from agent.pool_documents import pool_object, wanted_pool
-from agent.reading import UnreadableDocument
+from agent.reading import UnreadableDocument, digest
 from nodepool.contract.log import LogId
 from support.agent.api_server import merged
 from support.constants import H100
@@ -70,6 +76,50 @@ def test_an_agreement_of_another_object_is_none() -> None:
 
 def test_an_agreement_of_an_object_that_was_being_created_is_that_of_any() -> None:
     assert agreement_of(_carrying(agreed(WANTED, None, LOG).text())) is not None
+
+
+def _counts(wanted: WantedPool | None, log: Log, written: Log = LOG) -> bool:
+    """Whether an agreement counts that was made in the epoch of another log."""
+    found = _carrying(agreed(WANTED, FOUND, written).text())
+    return agreement_in_epoch(found, wanted, log).uid != ""
+
+
+def test_an_agreement_counts_in_its_epoch_only() -> None:
+    here, there = replace(LOG, cluster="cluster-1"), replace(LOG, cluster="cluster-2")
+
+    assert _counts(WANTED, LOG)
+    assert not _counts(WANTED, replace(LOG, id=LogId("other")))
+    assert not _counts(WANTED, there, here)
+
+
+def test_an_agreement_of_a_cluster_without_a_uid_counts_in_any() -> None:
+    here = replace(LOG, cluster="cluster-1")
+
+    assert _counts(WANTED, here, LOG)
+    assert _counts(WANTED, LOG, here)
+
+
+@pytest.mark.parametrize(
+    ("end", "start", "counts"),
+    [(50, 41, True), (50, 42, False), (41, 0, False)],
+    ids=["read model behind", "read model complete", "log ends before"],
+)
+def test_an_agreement_ends_with_the_history_of_its_log(end: int, start: int, counts: bool) -> None:
+    older = replace(WANTED, version="10")
+
+    assert _counts(older, Log(LOG.id, end, start)) is counts
+    assert _counts(None, Log(LOG.id, end, start))
+
+
+def test_an_agreement_names_the_last_commands_that_were_sent() -> None:
+    agreement = agreed(WANTED, FOUND, LOG)
+
+    for number in (*range(SENT_MAX + 2), SENT_MAX):
+        agreement = agreement.with_sent(Sent(id=f"c{number}", generation=1, fields={}))
+
+    kept = [f"c{number}" for number in (*range(2, SENT_MAX), SENT_MAX + 1, SENT_MAX)]
+    assert [each.id for each in agreement.sent] == kept
+    assert agreement_of(_carrying(agreement.text())) == agreement
 
 
 @pytest.mark.parametrize(

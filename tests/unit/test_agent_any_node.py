@@ -4,16 +4,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.actions import Delete, Evict, RecordEvent, Report, Send
-from agent.bus import Attempt, Document, Drain, Reported, WantedNode
-from agent.cluster import NodeObject
-from agent.nodes import NodeView, missing_for_node
+from agent.actions import Attempt, Delete, Drain, Evict, RecordEvent, Report, Send
+from agent.nodes.missing import NodeView, missing_for_node
+from agent.nodes.objects import NodeObject, Reported, WantedNode
+from agent.reading import Document
 from nodepool.contract.commands import CordonNode
 from nodepool.contract.events import NodeConditionReported, NodeReported
 from nodepool.contract.model import CORDON, LOCK_TAINT, NodePhase, Taint
@@ -199,7 +199,8 @@ def settle(
             if isinstance(action, Send):
                 new = True
                 assert wanted is not None
-                attempt = Attempt(action.id, "accepted" if accepts else "refused", is_shown=True)
+                outcome: Literal["accepted", "refused"] = "accepted" if accepts else "refused"
+                attempt = Attempt(action.id, outcome, is_shown=True, command=action.command)
                 is_cordon = isinstance(action.command, CordonNode)
                 # What is so already changes nothing, and has no new version.
                 if accepts and wanted.unschedulable is not is_cordon:

@@ -2,14 +2,14 @@
 
 import asyncio
 
-from agent.actions import Send
-from agent.bus import WantedNode
+import structlog
+
+from agent.actions import Place, Send
 from agent.host.commander import SHOWN_S, Commander
-from agent.host.keys import Key, node_key
+from agent.host.log import LogReader
 from agent.host.model import BusModel
-from agent.host.pool_events import PoolEvents
-from agent.host.queue import WorkQueue
-from agent.place import Place
+from agent.host.work import Work, node_key
+from agent.nodes.objects import WantedNode
 from nodepool.client.sender import PendingOutcomes, Sender
 from nodepool.contract.commands import CordonNode
 from nodepool.contract.events import CommandAccepted
@@ -37,11 +37,11 @@ class Accepting(Sender[CommandAccepted]):
 def test_a_node_is_compared_once_a_command_counts_as_shown_whatever_else_wakes_it() -> None:
     async def story() -> None:
         # given an accepted command about a Node that the read model does not show
-        queue: WorkQueue[Key] = WorkQueue()
-        model = BusModel(queue.add)
+        work = Work(lambda: True)
+        queue, model = work.queue, BusModel(work.wake)
         model.nodes["n1"] = NODE
-        events = PoolEvents(Place("acme", "prod", "zone-a"))
-        commander = Commander(model, events, queue.add, lambda _key, _cause: None, queue.add_at)
+        events = LogReader(Place("acme", "prod", "zone-a"))
+        commander = Commander(model, events, work, structlog.get_logger())
         connection = Connection()
         outcomes = PendingOutcomes(Reader(connection, STREAM, []), CommandAccepted)
         sender = Accepting(connection, outcomes, source="agent", timeout_s=1.0)

@@ -1,12 +1,13 @@
 """Cordons that the bus says, and those by hand."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from agent.actions import Patch, RecordEvent, Send
-from agent.bus import Attempt
-from agent.nodes import NodeView, missing_for_node
+from agent.actions import Attempt, Patch, RecordEvent, Send
+from agent.nodes.missing import NodeView, missing_for_node
+from agent.reading import command_id
 from nodepool.contract.commands import CordonNode, UncordonNode
 from nodepool.contract.model import NodePhase, Taint
 from nodepool.contract.well_known import MANAGED
@@ -36,10 +37,14 @@ BARE = replace(
 """The Node as its kubelet has registered it."""
 ASKED = replace(BY_HAND, annotations=remembered(asked=True))
 UNCORDON_ASKED = replace(FOUND, annotations=remembered(unschedulable=True, cordon=1, asked=False))
-CORDON_ID = "uid-1.7.cordon.40"
-UNCORDON_ID = "uid-1.7.uncordon.40"
+CORDON_ID = command_id("uid-1", 7, "cordon", "40")
+UNCORDON_ID = command_id("uid-1", 7, "uncordon", "40")
 CORDON_NODE = CordonNode(org="acme", cluster="prod", pool="train", node="n1")
 UNCORDON_NODE = UncordonNode(org="acme", cluster="prod", pool="train", node="n1")
+cordoning, uncordoning = (
+    partial(Attempt, command=command) for command in (CORDON_NODE, UNCORDON_NODE)
+)
+"""Make commands that were sent, with an outcome."""
 
 
 def remembering(**changes: object) -> Patch:
@@ -56,8 +61,8 @@ def told(verb: str, why: str, key: str) -> RecordEvent:
 
 
 def test_a_cordon_by_hand_is_remembered_then_asked_of_the_bus_and_waited_for() -> None:
-    pending = Attempt(CORDON_ID)
-    accepted = Attempt("uid-1.7.cordon.39", "accepted", is_shown=False)
+    pending = cordoning(CORDON_ID)
+    accepted = cordoning(command_id("uid-1", 7, "cordon", "39"), "accepted")
 
     assert missing(WANTED, BY_HAND) == [remembering(asked=True)]
     assert missing(WANTED, ASKED) == [Send(CORDON_ID, CORDON_NODE)]
@@ -92,9 +97,8 @@ def test_an_uncordon_by_hand_is_asked_of_the_bus() -> None:
 
 
 def test_a_refused_uncordon_is_told_and_set_back() -> None:
-    refused = Attempt(
-        UNCORDON_ID, "refused", reason="Conflict", message="n1 is leaving its NodePool"
-    )
+    why = "n1 is leaving its NodePool"
+    refused = uncordoning(UNCORDON_ID, "refused", reason="Conflict", message=why)
 
     tell, patch = missing(CORDONED, UNCORDON_ASKED, refused)
 
@@ -105,7 +109,7 @@ def test_a_refused_uncordon_is_told_and_set_back() -> None:
 
 
 def test_a_refusal_of_an_older_state_of_the_node_does_not_answer_a_new_cordon() -> None:
-    refused = Attempt("uid-1.7.cordon.12", "refused", message="not then")
+    refused = cordoning(command_id("uid-1", 7, "cordon", "12"), "refused", message="not then")
 
     assert missing(WANTED, ASKED, refused) == [Send(CORDON_ID, CORDON_NODE)]
 
@@ -121,7 +125,7 @@ def test_a_new_cordon_of_the_bus_beats_an_uncordon_of_the_last_one_and_that_is_t
     tell, patch = missing(replace(CORDONED, cordon=2), found)
 
     why = "the control plane has cordoned it again meanwhile"
-    assert tell == told("Uncordon", why, "uid-1.7.uncordon.again.2")
+    assert tell == told("Uncordon", why, command_id("uid-1", 7, "again", 2))
     assert isinstance(patch, Patch)
     assert patch.patch["spec"] == {"unschedulable": True}
 
@@ -132,7 +136,7 @@ TAKEN_BACK = replace(FOUND, annotations=remembered(asked=True))
 
 
 def test_a_cordon_that_is_taken_back_once_the_bus_has_it_is_an_uncordon_by_hand() -> None:
-    accepted = Attempt(CORDON_ID, "accepted", is_shown=True)
+    accepted = cordoning(CORDON_ID, "accepted", is_shown=True)
     agreed = remembered(unschedulable=True, cordon=1, asked=False)
 
     patches = missing(CORDONED, TAKEN_BACK, accepted)
@@ -143,32 +147,32 @@ def test_a_cordon_that_is_taken_back_once_the_bus_has_it_is_an_uncordon_by_hand(
 
 
 def test_a_cordon_that_is_taken_back_before_it_was_answered_is_answered_first() -> None:
-    assert missing(WANTED, TAKEN_BACK, Attempt(CORDON_ID)) == []
-    assert missing(WANTED, TAKEN_BACK, Attempt(CORDON_ID, "accepted")) == []
+    assert missing(WANTED, TAKEN_BACK, cordoning(CORDON_ID)) == []
+    assert missing(WANTED, TAKEN_BACK, cordoning(CORDON_ID, "accepted")) == []
 
 
 @pytest.mark.parametrize(
     "attempt",
-    [None, Attempt(CORDON_ID, "accepted", is_shown=True)],
+    [None, cordoning(CORDON_ID, "accepted", is_shown=True)],
     ids=["perhaps sent by a process that has ended", "accepted and not seen"],
 )
 def test_a_cordon_that_is_taken_back_and_may_come_yet_is_followed_by_an_uncordon(
     attempt: Attempt | None,
 ) -> None:
     assert missing(WANTED, TAKEN_BACK, attempt) == [Send(UNCORDON_ID, UNCORDON_NODE)]
-    assert missing(WANTED, TAKEN_BACK, Attempt(UNCORDON_ID)) == []
+    assert missing(WANTED, TAKEN_BACK, uncordoning(UNCORDON_ID)) == []
 
 
 def test_a_cordon_that_is_taken_back_is_forgotten_once_it_cannot_come_any_more() -> None:
-    refused = Attempt(CORDON_ID, "refused", message="not now")
-    done = Attempt(UNCORDON_ID, "accepted", is_shown=True)
+    refused = cordoning(CORDON_ID, "refused", message="not now")
+    done = uncordoning(UNCORDON_ID, "accepted", is_shown=True)
 
     assert missing(WANTED, TAKEN_BACK, refused) == [remembering()]
     assert missing(WANTED, TAKEN_BACK, done) == [remembering()]
 
 
 def test_what_takes_a_cordon_back_and_is_refused_is_told() -> None:
-    refused = Attempt(UNCORDON_ID, "refused", message="n1 is leaving its NodePool")
+    refused = uncordoning(UNCORDON_ID, "refused", message="n1 is leaving its NodePool")
 
     tell = told("Uncordon", "n1 is leaving its NodePool", UNCORDON_ID)
     assert missing(WANTED, TAKEN_BACK, refused) == [tell, remembering()]

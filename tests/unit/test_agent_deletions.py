@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from agent.cluster import PoolObject
-from agent.host.kind import KindChange, PoolKind
+from agent.host.declared import KindChange, PoolKind
 from agent.host.model import BusModel
-from agent.host.pacing import Pacing
 from agent.host.view import ClusterView
+from agent.host.work import Work
+from agent.pools.objects import PoolObject
 from nodepool.nats.wire.waiting import cancel
 from support.agent.answered import answered, unanswered
 from support.agent_nodes import PLACE
@@ -46,7 +46,7 @@ async def removed_after(*lists: tuple[int, Sequence[Item]]) -> bool:
 
     async with answered(answer) as api, unanswered() as (_, log):
         model = BusModel(lambda _: None)
-        view = ClusterView(api, PLACE, model, Pacing(), lambda _: None, lambda: None, log)
+        view = ClusterView(api, PLACE, model, Work(lambda: True), lambda: None, log)
         running = asyncio.create_task(view.pools.run())
         async with asyncio.timeout(BOUND_S):
             await ended.wait()

@@ -5,11 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agent.actions import Action, Delete, Evict, Patch, RecordEvent
-from agent.bus import Drain, WantedNode
-from agent.drains import drained
-from agent.nodes import NodeView, missing_for_node
-from agent.place import Place
+from agent.actions import Action, Delete, Drain, Evict, Patch, Place, RecordEvent
+from agent.nodes.drains import drained
+from agent.nodes.missing import NodeView, missing_for_node
+from agent.nodes.objects import WantedNode
 from nodepool.contract.log import LogId
 from nodepool.contract.model import NodePhase
 from nodepool.contract.pods import PodClass

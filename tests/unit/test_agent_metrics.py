@@ -9,10 +9,8 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.actions import Action
-from agent.host.api import Counted
+from agent.actions import Action, Place
 from agent.host.telemetry import Telemetry
-from agent.place import Place
 from nodepool.contract.agent_metrics import (
     ACTIONS,
     LAST_SYNC,
@@ -24,6 +22,7 @@ from nodepool.contract.agent_metrics import (
 from nodepool.contract.metrics import LEADING, Sample
 from nodepool.host.exposition import Wanted
 from nodepool.host.settings import Settings
+from nodepool.kube.api import Counted
 
 PLACE = Place("acme", "prod", "US-EAST-04A")
 PLACED = {"nodepool_service": "agent", "org": "acme", "nodepool_cluster": "prod"}

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.bus import Document
-from agent.node_documents import node_object, wanted_node
-from agent.reading import UnreadableDocument
+from agent.nodes.objects import node_object, wanted_node
+from agent.reading import Document, UnreadableDocument
 from nodepool.contract.model import NodePhase, Taint
 
 # Documents.

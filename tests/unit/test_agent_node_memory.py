@@ -1,6 +1,6 @@
 """What an agent remembers of Nodes over time."""
 
-from agent.host.node_memory import LAST_SEEN_MAX, NodeMemory
+from agent.nodes.memory import LAST_SEEN_MAX, NodeMemory
 from support.agent_nodes import FOUND
 
 

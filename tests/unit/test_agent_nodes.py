@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from agent.actions import Action, Create, Delete, ListPods, Patch, RecordEvent, Report
-from agent.bus import Reported
-from agent.marks import POOL_UID, STARTUP_TAINT, Managed, claim, managed
-from agent.node_conditions import compared
-from agent.nodes import NodeView, missing_for_node
+from agent.nodes.conditions import compared
+from agent.nodes.marks import POOL_UID, STARTUP_TAINT, claim
+from agent.nodes.missing import NodeView, missing_for_node
+from agent.nodes.objects import Reported
+from agent.nodes.record import Managed, managed
 from nodepool.contract.events import NodeConditionReported, NodeReported
 from nodepool.contract.model import CORDON, GPU_TAINT, LOCK_TAINT, NodePhase, Taint
 from nodepool.contract.pods import reserved_taint

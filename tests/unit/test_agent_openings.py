@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.actions import ReportWaiting
-from agent.bus import WantedNode, WantedPool
-from agent.openings import Opening, missing_reports, opening, shared_out
-from agent.place import Place
-from agent.waiting import Demand, Requests
+from agent.actions import Place, ReportWaiting
+from agent.nodes.objects import WantedNode
+from agent.pods.waiting import Demand, Requests
+from agent.pools.objects import WantedPool
+from agent.pools.openings import Opening, missing_reports, opening, shared_out
 from nodepool.contract.affinity import NodeSelectorRequirement
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.events import PodsWaitingReported

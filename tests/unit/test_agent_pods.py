@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.bus import Document
-from agent.cluster import PodObject
-from agent.pods import pod_object
-from agent.reading import UnreadableDocument
+from agent.pods.objects import PodObject, pod_object
+from agent.reading import Document, UnreadableDocument
 from nodepool.contract.model import GPU_TAINT, LOCK_TAINT
 from nodepool.contract.pods import TOLERATIONS_MAX, Pod, PodClass, Toleration
 

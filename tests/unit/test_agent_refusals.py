@@ -3,8 +3,8 @@
 import pytest
 
 from agent.actions import Create, Delete, Evict, Kind, Patch
-from agent.host.api import Failure
-from agent.refusals import Refusable, refusal_event
+from agent.host.refusals import Refusable, refusal_event
+from nodepool.kube.failures import Failure
 
 POOL: tuple[Kind, str, str] = ("NodePool", "train", "u-1")
 CHANGE = {

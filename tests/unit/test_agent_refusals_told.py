@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent.actions import Patch, RecordEvent
-from agent.host.api import Api, Failure
-from agent.host.keys import Key, node_key, pool_key
 from agent.host.model import BusModel
-from agent.host.pacing import Pacing
 from agent.host.refusals import TOLD_MAX, Refusals
 from agent.host.view import ClusterView
-from agent.node_documents import POOL_LABEL
+from agent.host.work import Key, Work, node_key, pool_key
+from agent.nodes.objects import POOL_LABEL
 from nodepool.host.logs import Logger
+from nodepool.kube.api import Api
+from nodepool.kube.failures import Failure
 from support.agent.answered import unanswered
 from support.agent_nodes import PLACE
 
@@ -30,7 +30,7 @@ class Told:
 
     def __init__(self, api: Api, log: Logger, failure: Failure | None) -> None:
         model = BusModel(lambda _key: None)
-        view = ClusterView(api, PLACE, model, Pacing(), lambda _key: None, lambda: None, log)
+        view = ClusterView(api, PLACE, model, Work(lambda: True), lambda: None, log)
         view.wrote("NodePool", _object("NodePool", "train"))
         for name in (*POOLS, FOREIGN.name):
             view.wrote("Node", _object("Node", name, POOLS.get(name, "")))

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from agent.bus import Document, Drain, Reported, WantedNode
-from agent.cluster import NodeObject
-from agent.marks import Managed
-from agent.node_conditions import Compared, compared
-from agent.place import Place
-from agent.reports import condition_reports, is_minor, node_report, proves_more
+from agent.actions import Drain, Place
+from agent.nodes.conditions import Compared, compared
+from agent.nodes.objects import NodeObject, Reported, WantedNode
+from agent.nodes.record import Managed
+from agent.nodes.reports import condition_reports, is_minor, node_report, proves_more
+from agent.reading import Document
 from nodepool.contract.events import NodeReported
 from nodepool.contract.log import LogId
 from nodepool.contract.model import LOCK_TAINT, NodePhase

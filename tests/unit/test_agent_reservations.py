@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agent.actions import Patch, RecordEvent
-from agent.host.toleration import HASH, POLICY, TolerationPolicy
-from agent.nodes import NodeView, missing_for_node
+from agent.host.declared import HASH, POLICY, TolerationPolicy
+from agent.nodes.missing import NodeView, missing_for_node
 from nodepool.contract.pods import reserved_taint
 from support.agent.answered import answered, unanswered
 from support.agent_nodes import FOUND, LOG, NOW, PLACE, WANTED

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent.actions import Action, Delete, Kind, Patch, RecordEvent
-from agent.set_backs import (
+from agent.nodes.set_backs import (
     PAUSE_S,
     SET_BACKS_MAX,
     WITHIN_S,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.actions import Place
 from agent.host.settings import read_agent
-from agent.place import Place
 from nodepool.host.settings import SettingsError
 
 KUBECONFIG = """\

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from agent.actions import Patch
-from agent.bus import WantedPool
-from agent.cluster import PoolObject
-from agent.status import invalid_status, shown_status, status_patches
+from agent.pools.objects import PoolObject, WantedPool
+from agent.pools.status import invalid_status, shown_status, status_patches
 from support.constants import H100
 
 SINCE = "2026-01-01T00:00:00Z"

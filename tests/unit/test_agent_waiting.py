@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from agent.pods.waiting import Demand, Requests, demand_of
 from agent.reading import UnreadableDocument
-from agent.waiting import Demand, Requests, demand_of
 from nodepool.contract.model import Taint
 from nodepool.contract.pods import Toleration
 

@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from agent.host.keys import pool_key
-from agent.host.work import Work
-from nodepool.nats.wire.waiting import all_of
+from agent.host.streams import until_first
+from agent.host.work import Work, pool_key
 
 BOUND_S = 5.0
 
@@ -36,7 +35,7 @@ def test_work_ends_with_its_first_failure_although_a_part_loses_its_cancellation
             loop.call_soon(later, turns)
             raise OSError("the log changed")
 
-        work = asyncio.create_task(all_of(follower(), failing()))
+        work = asyncio.create_task(until_first(follower(), failing()))
         await asyncio.wait((work,), timeout=BOUND_S)
 
         # then all of it has ended, with that failure

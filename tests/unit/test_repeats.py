@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.host.repeats import KEPT, LONGEST_S, Repeats
-from nodepool.nats.wire.waiting import pause_s
+from nodepool.state.back_off import pause_s
 
 
 def written(times: list[float], report: str = "x") -> list[tuple[float, int]]:

@@ -85,7 +85,7 @@ def of_replicas() -> set[Metric]:
 
 def of_the_agent() -> set[Metric]:
     """Return the metrics of each replica that the agent exports as well."""
-    return set(_users({"agent": ROOT / "services" / "agent" / "host"}))
+    return set(_users({"agent": ROOT / "services" / "agent"}))
 
 
 def _users(folders: dict[str, Path]) -> dict[Metric, list[str]]:

@@ -1,22 +1,22 @@
 """Sends commands on the bus, one at a time for each object, and keeps their outcomes."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from nats.errors import Error as NatsError
 
-from agent.actions import Send
-from agent.agreement import version_number
-from agent.bus import Attempt, WantedPool
-from agent.host.keys import Key
+from agent.actions import Attempt, Send
+from agent.host.log import LogReader
 from agent.host.model import BusModel
-from agent.host.pool_events import PoolEvents
+from agent.host.work import Key, Work
+from agent.pools.objects import WantedPool
+from agent.reading import version_number
 from nodepool.client.accepted import Accepted, is_outdated, read_accepted
 from nodepool.client.errors import NoOutcome, Refused
 from nodepool.client.sender import Sender
 from nodepool.contract.events import CommandAccepted
+from nodepool.host.logs import Logger
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 from nodepool.nats.wire.waiting import cancel
 
@@ -51,21 +51,12 @@ class _Sent:
 class Commander:
     """Sends commands, and keeps the outcome of the last command about each object.
 
-    woken: called with a key when its command has an outcome.
-    failed: called with a key whose command has no outcome and must be sent again, and the cause.
-    woken_at: called with a key and the time, by the loop's clock, at which to compare the key.
+    log: what the log says.
     """
 
-    def __init__(
-        self,
-        model: BusModel,
-        events: PoolEvents,
-        woken: Callable[[Key], None],
-        failed: Callable[[Key, str], None],
-        woken_at: Callable[[Key, float], None],
-    ) -> None:
-        self._model, self.events = model, events
-        self._woken, self._failed, self._woken_at = woken, failed, woken_at
+    def __init__(self, model: BusModel, log: LogReader, work: Work, lines: Logger) -> None:
+        self.log = log
+        self._model, self._work, self._lines = model, work, lines
         self._sent: dict[Key, _Sent] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Semaphore(IN_FLIGHT_MAX)
@@ -93,7 +84,7 @@ class Commander:
         is_shown = bool(sent.attempt.outcome) and self._shows(key, sent, now, deleted)
         if not is_shown and now < sent.shown_at < INFINITY:
             # Set the time on each call: any other wake-up of the key discards the time set before.
-            self._woken_at(key, sent.shown_at)
+            self._work.wake_at(key, sent.shown_at)
         return replace(sent.attempt, is_shown=is_shown)
 
     def forget(self, key: Key) -> None:
@@ -122,14 +113,12 @@ class Commander:
         if isinstance(outcome, NoOutcome) or (
             isinstance(outcome, Refused) and outcome.reason in _PASSING
         ):
-            del self._sent[key]
             self._failed(key, str(outcome))
             return
         try:
             if key.kind == "NodePool":
                 sent.accepted = await self._accepted(key.name)
         except (NatsError, OSError, InDoubt, ServerRefusal) as error:
-            del self._sent[key]
             self._failed(key, f"no outcome of {action.id}: {error}")
             return
         now = asyncio.get_running_loop().time()
@@ -143,10 +132,18 @@ class Commander:
                 sent.attempt = replace(sent.attempt, outcome="accepted")
                 wait_s = SHOWN_S if key.kind == "Node" else CAUGHT_UP_S
                 sent.shown_at = now if result == "unchanged" else now + wait_s
-        self._woken(key)
+        self._work.wake(key)
+
+    def _failed(self, key: Key, cause: str) -> None:
+        """Forget a command without an outcome, and let it be sent again after a pause."""
+        del self._sent[key]
+        pause_s = self._work.retry(key)
+        self._lines.warning(
+            "no outcome", kind=key.kind, name=key.name, cause=cause, again_in_s=round(pause_s)
+        )
 
     async def _accepted(self, pool: str) -> Accepted | None:
-        return await read_accepted(lambda event: self.events.newest(event, pool))
+        return await read_accepted(lambda event: self.log.newest(event, pool))
 
     def _shows(self, key: Key, sent: _Sent, now: float, deleted: int) -> bool:
         if key.kind == "Node":

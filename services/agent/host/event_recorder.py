@@ -3,20 +3,18 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, NamedTuple
 
-from agent.actions import RecordEvent
-from agent.bus import Log
-from agent.events import log_key, microseconds
-from agent.host.api import Failure, Unreachable
+from agent.actions import Place, RecordEvent
 from agent.host.model import BusModel
 from agent.host.view import ClusterView
-from agent.place import Place
+from agent.pools.objects import Log
 from nodepool.client.events import KINDS, ObjectEvent, object_events
 from nodepool.contract.keys import token
 from nodepool.host.logs import Logger
+from nodepool.kube.failures import Failure, Unreachable
 from nodepool.nats.log import api
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, StreamInfo, verify_log
@@ -33,6 +31,20 @@ WAITING_MAX: Final = 1_000
 IN_FLIGHT_MAX: Final = 4
 """How many Events are recorded at the same time."""
 COMPONENT: Final = "nodepool"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def log_key(position: int, moment: datetime, kind: str) -> str:
+    """Return the key of an event of the log: its position, its moment and the kind of its object.
+
+    A log that was restored from a backup has other events at the positions that it has lost.
+    """
+    return f"{position:x}.{microseconds(moment):x}.{'n' if kind == 'Node' else 'p'}"
+
+
+def microseconds(moment: datetime) -> int:
+    """Return a moment in microseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 class _Waiting(NamedTuple):

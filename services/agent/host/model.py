@@ -2,25 +2,27 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from agent.agreement import version_number
-from agent.bus import Document, Log, Reported, WantedNode, WantedPool
-from agent.host.keys import WAITING, Key, node_key, pool_key
-from agent.node_documents import wanted_node
-from agent.pool_documents import wanted_pool
-from nodepool.contract.events import PodsWaitingReported
+from agent.host.work import WAITING, Key, node_key, pool_key
+from agent.nodes.objects import Reported, WantedNode, wanted_node
+from agent.pools.objects import Log, WantedPool, wanted_pool
+from agent.reading import Document, version_number
+
+if TYPE_CHECKING:
+    from nodepool.contract.events import PodsWaitingReported
 
 Wake = Callable[[Key], None]
 GONE_MAX: Final = 100_000
 """How many deletions of Nodes are remembered; beyond that, the oldest are forgotten."""
-_NOTHING = Reported()
 
 
 class BusModel:
     """The NodePools and Nodes of one cluster in the read model.
 
     log: the log from which the read model is built; None while it is not known.
+    pools, nodes: the NodePools and the Nodes, by name.
+    reported: what was last reported of each Node.
     waiting: the last report about waiting Pods, by NodePool.
     """
 
@@ -29,7 +31,7 @@ class BusModel:
         self.pools: dict[str, WantedPool] = {}
         self.nodes: dict[str, WantedNode] = {}
         self._members: dict[str, dict[str, None]] = {}
-        self._reported: dict[str, Reported] = {}
+        self.reported: dict[str, Reported] = {}
         self.waiting: dict[str, PodsWaitingReported] = {}
         self._gone: dict[str, int] = {}
         self._wake = wake
@@ -40,7 +42,7 @@ class BusModel:
         self.pools.clear()
         self.nodes.clear()
         self._members.clear()
-        self._reported.clear()
+        self.reported.clear()
         self.waiting.clear()
         self._gone.clear()
 
@@ -71,22 +73,6 @@ class BusModel:
     def members(self, pool: str) -> Collection[str]:
         """Return the names of the Nodes of a NodePool."""
         return self._members.get(pool, {}).keys()
-
-    def reported(self, node: str) -> Reported:
-        """Return what was last reported of a Node."""
-        return self._reported.get(node, _NOTHING)
-
-    def note_reported(self, node: str, reported: Reported) -> None:
-        """Note what was reported of a Node."""
-        self._reported[node] = reported
-
-    def note_waiting(self, event: PodsWaitingReported) -> None:
-        """Note the last report of the Pods that wait for Nodes of a NodePool."""
-        self.waiting[event.pool] = event
-
-    def forget(self, node: str) -> None:
-        """Forget a Node that neither side has any more."""
-        self._reported.pop(node, None)
 
     def take_pool(self, name: str, document: Document | None) -> None:
         """Store a NodePool of the read model; None removes the NodePool.

@@ -1,9 +1,7 @@
 """Carries out one action: one request to the API server, or one message on the bus."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import Final, assert_never
 
@@ -19,27 +17,29 @@ from agent.actions import (
     ReportWaiting,
     Send,
 )
-from agent.bus import Document, Reported
-from agent.events import event_document
-from agent.host.api import MERGE, STRATEGIC, Api, Failure, Resource, Unreachable
-from agent.host.commander import Commander
-from agent.host.keys import Key
-from agent.host.pacing import Pacing
-from agent.host.resources import EVENTS, NODE_POOLS, NODES, PODS
+from agent.host.declared import NODE_POOLS, NODES, PODS
 from agent.host.session import Bus
 from agent.host.telemetry import Telemetry
 from agent.host.view import ClusterView
-from agent.host.work import Work
-from agent.reports import is_minor
+from agent.host.work import REPORT_S, Key, Work
+from agent.nodes.objects import NOTHING_REPORTED
+from agent.nodes.reports import is_minor
+from agent.reading import Document
 from nodepool.contract.agent_metrics import FAILED, REFUSED
 from nodepool.contract.events import NodeReported
+from nodepool.contract.model import API_VERSION
+from nodepool.kube.api import MERGE, STRATEGIC, Api, Resource
+from nodepool.kube.events import Event, Recorder, Regarding
+from nodepool.kube.failures import TERMINATING, Failure, Unreachable, part
 
 RESOURCES: Final[Mapping[str, Resource]] = {each.kind: each for each in (NODE_POOLS, NODES, PODS)}
+VERSIONS: Final = {"NodePool": API_VERSION, "Node": "v1", "Pod": "v1"}
 BUDGET: Final = "DisruptionBudget"
 """The cause in a refused eviction that means that a PodDisruptionBudget blocks it."""
-TERMINATING: Final = "NamespaceTerminating"
-"""The cause in a refusal that means that nothing can be created in a namespace being deleted."""
-MANAGER: Final = {"fieldManager": "nodepool-agent"}
+REFUSED_S: Final = 5.0
+"""The pause before retrying the eviction of a Pod that a PodDisruptionBudget protects."""
+TAKEN_S: Final = 30.0
+"""The pause before evicting a Pod again after its eviction was accepted."""
 
 
 class Result(Enum):
@@ -51,6 +51,15 @@ class Result(Enum):
     """The action is done; its effect becomes visible later, without another action."""
     STALE = auto()
     """The action was based on outdated objects; a watch will show their current state."""
+
+
+def kubernetes_event(action: RecordEvent) -> Event:
+    """Return the Event that an action records."""
+    version = VERSIONS[action.kind]
+    regarding = Regarding(version, action.kind, action.name, action.uid, action.namespace)
+    return Event(
+        regarding, action.severity, action.reason, action.message, action.key, action.component
+    )
 
 
 class Performer:
@@ -65,22 +74,19 @@ class Performer:
         self,
         api: Api,
         bus: Bus,
-        commander: Commander,
         view: ClusterView,
-        pacing: Pacing,
         telemetry: Telemetry,
         work: Work,
     ) -> None:
-        self._api, self._bus, self._commander = api, bus, commander
-        self._view, self._pacing, self._telemetry = view, pacing, telemetry
-        self._woken_at, self._may = work.wake_at, work.may
-        self._clock = asyncio.get_running_loop().time
+        self._api, self._bus = api, bus
+        self._view, self._telemetry, self._work = view, telemetry, work
+        self._recorder = Recorder(api)
 
     async def perform(self, key: Key, action: Action) -> Result:
         """Carry out an action for the object of this key."""
         result = FAILED
         try:
-            if not self._may():
+            if not self._work.may():
                 raise Unreachable("the Lease is not held any more")
             done = await self._perform(key, action)
             result = done.name.lower()
@@ -94,20 +100,18 @@ class Performer:
     async def _perform(self, key: Key, action: Action) -> Result:
         match action:
             case Send():
-                self._commander.send(key, action)
+                self._bus.commander.send(key, action)
                 return Result.SENT
             case Report():
                 return await self._report(key, action)
             case ReportWaiting(event=event):
                 await self._bus.publish(event)
-                self._bus.model.note_waiting(event)
+                self._bus.model.waiting[event.pool] = event
                 return Result.SENT
             case ListPods():
                 return await self._list_pods(key, action)
-            case Create():
-                return await self._create(action)
-            case Patch():
-                return await self._patch(action)
+            case Create() | Patch():
+                return await self._write(action)
             case Delete():
                 return await self._delete(action)
             case Evict():
@@ -119,129 +123,106 @@ class Performer:
                 assert_never(never)
 
     async def _report(self, key: Key, action: Report) -> Result:
-        event, model, now = action.event, self._bus.model, self._clock()
-        before = model.reported(event.node)
+        event, model, now = action.event, self._bus.model, self._work.clock()
+        before = model.reported.get(event.node, NOTHING_REPORTED)
+        reports = self._work.reports
         if isinstance(event, NodeReported):
-            if is_minor(event, before) and not self._pacing.may_report(key, now):
-                self._woken_at(key, self._pacing.report_at(key))
+            if is_minor(event, before) and not reports.is_over(key, now):
+                self._work.wake_at(key, reports.ends_at(key))
                 return Result.SENT
-            self._pacing.reported(key, now)
+            reports.begin(key, now + REPORT_S)
         await self._bus.publish(event)
         if isinstance(event, NodeReported):
             # In another stay of the machine, no conditions have been reported yet.
             is_other = before.node is not None and before.node.assignment != event.assignment
-            model.note_reported(
-                event.node,
-                replace(Reported() if is_other else before, node=event, drain=action.drain),
+            after = replace(
+                NOTHING_REPORTED if is_other else before, node=event, drain=action.drain
             )
         else:
-            conditions = {**before.conditions, event.type: event}
-            model.note_reported(event.node, replace(before, conditions=conditions))
+            after = replace(before, conditions={**before.conditions, event.type: event})
+        model.reported[event.node] = after
         return Result.CHANGED
 
     async def _list_pods(self, key: Key, action: ListPods) -> Result:
-        now, memory = self._clock(), self._view.memory
+        now, memory = self._work.clock(), self._view.memory
         due = memory.list_at(action.node, action.key, now)
         if now < due:
-            self._woken_at(key, due)
+            self._work.wake_at(key, due)
             return Result.SENT
         await self._view.list_pods(action.node)
         memory.listed(action.node, action.key)
         return Result.CHANGED
 
-    async def _create(self, action: Create) -> Result:
+    async def _write(self, action: Create | Patch) -> Result:
         resource = RESOURCES[action.kind]
         try:
-            document = await self._api.send(
-                "create", resource, resource.path(), action.document, params=MANAGER
-            )
+            if isinstance(action, Create):
+                document = await self._api.create(resource, action.document)
+            else:
+                is_strategic = action.kind == "Node" and action.subresource == "status"
+                document = await self._api.patch(
+                    resource,
+                    action.name,
+                    action.patch,
+                    subresource=action.subresource,
+                    content_type=STRATEGIC if is_strategic else MERGE,
+                )
         except Failure as failure:
-            return _stale(failure, "AlreadyExists")
-        self._view.wrote(action.kind, document)
-        return Result.CHANGED
-
-    async def _patch(self, action: Patch) -> Result:
-        resource = RESOURCES[action.kind]
-        is_strategic = action.kind == "Node" and action.subresource == "status"
-        try:
-            document = await self._api.send(
-                "patch",
-                resource,
-                resource.path(action.name, subresource=action.subresource),
-                action.patch,
-                params=MANAGER,
-                content_type=STRATEGIC if is_strategic else MERGE,
-            )
-        except Failure as failure:
-            return _stale(failure, "NotFound", "Conflict")
+            is_new = isinstance(action, Create)
+            return _stale(failure, *(("AlreadyExists",) if is_new else ("NotFound", "Conflict")))
         self._view.wrote(action.kind, document)
         return Result.CHANGED
 
     async def _delete(self, action: Delete) -> Result:
-        resource = RESOURCES[action.kind]
         preconditions = {"uid": action.uid}
         if action.version:
             preconditions["resourceVersion"] = action.version
-        body: dict[str, object] = {"preconditions": preconditions}
+        options: dict[str, object] = {"preconditions": preconditions}
         if action.grace_s is not None:
-            body["gracePeriodSeconds"] = action.grace_s
-        key = f"{action.namespace}/{action.name}" if action.namespace else action.name
+            options["gracePeriodSeconds"] = action.grace_s
         try:
-            document = await self._api.send(
-                "delete", resource, resource.path(action.name, action.namespace), body
+            document = await self._api.delete(
+                RESOURCES[action.kind], action.name, action.namespace, options
             )
         except Failure as failure:
             if failure.reason != "NotFound":
                 return _stale(failure, "Conflict")
-            self._view.removed(action.kind, key, action.uid)
-            return Result.CHANGED
-        metadata = document.get("metadata")
+            document = {}
         # The object is gone if the reply is a Status, or an object that waits for nothing.
-        if document.get("kind") == action.kind and isinstance(metadata, Mapping):
-            waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
-            if waits:
-                self._view.wrote(action.kind, document)
-                return Result.CHANGED
+        metadata = part(document, "metadata") if document.get("kind") == action.kind else {}
+        if metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):
+            self._view.wrote(action.kind, document)
+            return Result.CHANGED
+        key = f"{action.namespace}/{action.name}" if action.namespace else action.name
         self._view.removed(action.kind, key, action.uid)
         return Result.CHANGED
 
     async def _evict(self, key: Key, action: Evict) -> Result:
-        now = self._clock()
-        if not self._pacing.may_evict(action.uid, now):
-            self._woken_at(key, self._pacing.evict_at(action.uid))
+        now, evictions = self._work.clock(), self._work.evictions
+        if not evictions.is_over(action.uid, now):
+            self._work.wake_at(key, evictions.ends_at(action.uid))
             return Result.SENT
+        until, refusal, result = now + TAKEN_S, "", Result.SENT
         try:
-            path = PODS.path(action.name, action.namespace, "eviction")
-            await self._api.send("create", PODS, path, _eviction(action), params=MANAGER)
+            name, namespace = action.name, action.namespace
+            await self._api.create(
+                PODS, _eviction(action), name=name, namespace=namespace, subresource="eviction"
+            )
         except Failure as failure:
             if TERMINATING in failure.causes:
-                return await self._delete(_deletion(action))
-            if BUDGET in failure.causes or _has_several_budgets(failure):
-                refusal = f"{failure.message} {failure.causes.get(BUDGET, '')}".rstrip()
-                self._pacing.evicted(action.uid, now, refusal)
-                self._woken_at(key, self._pacing.evict_at(action.uid))
-                return Result.CHANGED
-            return _stale(failure, "NotFound", "Conflict")
-        self._pacing.evicted(action.uid, now)
-        self._woken_at(key, self._pacing.evict_at(action.uid))
-        return Result.SENT
+                # The Pod cannot be evicted; its deletion has the same grace period.
+                return await self._delete(Delete("Pod", name, action.uid, namespace))
+            if BUDGET not in failure.causes and not _has_several_budgets(failure):
+                return _stale(failure, "NotFound", "Conflict")
+            refusal = f"{failure.message} {failure.causes.get(BUDGET, '')}".rstrip()
+            until, result = now + REFUSED_S, Result.CHANGED
+        evictions.begin(action.uid, until, refusal)
+        self._work.wake_at(key, until)
+        return result
 
     async def record_event(self, action: RecordEvent) -> None:
         """Record an Event; an existing Event of the same name stays as it is."""
-        document = event_document(action, datetime.now(UTC))
-        metadata = document["metadata"]
-        assert isinstance(metadata, Mapping), "an Event has metadata"
-        name = f"{metadata['namespace']}/{metadata['name']}"
-        if self._pacing.is_recorded(name, self._clock()):
-            return
-        try:
-            path = EVENTS.path(namespace=str(metadata["namespace"]))
-            await self._api.send("create", EVENTS, path, document, params=MANAGER)
-        except Failure as failure:
-            is_going = TERMINATING in failure.causes or failure.reason == "NotFound"
-            if failure.reason != "AlreadyExists" and not is_going:
-                raise
-        self._pacing.recorded(name, self._clock())
+        await self._recorder.record(kubernetes_event(action), action.time)
 
 
 def _stale(failure: Failure, *expected: str) -> Result:
@@ -259,18 +240,10 @@ def _has_several_budgets(failure: Failure) -> bool:
     return failure.code == 500 and "PodDisruptionBudget" in failure.message
 
 
-def _deletion(action: Evict) -> Delete:
-    """Return the deletion of a Pod that cannot be evicted, with the same grace period."""
-    return Delete("Pod", action.name, action.uid, action.namespace, action.grace_s)
-
-
 def _eviction(action: Evict) -> Document:
-    options: dict[str, object] = {"preconditions": {"uid": action.uid}}
-    if action.grace_s is not None:
-        options["gracePeriodSeconds"] = action.grace_s
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": action.name, "namespace": action.namespace},
-        "deleteOptions": options,
+        "deleteOptions": {"preconditions": {"uid": action.uid}},
     }

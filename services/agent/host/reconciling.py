@@ -9,26 +9,31 @@ from typing import Final
 
 from nats.errors import Error as NatsError
 
-from agent.actions import Action, ListPods, RecordEvent, ends_pod, is_deletion, sets_back
-from agent.agreement import agreed_position, agreement_of
-from agent.bus import Attempt, Log
-from agent.cluster import NodeObject, PoolObject
-from agent.host.api import Failure, Unreachable
-from agent.host.commander import Commander
-from agent.host.keys import WAITING, Key
-from agent.host.kind import KindChange
+from agent.actions import (
+    Action,
+    Attempt,
+    ListPods,
+    Place,
+    RecordEvent,
+    ends_pod,
+    is_deletion,
+)
+from agent.host.declared import KindChange
 from agent.host.performing import Performer, Result
 from agent.host.refusals import Refusals
 from agent.host.session import Bus
 from agent.host.telemetry import Telemetry
 from agent.host.view import ClusterView
-from agent.host.work import Work
-from agent.marks import managed
-from agent.nodes import ABANDONED_S, NodeView, missing_for_node
-from agent.place import Place
-from agent.pool_view import NOT_DELETED, Facts
-from agent.pools import missing_for_pool
-from agent.set_backs import set_back_fields
+from agent.host.work import WAITING, Key, Work
+from agent.nodes.missing import ABANDONED_S, NodeView, missing_for_node
+from agent.nodes.objects import NOTHING_REPORTED, NodeObject
+from agent.nodes.record import managed
+from agent.nodes.set_backs import set_back_fields
+from agent.pools.actions import missing_for_pool
+from agent.pools.agreement import agreement_of, is_unresolved
+from agent.pools.objects import Log, PoolObject
+from agent.pools.sides import NOT_DELETED, Facts, Origin
+from nodepool.kube.failures import Failure, Unreachable
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 
 ROUNDS_MAX: Final = 10
@@ -50,13 +55,12 @@ class Reconciler:
         place: Place,
         work: Work,
         bus: Bus,
-        commander: Commander,
         view: ClusterView,
         performer: Performer,
         telemetry: Telemetry,
     ) -> None:
         self.forbidden: dict[str, str] = {}
-        self._place, self._work, self._bus, self._commander = place, work, bus, commander
+        self._place, self._work, self._bus = place, work, bus
         self._view, self._performer, self._telemetry = view, performer, telemetry
         self._refusals = Refusals(bus.model, view, performer.perform, telemetry.log)
         self._clock = asyncio.get_running_loop().time
@@ -85,10 +89,10 @@ class Reconciler:
 
     async def _missing(self, key: Key) -> Sequence[Action]:
         if key == WAITING:
-            return self._view.waiting.missing(self._place)
+            return self._view.missing_reports(self._place)
         if key.kind == "NodePool":
             return await self._missing_for_pool(key)
-        return await self._missing_for_node(key, self._commander.attempt(key, self._clock()))
+        return await self._missing_for_node(key, self._bus.commander.attempt(key, self._clock()))
 
     async def _missing_for_node(self, key: Key, attempt: Attempt | None) -> Sequence[Action]:
         model, memory, found = self._bus.model, self._view.memory, self._found(key)
@@ -99,7 +103,7 @@ class Reconciler:
         wanted, now = model.nodes.get(key.name), self._clock()
         if wanted is None and found is None:
             self._forget(key)
-            model.forget(key.name)
+            model.reported.pop(key.name, None)
             memory.forget(key.name)
             self._refusals.forget_node(key.name)
             return ()
@@ -107,7 +111,7 @@ class Reconciler:
             wanted=wanted,
             found=found,
             pods=self._view.pods_of(key.name),
-            reported=model.reported(key.name),
+            reported=model.reported.get(key.name, NOTHING_REPORTED),
             attempt=attempt,
             pool_uid=self._pool_uid(key.name),
             is_gone=is_gone,
@@ -137,7 +141,7 @@ class Reconciler:
             return True
         if not state.assignment or not state.log:
             return False
-        ended = self._bus.departures.has_ended
+        ended = self._bus.log.has_ended
         if await ended(key.name, state.assignment, state.version, self._oldest):
             return True
         self._work.wake_at(key, self._clock() + ABSENT_S)
@@ -162,22 +166,22 @@ class Reconciler:
         model, found = self._bus.model, self._view.pool(key.name)
         agreement = None if found is None else agreement_of(found)
         if agreement is not None and agreement.version > self._log.end:
-            model.note_end(await self._bus.events.end())
+            model.note_end(await self._bus.log.newest_position())
         is_alone = found is not None and key.name not in model.pools
-        deleted = await self._bus.events.deletion_of(key.name) if is_alone else NOT_DELETED
+        deleted = await self._bus.log.deletion_of(key.name) if is_alone else NOT_DELETED
+        attempt = self._bus.commander.attempt(key, self._clock(), deleted.position)
+        origins: Sequence[Origin] = ()
+        if agreement is not None and is_unresolved(agreement, attempt):
+            origins = await self._bus.log.origins_of(key.name, agreement.version)
+            attempt = self._bus.commander.attempt(key, self._clock(), deleted.position)
         wanted, found = model.pools.get(key.name), self._view.pool(key.name)
         if wanted is None and found is None:
             self._forget(key)
             self._view.forget_pool(key.name)
             return ()
-        attempt = self._commander.attempt(key, self._clock(), deleted.position)
-        facts = Facts(deleted, self._view.removed_pool(key.name))
+        facts = Facts(deleted, self._view.removed_pool(key.name), origins=origins)
         args = (key.name, wanted, found, attempt, self._log, self._place)
         actions = missing_for_pool(*args, facts)
-        if wanted is not None and any(sets_back(action) for action in actions):
-            origins = self._bus.events.origins_of(key.name, agreed_position(found, self._log))
-            facts = replace(facts, origins=await origins)
-            actions = missing_for_pool(*args, facts)
         item = found or facts.removed
         if item is None or not any(is_deletion(action) for action in actions):
             return actions
@@ -211,7 +215,7 @@ class Reconciler:
         return "" if wanted is None else self._view.pool_uid(wanted.pool)
 
     def _forget(self, key: Key) -> None:
-        self._commander.forget(key)
+        self._bus.commander.forget(key)
         self._refusals.forget(key)
         self._rounds.pop(key, None)
         self._work.queue.succeeded(key)

@@ -1,27 +1,36 @@
 """Records Events about what keeps a cluster from its wanted state, while that lasts."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from agent.actions import Action, Create, Delete, Evict, Kind, Patch, RecordEvent
-from agent.bus import WantedNode
-from agent.host.api import Failure, Unreachable
-from agent.host.keys import Key
 from agent.host.model import BusModel
 from agent.host.view import ClusterView
-from agent.node_documents import POOL_LABEL
-from agent.refusals import refusal_event
-from agent.set_backs import SetBacks, set_back_event
+from agent.host.work import Key
+from agent.nodes.objects import POOL_LABEL, WantedNode
+from agent.nodes.set_backs import SetBacks, set_back_event
+from agent.reading import digest
+from nodepool.contract.keys import pod_name
 from nodepool.host.logs import Logger
+from nodepool.kube.failures import Failure, Unreachable
 
 TOLD_MAX: Final = 10
 """The most objects of a NodePool with a recorded refusal: a policy may refuse every Node."""
+Refusable = Create | Patch | Delete | Evict
+"""The actions that change an object of the cluster."""
+_PRECONDITIONS: Final = ("uid", "resourceVersion")
+_VERBS: Final[Mapping[type[Refusable], tuple[str, str]]] = {
+    Create: ("Create", "created"),
+    Patch: ("Update", "updated"),
+    Delete: ("Delete", "deleted"),
+    Evict: ("Eviction", "evicted"),
+}
 
 
 class Refusals:
     """Records, at the NodePool of an object, each refusal and each Node set back too often.
 
-    held_until: returns until when a Node is not set back, see `agent.set_backs.SetBacks`.
+    held_until: returns until when a Node is not set back, see `agent.nodes.set_backs`.
     """
 
     def __init__(
@@ -38,7 +47,7 @@ class Refusals:
 
     async def tell(self, key: Key, action: Action, failure: Failure) -> None:
         """Record why an action was refused; record nothing if another try may succeed."""
-        if not failure.is_lasting or not isinstance(action, Create | Patch | Delete | Evict):
+        if not failure.is_lasting or not isinstance(action, Refusable):
             return
         regarding = self._regarding(key)
         others = (name for each, name in self._told.items() if each != key)
@@ -81,3 +90,46 @@ class Refusals:
         if pool:
             return "NodePool", pool, self._view.pool_uid(pool)
         return key.kind, key.name, key.name if found is None else found.uid
+
+
+def refusal_event(
+    regarding: tuple[Kind, str, str], action: Refusable, fields: Sequence[str], why: str
+) -> RecordEvent:
+    """Return the Event with the object, the fields and the reason; equal for equal refusals.
+
+    regarding: kind, name and uid of the object that it is recorded about.
+    fields: those that `why` names; where it names none, those that a patch sets are added.
+    why: what the API server said.
+    """
+    kind, name, uid = regarding
+    noun, done = _VERBS[type(action)]
+    named = "" if fields else ", ".join(_fields(action))
+    message = f"{_object(action)} cannot be {done}{f' ({named})' if named else ''}: {why}"
+    reason = f"{noun}Refused"
+    key = f"refused.{digest([uid, reason, message])}"
+    return RecordEvent(kind, name, uid, "Warning", reason, message, key)
+
+
+def _object(action: Refusable) -> str:
+    match action:
+        case Create(kind, document):
+            metadata = document.get("metadata")
+            return f"{kind} {metadata.get('name') if isinstance(metadata, Mapping) else ''}"
+        case Evict(namespace, name):
+            return f"Pod {pod_name(namespace, name)}"
+        case Delete(kind, name, namespace=namespace) if namespace:
+            return f"{kind} {pod_name(namespace, name)}"
+        case Delete(kind, name) | Patch(kind, name):
+            return f"{kind} {name}"
+
+
+def _fields(action: Refusable) -> Sequence[str]:
+    """Return the fields that a patch sets, two levels deep, without its preconditions."""
+    if not isinstance(action, Patch):
+        return ()
+    return sorted(
+        f"{part}.{name}"
+        for part, values in action.patch.items()
+        for name in (values if isinstance(values, Mapping) else ())
+        if part != "metadata" or name not in _PRECONDITIONS
+    )

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from agent.host.api import Api, Failure, Resource, Unreachable
 from agent.host.settings import AgentSettings
 from agent.host.telemetry import NAME
 from nodepool.client import Client
 from nodepool.client.errors import ClientError, Refused
 from nodepool.contract.commands import UID_MAX
 from nodepool.host.logs import Logger
+from nodepool.kube.api import Api, Resource
+from nodepool.kube.failures import Failure, Unreachable
 
 NAMESPACES: Final = Resource("api/v1", "namespaces", "Namespace")
 KUBE_SYSTEM: Final = "kube-system"
@@ -24,10 +25,14 @@ RETRY_S: Final = 2.0
 
 
 class Registration:
-    """Registers one cluster; two clusters of the same name would undo each other's work."""
+    """Registers one cluster; two clusters of the same name would undo each other's work.
+
+    uid: the uid of the cluster; empty if it is not known.
+    """
 
     def __init__(self, api: Api, settings: AgentSettings, log: Logger) -> None:
         self._api, self._settings, self._log = api, settings, log
+        self.uid = ""
 
     async def run(self, note: Callable[[str], None]) -> None:
         """Wait until the cluster is registered; call `note` with the reason for each delay."""
@@ -49,7 +54,7 @@ class Registration:
             access=service.access,
         )
         try:
-            uid = await self._uid()
+            self.uid = uid = await self._uid()
             async with client:
                 await client.clusters.register(place.cluster, place.zone, kubernetes=True, uid=uid)
         except (ClientError, Failure, Unreachable) as error:
@@ -59,7 +64,7 @@ class Registration:
     async def _uid(self) -> str:
         """Return the uid of the namespace `kube-system`; empty if the account may not read it."""
         try:
-            namespace = await self._api.send("get", NAMESPACES, NAMESPACES.path(KUBE_SYSTEM))
+            namespace = await self._api.get(NAMESPACES, KUBE_SYSTEM)
         except Failure as failure:
             if failure.code != 403:
                 raise

@@ -10,15 +10,15 @@ from uuid import uuid4
 
 from nats.errors import Error as NatsError
 
-from agent.bus import Document, Log
+from agent.actions import Place
 from agent.host.commander import Commander
-from agent.host.departures import Departures
 from agent.host.model import BusModel
 from agent.host.registration import Registration
 from agent.host.settings import AgentSettings
-from agent.host.streams import LOOK_S, objects_reader, present, until_closed
+from agent.host.streams import LOOK_S, objects_reader, present, until_closed, until_first
 from agent.host.telemetry import NAME, Telemetry
-from agent.place import Place
+from agent.pools.objects import Log
+from agent.reading import Document
 from nodepool.client.client import Client
 from nodepool.client.errors import Unreachable
 from nodepool.client.objects import document_of
@@ -42,7 +42,7 @@ from nodepool.nats.wire.errors import (
     ServerRefusal,
     StreamChanged,
 )
-from nodepool.nats.wire.waiting import all_of, pause_s
+from nodepool.state.back_off import pause_s
 
 CATCHING_UP: Final = 3
 """How many times to wait, for two seconds each, until the read model has caught up with the log.
@@ -73,8 +73,8 @@ class Bus:
 
     model: what the bus says.
     fault: why the model is not current, as one line; empty while it is current.
-    departures: which stays of Nodes have ended.
-    events: the newest events of the log about each NodePool.
+    commander: sends commands.
+    log: what the log says.
     """
 
     def __init__(
@@ -98,12 +98,11 @@ class Bus:
         self.fault = "connecting to the bus"
         self._settings = settings
         self._telemetry = telemetry
-        self._commander = commander
+        self.commander = commander
         self._registration = registration
         self._resync = resync
         self._following = following
-        self.departures = Departures(settings.place)
-        self.events = commander.events
+        self.log = commander.log
         self._connection: Connection | None = None
 
     @property
@@ -140,7 +139,7 @@ class Bus:
                 self._telemetry.restarted(self.fault)
             finally:
                 self.model.clear()
-                await self._commander.end()
+                await self.commander.end()
             lasted = asyncio.get_running_loop().time() - began
             failures = 1 if lasted > BACK_OFF_MAX_S else failures + 1
             await asyncio.sleep(pause_s(failures, BACK_OFF_S, BACK_OFF_MAX_S, random.random()))
@@ -150,7 +149,7 @@ class Bus:
         connection = await connect(
             service.url, NAME, patience_s=None, access=service.access, on_fault=self._note
         )
-        self._connection = self.events.connection = connection
+        self._connection = connection
         connection.on_reconnect.append(self._reconnected)
         log = self._telemetry.log
         connection.on_disconnect.append(
@@ -161,7 +160,8 @@ class Bus:
         try:
             await self._read(connection)
         finally:
-            self._connection = self.events.connection = None
+            self._connection = None
+            self.log.end()
             connection.on_disconnect.clear()
             with suppress(NatsError, OSError):
                 await connection.close()
@@ -189,7 +189,7 @@ class Bus:
         self.fault = "reading the read model"
         info = await present(connection, STREAM)
         buckets = [await present(connection, f"KV_{bucket}") for bucket in BUCKETS]
-        log = Log(info.log, info.last)
+        log = Log(info.log, info.last, cluster=self._registration.uid)
         readers = [
             objects_reader(
                 connection, bucket, f"$KV.{bucket}.{place.org}.{place.cluster}.>", log, found
@@ -208,10 +208,10 @@ class Bus:
             await heard.open()
             outcomes = PendingOutcomes(heard, CommandAccepted)
             sender = Sender(connection, outcomes, source=NAME, timeout_s=OUTCOME_S)
-            self._commander.begin(sender)
-            self.departures.begin(connection, log.id)
+            self.commander.begin(sender)
+            self.log.begin(connection, log.id)
             self.model.log = log
-            await all_of(
+            await until_first(
                 outcomes.listen(),
                 self._opened(readers),
                 self._following(connection, log, info),
@@ -235,7 +235,7 @@ class Bus:
             "read model read", nodepools=len(self.model.pools), nodes=len(self.model.nodes)
         )
         self._resync()
-        await all_of(
+        await until_first(
             *(
                 self._follow(bucket, reader, take)
                 for reader, take, bucket in zip(readers, takes, BUCKETS, strict=True)

@@ -9,7 +9,7 @@ from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.core.exceptions import ConfigError
 from yaml import YAMLError
 
-from agent.place import Place
+from agent.actions import Place
 from nodepool.client.errors import Refused
 from nodepool.client.names import checked
 from nodepool.host.settings import PREFIX, Settings, SettingsError, read

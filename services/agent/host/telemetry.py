@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, get_args
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from agent.actions import Action
-from agent.host.api import Counted
-from agent.host.keys import KINDS
-from agent.place import Place
+from agent.actions import Action, Place
+from agent.host.work import KINDS
 from nodepool.contract import metrics as contract
 from nodepool.contract.agent_metrics import (
     ACTIONS,
@@ -28,6 +26,7 @@ from nodepool.host.families import Families
 from nodepool.host.health import HealthServer
 from nodepool.host.logs import Logger, ServiceLog
 from nodepool.host.settings import Settings
+from nodepool.kube.api import Counted
 
 if TYPE_CHECKING:
     from nodepool.host.exporting import Exporting

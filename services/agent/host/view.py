@@ -1,38 +1,38 @@
 """What the cluster shows: its NodePools, Nodes and Pods, and what a change of them requires."""
 
-import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from agent.agreement import AGREED, version_number
-from agent.bus import Document
-from agent.cluster import NodeObject, PodObject, PoolObject
-from agent.host.api import Api
-from agent.host.cache import Cache
-from agent.host.keys import WAITING, Key, node_key, pool_key
-from agent.host.kind import PoolKind
-from agent.host.model import BusModel, Wake
-from agent.host.node_memory import NodeMemory
-from agent.host.pacing import Pacing
-from agent.host.resources import NODE_POOLS, NODES, PODS
-from agent.host.sharing import shared_node, shared_pod
-from agent.host.toleration import TolerationPolicy
-from agent.host.waiting import WaitingPods
-from agent.marks import has_startup_taint
-from agent.place import Place
-from agent.pool_documents import pool_object
+from agent.actions import Place, ReportWaiting
+from agent.host.declared import NODE_POOLS, NODES, PODS, PoolKind, TolerationPolicy
+from agent.host.model import BusModel
+from agent.host.streams import until_first
+from agent.host.work import REPORT_S, WAITING, Key, Work, node_key, pool_key
+from agent.nodes.marks import has_startup_taint
+from agent.nodes.memory import NodeMemory
+from agent.nodes.objects import NodeObject, node_object
+from agent.pods.objects import PodObject, pod_object
+from agent.pods.waiting import Demand, demand_of
+from agent.pools.agreement import AGREED
+from agent.pools.objects import PoolObject, pool_object
+from agent.pools.openings import missing_reports, opening
+from agent.reading import Document, version_number
 from nodepool.contract.well_known import MANAGED
 from nodepool.host.logs import Logger
-from nodepool.nats.wire.waiting import all_of
+from nodepool.kube.api import Api
+from nodepool.kube.informer import Informer
 
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_UNPLACED: Final = "spec.nodeName=,status.phase=Pending"
+"""Selects the Pods that are bound to no Node; the API server filters them."""
 _RUNNING: Final = f"spec.nodeName!=,{_NOT_ENDED}"
 """Selects the Pods that are bound to a Node and have not ended; the API server filters them."""
 
 
 class ClusterView:
-    """The state of one cluster, from four caches.
+    """The state of one cluster, from four informers.
 
     kind: how the cluster defines the kind NodePool.
     pools, nodes, pods: the caches of the objects of each kind.
@@ -46,68 +46,75 @@ class ClusterView:
         api: Api,
         place: Place,
         model: BusModel,
-        pacing: Pacing,
-        wake: Wake,
+        work: Work,
         resync: Callable[[], None],
         log: Logger,
     ) -> None:
-        """Create the view; `wake` gets each key to compare, `resync` asks to compare all keys."""
-        self._model, self._pacing, self._wake = model, pacing, wake
-        self._clock = asyncio.get_running_loop().time
+        """Create the view; `resync` asks to compare all keys."""
+        self._model, self._work, self._wake = model, work, work.wake
         self.memory = NodeMemory()
         self._pods_of: dict[str, set[str]] = {}
         self.kind = PoolKind(api)
         self.toleration = TolerationPolicy(api, place, resync, log)
         self._agreed: dict[str, str] = {}
         self._removed: dict[str, PoolObject] = {}
-        self.pools: Cache[PoolObject] = Cache(
+        self.pools: Informer[PoolObject] = Informer(
             api, NODE_POOLS, pool_object, self._pool_changed, log=log, listed=resync
         )
         self.pools.on_deleted = self._pool_deleted
         self.pools.on_lacking = self._pool_lacking
-        self.nodes: Cache[NodeObject] = Cache(
-            api, NODES, shared_node, self._node_changed, log=log, listed=resync
+        self.nodes: Informer[NodeObject] = Informer(
+            api, NODES, node_object, self._node_changed, log=log, listed=resync
         )
-        self.pods: Cache[PodObject] = Cache(
-            api, PODS, shared_pod, self._pod_changed, log=log, selector=_RUNNING, listed=resync
+        self.pods: Informer[PodObject] = Informer(
+            api, PODS, pod_object, self._pod_changed, log=log, selector=_RUNNING, listed=resync
         )
-        self.waiting = WaitingPods(api, model, self.pool_uid, pacing, wake, log)
+        self._demands: Counter[Demand] = Counter()
+        self.waiting: Informer[Demand] = Informer(
+            api,
+            PODS,
+            demand_of,
+            self._demand_changed,
+            log=log,
+            selector=_UNPLACED,
+            listed=lambda: work.wake(WAITING),
+        )
 
     @property
-    def caches(self) -> tuple[Cache[PoolObject], Cache[NodeObject], Cache[PodObject]]:
+    def informers(self) -> tuple[Informer[PoolObject], Informer[NodeObject], Informer[PodObject]]:
         """The caches of the objects that are compared one by one."""
         return self.pools, self.nodes, self.pods
 
     def fault(self, kind: str) -> str:
         """Why objects of a kind cannot be compared now; empty where they can."""
         if kind == "Pod":
-            return self.waiting.cache.fault
+            return self.waiting.fault
         if kind == "NodePool":
             return self.pools.fault
         return self.nodes.fault or self.pods.fault
 
     async def run(self) -> None:
         """Keep all caches and the policy current until the task is cancelled."""
-        await all_of(
-            *(cache.run() for cache in (*self.caches, self.waiting.cache)), self.toleration.run()
+        await until_first(
+            *(informer.run() for informer in (*self.informers, self.waiting)), self.toleration.run()
         )
 
     def faults(self) -> Iterator[str]:
         """Why some objects are not known as they are now, each as one line."""
-        found = (*(cache.fault for cache in self.caches), self.waiting.cache.fault)
+        found = (*(informer.fault for informer in self.informers), self.waiting.fault)
         yield from dict.fromkeys(fault for fault in found if fault)
 
     def wrote(self, kind: str, document: Document) -> None:
         """Store an object as the API server returned it after a write."""
-        for cache in self.caches:
-            if cache.resource.kind == kind and document.get("kind") in (kind, None):
-                cache.wrote(document)
+        for informer in self.informers:
+            if informer.resource.kind == kind and document.get("kind") in (kind, None):
+                informer.wrote(document)
 
     def removed(self, kind: str, key: str, uid: str) -> None:
         """Remove an object that the API server has deleted."""
-        for cache in self.caches:
-            if cache.resource.kind == kind:
-                cache.store.remove(key, uid)
+        for informer in self.informers:
+            if informer.resource.kind == kind:
+                informer.store.remove(key, uid)
 
     async def list_pods(self, node: str) -> None:
         """Read the Pods of a Node from the API server, so that `pods_of` lacks no Pod."""
@@ -116,7 +123,7 @@ class ClusterView:
     def pods_of(self, node: str) -> list[PodObject]:
         """Return the Pods that are bound to a Node, each with the reason of a refused eviction."""
         found = (self.pods.store.get(key) for key in sorted(self._pods_of.get(node, ())))
-        refused = self._pacing.refused
+        refused = self._work.evictions.cause
         return [
             replace(pod, blocked_by=refused(pod.uid)) if refused(pod.uid) else pod
             for pod in found
@@ -154,6 +161,30 @@ class ClusterView:
             if name not in self._model.nodes and _has_marks(found):
                 yield node_key(name)
 
+    def missing_reports(self, place: Place) -> Sequence[ReportWaiting]:
+        """Return the missing reports about the Pods that wait for autoscaled NodePools."""
+        model = self._model
+        self._work.reports.begin(WAITING, self._work.clock() + REPORT_S)
+        openings = (
+            opening(
+                pool,
+                self.pool_uid(name),
+                (model.nodes[node] for node in model.members(name)),
+                place,
+            )
+            for name, pool in sorted(model.pools.items())
+        )
+        found = [each for each in openings if each is not None]
+        return tuple(missing_reports(self._demands, found, model.waiting, place))
+
+    def _demand_changed(self, _key: str, old: Demand | None, new: Demand | None) -> None:
+        self._demands.subtract([old] if old is not None else ())
+        self._demands.update([new] if new is not None else ())
+        if old is not None and not self._demands[old]:
+            del self._demands[old]
+        if old != new:
+            self._wake(WAITING)
+
     def _pool_changed(self, key: str, old: PoolObject | None, new: PoolObject | None) -> None:
         self._remember_agreement(key, old, new)
         if new is not None:
@@ -166,16 +197,16 @@ class ClusterView:
 
     def _remember_agreement(self, key: str, old: PoolObject | None, new: PoolObject | None) -> None:
         """Keep the agreement of an object, unless a backup of the cluster was restored since."""
+        is_same = old is not None and new is not None and old.uid == new.uid
         if new is not None and AGREED in new.annotations:
             self._agreed[key] = new.annotations[AGREED]
-        elif not _is_later(old, new):
+        elif not is_same or _version(old) >= _version(new):
             self._agreed.pop(key, None)
 
     def _pool_deleted(self, deleted: PoolObject) -> None:
-        found = self.pools.store.get(deleted.name)
-        if found is None or found.uid == deleted.uid:
-            agreed = self._agreed.get(deleted.name, "")
-            self._removed[deleted.name] = replace(deleted, agreed=agreed)
+        name = deleted.name
+        if self.pool_uid(name) in ("", deleted.uid):
+            self._removed[name] = replace(deleted, agreed=self._agreed.get(name, ""))
 
     def _pool_lacking(self, seen: PoolObject) -> None:
         """Note the deletion of an object that the watch missed, if the deletion was seen to begin.
@@ -209,7 +240,7 @@ class ClusterView:
         if new is not None:
             self._pods_of.setdefault(new.node, set()).add(key)
         if new is None and old is not None:
-            self._pacing.forget(old.uid)
+            self._work.evictions.forget(old.uid)
         if old == new:
             return
         for name in {pod.node for pod in (old, new) if pod is not None}:
@@ -222,11 +253,8 @@ def _has_marks(node: NodeObject) -> bool:
     return MANAGED in node.annotations or has_startup_taint(node)
 
 
-def _is_later(old: PoolObject | None, new: PoolObject | None) -> bool:
-    """Whether both are one object, and the second is how it was afterwards."""
-    if old is None or new is None or old.uid != new.uid:
-        return False
-    return version_number(old.version) < version_number(new.version)
+def _version(found: PoolObject | None) -> int:
+    return 0 if found is None else version_number(found.version)
 
 
 def _shown(node: NodeObject) -> tuple[object, ...]:

@@ -24,7 +24,8 @@ from nodepool.nats.log import api
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import Busy, Denied, InDoubt, ServerRefusal
-from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S, pause_s
+from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S
+from nodepool.state.back_off import pause_s
 
 Outcome = CommandAccepted | Refused | NoOutcome
 A = TypeVar("A", bound=CommandAccepted | CapacityFound | NodeLockChanged)

@@ -33,8 +33,9 @@ from nodepool.nats.wire.errors import (
     LogChanged,
     ServerRefusal,
 )
-from nodepool.nats.wire.waiting import cancel, pause_s
+from nodepool.nats.wire.waiting import cancel
 from nodepool.service import I, O, S, Service
+from nodepool.state.back_off import pause_s
 
 if TYPE_CHECKING:
     from nodepool.host.session import Session

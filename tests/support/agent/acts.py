@@ -1,13 +1,14 @@
 """What people do to NodePools on both sides, and what fails, at random."""
 
 import random
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.agreement import AGREED, LABELS, agreement_of, digest
-from agent.bus import WantedPool
-from agent.pool_documents import pool_object
-from agent.pools import missing_for_pool
+from agent.pools.actions import missing_for_pool
+from agent.pools.agreement import agreement_of
+from agent.pools.objects import LABELS, WantedPool, pool_object
+from agent.reading import digest
 from nodepool.contract.model import FINALIZER
 from nodepool.engine.world import Log, World
 from support.agent.agent import Compare, MemoryAgent, Sides
@@ -117,9 +118,19 @@ class Acts:
         self.sides.api.patch(name, patch)
         self._note(f"cluster edits {name}: {where}={value}")
         # Where the bus has another value since, what is set back to what both had is no change.
-        agreement = agreement_of(pool_object(item))
-        is_agreed = agreement is not None and agreement.fields.get(where) == digest(value)
+        is_agreed = any(fields.get(where) == digest(value) for fields in self._shared(item))
         self.edits.append(Edit(name, item["metadata"]["uid"], where, value, is_agreed))
+
+    def _shared(self, item: dict[str, Any]) -> Iterator[Mapping[str, str]]:
+        """The digests of the fields that both sides had: as agreed, or as sent and accepted."""
+        agreement = agreement_of(pool_object(item))
+        if agreement is None:
+            return
+        yield agreement.fields
+        for sent in agreement.sent:
+            outcome = self.sides.outcome(sent.id)
+            if outcome is not None and outcome.outcome == "accepted":
+                yield sent.fields
 
     def cluster_delete(self, name: str) -> None:
         """A person deletes a NodePool in the cluster."""
@@ -147,6 +158,8 @@ class Acts:
         """A person removes the annotations of the agent."""
         self.sides.api.patch(name, {"metadata": {"annotations": None}})
         self.forgotten.add(self.sides.api.objects[name]["metadata"]["uid"])
+        if name not in self.sides.pools():
+            self.deleted.pop(name, None)  # Only an agent that still knows can tell.
         self._note(f"cluster forgets {name}")
 
     def bus_apply(self, name: str) -> None:
@@ -175,7 +188,7 @@ class Acts:
         if result[0].startswith("deleted"):
             item = self.sides.api.objects.get(name)
             # An object that was never shared is another wish, which is not what is deleted here.
-            is_shared = item is None or AGREED in item["metadata"].get("annotations", {})
+            is_shared = item is None or _is_shared(item)
             self.deleted[name] = is_shared
             self.ever_deleted.add(name)
 
@@ -212,6 +225,11 @@ class Acts:
             process.restart()
 
 
+def _is_shared(item: dict[str, Any]) -> bool:
+    agreement = agreement_of(pool_object(item))
+    return agreement is not None and agreement.uid != ""
+
+
 def _stands_for(item: dict[str, Any], pool: WantedPool) -> bool:
     """Whether an object is shared, and not with an earlier NodePool of its name.
 
@@ -219,4 +237,4 @@ def _stands_for(item: dict[str, Any], pool: WantedPool) -> bool:
     """
     agreement = agreement_of(pool_object(item))
     is_shared = FINALIZER in item["metadata"].get("finalizers", ())
-    return is_shared and (agreement is None or agreement.uid == pool.uid)
+    return is_shared and (agreement is None or agreement.uid in ("", pool.uid))

@@ -4,17 +4,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from agent.actions import Action, Create, Delete, Patch, RecordEvent, Send, sets_back
-from agent.agreement import AGREED, agreement_of
-from agent.bus import Attempt, Log, WantedPool
-from agent.cluster import PoolObject
-from agent.events import event_name
+from agent.actions import (
+    Action,
+    Attempt,
+    Create,
+    Delete,
+    Patch,
+    Place,
+    RecordEvent,
+    Send,
+)
 from agent.host.commander import shows_pool
-from agent.host.pool_events import origin_in
-from agent.place import Place
-from agent.pool_documents import pool_object, wanted_pool
-from agent.pool_view import NOT_DELETED, Deletion, Facts, Origin
-from agent.pools import missing_for_pool
+from agent.host.log import origin_in
+from agent.host.performing import kubernetes_event
+from agent.pools.actions import missing_for_pool
+from agent.pools.agreement import AGREED, agreement_of, is_unresolved
+from agent.pools.objects import Log, PoolObject, WantedPool, pool_object, wanted_pool
+from agent.pools.sides import NOT_DELETED, Deletion, Facts, Origin
 from nodepool.client.accepted import DELETED, DELETING, VALIDATED, Accepted, accepted_by
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.events import CommandAccepted, CommandRefused, CWNodePoolDeleted
@@ -163,19 +169,12 @@ class MemoryAgent:
         """What it finds missing for a NodePool."""
         log = Log(self.sides.bus.world.log.id, self.sides.end, self.start)
         wanted, found = self.pools.get(name), self.objects.get(name)
-        args = (name, wanted, found, self._attempt(name), log, PLACE)
-        facts = Facts(self.sides.deleted(name), self.removed.get(name))
-        actions = list(self.compare(*args, facts))
-        if wanted is not None and any(sets_back(action) for action in actions):
-            facts = replace(facts, origins=self.sides.origins(name, self._agreed(name)))
-            actions = list(self.compare(*args, facts))
-        return actions
-
-    def _agreed(self, name: str) -> int:
-        """Return the position of the agreement of an object; 0 without one."""
-        found = self.objects.get(name)
+        attempt, origins = self._attempt(name), list[Origin]()
         agreement = None if found is None else agreement_of(found)
-        return 0 if agreement is None else agreement.version
+        if agreement is not None and is_unresolved(agreement, attempt):
+            origins = self.sides.origins(name, agreement.version)
+        facts = Facts(self.sides.deleted(name), self.removed.get(name), origins=origins)
+        return list(self.compare(name, wanted, found, attempt, log, PLACE, facts))
 
     def hear(self) -> None:
         """Hears the outcomes of what it has sent, and asks what the log says with each."""
@@ -243,7 +242,7 @@ class MemoryAgent:
             case Delete(uid=uid, version=version):
                 return partial(api.delete, name, uid, version)
             case RecordEvent():
-                return partial(api.events.setdefault, event_name(action), action.message)
+                return partial(api.events.setdefault, kubernetes_event(action).name, action.message)
             case _:
                 raise AssertionError(f"{action} is not about a NodePool")
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import User
 
-from agent.host.api import Api
 from nodepool.host.logs import Logger, ServiceLog
 from nodepool.host.settings import Settings
+from nodepool.kube.api import Api
 from nodepool.local.ports import HOST
 from support.loopback import listening
 
@@ -48,7 +48,7 @@ async def unanswered() -> AsyncIterator[tuple[Api, Logger]]:
 async def _api_of(port: int) -> AsyncIterator[Api]:
     config = KubeConfig.from_server(f"http://{HOST}:{port}").get()
     assert config is not None
-    api = Api(config._replace(user=User()), lambda _request, _seconds: None)
+    api = Api(config._replace(user=User()), "test", lambda _request, _seconds: None)
     try:
         yield api
     finally:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.agreement import read_spec
+from agent.pools.objects import read_spec
 from nodepool.contract.model import NodePoolSpec
 
 Json = dict[str, Any]

@@ -2,8 +2,7 @@
 
 import json
 
-from agent.agreement import LABELS, fields_of, read_spec
-from agent.cluster import PoolObject
+from agent.pools.objects import LABELS, PoolObject, fields_of, read_spec
 from nodepool.contract.model import FINALIZER, NodePoolSpec, spec_document
 from support.agent.acts import Acts
 from support.agent.agent import MemoryAgent

@@ -32,7 +32,8 @@ from nodepool.nats.log.streams import stream_info
 from nodepool.nats.log.verification import FAULTS, Verification, Verify
 from nodepool.nats.wire.client import HURRIED_S, BusClient
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal, StreamChanged
-from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S, all_of, cancel, pause_s
+from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S, all_of, cancel
+from nodepool.state.back_off import pause_s
 
 BUFFER_MAX = 8_192
 """The most messages that are requested or received, but not yet taken."""

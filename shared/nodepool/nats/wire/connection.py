@@ -26,7 +26,8 @@ from nodepool.nats.wire.errors import AccessError, Unreachable
 from nodepool.nats.wire.protocol import SEQUENCE, Parser, parse_headers, text
 from nodepool.nats.wire.reasons import reason_of
 from nodepool.nats.wire.transports import transport_to
-from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S, cancel, pause_s
+from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S, cancel
+from nodepool.state.back_off import pause_s
 
 ErrorListener = Callable[[Exception], None]
 FaultListener = Callable[[str], None]

@@ -1,0 +1,1 @@
+"""Which side of a NodePool has to change: its object in the cluster, or the bus?"""

@@ -1,0 +1,162 @@
+"""What both sides of a NodePool agreed on, and what the agent has sent since.
+
+A NodePool has two writers: people in the cluster and commands on the bus. An annotation of its
+object holds the state in which both sides were equal last, so a three-way comparison tells which
+side has made a new change. Each command is noted there before it is sent. So every process of the
+agent knows whether a change on the bus is its own, whatever the id of a command looks like.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from agent.actions import Attempt
+from agent.pools.objects import Log, PoolObject, WantedPool, fields_of
+from agent.reading import digest, version_number
+from nodepool.contract.decode import value_in
+from nodepool.contract.model import Value
+
+AGREED: Final = "compute.coreweave.com/agreed"
+"""The annotation of a NodePool object that holds its agreement, as JSON."""
+REFUSED: Final = "compute.coreweave.com/refused"
+"""The annotation of an object that the bus refuses: which command was refused, and why."""
+SENT_MAX: Final = 8
+"""How many commands an agreement names: of all with the same base, the bus takes one at most."""
+
+Fields = Mapping[str, str]
+"""The digest of each non-empty field, by the name of the field."""
+
+
+class Sent(Value):
+    """A command that was sent: its id, the generation of the object, and the fields' digests."""
+
+    id: str
+    generation: int
+    fields: dict[str, str]
+
+
+class Agreement(Value):
+    """The last state of a NodePool in which both sides were equal.
+
+    log, cluster: the epoch: the identity of the log, and the uid of the cluster; empty if unknown.
+    object: the uid of the object; empty if the agent creates the object and does not know its uid.
+    uid, of, version: the uid, the generation and the `resourceVersion` of the NodePool on the bus;
+      the uid is empty if both sides have not been equal yet.
+    generation: the generation of the object.
+    fields: the digests of its fields.
+    sent: the commands that were sent since, the oldest first.
+    """
+
+    log: str
+    cluster: str = ""
+    object: str
+    uid: str = ""
+    of: int = 0
+    version: int = 0
+    generation: int = 0
+    fields: dict[str, str] = {}  # noqa: RUF012  # Each value gets a copy.
+    sent: tuple[Sent, ...] = ()
+
+    def text(self) -> str:
+        """Return the agreement as JSON text for its annotation."""
+        return self.model_dump_json(exclude_defaults=True)
+
+    def with_sent(self, command: Sent) -> "Agreement":
+        """Return the agreement with a command that is sent now."""
+        others = [each for each in self.sent if each.id != command.id]
+        return self.model_copy(update={"sent": (*others, command)[-SENT_MAX:]})
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """The fields that differ, by the side that has changed them since the agreement."""
+
+    bus: frozenset[str]
+    cluster: frozenset[str]
+    both: frozenset[str]
+
+
+class Refusal(Value):
+    """A refused command, as an object records it."""
+
+    id: str
+    reason: str = ""
+    field: str = ""
+    message: str = ""
+
+
+def agreement_of(found: PoolObject) -> Agreement | None:
+    """Return the agreement that an object carries; None if the object has no agreement of its own.
+
+    An agreement that was copied from another object with its manifest is not its own.
+    """
+    read = value_in(Agreement, found.annotations.get(AGREED, found.agreed))
+    is_own = isinstance(read, Agreement) and read.object in ("", found.uid)
+    return read if is_own and isinstance(read, Agreement) else None
+
+
+def agreement_in_epoch(found: PoolObject, wanted: WantedPool | None, log: Log) -> Agreement:
+    """Return the agreement of an object if it is of the current epoch; else one without a state.
+
+    An epoch is one history of one log, with one cluster. It ends if the bus gets another log, if
+    the object is moved to another cluster, and if the log goes back to a backup: then the log ends
+    before the agreement, or the read model is complete past the agreement and shows an older state.
+    A new epoch begins without agreements, so that the bus wins wherever both sides differ.
+    """
+    agreement = agreement_of(found)
+    if agreement is not None and agreement.log == log.id:
+        is_here = "" in (agreement.cluster, log.cluster) or agreement.cluster == log.cluster
+        is_ahead = wanted is not None and version_number(wanted.version) < agreement.version
+        if is_here and (not is_ahead or log.start < agreement.version <= log.end):
+            return agreement
+    return Agreement(log=log.id, cluster=log.cluster, object=found.uid)
+
+
+def agreed(wanted: WantedPool, found: PoolObject | None, log: Log) -> Agreement:
+    """Return the agreement on what the bus says; without an object, for the object to create."""
+    return Agreement(
+        log=log.id,
+        cluster=log.cluster,
+        object=found.uid if found is not None else "",
+        uid=wanted.uid,
+        of=wanted.generation,
+        version=version_number(wanted.version),
+        generation=found.generation if found is not None else 1,
+        fields=digests(fields_of(wanted.spec, wanted.labels)),
+    )
+
+
+def is_unresolved(agreement: Agreement, attempt: Attempt | None) -> bool:
+    """Whether a command may have changed the bus whose outcome this process does not know."""
+    is_known = attempt is not None and attempt.outcome in ("", "accepted")
+    is_last = attempt is not None and bool(agreement.sent) and attempt.id == agreement.sent[-1].id
+    return bool(agreement.sent) and not (is_known and is_last)
+
+
+def refusal_of(found: PoolObject) -> Attempt | None:
+    """Return the refused command that an object records; None without a recorded refusal."""
+    read = value_in(Refusal, found.annotations.get(REFUSED, ""))
+    if not isinstance(read, Refusal):
+        return None
+    return Attempt(read.id, "refused", True, read.reason, read.field, read.message)
+
+
+def digests(fields: Mapping[str, object]) -> dict[str, str]:
+    """Return the digest of each field."""
+    return {name: digest(value) for name, value in fields.items()}
+
+
+def differences(base: Fields | None, wanted: Fields, found: Fields) -> Differences:
+    """Return the fields that differ, by who changed them since `base`; both sides if it is None."""
+    bus, cluster, both = set(), set(), set()
+    for name in wanted.keys() | found.keys():
+        value, other = wanted.get(name), found.get(name)
+        if value == other:
+            continue
+        if base is not None and other == base.get(name):
+            bus.add(name)
+        elif base is not None and value == base.get(name):
+            cluster.add(name)
+        else:
+            both.add(name)
+    return Differences(frozenset(bus), frozenset(cluster), frozenset(both))

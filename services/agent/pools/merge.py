@@ -1,0 +1,138 @@
+"""Merges a NodePool three ways: its object, the bus, and the last agreement of both.
+
+People in the cluster and commands on the bus both change a NodePool, and the log decides. A change
+in the cluster becomes a command. If the command loses, the object is set back, and an Event says
+what is lost. `merge` decides, and `agent.pools.actions` makes actions of the decision.
+"""
+
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from agent.actions import Attempt
+from agent.pools.agreement import differences, digests
+from agent.pools.objects import SpecFault, WantedPool, read_spec, taken
+from agent.pools.sides import NO_FIELDS, Sides
+from agent.reading import Document
+from nodepool.contract.model import FINALIZER
+
+ON_BUS: Final = "it was changed on the bus as well, and the log decides"
+GONE: Final = ("NotFound", "Conflict")
+"""The reasons of a refused deletion that mean that no NodePool has its uid any more."""
+
+
+class Outcome(Enum):
+    """What a merge ends with."""
+
+    WAIT = auto()
+    """Something has to happen first: an outcome, a newer read model, or what people do."""
+    AGREE = auto()
+    """Both sides are equal, and the object says so."""
+    SEND = auto()
+    """The cluster has changed the NodePool, and the bus gets a command."""
+    FOLLOW = auto()
+    """The bus has changed the NodePool, and the object follows."""
+    SET_BACK = auto()
+    """A change in the cluster loses, or is refused: an Event or the status says so."""
+
+
+class Merge(NamedTuple):
+    """A decision.
+
+    fields: the fields of the object that are set to what the bus has.
+    lost: the fields whose value in the cluster is lost, and why.
+    """
+
+    outcome: Outcome
+    fields: frozenset[str] = NO_FIELDS
+    lost: frozenset[str] = NO_FIELDS
+    why: str = ""
+
+
+def merge(sides: Sides) -> Merge:  # noqa: C901, PLR0912  # It is to be read from its top.
+    """Return which side of a NodePool has to change next, and in which fields."""
+    wanted, found, refusal = sides.wanted, sides.found, sides.refusal
+    if sides.is_awaited:
+        return Merge(Outcome.WAIT)
+    if not sides.has_object:  # At most the bus has it.
+        if wanted is None or wanted.deleting or sides.facts.is_leaving:
+            return Merge(Outcome.WAIT)
+        # A NodePool of another uid has never had the object that was deleted.
+        was_removed = sides.agreed_uid == wanted.uid and not sides.is_deletion_sent
+        return Merge(Outcome.SEND if was_removed else Outcome.FOLLOW)
+    if found.deleting:
+        return _merge_deleted(sides)
+    if wanted is None:  # The cluster alone has it.
+        if sides.was_deleted:
+            return Merge(Outcome.FOLLOW)
+        if isinstance(sides.spec, SpecFault):
+            return Merge(Outcome.SET_BACK, why=str(sides.spec))
+        return Merge(Outcome.SEND) if refusal is None else _refused(refusal)
+    if wanted.deleting:
+        # An object that was never shared with this log is another NodePool, and waits.
+        return Merge(Outcome.FOLLOW if sides.agreed_uid else Outcome.WAIT)
+    if sides.is_behind:  # Both sides have it.
+        return Merge(Outcome.WAIT)
+    if isinstance(sides.spec, SpecFault):
+        names = frozenset({*found.spec, *wanted.spec})
+        return Merge(Outcome.SET_BACK, names, why=str(sides.spec))
+    diff = differences(sides.base, digests(sides.theirs), digests(sides.ours))
+    if diff.bus or diff.both:
+        return _merge_bus(sides, wanted, diff.bus | diff.both, diff.both, diff.cluster)
+    if not diff.cluster:
+        return Merge(Outcome.AGREE)
+    if refusal is None:
+        return Merge(Outcome.SEND)
+    if refusal.reason == "NotFound" and refusal.field != "cluster":
+        return Merge(Outcome.WAIT)  # The bus has deleted it, and the read model will show that.
+    return _refused(refusal, diff.cluster)
+
+
+def _refused(refusal: Attempt, fields: frozenset[str] = NO_FIELDS) -> Merge:
+    why = f"{refusal.field}: {refusal.message}".removeprefix(": ")
+    return Merge(Outcome.SET_BACK, fields, fields, why)
+
+
+def _merge_deleted(sides: Sides) -> Merge:
+    """Return what the deletion of an object leads to: the bus deletes first, and then it goes."""
+    wanted, attempt, uid = sides.wanted, sides.attempt, sides.agreed_uid
+    if FINALIZER not in sides.found.finalizers:
+        return Merge(Outcome.WAIT)
+    if sides.facts.is_leaving:
+        return Merge(Outcome.FOLLOW)
+    if wanted is not None and wanted.deleting:
+        return Merge(Outcome.WAIT)
+    is_another = wanted is not None and uid not in ("", wanted.uid)
+    is_accepted = attempt is not None and attempt.outcome == "accepted"
+    is_gone = attempt is not None and attempt.reason in GONE
+    is_done = sides.is_deletion_sent and (is_accepted or is_gone)
+    if is_another or is_done or sides.was_deleted:
+        # If there is a NodePool of its name now, it is another NodePool that was created since.
+        return Merge(Outcome.FOLLOW)
+    return Merge(Outcome.SEND) if sides.refusal is None else _refused(sides.refusal)
+
+
+def _merge_bus(
+    sides: Sides,
+    wanted: WantedPool,
+    names: frozenset[str],
+    lost: frozenset[str],
+    cluster: frozenset[str],
+) -> Merge:
+    """Return how an object follows the bus in some fields, if people have changed others."""
+    if not _is_whole(taken(sides.ours, wanted.spec, names)):
+        names, lost = names | cluster, lost | cluster
+    # If the bus has another NodePool of the same name, only fields edited by hand are lost.
+    if sides.agreement.uid not in ("", wanted.uid):
+        lost &= sides.edited
+    return Merge(Outcome.SET_BACK if lost else Outcome.FOLLOW, names, lost, ON_BUS)
+
+
+def _is_whole(document: Document) -> bool:
+    """Whether a spec mixed of both sides is one that the API server takes."""
+    spec = read_spec({name: value for name, value in document.items() if "." not in name})
+    if isinstance(spec, SpecFault):
+        return False
+    if not spec.autoscaling:
+        return True
+    least, most = spec.min_nodes, spec.max_nodes
+    return least is not None and most is not None and least <= spec.target <= most

@@ -1,0 +1,135 @@
+"""The status of a NodePool object: from the read model, but with generations of the object."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from agent.actions import Patch
+from agent.pools.objects import PoolObject, WantedPool, merge_patch, read_spec
+from agent.reading import Document
+from nodepool.contract.conditions import Validated
+from nodepool.contract.model import NodePoolSpec
+from nodepool.contract.progress import STALLED
+
+CONDITION: Final = (
+    "lastTransitionTime",
+    "message",
+    "observedGeneration",
+    "reason",
+    "status",
+    "type",
+)
+"""The fields of a condition that the status of the object shows."""
+COUNTS: Final = ("currentNodes", "inProgress")
+TEXTS: Final = ("nodeProfile",)
+OPTIONAL: Final = (
+    "queuedNodes",
+    "awaitedSpotNodes",
+    "queuePosition",
+    "machinesNeeded",
+    "missingNodes",
+)
+
+
+def shown_status(
+    wanted: WantedPool, found: PoolObject, agreed_generation: int, *, is_same_spec: bool
+) -> Document:
+    """Return the status of the read model as the object shows it.
+
+    A condition claims the object's generation only where it was judged for the spec that the object
+    has: what waits for a condition ignores those of an older generation. The deletion of an object
+    is a generation of its own, in which its spec counts no more.
+
+    agreed_generation: the object's generation when both sides agreed last; 0 where they have not.
+    is_same_spec: whether the object has the spec that the bus has.
+    """
+    older = min(agreed_generation, found.generation - 1)
+
+    def generation(observed: object) -> int:
+        if found.deleting:
+            return found.generation
+        return found.generation if is_same_spec and observed == wanted.generation else older
+
+    status: dict[str, object] = {
+        "conditions": [
+            {**_chosen(condition), "observedGeneration": generation(_observed(condition))}
+            for condition in _conditions(wanted.status)
+        ],
+        # Show it before the first evaluation too: tools treat an object without it as current.
+        "observedGeneration": generation(_observed(wanted.status)),
+    }
+    status |= {name: _count(wanted.status, name) or 0 for name in COUNTS}
+    status |= {name: count for name in OPTIONAL if (count := _count(wanted.status, name))}
+    granted = _count(wanted.status, "grantedNodes")
+    if granted is not None and granted != _target(wanted.spec):
+        status["grantedNodes"] = granted
+    return {**status, **_sections(wanted.status)}
+
+
+def _sections(status: Document) -> Document:
+    """Return the fields of a status that are texts or objects of their own."""
+    shown: dict[str, object] = {name: status[name] for name in TEXTS if name in status}
+    racks = status.get("rackStatus")
+    if isinstance(racks, Mapping):
+        shown["rackStatus"] = {str(name): count for name, count in racks.items()}
+    autoscaled = status.get("autoscaled")
+    if isinstance(autoscaled, Mapping):
+        names = ("message", "since")
+        shown["autoscaled"] = {name: str(autoscaled.get(name, "")) for name in names}
+    return shown
+
+
+def invalid_status(found: PoolObject, message: str) -> Document:
+    """Return the status of an object that the bus does not take: Validated is False."""
+    validated = {
+        "lastTransitionTime": _since(found),
+        "message": message,
+        "observedGeneration": found.generation,
+        "reason": Validated.INVALID.value,
+        "status": "False",
+        "type": Validated.__name__,
+    }
+    return {
+        "conditions": [validated, {**validated, "status": "True", "type": STALLED}],
+        "observedGeneration": found.generation,
+        **dict.fromkeys(COUNTS, 0),
+    }
+
+
+def status_patches(found: PoolObject, status: Document) -> Sequence[Patch]:
+    """Return the patch that gives an object a status; nothing if the object has the status."""
+    patch = merge_patch(found.status, status)
+    if not patch:
+        return ()
+    return (Patch("NodePool", found.name, {"status": patch}, "status"),)
+
+
+def _since(found: PoolObject) -> str:
+    """Return since when Validated is False: the recorded time, or the creation of the object."""
+    for condition in _conditions(found.status):
+        if condition.get("type") == Validated.__name__ and condition.get("status") == "False":
+            return str(condition.get("lastTransitionTime", found.created))
+    return found.created
+
+
+def _conditions(status: Document) -> Iterator[Document]:
+    conditions = status.get("conditions")
+    if isinstance(conditions, list | tuple):
+        yield from (each for each in conditions if isinstance(each, Mapping))
+
+
+def _observed(condition: Document) -> object:
+    return condition.get("observedGeneration")
+
+
+def _chosen(condition: Document) -> dict[str, object]:
+    return {name: condition[name] for name in CONDITION if name in condition}
+
+
+def _count(status: Document, name: str) -> int | None:
+    value = status.get(name)
+    return value if type(value) is int else None
+
+
+def _target(spec: Document) -> int | None:
+    read = read_spec(spec)
+    return read.target if isinstance(read, NodePoolSpec) else None
