@@ -131,7 +131,7 @@ def _without_queue(pool: NodePoolObject) -> NodePoolObject:
 def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> NodePoolObject:
     """Return the NodePool with a condition that could not be determined.
 
-    During a deletion this is the condition on the removal of the Nodes; no other condition is
+    A failed removal shows in AtTarget, and during a deletion in NodesRemoved; no other condition is
     determined then. A Node whose machine does not answer is no such error: the Node is deleted all
     the same.
 
@@ -171,9 +171,10 @@ def recovered(pool: NodePoolObject, event: Recovered, context: Context) -> NodeP
 
 
 def _with_removal_error(pool: NodePoolObject, error: str, context: Context) -> NodePoolObject:
-    """Return the NodePool with the error of a removal, which shows during a deletion."""
-    pool = replace(pool, removal_error=error)
-    return pool if pool.deleting is None else with_counts(pool, context)
+    """Return the NodePool with the error of a removal; empty after a success."""
+    if error == pool.removal_error:
+        return pool
+    return with_counts(replace(pool, removal_error=error), context)
 
 
 def nodes_removed(

@@ -90,13 +90,12 @@ def with_counts(
 
 def _judge_nodes(pool: NodePoolObject) -> Iterator[Verdict]:
     """Yield the verdicts on the Nodes of a NodePool, which follow from its counts and errors."""
+    error = pool.removal_error or pool.allocation_error
     if pool.deleting is None:
-        error = pool.allocation_error
         yield (AtTarget.INTERNAL_ERROR if error else pool.at_target), error
         return
     yield pool.at_target, ""
     removed = pool.conditions.get(NodesRemoved.__name__)
     if removed is not None and removed.reason == NodesRemoved.COMPLETE:
         return
-    error = pool.removal_error or pool.allocation_error
     yield (NodesRemoved.INTERNAL_ERROR if error else NodesRemoved.PENDING), error

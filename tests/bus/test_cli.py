@@ -152,7 +152,7 @@ def test_a_nodepool_says_what_it_waits_for_and_what_would_help(
     sentence, _, first, *_ = text.out.splitlines()
     assert (text.code, text.err) == (0, "")
     assert sentence.startswith(f"NodePool waiting wants 900 Nodes of {H100} in {ZONE} and has 0; ")
-    assert first.startswith("1. Quota is Over, since ")
+    assert first.startswith("1. Quota is Over, False since ")
     assert document["sentence"] == sentence
     assert "demo/training 8" in document["causes"][0]["details"][2]
     assert document["causes"][0]["proofs"][0]["about"] == "condition Quota"

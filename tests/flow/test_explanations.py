@@ -13,13 +13,14 @@ from nodepool.explanation.remedies import (
     RepairMachines,
     ScalePeer,
     ScaleTo,
+    SetLimit,
     StartService,
     Wait,
 )
 from nodepool.explanation.sentence import Explanation, explain
-from support.constants import CLUSTER, H100, ORG, ZONE
+from support.constants import CLUSTER, H100, INJECTED, ORG, ZONE
 from support.explaining import READ, facts_of
-from support.failing import Failing
+from support.failing import Failing, given_broken
 from support.harness import Harness
 from support.paths import machine_path
 from support.world_harness import WorldHarness
@@ -230,6 +231,75 @@ def test_a_quota_that_was_never_set_is_named(world: WorldHarness) -> None:
     world.apply("train", 2)
 
     assert explained(world, "train").causes[0].helps == (f"set the quota of {H100} in {ZONE} to 2",)
+
+
+def test_a_quota_that_was_never_set_is_asked_for_with_room_for_the_autoscaler(
+    world: WorldHarness,
+) -> None:
+    # given an autoscaled NodePool without Nodes, for which a Pod waits
+    world.given_cluster()
+    world.given_machines(4)
+    world.apply("train", 0, autoscaling=True, minNodes=0, maxNodes=3)
+    world.create_pod("train", gpus=8)
+    world.pass_time(minutes=1)
+
+    # when the advice is followed
+    (remedy,) = explained(world, "train").causes[0].remedies
+    world.given_quota(1)
+    world.pass_time(minutes=1)
+
+    assert remedy.action == SetLimit(1)
+    assert remedy.text == (
+        f"set the quota of {H100} in {ZONE} to 1, or more: its autoscaler may want up to 3 Nodes"
+    )
+    assert world.node_counts("train").current == 1
+
+
+def test_quota_that_a_nodepool_has_given_up_itself_is_nobody_elses(world: WorldHarness) -> None:
+    # given a NodePool that lacks machines, whose limit falls to what it has without the allocator
+    world.given_data_center(machines=3)
+    world.apply("train", 5)
+    with world.paused("allocator"):
+        world.given_quota(3)
+        cause = explained(world, "train").causes[0]
+
+        # when the limit is raised as is advised
+        world.given_quota(5)
+
+    assert cause.details == ("the quota is 2 Nodes too small", "train reserves 3")
+    assert [remedy.action for remedy in cause.remedies] == [Wait(), SetLimit(5), ScaleTo(3)]
+    assert world.conditions("train")["Quota"] == "Under"
+
+
+def test_no_higher_limit_is_asked_for_where_quota_that_is_given_up_is_enough(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=9, quota=4)
+    world.apply("old", 4)
+    world.apply("train", 3)
+    with world.paused("quota"):
+        world.delete("old")
+        (cause,) = explained(world, "train").causes
+
+    assert cause.details == ("train reserves 0",)
+    assert [remedy.action for remedy in cause.remedies] == [Wait()]
+
+
+def test_a_cause_is_not_older_than_its_reason(world: WorldHarness) -> None:
+    # given a NodePool that had no quota for an hour, and has too little now
+    world.given_cluster()
+    world.given_machines(4)
+    world.apply("train", 3)
+    world.pass_time(minutes=60)
+
+    world.given_quota(2)
+
+    # then the time is that of the status, which the reason has not changed
+    explanation = explained(world, "train")
+    assert "; Quota is Over, False since 2026-01-01T00:00:00Z: targetNodes 3" in (
+        explanation.sentence
+    )
+    assert titles(explanation) == ["Quota is Over"]
 
 
 def test_an_invalid_nodepool_has_no_other_cause(world: WorldHarness) -> None:
@@ -895,3 +965,30 @@ def test_removals_that_do_not_begin_name_the_services_although_a_node_leaves_alr
 
     assert titles(silent)[0] == "the allocator or the lifecycle service does not answer"
     assert silent.causes[0].message == "the removal of 2 Nodes has not begun"
+
+
+@pytest.mark.parametrize("name", ["allocator", "lifecycle"])
+def test_a_service_that_cannot_decide_on_a_surplus_is_tried_again_and_not_blamed(name: str) -> None:
+    # given a service that runs, and cannot decide on one NodePool
+    broken: set[tuple[str, str]] = set()
+    world = given_broken(name, broken)
+    world.given_data_center()
+    world.apply("train", 4)
+    broken.add((name, f"{ORG}/{CLUSTER}/train"))
+
+    # when Nodes are to leave
+    world.scale("train", 1)
+    world.pass_time(seconds=30)
+    early = explained(world, "train", is_now=True)
+    world.pass_time(minutes=40)
+    late = explained(world, "train", is_now=True)
+    world.delete("train")
+    world.pass_time(minutes=80)
+    deleted = explained(world, "train", is_now=True)
+
+    # then the failure is the cause, and nothing is said to be removed
+    assert titles(early) == titles(late) == ["AtTarget is InternalError"]
+    assert [remedy.action for remedy in late.causes[0].remedies] == [Wait()]
+    assert INJECTED in late.sentence
+    assert titles(deleted) == ["NodesRemoved is InternalError", "it is being deleted"]
+    assert [remedy.action for cause in deleted.causes for remedy in cause.remedies] == [Wait()] * 2

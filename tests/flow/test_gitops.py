@@ -1,8 +1,11 @@
 """What tools see of a NodePool that wait for the objects that they have applied."""
 
 from nodepool.cli.documents import field
+from support.constants import CLUSTER, H100, ORG, ZONE
+from support.failing import given_broken
 from support.harness import Harness
 from support.kstatus import status_of
+from support.paths import org_path
 from support.world_harness import WorldHarness
 
 
@@ -79,6 +82,26 @@ def test_a_pool_that_needs_a_person_has_failed_until_it_is_mended(harness: Harne
         "Failed Stalled=Invalid",
         "Current",
     ]
+
+
+def test_a_pool_at_its_target_is_current_whatever_check_would_stop_its_growth() -> None:
+    # given a NodePool with all its Nodes, whose quota is deleted, and then cannot be checked
+    broken: set[tuple[str, str]] = set()
+    world = given_broken("quota", broken)
+    world.given_data_center()
+    world.apply("train", 2)
+
+    world.send("DeleteQuota", org_path(ORG), {"zone": ZONE, "instanceType": H100})
+    unset, not_set = shown(world), world.conditions("train")["Quota"]
+    broken.add(("quota", f"{ORG}/{CLUSTER}/train"))
+    world.apply("train", 2, nodeLabels={"team": "a"})
+    failed = shown(world), world.conditions("train")["Quota"]
+    world.scale("train", 3)
+
+    # then only a higher target is stalled, and nothing is in progress
+    assert (unset, not_set) == ("Current", "NotSet")
+    assert failed == ("Current", "InternalError")
+    assert shown(world) == "Failed Stalled=InternalError"
 
 
 def test_a_pool_that_is_deleted_is_terminating(world: WorldHarness) -> None:

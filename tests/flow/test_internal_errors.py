@@ -5,8 +5,8 @@ import json
 import pytest
 
 from nodepool.contract.events import QuotaSet
-from support.constants import H100, ZONE
-from support.failing import Failing, given_failing
+from support.constants import H100, INJECTED, ZONE
+from support.failing import Failing, given_broken, given_failing
 from support.harness import Harness
 from support.services import NAMES, services
 from support.world_harness import WorldHarness
@@ -237,6 +237,32 @@ def test_an_error_after_the_last_node_left_does_not_bring_the_removal_back(
 
     # then the removal stays complete
     assert gone == later == "True Complete: All Nodes are removed."
+
+
+def test_a_scale_down_that_cannot_be_carried_out_is_an_internal_error_until_it_can() -> None:
+    # given a lifecycle service that cannot decide on one NodePool
+    broken: set[tuple[str, str]] = set()
+    world = given_broken("lifecycle", broken)
+    world.given_data_center()
+    world.apply("train", 4)
+    world.apply("serve", 1)
+    broken.add(("lifecycle", "acme/prod/train"))
+
+    # when surplus Nodes are to leave, and the service is mended later
+    world.scale("train", 1)
+    world.scale("serve", 0)
+    world.pass_time(minutes=40)
+    failed, other = world.condition("train", "AtTarget"), world.conditions("serve")["AtTarget"]
+    stalled = world.conditions("train")["Stalled"]
+    broken.clear()
+    world.pass_time(minutes=16)
+
+    # then the condition names the cause, and only of that NodePool
+    assert failed == (
+        f"Unknown InternalError: internal error while removing a Node: RuntimeError: {INJECTED}"
+    )
+    assert (other, stalled) == ("TargetMet", "InternalError")
+    assert world.conditions("train")["AtTarget"] == "TargetMet"
 
 
 def test_a_broken_invariant_of_one_pool_leaves_the_others_alone(harness: Harness) -> None:

@@ -1,15 +1,9 @@
 """A service that fails on one input and is mended does later what it did not do at first."""
 
-from collections.abc import Generator, Set
-from dataclasses import replace
-
 import pytest
 
-from nodepool.contract.messages import Message
-from nodepool.service import AnyService, Context
-from support.constants import A100, H100, INJECTED, PREFER_IDLE
-from support.failing import given_failing
-from support.services import services
+from support.constants import A100, H100, PREFER_IDLE
+from support.failing import given_broken, given_failing
 from support.world_harness import WorldHarness
 
 
@@ -144,14 +138,14 @@ def test_a_machine_that_failed_is_reported_although_the_report_failed_at_first()
 
 def test_a_limit_is_given_back_although_the_name_of_its_pool_is_used_for_another_type() -> None:
     # given a NodePool that quota cannot release, while another one waits for that limit
-    broken: set[str] = set()
-    world = WorldHarness(*(failing_on(broken, each) for each in services()))
+    broken: set[tuple[str, str]] = set()
+    world = given_broken("quota", broken)
     world.given_data_center(machines=6, quota=2)
     world.given_machines(3, A100)
     world.given_quota(2, A100)
     world.apply("train", 2)
     world.apply("late", 2)
-    broken.add("acme/prod/train")
+    broken.add(("quota", "acme/prod/train"))
     world.delete("train")
     # and a new one of the same name, for which another limit counts
     world.apply("train", 2, A100)
@@ -166,25 +160,6 @@ def test_a_limit_is_given_back_although_the_name_of_its_pool_is_used_for_another
     world.delete("train")
     assert used(world) == {A100: 0, H100: 0}
     assert world.replay_differs() == []
-
-
-def failing_on(broken: Set[str], service: AnyService) -> AnyService:
-    """The quota service, which fails on what is about these NodePools; any other as it is."""
-    reconciler = service.reconciler
-    if service.name != "quota" or reconciler is None:
-        return service
-
-    def decide(
-        state: object, message: object, context: Context
-    ) -> Generator[Message, object, None]:
-        assert getattr(message, "key", "") not in broken, INJECTED
-        return service.decide(state, message, context)
-
-    def reconcile(state: object, key: object, context: Context) -> Generator[Message, object, None]:
-        assert key not in broken, INJECTED
-        return reconciler.reconcile(state, key, context)
-
-    return replace(service, decide=decide, reconciler=replace(reconciler, reconcile=reconcile))
 
 
 def used(world: WorldHarness) -> dict[str, int]:

@@ -1,10 +1,11 @@
-"""A control plane of which one service fails on one input."""
+"""A control plane of which one service fails on one input, or on one key."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Set
 from dataclasses import dataclass, replace
+from typing import Any
 
 from nodepool.contract.events import Wake
-from nodepool.contract.messages import Event, Message
+from nodepool.contract.messages import Event, Message, OfPool
 from nodepool.service import AnyService, Context
 from support.constants import INJECTED
 from support.services import services
@@ -66,3 +67,37 @@ def inputs(service: str) -> Iterator[str]:
 def given_failing(service: str, name: str, number: int = 1) -> WorldHarness:
     """A world in which a service fails on the n-th input of a class."""
     return Failing(service, name, number).world()
+
+
+def failing_on(broken: Set[tuple[str, str]], service: AnyService) -> AnyService:
+    """The service, which fails as long as its name and a key are in `broken`.
+
+    Only decisions fail, so a replay is not concerned.
+    """
+    name, reconciler = service.name, service.reconciler
+    assert reconciler is not None
+
+    def fail(key: str) -> None:
+        if (name, key) in broken:
+            raise RuntimeError(INJECTED)
+
+    # The states and keys of the services have no type in common.
+    def decide(state: Any, message: Any, context: Context) -> Generator[Any, Any, None]:
+        known = state.templates if name == "lifecycle" else state.pools
+        # What a service does not know, such as an invalid NodePool, it does not decide on.
+        if isinstance(message, OfPool) and message.key in known:
+            fail(message.key)
+        return service.decide(state, message, context)
+
+    def reconcile(state: Any, key: Any, context: Context) -> Generator[Any, Any, None]:
+        fail(key)
+        yield from reconciler.reconcile(state, key, context)
+
+    return replace(service, decide=decide, reconciler=replace(reconciler, reconcile=reconcile))
+
+
+def given_broken(name: str, broken: Set[tuple[str, str]]) -> WorldHarness:
+    """A world whose service of this name fails as long as the name and a key are in `broken`."""
+    return WorldHarness(
+        *(failing_on(broken, each) if each.name == name else each for each in services())
+    )

@@ -291,14 +291,24 @@ def test_a_check_that_failed_makes_its_condition_unknown(
     assert story.conditions()[condition] == ("Unknown", "InternalError")
 
 
-def test_a_removal_that_failed_shows_only_while_the_nodepool_is_being_deleted() -> None:
+def test_a_removal_that_failed_shows_in_the_condition_that_follows_from_the_nodes() -> None:
     story = with_pool().heard(sample(CWNodePoolNodesRemoveError))
 
     assert "NodesRemoved" not in story.conditions()
+    assert story.conditions()["AtTarget"] == ("Unknown", "InternalError")
 
     story.heard(sample(NodePoolDeleting), sample(CWNodePoolNodesRemoveError))
 
     assert story.conditions()["NodesRemoved"] == ("Unknown", "InternalError")
+    assert story.conditions()["AtTarget"] == ("False", "PendingDelete")
+
+
+def test_a_removal_that_recovers_shows_the_nodes_again_and_changes_nothing_else() -> None:
+    story = with_node().heard(sample(CWNodePoolNodesRemoveError), sample(NodeRemovalRecovered))
+    recovered = story.document(POOLS, POOL)
+
+    assert story.conditions()["AtTarget"][1] != "InternalError"
+    assert story.heard(sample(NodeRemovalRecovered)).document(POOLS, POOL) == recovered
 
 
 def test_a_nodepool_counts_its_nodes_from_assignment_to_deletion() -> None:

@@ -160,11 +160,11 @@ def test_an_explanation_is_a_sentence_and_its_ranked_causes_with_their_proofs() 
     shown = explained(explain(facts), NOON + timedelta(minutes=5))
 
     assert shown.splitlines() == [
-        f"NodePool train wants 9 Nodes of {KIND} in {ZONE} and has 0; Quota is Over since "
+        f"NodePool train wants 9 Nodes of {KIND} in {ZONE} and has 0; Quota is Over, False since "
         f"2026-01-01T12:00:00Z: targetNodes 9 exceeds quota 4^[ for {KIND}; raise the quota of "
         f"{KIND} in {ZONE} to 9.",
         "",
-        "1. Quota is Over, since 2026-01-01T12:00:00Z (5m)",
+        "1. Quota is Over, False since 2026-01-01T12:00:00Z (5m)",
         f"   targetNodes 9 exceeds quota 4^[ for {KIND}",
         "   the quota is 5 Nodes too small",
         "   train reserves 2",

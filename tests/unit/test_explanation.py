@@ -105,7 +105,7 @@ def test_the_sentence_says_what_is_wanted_what_blocks_since_when_and_what_helps(
 
     assert explain(facts).sentence == (
         f"NodePool train wants 12 Nodes of {H100} in {ZONE} and has 2; "
-        f"Quota is Over since {SINCE}: {OVER}; raise the quota of {H100} in {ZONE} to 18."
+        f"Quota is Over, False since {SINCE}: {OVER}; raise the quota of {H100} in {ZONE} to 18."
     )
 
 
@@ -445,13 +445,35 @@ def test_a_spec_that_could_not_be_validated_is_not_to_be_changed() -> None:
     assert removal.helps == ("wait until they are gone", "scale train to 1, what it has")
 
 
-def test_no_service_is_blamed_for_a_removal_that_failed() -> None:
-    nodes = (NodeFacts("g1", 80, NOON, active=False, registered=True),)
+@pytest.mark.parametrize(
+    "leaves",
+    [
+        {},
+        {"removal": "ScaleDown", "removal_since": NOON},
+        {"removal": "Preempted", "preempted_since": NOON},
+    ],
+)
+def test_no_service_is_blamed_for_a_removal_that_failed(leaves: Mapping[str, object]) -> None:
+    nodes = (NodeFacts("g1", 80, NOON, active=False, registered=True, **leaves),)  # type: ignore[arg-type]
     facts = pool(
-        0, check("AtTarget", "InternalError"), current=1, nodes=nodes, now=NOON + timedelta(hours=1)
+        0, check("AtTarget", "InternalError"), current=1, nodes=nodes, now=NOON + timedelta(hours=2)
     )
 
-    assert [cause.title for cause in causes(facts) if "does not answer" in cause.title] == []
+    actions = [remedy.action for cause in causes(facts) for remedy in cause.remedies]
+
+    assert first(facts).title == "AtTarget is InternalError"
+    assert [action for action in actions if isinstance(action, StartService)] == []
+
+
+def test_only_the_nodes_that_leave_are_being_removed_while_no_other_can_be_chosen() -> None:
+    nodes = (NodeFacts("g1", 80, NOON, removal="ScaleDown"), NodeFacts("g2", 81, NOON))
+    facts = pool(0, check("AtTarget", "InternalError"), current=2, nodes=nodes)
+
+    (removal,) = (cause for cause in causes(facts) if cause.kind == "Removal")
+
+    assert removal.message == (
+        "1 is being removed; no other is removed while AtTarget is InternalError"
+    )
 
 
 @pytest.mark.parametrize(
@@ -574,13 +596,17 @@ def test_causes_are_ranked_by_what_has_to_be_changed_first() -> None:
         nodes=nodes,
     )
 
+    assert [(cause.kind, cause.title) for cause in causes(facts) if "Error" in cause.title] == [
+        ("InternalError", "AtTarget is InternalError"),
+        ("InternalError", "Validated is InternalError"),
+    ]
     assert kinds(facts) == [
+        "InternalError",
         "Quota",
         "Capacity",
         "Booting",
         "Removal",
         "Preemption",
-        "InternalError",
         "InternalError",
     ]
 

@@ -97,7 +97,7 @@ def explained(explanation: Explanation, now: datetime) -> str:
 
 
 def _cause(rank: int, cause: Cause, now: datetime) -> Iterator[str]:
-    yield f"{rank}. {escaped(cause.title)}{_since(cause.since, now)}"
+    yield f"{rank}. {escaped(cause.title)}{_since(cause, now)}"
     if cause.message:
         yield from _wrapped("", cause.message)
     for detail in cause.details:
@@ -109,10 +109,11 @@ def _cause(rank: int, cause: Cause, now: datetime) -> Iterator[str]:
         yield from _wrapped("log:   ", ", ".join(proofs))
 
 
-def _since(since: datetime | None, now: datetime) -> str:
-    if since is None:
+def _since(cause: Cause, now: datetime) -> str:
+    if cause.since is None:
         return ""
-    return f", since {rfc3339(since)} ({human((now - since).total_seconds())})"
+    status, age = f"{cause.status} ".lstrip(), human((now - cause.since).total_seconds())
+    return f", {status}since {rfc3339(cause.since)} ({age})"
 
 
 def _wrapped(label: str, words: str) -> list[str]:

@@ -44,7 +44,8 @@ def progressing(
 ) -> Condition | None:
     """Return why a NodePool of a generation is not at its target; None if it is.
 
-    Its `since` is that of the condition that it follows from.
+    At its target, a NodePool stalls only while its spec is invalid. The `since` is that of the
+    condition that it follows from.
     """
     kinds = (
         (AtTarget.__name__, NodesRemoved.__name__) if deleting else (*_CHECKS, AtTarget.__name__)
@@ -54,13 +55,15 @@ def progressing(
         for kind in kinds
         if kind in conditions and conditions[kind].generation == generation
     ]
-    for condition in current:
-        if condition.reason in _STALLING:
-            return replace(condition, type=STALLED, status="True")
     at_target = conditions.get(AtTarget.__name__)
+    is_met = at_target is not None and at_target.status == "True"
+    stalling = frozenset((Validated.INVALID,)) if is_met else _STALLING
+    for condition in current:
+        if condition.reason in stalling:
+            return replace(condition, type=STALLED, status="True")
     if at_target is None:
         return None
-    if at_target.status != "True":
+    if not is_met:
         return replace(at_target, type=RECONCILING, status="True", generation=generation)
     if evaluated_generation(conditions) == generation:
         return None

@@ -39,6 +39,7 @@ class Cause:
 
     title: the cause in a few words; `message` may say more.
     since: the start of the cause; None if unknown.
+    status: the status of a condition that `since` dates, as its reason may be newer; else empty.
     details: further facts, each one sentence without a full stop.
     remedies: the changes that would end the cause, smallest first.
     proofs: the log positions that prove it.
@@ -48,6 +49,7 @@ class Cause:
     title: str
     message: str = ""
     since: datetime | None = None
+    status: str = ""
     details: tuple[str, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     proofs: tuple[Proof, ...] = ()
@@ -65,7 +67,8 @@ class Cause:
     @property
     def dated(self) -> str:
         """The cause with its start, as part of a sentence."""
-        dated = f"{self.title}{since(self.since)}"
+        status = f", {self.status}" if self.status and self.since is not None else ""
+        dated = f"{self.title}{status}{since(self.since)}"
         return f"{dated}: {self.message}" if self.message else dated
 
 

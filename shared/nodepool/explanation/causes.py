@@ -54,11 +54,11 @@ def causes(facts: Facts) -> list[Cause]:
         *_silent_checks(facts),
         *_outdated_check(facts),
         *_unassigned(facts),
+        *_undetermined(facts),
         *(deletion(facts) if facts.deleting else ()),
         *(cause for cause in determined if cause.kind != "Validated"),
         *of_nodes(facts),
         *(cause for cause in blocked if cause.kind == INTERNAL_ERROR),
-        *_undetermined(facts),
     ]
     return ranked or list(_progress(facts))
 
@@ -71,6 +71,7 @@ def _of_check(facts: Facts, check: Check) -> Cause:
             return replace(
                 cause,
                 kind="Quota",
+                status=check.status,
                 details=tuple(quota_details(facts)),
                 remedies=tuple(quota_remedies(facts)),
                 proofs=proofs([*own, *quota_proofs(facts)]),
@@ -79,6 +80,7 @@ def _of_check(facts: Facts, check: Check) -> Cause:
             return replace(
                 cause,
                 kind="Capacity",
+                status=check.status,
                 details=tuple(capacity_details(facts)),
                 remedies=tuple(capacity_remedies(facts, check.reason)),
                 proofs=proofs([*own, *capacity_proofs(facts)]),
@@ -103,6 +105,7 @@ def _internal(check: Check) -> Cause:
 
 
 def _undetermined(facts: Facts) -> Iterator[Cause]:
+    """Yield the conditions on Nodes that a service could not decide about: it moves no Node now."""
     for kind in ("AtTarget", "NodesRemoved"):
         check = facts.checks.get(kind)
         if check is not None and check.reason == INTERNAL_ERROR:

@@ -7,6 +7,7 @@ from nodepool.contract.counting import counted
 from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import Facts, NodeFacts
 from nodepool.explanation.sharing import rack_of
+from nodepool.explanation.unanswered import INTERNAL_ERROR, has_failed
 
 PREEMPTED = "Preempted"
 """The reason for the removal of a Node that is being preempted."""
@@ -22,11 +23,9 @@ def surplus(facts: Facts) -> str:
     """
     leaving = [node for node in facts.counted_nodes if node.removal]
     left = facts.held - facts.target - len(leaving)
-    validated = facts.checks.get("Validated")
     kept = ""
-    if validated is not None and validated.status != "True":
-        others = "no other is" if leaving else "none is"
-        kept = f"{others} removed while Validated is {validated.reason}" if left > 0 else ""
+    if left > 0 and (blocker := _blocker(facts)):
+        kept = f"{'no other is' if leaving else 'none is'} removed while {blocker}"
     if kept and not leaving:
         return kept
     waited_for = [node for node in leaving if node.active]
@@ -48,6 +47,14 @@ def surplus(facts: Facts) -> str:
         count = len(leaving) if kept else max(joined, facts.current - facts.target)
         text = f"{count} {'is' if count == 1 else 'are'} being removed"
     return f"{text}; {kept}" if kept else text
+
+
+def _blocker(facts: Facts) -> str:
+    """Return the condition because of which no further Node leaves; empty for no such condition."""
+    validated = facts.checks.get("Validated")
+    if validated is not None and validated.status != "True":
+        return f"Validated is {validated.reason}"
+    return f"AtTarget is {INTERNAL_ERROR}" if has_failed(facts) else ""
 
 
 def still_there(facts: Facts) -> str:

@@ -18,6 +18,7 @@ from nodepool.explanation.sharing import rack_of
 from nodepool.explanation.unanswered import (
     ANSWERS_WITHIN,
     REMOVED_BY,
+    has_failed,
     is_late,
     is_stuck,
     latest,
@@ -102,7 +103,7 @@ def _removal(facts: Facts) -> Iterator[Cause]:
     leave = [node for node in nodes if node.removal and node.removal != PREEMPTED]
     if not (over or leave):
         return
-    if over and not leave and is_late(facts, unchosen_since(facts)):
+    if not leave and (has_failed(facts) or is_late(facts, unchosen_since(facts))):
         return
     moments = [node.removal_since for node in leave if node.removal_since is not None]
     shown = leave or [node for node in nodes if node.active]

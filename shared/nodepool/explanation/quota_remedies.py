@@ -27,7 +27,7 @@ def quota_details(facts: Facts) -> Iterator[str]:
     limit = facts.limit
     if limit is None:
         return
-    others = _others(facts, limit)
+    others = _others(facts)
     short = others + facts.target - (limit.limit or 0)
     if short > 0:
         yield f"the quota is {counted(short)} too small"
@@ -43,12 +43,13 @@ def quota_remedies(facts: Facts) -> Iterator[Remedy]:
     if limit is None:
         yield Remedy("raise the quota, or lower the target", EditSpec())
         return
-    if (gone := limit.used - _known(facts)) > 0:
+    known = facts.reserved + _others(facts)
+    if (gone := limit.used - known) > 0:
         text = f"wait: NodePools have given up {counted(gone)} that the quota still counts"
         yield Remedy(f"{text}; the allocator and the quota service release quota", Wait())
-    lacks, ahead = _lacks(facts), sum(peer.lacks for peer in _ahead(facts))
-    yield _raise(facts, limit, limit.used + lacks + ahead, ahead)
-    fitting = down_to_racks(facts, (limit.limit or 0) - _others(facts, limit))
+    ahead = sum(peer.lacks for peer in _ahead(facts))
+    yield from _raise(facts, limit, known + _lacks(facts) + ahead, ahead)
+    fitting = down_to_racks(facts, (limit.limit or 0) - _others(facts))
     if facts.held < fitting < facts.target and not facts.autoscaling:
         yield Remedy(f"scale {facts.name} to {fitting}, which fits", ScaleTo(fitting))
     elif limit.limit is not None:
@@ -64,12 +65,19 @@ def quota_proofs(facts: Facts) -> Iterator[tuple[int, str]]:
         yield peer.position, f"nodepool {peer.name}"
 
 
-def _raise(facts: Facts, limit: Limit, enough: int, ahead: int) -> Remedy:
+def _raise(facts: Facts, limit: Limit, enough: int, ahead: int) -> Iterator[Remedy]:
+    """Yield the limit that is enough, unless quota that is given up leaves enough of this one."""
+    if limit.limit is not None and enough <= limit.limit:
+        return
     verb = "set" if limit.limit is None else "raise"
-    text = f"{verb} the quota of {facts.instance_type}{in_zone(facts)} to {enough}"
+    # Without a limit the autoscaler asks for no Node, whatever waits.
+    more = int(limit.limit is None and facts.target < facts.max_nodes)
+    text = f"{verb} the quota of {facts.instance_type}{in_zone(facts)} to {enough + more}"
+    if more:
+        text += f", or more: its autoscaler may want up to {facts.max_nodes} Nodes"
     if ahead:
         text += f", up to {ahead} of them for what may be served before {facts.name}"
-    return Remedy(text, SetLimit(enough))
+    yield Remedy(text, SetLimit(enough + more))
 
 
 def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
@@ -86,7 +94,7 @@ def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
     most = min(givers, key=lambda peer: (-peer.reserved, peer.name))
     others = [peer for peer in facts.peers if peer is not most]
     lacks = _lacks(facts) + sum(peer.lacks + peer.may_grow for peer in others)
-    short = limit.used + lacks - limit.limit
+    short = facts.reserved + _others(facts) + lacks - limit.limit
     left = down_to_racks(facts, most.reserved - short)
     if short > 0 and 0 <= left < most.target:
         text = f"scale {most.name} down to {left}"
@@ -102,11 +110,6 @@ def _lacks(facts: Facts) -> int:
     return max(0, facts.target - facts.reserved)
 
 
-def _known(facts: Facts) -> int:
-    """Return how many Nodes the NodePools that exist take of the quota."""
-    return facts.reserved + sum(peer.reserved for peer in facts.peers)
-
-
-def _others(facts: Facts, limit: Limit) -> int:
+def _others(facts: Facts) -> int:
     """Return how many Nodes all other NodePools together take of the quota."""
-    return max(0, limit.used - facts.reserved)
+    return sum(peer.reserved for peer in facts.peers)

@@ -69,7 +69,7 @@ def unassigned(facts: Facts) -> int:
 
     For Partial it is 1, since Facts do not say how many Nodes can be had.
     """
-    if not all(_is_decided(facts, kind) for kind in CHECKED_BY) or _has_failed(facts, "AtTarget"):
+    if not all(_is_decided(facts, kind) for kind in CHECKED_BY) or has_failed(facts):
         return 0
     capacity, missing = facts.checks["Capacity"], facts.allowed - facts.held
     if missing <= 0 or facts.deleting or facts.spot_awaited:
@@ -84,7 +84,7 @@ def unchosen_since(facts: Facts) -> datetime | None:
 
     A removal that failed is tried again later, so a service at work says nothing for a while.
     """
-    if any(_has_failed(facts, kind) for kind in ("AtTarget", "NodesRemoved")):
+    if has_failed(facts):
         return None
     if facts.deleting:
         waits = any(not node.removal for node in facts.nodes)
@@ -105,7 +105,9 @@ def silent_removers(facts: Facts) -> tuple[str, ...]:
     check = facts.checks.get("NodesRemoved")
     if check is not None and check.status == "True":
         return ("validator",) if is_late(facts, check.since) else ()
-    if not facts.nodes and not facts.held and not _has_failed(facts, "NodesRemoved"):
+    if has_failed(facts):
+        return ()
+    if not facts.nodes and not facts.held:
         since = latest(facts.deleting_since, facts.progressed)
         return ("allocator",) if is_late(facts, since) else ()
     if is_late(facts, unchosen_since(facts)):
@@ -118,7 +120,7 @@ def is_stuck(facts: Facts, node: NodeFacts) -> bool:
 
     No Pod blocks a deletion; every other Pod ends within the longest grace period.
     """
-    if not node.removal or node.preempted_since is not None:
+    if not node.removal or node.preempted_since is not None or has_failed(facts):
         return False
     if not node.active:
         return is_late(facts, latest(node.removal_since, node.idle_since), LEAVES_WITHIN)
@@ -137,9 +139,10 @@ def unchosen(facts: Facts) -> int:
     return facts.held - facts.target - leaving
 
 
-def _has_failed(facts: Facts, kind: str) -> bool:
-    check = facts.checks.get(kind)
-    return check is not None and check.reason == INTERNAL_ERROR
+def has_failed(facts: Facts) -> bool:
+    """Return whether a service that runs could not decide about the Nodes, and tries it again."""
+    checks = (facts.checks.get(kind) for kind in ("AtTarget", "NodesRemoved"))
+    return any(check is not None and check.reason == INTERNAL_ERROR for check in checks)
 
 
 def _is_decided(facts: Facts, kind: str) -> bool:
@@ -151,5 +154,5 @@ def _is_decided(facts: Facts, kind: str) -> bool:
 def silent_preemptions(facts: Facts, nodes: list[NodeFacts]) -> Iterator[NodeFacts]:
     """Yield the Nodes whose preemption should have ended."""
     for node in nodes:
-        if is_late(facts, node.preempted_since, GONE_AFTER + ANSWERS_WITHIN):
+        if not has_failed(facts) and is_late(facts, node.preempted_since, GONE_AFTER + ANSWERS_WITHIN):
             yield node

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from nodepool.contract.conditions import HEALTHY, AtTarget, Validated
+from nodepool.contract.events import AllocationFailed, CWNodePoolNodesRemoveError
 from nodepool.contract.model import NodePhase
 from nodepool.engine.world import World
 from nodepool.explanation.documents import target_of
@@ -78,13 +79,15 @@ def _named(pool: Desired, at_target: Shown, stays: Iterable[Stay]) -> Iterator[s
 
 
 def _progress(pool: Desired, document: Shown, conditions: Mapping[str, Shown]) -> Iterator[str]:
-    """What kstatus is shown: Stalled if a check has failed, else Reconciling on the way."""
+    """What kstatus is shown: Stalled if a check has failed, else Reconciling on the way.
+
+    At its target, a NodePool shows neither, unless it is invalid.
+    """
     newest = [each for each in conditions.values() if each["observedGeneration"] == pool.generation]
     others = [each for each in newest if each["type"] not in _OF_KSTATUS]
-    wanted = set()
-    if conditions["AtTarget"]["status"] != "True":
-        wanted = {"Reconciling"}
-    if any(each["reason"] in _FAILED for each in others):
+    is_met = conditions["AtTarget"]["status"] == "True"
+    wanted = set() if is_met else {"Reconciling"}
+    if any(each["reason"] in _FAILED - (_MISSED if is_met else set()) for each in others):
         wanted = {"Stalled"}
     if _OF_KSTATUS & set(conditions) != wanted:
         yield f"{pool.key} shows {sorted(_OF_KSTATUS & set(conditions))}, not {sorted(wanted)}"
@@ -102,6 +105,8 @@ def _place(pool: Desired, document: Shown, conditions: Mapping[str, Shown]) -> I
 
 _OF_KSTATUS: Final = {"Reconciling", "Stalled"}
 _FAILED: Final = frozenset({"Invalid", "Over", "NotSet", "InternalError"})
+_MISSED: Final = frozenset({"NotSet", "InternalError"})
+"""The failures that keep a NodePool from nothing once it is at its target."""
 
 
 def _object(pool: Desired, document: Shown) -> Iterator[str]:
@@ -171,7 +176,7 @@ def _condition(
 def transitions(world: World, history: History) -> Iterator[str]:
     """Transition times that moved without the status, or back, deprecated conditions included.
 
-    Also failed decisions about Nodes that are no longer shown, though no decision has succeeded.
+    Also failed decisions about Nodes that are not shown, or no longer though none has succeeded.
     """
     (service,) = (each for each in world.services if each.projection is not None)
     state, projection = service.initial, service.projection
@@ -194,6 +199,8 @@ def transitions(world: World, history: History) -> Iterator[str]:
             document: Shown = render(item)
             after = {each["type"]: each for each in document["status"]["conditions"]}
             yield from _moved(f"{key} at {stored.position}", before.get(key, {}), after)
+            if document["metadata"]["uid"] == _failed_pool(stored.message):
+                yield from _unshown(f"{key} after {name}", after)
             if name not in _ENDS_OF_FAILURES:
                 yield from _forgotten(f"{key} after {name}", before.get(key, {}), after)
             before[key] = after
@@ -209,6 +216,21 @@ _ENDS_OF_FAILURES: Final = frozenset(
     }
 )
 """The events after which a failed decision about Nodes need not be shown any more."""
+
+
+def _failed_pool(message: object) -> str:
+    """Return the uid of the NodePool whose Nodes a service could not decide about; "" for none."""
+    match message:
+        case AllocationFailed(uid=uid) | CWNodePoolNodesRemoveError(uid=uid, node=""):
+            return uid
+        case _:
+            return ""
+
+
+def _unshown(name: str, after: Mapping[str, Shown]) -> Iterator[str]:
+    shown = {each["reason"] for kind, each in after.items() if kind in ("AtTarget", "NodesRemoved")}
+    if not shown & {"InternalError", "Complete"}:
+        yield f"{name}: the failed decision about Nodes is not shown, but {sorted(shown)}"
 
 
 def _forgotten(name: str, before: Mapping[str, Shown], after: Mapping[str, Shown]) -> Iterator[str]:

@@ -115,6 +115,7 @@ def _reasons(history: History) -> Iterator[str]:
     chosen: dict[int, RemovalReason] = {}
     shown: dict[int, RemovalReason | None] = {}
     at_once: dict[int, bool] = {}
+    failed = {position for service, position, _ in history.failed if service == "lifecycle"}
     for stored in history.seen_by("lifecycle"):
         event = stored.message
         if isinstance(event, CWNodeRegistered | NodeUpdated):
@@ -125,7 +126,7 @@ def _reasons(history: History) -> Iterator[str]:
             for taint, count in taints.items():
                 if count > 1:
                     yield f"{event.node} at {stored.position} has the taint {taint} {count} times"
-        elif isinstance(event, CWNodeDeletionRequestSuccess):
+        elif isinstance(event, CWNodeDeletionRequestSuccess) and stored.position not in failed:
             chosen[event.assignment] = event.removal
         elif isinstance(event, CWNodeDeleted) and event.registered:
             reason = shown.get(event.assignment)
