@@ -10,11 +10,14 @@ from nodepool.contract.events import NodePoolValidated
 from nodepool.explanation.remedies import (
     AddMachines,
     EndWork,
+    RebootNode,
     RepairMachines,
     ScalePeer,
     ScaleTo,
     SetLimit,
     StartService,
+    UncordonNode,
+    Unreserve,
     Wait,
 )
 from nodepool.explanation.sentence import Explanation, explain
@@ -492,6 +495,74 @@ def test_an_unhealthy_node_that_waits_to_be_cured_is_named(world: WorldHarness) 
     assert [(cause.kind, cause.title) for cause in broken] == [("Health", "1 Node is unhealthy")]
     assert broken[0].message == f"{world.machine_name('n1')}: GPUMissing"
     assert before == explained(world, "train").causes == ()
+
+
+def test_a_node_that_a_reboot_cures_is_back_in_production_when_the_advice_is_followed(
+    world: WorldHarness,
+) -> None:
+    # given a Node at work with a problem that a reboot cures
+    world.given_data_center(machines=2, boot_s=300)
+    world.apply("train", 2)
+    world.pass_time(minutes=10)
+    world.run_pod("n1")
+    world.break_machines("n1", fault="xid")
+    world.pass_time(minutes=1)
+
+    # when the advice is followed
+    (advised,) = explained(world, "train").causes[0].remedies
+    world.command_node("RebootNode", "train", "n1", force=True)
+    world.pass_time(minutes=2)
+    rebooting = explained(world, "train").causes[0]
+    world.pass_time(minutes=10)
+
+    # then nothing is advised during the reboot, and nothing keeps the Node back after that
+    assert advised.action == RebootNode(world.machine_name("n1"), force=True)
+    assert [remedy.action for remedy in rebooting.remedies] == [Wait()]
+    assert explained(world, "train").causes == ()
+
+
+def test_a_node_that_stays_cordoned_after_a_drain_is_named_until_it_is_uncordoned(
+    world: WorldHarness,
+) -> None:
+    # given a healthy Node and a Node that has rebooted since, which commands have drained
+    world.given_data_center(machines=2)
+    world.apply("train", 2)
+    world.break_machines("n1", fault="xid")
+    world.command_node("DrainNode", "train", "n1")
+    world.command_node("DrainNode", "train", "n2")
+    world.pass_time(minutes=60)
+
+    # when the advice is followed
+    both = explained(world, "train").causes
+    for node in ("n1", "n2"):
+        world.command_node("UncordonNode", "train", node)
+
+    assert [(cause.kind, cause.title) for cause in both] == [
+        ("Cordon", "2 Nodes are cordoned after a drain")
+    ]
+    assert isinstance(both[0].remedies[0].action, UncordonNode)
+    assert explained(world, "train").causes == ()
+
+
+def test_a_reserved_node_that_another_nodepool_would_get_is_not_taken_back(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool with a reserved Node, before and after a NodePool is short of machines
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot")
+    world.command_node("ReserveNode", "cheap", "n1", reservedDesired="control-plane")
+    before = reservation(explained(world, "cheap"))
+    world.apply("train", 3)
+    world.pass_time(minutes=20)
+
+    assert before == (Unreserve(world.machine_name("n1")),)
+    assert reservation(explained(world, "cheap")) == ()
+
+
+def reservation(explanation: Explanation) -> tuple[object, ...]:
+    """What is advised about the Nodes that are reserved for the control plane."""
+    (cause,) = (cause for cause in explanation.causes if cause.kind == "Reservation")
+    return tuple(remedy.action for remedy in cause.remedies)
 
 
 def test_a_silent_node_is_named_as_its_cordon_names_it(world: WorldHarness) -> None:

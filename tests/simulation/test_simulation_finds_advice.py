@@ -11,12 +11,16 @@ from nodepool.explanation import rack_remedies
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
 from nodepool.state.ranking import Ranking
 from support.simulation.faults import Plant, violation_of
-from support.simulation.profile import CROWDED, NVLINK, SETTINGS
+from support.simulation.profile import CROWDED, NVLINK, SETTINGS, UNHEALTHY
 
 BUSY = replace(CROWDED, steps=2_000, faults=("boot",))
 SHORT = replace(
     BUSY, machines=3, limits=(9, 12), actions={**BUSY.actions, "break_one": 30, "repair_one": 4}
 )
+RESERVED = replace(
+    CROWDED, steps=2_000, limits=(8,), actions={"reserve": 60, "scale": 30, "change_limit": 0}
+)
+"""Machines are short, and Nodes are often reserved."""
 WORKING = replace(SETTINGS, steps=2_000, actions={"run_pod": 60, "stop_pod": 2, "scale": 40})
 
 
@@ -35,6 +39,16 @@ def nobody_ahead(_facts: Facts) -> list[Peer]:
 def nothing_to_empty(_facts: Facts, _leaving: int) -> list[tuple[NodeFacts, ...]]:
     """Nodes leave by themselves, whatever runs on them."""
     return []
+
+
+def never_curable(_node: NodeFacts) -> bool:
+    """Each unhealthy Node is to be drained, also if a reboot cures it."""
+    return False
+
+
+def taken_by_nobody(facts: Facts) -> bool:
+    """No NodePool waits for machines before another one."""
+    return not facts.name
 
 
 PLANTS: Mapping[str, Plant] = {
@@ -61,6 +75,18 @@ PLANTS: Mapping[str, Plant] = {
         WORKING,
         (),
         {"nodepool.explanation.node_remedies._to_empty": nothing_to_empty},
+    ),
+    "a Node is to be drained that only needs a reboot": Plant(
+        "cured or replaced; that does not help",
+        replace(UNHEALTHY, steps=2_000),
+        (),
+        {"nodepool.explanation.node_remedies._is_curable": never_curable},
+    ),
+    "a spot Node is to be taken back that goes to another NodePool": Plant(
+        "for the organisation again; that does not help",
+        RESERVED,
+        (),
+        {"nodepool.explanation.node_remedies._loses_it": taken_by_nobody},
     ),
 }
 """What is wrong, and how it is put into the advice."""

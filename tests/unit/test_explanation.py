@@ -552,6 +552,78 @@ def test_unhealthy_nodes_are_named_with_their_problems_and_what_cures_them() -> 
     ]
 
 
+@pytest.mark.parametrize(
+    ("problems", "fields", "help_"),
+    [
+        (("XIDErrors",), {}, "'nodepool reboot g1' ends what runs there; it is then cured"),
+        (
+            ("NVLinkStatusInactive", "XIDErrors"),
+            {"blocking": (("job", NOON),), "blocking_count": 1},
+            "'nodepool reboot g1 --force' ends what runs there; it is then cured",
+        ),
+        (
+            ("XIDErrors",),
+            {"blocking": (("Slurm job 7", NOON),), "blocking_count": 1},
+            "end the Slurm job on g1, then 'nodepool reboot g1 --force'",
+        ),
+        (
+            ("XIDErrors",),
+            {"reboots": 1},
+            "'nodepool drain g1' ends what runs there; it is then cured or replaced",
+        ),
+        (
+            ("GPUMissing", "XIDErrors"),
+            {},
+            "'nodepool drain g1' ends what runs there; it is then cured or replaced",
+        ),
+        (
+            ("XIDErrors",),
+            {"phase": "verifying"},
+            "wait until it has rebooted: a Node is verified after its reboot",
+        ),
+    ],
+)
+def test_a_node_is_rebooted_if_that_cures_it_and_drained_if_it_has_to_be_replaced(
+    problems: tuple[str, ...], fields: Mapping[str, object], help_: str
+) -> None:
+    node = NodeFacts("g1", 80, phase="cordoned", problems=problems, problems_since=NOON)
+
+    cause = first(pool(1, current=1, nodes=(replace(node, **fields),)))  # type: ignore[arg-type]
+
+    assert cause.helps == (help_,)
+
+
+def test_a_node_that_waits_for_its_cure_comes_before_nodes_that_reboot() -> None:
+    nodes = (
+        NodeFacts("g1", 80, phase="rebooting", problems=("XIDErrors",)),
+        NodeFacts("g2", 81, phase="cordoned", problems=("GPUMissing",)),
+    )
+
+    (help_,) = first(pool(2, current=2, nodes=nodes)).helps
+
+    assert help_.startswith("'nodepool drain g2' ")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"active": True}, {"reserved": True}, {"cordon": "AdminCordon"}, {"removal": "ScaleDown"}],
+)
+def test_a_node_is_only_named_for_its_cordon_if_a_drain_has_ended(
+    fields: Mapping[str, object],
+) -> None:
+    node = NodeFacts("g1", 80, phase="cordoned", cordon="AdminDrain")
+    other = replace(node, **fields)  # type: ignore[arg-type]
+
+    assert shown(first(pool(1, current=1, nodes=(node,)))) == says(
+        "Cordon",
+        "1 Node is cordoned after a drain",
+        "g1",
+        helps=("'nodepool uncordon g1' opens it to work again",),
+        proofs=(Proof(80, "node g1"),),
+    )
+    assert "Cordon" not in kinds(pool(1, current=1, nodes=(other,)))
+
+
 def test_nothing_but_its_nodes_keeps_a_nodepool_from_its_deletion() -> None:
     node = NodeFacts("g1", 70, NOON, active=True, work="job", removal="PoolDeleted")
     facts = pool(

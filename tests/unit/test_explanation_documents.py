@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.explanation.documents import POOL_LABEL, facts
+from nodepool.explanation.documents import CORDON_REASON, POOL_LABEL, facts
 from nodepool.explanation.facts import Check, Facts, Limit, Machines, NodeFacts, Peer
 from nodepool.explanation.sentence import explain
 from support.constants import H100, ZONE
@@ -46,6 +46,7 @@ NODE: Mapping[str, object] = {
         "resourceVersion": "60",
         "creationTimestamp": SINCE,
         "labels": {POOL_LABEL: "train"},
+        "annotations": {CORDON_REASON: "XIDErrors"},
     },
     "status": {
         "phase": "cordoned",
@@ -66,6 +67,7 @@ NODE: Mapping[str, object] = {
                 "lastTransitionTime": "2026-01-01T12:01:00Z",
             },
         ],
+        "reboots": 2,
         "blockingPods": [{"name": "job", "since": SINCE}],
         "blockingPodCount": 2,
     },
@@ -116,6 +118,7 @@ def test_every_fact_is_read_from_its_place() -> None:
         in_progress=1,
         granted=3,
         idle_only=False,
+        spot=True,
         checks={"Quota": Check("Quota", "False", "Over", "too many", NOON, 40)},
         nodes=(
             NodeFacts(
@@ -132,6 +135,8 @@ def test_every_fact_is_read_from_its_place() -> None:
                 removal_since=NOON + timedelta(minutes=1),
                 problems=("XIDErrors",),
                 problems_since=NOON,
+                cordon="XIDErrors",
+                reboots=2,
             ),
         ),
         limit=Limit(8, 8, 41),

@@ -43,11 +43,12 @@ _PHRASES: Final = {
 }
 PROBLEMS: Final = frozenset(map(cordon_cause, BY_TYPE))
 """The problems of a Node by which a cordon, and a failure, are named."""
+ADMIN_DRAIN: Final = "AdminDrain"
 ADMIN_REBOOT: Final = "AdminReboot"
 RESERVATION_PENDING: Final = "ReservationPending"
 RACK_UNAVAILABLE: Final = "RackUnavailable"
 """The cause of a cordon of the rest of a rack; the NVLink domain of the rack follows it."""
-INTENDED: Final = ("AdminCordon", "AdminDrain", ADMIN_REBOOT, RESERVATION_PENDING)
+INTENDED: Final = ("AdminCordon", ADMIN_DRAIN, ADMIN_REBOOT, RESERVATION_PENDING)
 """Why a Node is cordoned because somebody asked for it."""
 CORDON_CAUSES: Final = (*INTENDED, RACK_UNAVAILABLE)
 """Why a Node is cordoned that has no problem; a command may name anything else."""

@@ -17,12 +17,13 @@ Kind = Literal[
     "Removal",
     "Preemption",
     "Health",
+    "Cordon",
     "Reservation",
     "InternalError",
     "Service",
     "Progress",
 ]
-"""What a cause is about, in the order in which causes are ranked."""
+"""What a cause is about."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ TEXT_MAX = 10_000
 BROKEN_MAX = 3
 """How many machines in triage are named."""
 POOL_LABEL = "compute.coreweave.com/node-pool"
+CORDON_REASON = "node.coreweave.cloud/cordonReason"
 CONTROL_PLANE = "control-plane"
 """The value of `status.reservedFor` for a Node that its NodePool cannot use."""
 IN_SERVICE = ("Free", "Assigned", "Reclaimed", "")
@@ -94,6 +95,7 @@ def _own(pool: object) -> Facts:
         autoscaled_position=_number(pool, "status", "autoscaled", "logPosition"),
         spot_awaited=_number(pool, "status", "awaitedSpotNodes"),
         autoscaling=is_autoscaled,
+        spot=_text(pool, "spec", "computeClass") == "spot",
         has_affinity=bool(_at(pool, "spec", "affinity")),
         queue_position=_number(pool, "status", "queuePosition"),
         machines_needed=_number(pool, "status", "machinesNeeded"),
@@ -167,6 +169,8 @@ def _node(node: object) -> NodeFacts:
         preempted_since=_moment(node, "status", "preemptedSince"),
         problems=tuple(problems),
         problems_since=min(filter(None, problems.values()), default=None),
+        cordon=_text(node, "metadata", "annotations", CORDON_REASON),
+        reboots=_number(node, "status", "reboots"),
         reserved=_text(node, "status", "reservedFor") == CONTROL_PLANE,
         domain=_text(node, "metadata", "labels", NVLINK_DOMAIN),
     )

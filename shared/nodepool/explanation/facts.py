@@ -37,6 +37,8 @@ class NodeFacts:
     removal, removal_since: why it must leave, and since when; empty for a Node that stays.
     preempted_since: when its preemption began; None if it is not preempted.
     problems, problems_since: what makes it unhealthy, as its cordon names it, and since when.
+    cordon: why it is cordoned, as its annotation says; empty if it is not cordoned.
+    reboots: how often it was rebooted.
     reserved: whether it is reserved for the control plane, so that the NodePool cannot use it.
     domain: its NVLink domain; empty if it has none.
     """
@@ -57,6 +59,8 @@ class NodeFacts:
     preempted_since: datetime | None = None
     problems: tuple[str, ...] = ()
     problems_since: datetime | None = None
+    cordon: str = ""
+    reboots: int = 0
     reserved: bool = False
     domain: str = ""
 
@@ -163,6 +167,7 @@ class Facts:
     autoscaled_position: the log position at which the autoscaler set the target.
     spot_awaited: how many spot Nodes are being preempted for it.
     autoscaling: whether the autoscaler sets its target.
+    spot: whether its Nodes are spot Nodes.
     has_affinity: whether a node affinity restricts its machines.
     queue_position: the position of its first Node that waits for a machine; 0 for none.
     machines_needed: how many machines must become free until it has all Nodes; 0 if unknown.
@@ -197,6 +202,7 @@ class Facts:
     autoscaled_position: int = 0
     spot_awaited: int = 0
     autoscaling: bool = False
+    spot: bool = False
     has_affinity: bool = False
     queue_position: int = 0
     machines_needed: int = 0

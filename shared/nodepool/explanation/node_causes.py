@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Iterator
 
 from nodepool.contract.counting import counted
+from nodepool.contract.node_failures import ADMIN_DRAIN
 from nodepool.contract.timetable import BOOT_MAX
 from nodepool.explanation import leaving
 from nodepool.explanation.cause import Cause, Proof, blame, proofs, start_service
 from nodepool.explanation.facts import Facts, NodeFacts
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
 from nodepool.explanation.node_remedies import (
+    cordon_remedies,
     health_remedies,
     removal_remedies,
     reservation_remedies,
@@ -37,6 +39,7 @@ def of_nodes(facts: Facts) -> Iterator[Cause]:
         yield from _removal(facts)
         yield from _preemption(facts)
         yield from _health(facts)
+        yield from _cordon(facts)
         yield from _reservation(facts)
 
 
@@ -162,9 +165,24 @@ def _health(facts: Facts) -> Iterator[Cause]:
         f"{counted(len(nodes))} {'is' if len(nodes) == 1 else 'are'} unhealthy",
         "; ".join([*named, *more]),
         since=min(moments, default=None),
-        remedies=tuple(health_remedies(facts, nodes[0])),
+        remedies=tuple(health_remedies(facts, nodes)),
         proofs=_node_proofs(nodes),
     )
+
+
+def _cordon(facts: Facts) -> Iterator[Cause]:
+    """Yield the Nodes that take no work after a drain, for no other cause."""
+    drained = [node for node in facts.counted_nodes if node.cordon == ADMIN_DRAIN]
+    drained = [node for node in drained if node.phase == "cordoned" and not node.active]
+    nodes = [node for node in drained if not (node.problems or node.removal)]
+    if nodes:
+        yield Cause(
+            "Cordon",
+            f"{counted(len(nodes))} {'is' if len(nodes) == 1 else 'are'} cordoned after a drain",
+            _names(nodes),
+            remedies=tuple(cordon_remedies(nodes)),
+            proofs=_node_proofs(nodes),
+        )
 
 
 def _reservation(facts: Facts) -> Iterator[Cause]:
@@ -177,7 +195,7 @@ def _reservation(facts: Facts) -> Iterator[Cause]:
         "Reservation",
         f"{counted(len(nodes))} {verb} reserved for the control plane",
         f"{_names(nodes)} {'does' if len(nodes) == 1 else 'do'} not count as current",
-        remedies=tuple(reservation_remedies(nodes)),
+        remedies=tuple(reservation_remedies(facts, nodes)),
         proofs=_node_proofs(nodes),
     )
 

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from nodepool.contract.health import BY_TYPE, cordon_cause
+from nodepool.contract.health import Remedy as Cure
 from nodepool.explanation.facts import Facts, NodeFacts
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
 from nodepool.explanation.remedies import (
@@ -11,8 +13,10 @@ from nodepool.explanation.remedies import (
     EditSpec,
     EndWork,
     PreferIdle,
+    RebootNode,
     Remedy,
     ScaleTo,
+    UncordonNode,
     Unreserve,
     Wait,
 )
@@ -22,6 +26,12 @@ SCALE_DOWN: Final = "ScaleDown"
 """The removal reason of a Node that would stay with a higher target."""
 SLURM_JOB: Final = "Slurm job "
 """The prefix of the name of a workload that is a Slurm job."""
+_RESTARTING: Final = ("rebooting", "verifying")
+"""The phases in which a Node is being cured."""
+_CURABLE: Final = frozenset(
+    cordon_cause(type) for type, cause in BY_TYPE.items() if cause.remedy is not Cure.TRIAGE
+)
+"""The problems that a reboot cures, as a cordon names them."""
 
 
 def removal_remedies(facts: Facts) -> Iterator[Remedy]:
@@ -46,36 +56,65 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
         yield Remedy(f"scale {facts.name} to {has}, what it has", ScaleTo(has))
 
 
-def health_remedies(facts: Facts, node: NodeFacts) -> Iterator[Remedy]:
-    """Yield what cures an unhealthy Node that stays, or replaces it."""
+def health_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
+    """Yield what cures or replaces the first of the unhealthy Nodes that stay."""
+    node = next((node for node in nodes if node.phase not in _RESTARTING), None)
+    if node is None:
+        text = f"wait until {'it has' if len(nodes) == 1 else 'they have'} rebooted"
+        yield Remedy(f"{text}: a Node is verified after its reboot", Wait())
+        return
     if facts.cures and not node.blocking_count:
         text = "wait: an unhealthy Node is rebooted or replaced once nothing blocks that"
         yield Remedy(text, Wait())
         return
     if facts.cures:
         yield _end_pods([node])
+    force, is_curable = node.blocking_count > 0, _is_curable(node)
+    verb, kind = ("reboot", RebootNode) if is_curable else ("drain", DrainNode)
+    command = f"'nodepool {verb} {node.name}{' --force' if force else ''}'"
     if any(name.startswith(SLURM_JOB) for name, _ in node.blocking):
-        text = f"end the Slurm job on {node.name}, then 'nodepool drain {node.name} --force'"
-        yield Remedy(text, DrainNode(node.name, force=True, after_work=True))
+        text = f"end the Slurm job on {node.name}, then {command}"
+        yield Remedy(text, kind(node.name, force, after_work=True))
         return
-    force = node.blocking_count > 0
-    command = f"'nodepool drain {node.name}{' --force' if force else ''}'"
-    text = f"{command} ends what runs there; it is then cured or replaced"
-    yield Remedy(text, DrainNode(node.name, force))
+    then = "cured" if is_curable else "cured or replaced"
+    yield Remedy(f"{command} ends what runs there; it is then {then}", kind(node.name, force))
 
 
-def reservation_remedies(nodes: list[NodeFacts]) -> Iterator[Remedy]:
+def _is_curable(node: NodeFacts) -> bool:
+    """Return whether a reboot cures a Node.
+
+    A Node that is drained is replaced if its problem came back soon after a reboot; it stays
+    cordoned if it is only rebooted.
+    """
+    return not node.reboots and _CURABLE.issuperset(node.problems)
+
+
+def cordon_remedies(nodes: list[NodeFacts]) -> Iterator[Remedy]:
+    """Yield how a Node that was drained takes work again."""
+    for node in nodes[:1]:
+        text = f"'nodepool uncordon {node.name}' opens it to work again"
+        yield Remedy(text, UncordonNode(node.name))
+
+
+def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
     """Yield how a Node that is reserved for the control plane becomes usable again.
 
     The command is refused for a Node that is not in production, such as a cordoned Node. A Node
     with work is pending until the work has ended, so an idle Node comes first.
     """
+    if _loses_it(facts):
+        return
     known = sorted(nodes, key=lambda node: node.active)
     for node in [node for node in known if node.phase == "production"][:1]:
         text = f"reserve {node.name} for the organisation again"
         if node.active:
             text += ", and end what runs there: the Node is pending until then"
         yield Remedy(text, Unreserve(node.name, ends_work=node.active))
+
+
+def _loses_it(facts: Facts) -> bool:
+    """Return whether a Node that comes back gives way at once: others wait before a spot Node."""
+    return facts.spot and facts.queue_position > 1
 
 
 def _end_pods(nodes: list[NodeFacts]) -> Remedy:

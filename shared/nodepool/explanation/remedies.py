@@ -100,6 +100,26 @@ class DrainNode:
 
 
 @dataclass(frozen=True, slots=True)
+class RebootNode:
+    """Reboot a Node in its NodePool.
+
+    force: whether no Pod may block the reboot.
+    after_work: whether the Slurm job must end first.
+    """
+
+    node: str
+    force: bool = False
+    after_work: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UncordonNode:
+    """End the cordon of a Node that a command asked for."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unreserve:
     """Reserve a Node for the organisation again.
 
@@ -130,6 +150,8 @@ Action = (
     | PreferIdle
     | EndWork
     | DrainNode
+    | RebootNode
+    | UncordonNode
     | Unreserve
     | StartService
 )

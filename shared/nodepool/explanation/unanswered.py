@@ -154,5 +154,7 @@ def _is_decided(facts: Facts, kind: str) -> bool:
 def silent_preemptions(facts: Facts, nodes: list[NodeFacts]) -> Iterator[NodeFacts]:
     """Yield the Nodes whose preemption should have ended."""
     for node in nodes:
-        if not has_failed(facts) and is_late(facts, node.preempted_since, GONE_AFTER + ANSWERS_WITHIN):
+        if not has_failed(facts) and is_late(
+            facts, node.preempted_since, GONE_AFTER + ANSWERS_WITHIN
+        ):
             yield node

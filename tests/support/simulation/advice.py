@@ -32,6 +32,7 @@ from nodepool.explanation.remedies import (
     EditSpec,
     EndWork,
     PreferIdle,
+    RebootNode,
     Remedy,
     RepairMachines,
     ReturnMachines,
@@ -39,6 +40,7 @@ from nodepool.explanation.remedies import (
     ScaleTo,
     SetLimit,
     StartService,
+    UncordonNode,
     Unreserve,
     Wait,
 )
@@ -147,9 +149,11 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
     """Whether a cause is over, or fewer Nodes are concerned than before."""
     before, after = trial.facts, facts_of(buckets, trial.pool)
     left = [cause for cause in explain(after).causes if cause.kind == trial.cause.kind]
+    action = trial.remedy.action
+    if isinstance(action, DrainNode) and _leaves_useless(before, after, action.node):
+        return False
     if not left:
         return True
-    action = trial.remedy.action
     if isinstance(action, Unreserve):
         return after.held > before.held
     match trial.cause.kind:
@@ -163,12 +167,25 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
             return is_enough or after.held < before.held
         case "Health":
             return _unhealthy(after) < _unhealthy(before)
+        case "Cordon":
+            return _cordoned(after) < _cordoned(before)
         case _:
             return bool({node.name for node in after.nodes} ^ {node.name for node in before.nodes})
 
 
+def _leaves_useless(before: Facts, after: Facts, name: str) -> bool:
+    """Whether a Node is healthy and takes no work after a drain that its cure did not need."""
+    reboots = {node.name: node.reboots for node in before.nodes}
+    left = {node.name for node in after.nodes if node.cordon and not node.problems}
+    return name in left and not reboots[name]
+
+
 def _unhealthy(facts: Facts) -> set[str]:
     return {node.name for node in facts.nodes if node.problems and not node.removal}
+
+
+def _cordoned(facts: Facts) -> set[str]:
+    return {node.name for node in facts.nodes if node.cordon and not node.removal}
 
 
 def _still_leaves(buckets: Buckets, peer: str, trial: Trial) -> bool:
@@ -213,6 +230,12 @@ def _changed(world: World, trial: Trial) -> bool:  # noqa: C901  # It lists the 
             if after_work:
                 _end_work(world, facts.zone, own, node)
             _send(world, "DrainNode", own, {"node": node, "force": force})
+        case RebootNode(node, force, after_work):
+            if after_work:
+                _end_work(world, facts.zone, own, node)
+            _send(world, "RebootNode", own, {"node": node, "force": force})
+        case UncordonNode(node):
+            _send(world, "UncordonNode", own, {"node": node})
         case Unreserve(node, ends_work):
             if ends_work:
                 _end_work(world, facts.zone, own, node)
