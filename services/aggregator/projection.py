@@ -28,7 +28,7 @@ from nodepool.contract.model import NodePhase
 from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Object
 
-RENDERING: Final = "8"
+RENDERING: Final = "9"
 """The version of the documents; raise it when a release renders the same state differently."""
 POOLS: Final = "nodepools"
 NODES: Final = "nodes"
