@@ -47,7 +47,12 @@ ROOMS = (
     "shared/nodepool/nats/objects/re*.py",
     "shared/nodepool/nats/log/re*.py",
 )
-PURE = [path for pattern in ROOMS for path in sorted(ROOT.glob(pattern))]
+PURE = [
+    path
+    for pattern in ROOMS
+    for path in sorted(ROOT.glob(pattern))
+    if path.name != "main.py"  # It runs the agent as a process.
+]
 """Modules that process inputs, and those that make the read model of a state."""
 NOON = Context(7, datetime(2026, 1, 1, 12, tzinfo=UTC), "c1")
 BEFORE = Folded(State(jobs=State().jobs.set(JOB, Job(pages=2)), work=State().work.put(JOB)))
