@@ -27,6 +27,7 @@ FLOW_MARK = "<!-- flow -->"
 ROOMS = (
     "nodepool.contract",
     "nodepool.state",
+    "nodepool.placement",
     "nodepool.explanation",
     "nodepool.service",
     "nodepool.engine",

@@ -28,7 +28,7 @@ from nodepool.contract.model import (
     spec_document,
 )
 from nodepool.contract.moments import rfc3339
-from nodepool.state.inventory import TRIAGE
+from nodepool.placement.machines import TRIAGE
 
 Document = Mapping[str, object]
 """An object of the read model as a document."""

@@ -29,7 +29,7 @@ from nodepool.contract.keys import (
     pool_path,
 )
 from nodepool.contract.observations import ConditionSeen
-from nodepool.state.inventory import Inventory
+from nodepool.placement.machines import Inventory
 from nodepool.state.tallies import Histograms, Levels, Violations
 
 

@@ -10,8 +10,8 @@ from aggregator.known import State
 from aggregator.objects import CapacityObject, MachineStatus
 from nodepool.contract.events import CapacityReclaimed, MachineBroken, MachineStateChanged
 from nodepool.contract.keys import MachineKey, OfferingKey, offering_key
+from nodepool.placement.machines import Inventory, Machine
 from nodepool.service import Context
-from nodepool.state.inventory import Inventory, Machine
 from nodepool.state.tallies import Levels
 
 

@@ -11,8 +11,8 @@ from nodepool.contract import events as on
 from nodepool.contract.health import NodeFault
 from nodepool.contract.keys import MachineKey, OfferingKey
 from nodepool.contract.node_states import MachineState as Outside
+from nodepool.placement.machines import RECLAIMED, TRIAGE, Machine
 from nodepool.service import Context
-from nodepool.state.inventory import RECLAIMED, TRIAGE, Machine
 from nodepool.state.tallies import Labels
 
 IMMEDIATE = frozenset(("hang", *get_args(NodeFault)))

@@ -23,8 +23,8 @@ from nodepool.contract.keys import (
 )
 from nodepool.contract.messages import OfPool, pool_fields
 from nodepool.contract.outcomes import CommandOutcome
+from nodepool.placement.ranking import Ranking
 from nodepool.service import Context, Failure, Reconciler, Service, decide_on
-from nodepool.state.ranking import Ranking
 
 
 def decide(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from allocator.pool import Pool, Stage
 from allocator.supply import Supply, put
 from nodepool.contract.keys import OfferingKey
-from nodepool.state.ranking import Ranking
+from nodepool.placement.ranking import Ranking
 
 if TYPE_CHECKING:
     from allocator.state import State

@@ -29,8 +29,8 @@ from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, machine_key, pool_path
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import RemovalReason
-from nodepool.state.machine_line import MachineLine
-from nodepool.state.ranking import Ranking
+from nodepool.placement.line import MachineLine
+from nodepool.placement.ranking import Ranking
 
 
 class Victim(NamedTuple):

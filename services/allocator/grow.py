@@ -13,8 +13,8 @@ from nodepool.contract.events import CWNodeAssigned, CWNodePoolScaledUp, CWNodeR
 from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, pool_path
 from nodepool.contract.messages import pool_fields
-from nodepool.state.inventory import FreeMachines, take_racks
-from nodepool.state.ranking import Ranking
+from nodepool.placement.machines import FreeMachines, take_racks
+from nodepool.placement.ranking import Ranking
 
 
 def requested(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued]:

@@ -9,8 +9,8 @@ from allocator.members import Members
 from nodepool.contract.events import CapacityChecked
 from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
 from nodepool.contract.model import ComputeClass, NodePoolSpec, RemovalReason
-from nodepool.state.ranking import Waiting
-from nodepool.state.waits import NO_WAIT, Wait
+from nodepool.placement.ranking import Waiting
+from nodepool.placement.waits import NO_WAIT, Wait
 
 
 class Stage(StrEnum):

@@ -12,8 +12,8 @@ from nodepool.contract.counting import counted
 from nodepool.contract.events import CapacityReclaimed, MachineReclaimed, MachineReturned
 from nodepool.contract.keys import OfferingKey, PoolKey, machine_parts, offering_key, offering_parts
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
-from nodepool.state.inventory import RECLAIMED, FreeMachines
-from nodepool.state.reclaims import reclaimable, take_reclaimed
+from nodepool.placement.machines import RECLAIMED, FreeMachines
+from nodepool.placement.reclaims import reclaimable, take_reclaimed
 
 Reclaim = ReclaimCapacity | ReturnCapacity
 

@@ -24,12 +24,12 @@ from allocator.supply import NONE, Supplies, Supply
 from nodepool.contract import events as on
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
+from nodepool.placement.machines import Inventory, MachineChanged
+from nodepool.placement.racks import domain_of
+from nodepool.placement.ranking import Ranking
+from nodepool.placement.reclaims import outstanding
+from nodepool.placement.waits import exchanged
 from nodepool.service import Context
-from nodepool.state.inventory import Inventory, MachineChanged
-from nodepool.state.racks import domain_of
-from nodepool.state.ranking import Ranking
-from nodepool.state.reclaims import outstanding
-from nodepool.state.waits import exchanged
 from nodepool.state.work import WithWork
 
 

@@ -9,11 +9,11 @@ from capacity.demand import stored, supply_changed
 from capacity.pool import Pool
 from nodepool.contract import events as on
 from nodepool.contract.keys import MachineKey
+from nodepool.placement.machines import RECLAIMED, TRIAGE, Inventory, Machine
+from nodepool.placement.racks import counted
+from nodepool.placement.ranking import Ranking
+from nodepool.placement.waits import exchanged
 from nodepool.service import Context
-from nodepool.state.inventory import RECLAIMED, TRIAGE, Inventory, Machine
-from nodepool.state.racks import counted
-from nodepool.state.ranking import Ranking
-from nodepool.state.waits import exchanged
 
 if TYPE_CHECKING:
     from capacity.state import State

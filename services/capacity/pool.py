@@ -10,10 +10,10 @@ from nodepool.contract.conditions import Capacity
 from nodepool.contract.events import CapacityChecked
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.model import ComputeClass, NodePoolSpec
+from nodepool.placement.racks import Counts
+from nodepool.placement.ranking import Ranking, Waiting
+from nodepool.placement.waits import NO_WAIT, Wait
 from nodepool.state.queue import Queue
-from nodepool.state.racks import Counts
-from nodepool.state.ranking import Ranking, Waiting
-from nodepool.state.waits import NO_WAIT, Wait
 
 RENEWALS_PER_SECOND: Final = 100
 """How many verdicts per second are renewed after a number in them changes; for types in racks."""

@@ -20,9 +20,9 @@ from nodepool.contract import events as on
 from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity, Validated
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
+from nodepool.placement.machines import Inventory
+from nodepool.placement.reclaims import outstanding
 from nodepool.service import Context
-from nodepool.state.inventory import Inventory
-from nodepool.state.reclaims import outstanding
 from nodepool.state.work import WithWork
 
 Reclaimed = on.MachineReclaimed | on.MachineReturned | on.CapacityReclaimed

@@ -15,11 +15,11 @@ from nodepool.contract.conditions import Capacity
 from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.model import ComputeClass
-from nodepool.state.inventory import FreeMachines, take_racks
-from nodepool.state.machine_line import MachineLine
-from nodepool.state.racks import deliveries
-from nodepool.state.ranking import Ranking
-from nodepool.state.reclaims import take_reclaimed
+from nodepool.placement.line import MachineLine
+from nodepool.placement.machines import FreeMachines, take_racks
+from nodepool.placement.racks import deliveries
+from nodepool.placement.ranking import Ranking
+from nodepool.placement.reclaims import take_reclaimed
 
 
 class Share(NamedTuple):

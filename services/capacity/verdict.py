@@ -7,7 +7,7 @@ from nodepool.contract.counting import counted
 from nodepool.contract.events import CapacityChecked, CWInsufficientCapacity
 from nodepool.contract.keys import offering_parts
 from nodepool.contract.messages import pool_fields
-from nodepool.state.racks import Delivery, lacking
+from nodepool.placement.racks import Delivery, lacking
 
 DOMAINS_MAX = 3
 """The most NVLink domains that a message names among the domains that lack machines."""

@@ -25,8 +25,8 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey
 from nodepool.contract.messages import Message, path_fields
 from nodepool.contract.model import RemovalReason
+from nodepool.placement.ranking import Ranking, Turn
 from nodepool.service import AnyService, Context
-from nodepool.state.ranking import Ranking, Turn
 from quota.decide import SERVICE as QUOTA
 from quota.state import State as QuotaState
 from support.simulation.faults import first_violation, with_events, without_reconciler

@@ -9,7 +9,7 @@ import pytest
 from nodepool.contract.keys import PoolKey
 from nodepool.explanation import rack_remedies
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
-from nodepool.state.ranking import Ranking
+from nodepool.placement.ranking import Ranking
 from support.simulation.faults import Plant, violation_of
 from support.simulation.profile import CROWDED, NVLINK, SETTINGS
 

@@ -29,9 +29,9 @@ from nodepool.contract.messages import Message
 from nodepool.contract.model import RemovalReason
 from nodepool.engine import bounds, step
 from nodepool.engine.folded import Folded
+from nodepool.placement.machines import FreeMachines
+from nodepool.placement.racks import Counts
 from nodepool.service import AnyService, Context
-from nodepool.state.inventory import FreeMachines
-from nodepool.state.racks import Counts
 from preemption.decide import SERVICE as PREEMPTION
 from support.simulation.faults import Plant, hearing, saying, unconcerned, violation_of
 from support.simulation.planted import (

@@ -15,8 +15,8 @@ from nodepool.contract.affinity import (
 )
 from nodepool.contract.keys import offering_key
 from nodepool.contract.model import RemovalReason
-from nodepool.state.inventory import Machine
-from nodepool.state.machine_line import MachineLine
+from nodepool.placement.line import MachineLine
+from nodepool.placement.machines import Machine
 from unit.allocator_service import AllocatorService, capacity_checked, granted
 
 HOUR = 3_600

@@ -44,10 +44,10 @@ from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import step
 from nodepool.engine.world import World
+from nodepool.placement.machines import TRIAGE, Inventory
+from nodepool.placement.racks import NVLINK_DOMAIN
+from nodepool.placement.waits import Wait
 from nodepool.service import Context, Failure, Reconciler
-from nodepool.state.inventory import TRIAGE, Inventory
-from nodepool.state.racks import NVLINK_DOMAIN
-from nodepool.state.waits import Wait
 from nodepool.state.work import WorkQueue
 from support.publishing import publish
 from support.single import NOON, SingleService

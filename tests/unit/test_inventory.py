@@ -8,7 +8,7 @@ from contracts.samples import affinity_to, sample
 from nodepool.contract.affinity import Affinity
 from nodepool.contract.events import CWNodeDeleted, CWNodeRegistrationFailed, MachineAdded
 from nodepool.contract.keys import MachineKey, machine_key, offering_key
-from nodepool.state.inventory import TRIAGE, Inventory, Machine, labels_of
+from nodepool.placement.machines import TRIAGE, Inventory, Machine, labels_of
 
 ZONE, H100, A100 = "US-EAST-02A", "gd-8xh100ib-i128", "gd-8xa100-i128"
 LEAF = "ib.coreweave.cloud/leafgroup"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from allocator.members import Member, Members, Racks
 from allocator.racks import Surplus, reprieved_racks, surplus_racks
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
-from nodepool.state.racks import Delivery, deliveries, lacking
+from nodepool.placement.racks import Delivery, deliveries, lacking
 
 SIZE = 3
 IDLE_ONLY, PREFER_IDLE = ScaleDownStrategy.IDLE_ONLY, ScaleDownStrategy.PREFER_IDLE

@@ -17,7 +17,7 @@ from immutables import Map
 
 from nodepool.contract.keys import PoolKey, pool_path
 from nodepool.contract.model import ComputeClass, NodePoolSpec
-from nodepool.state.waits import Run
+from nodepool.placement.waits import Run
 
 Place = tuple[bool, datetime, PoolKey]
 """Whether the class is `spot`, the start of the wait, and the NodePool that has the positions."""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from nodepool.contract.affinity import Affinity
-from nodepool.state.inventory import Machine, labels_of
-from nodepool.state.label_index import LabelIndex
+from nodepool.placement.label_index import LabelIndex
+from nodepool.placement.machines import Machine, labels_of
 
 
 class MachineLine:

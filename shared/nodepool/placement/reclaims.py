@@ -6,8 +6,8 @@ from immutables import Map
 
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.keys import MachineKey, OfferingKey, offering_parts
-from nodepool.state.inventory import FreeMachines, Inventory, take_racks
-from nodepool.state.racks import Counts, deliveries
+from nodepool.placement.machines import FreeMachines, Inventory, take_racks
+from nodepool.placement.racks import Counts, deliveries
 
 
 def outstanding(inventory: Inventory, offering: OfferingKey, goal: int) -> int:

@@ -21,9 +21,9 @@ from nodepool.contract.events import (
     MachineReturned,
 )
 from nodepool.contract.keys import MachineKey, OfferingKey, offering_key
-from nodepool.state.label_index import LabelIndex
+from nodepool.placement.label_index import LabelIndex
+from nodepool.placement.racks import Counts, deliveries, domain_of
 from nodepool.state.queue import Queue
-from nodepool.state.racks import Counts, deliveries, domain_of
 
 MachineChanged = MachineAdded | MachineRepaired | MachineReclaimed | MachineReturned
 """The messages about a machine that is not a Node."""
