@@ -62,6 +62,7 @@ OVERSIZED: dict[str, str] = {
     "aggregator.objects": "the objects of the read model, side by side",
     "aggregator.state._evolved": LISTS_MESSAGES,
     "allocator.state.evolve": LISTS_MESSAGES,
+    "capacity.state.evolve": LISTS_MESSAGES,
     "fleet.state.evolve": LISTS_MESSAGES,
     "lifecycle.state._evolved": LISTS_MESSAGES,
     "lifecycle.changes.change_node": LISTS_MESSAGES,

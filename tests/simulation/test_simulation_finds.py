@@ -147,7 +147,7 @@ class Backwards(Ranking):
 
 def fields_of(ranking: Ranking) -> tuple[Any, ...]:
     """Return the fields of a ranking."""
-    return ranking.waiting, ranking.places, ranking.orders
+    return ranking.waiting, ranking.places, ranking.orders, ranking.demand, ranking.choosy
 
 
 def test_an_allocator_that_serves_the_lowest_rank_first_is_found() -> None:

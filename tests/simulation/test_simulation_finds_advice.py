@@ -20,11 +20,11 @@ SHORT = replace(
 WORKING = replace(SETTINGS, steps=2_000, actions={"run_pod": 60, "stop_pod": 2, "scale": 40})
 
 
-def alone(_waiting: Ranking, parts: Mapping[PoolKey, Any]) -> None:
+def alone(_ranking: Ranking, claims: Mapping[PoolKey, Any]) -> None:
     """Each NodePool waits for the machines that it lacks itself, whoever is served before it."""
-    for part in parts.values():
-        part.position = 1
-        part.needed = part.pool.shortfall - part.taken
+    for claim in claims.values():
+        claim.position = 1
+        claim.needed = claim.lacks - claim.taken
 
 
 def nobody_ahead(_facts: Facts) -> list[Peer]:

@@ -1,52 +1,128 @@
-"""Machines in a fixed order, from which NodePools take machines that satisfy an affinity."""
+"""Machines in the order in which they are taken: each machine is taken once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import NamedTuple
 
 from nodepool.contract.affinity import Affinity
+from nodepool.contract.keys import MachineKey
 from nodepool.placement.label_index import LabelIndex
-from nodepool.placement.machines import Machine, labels_of
+from nodepool.state.queue import Queue
+
+Queues = Mapping[str, Queue[MachineKey]] | Mapping[str, Sequence[MachineKey]]
+"""The machines of each NVLink domain, in order; the only domain is empty if no racks matter."""
 
 
-class MachineLine:
-    """Machines in a fixed order, each of which is taken once; places are numbered from 0.
+class Shelf(NamedTuple):
+    """Machines with an index of their labels; a set of machines is the bits of an integer.
 
-    Without an affinity, machines are taken from the front, in time proportional to their number.
+    places: the bit of each machine.
+    domains: the machines of each NVLink domain.
     """
 
-    def __init__(self, machines: Sequence[Machine]) -> None:
-        self._machines = machines
-        self._index = LabelIndex(len(machines), self._values)
-        self._labels: list[dict[str, str]] = []
-        self._front = 0
-        self._picked: set[int] = set()
-        self._gone = 0  # The bits of machines that were picked behind the front.
+    keys: tuple[MachineKey, ...]
+    places: Mapping[MachineKey, int]
+    domains: Mapping[str, int]
+    labels: LabelIndex
 
-    def take(self, affinity: Affinity | None, count: int) -> list[int]:
-        """Take at most `count` machines that satisfy an affinity; return their places."""
-        return self._first(count) if affinity is None else self._fitting(affinity, count)
+    @classmethod
+    def of(
+        cls,
+        queues: Queues,
+        labels_of: Callable[[MachineKey], Mapping[str, str]],
+    ) -> "Shelf":
+        """Return the shelf with the machines of each NVLink domain, in order."""
+        keys, domains = list[MachineKey](), dict[str, int]()
+        for domain in sorted(queues):
+            first = len(keys)
+            keys.extend(queues[domain])
+            domains[domain] = (1 << len(keys)) - (1 << first)
+        labels = [labels_of(key) for key in keys]
+        index = LabelIndex(len(keys), lambda name: [each.get(name) for each in labels])
+        return cls(tuple(keys), {key: place for place, key in enumerate(keys)}, domains, index)
 
-    def _first(self, count: int) -> list[int]:
-        taken: list[int] = []
-        while self._front < len(self._machines) and len(taken) < count:
-            if self._front not in self._picked:
-                taken.append(self._front)
-            self._front += 1
+
+class Line:
+    """The machines that are left while they are shared out.
+
+    left: how many machines are left.
+
+    Most NodePools have no node affinity. For them, only the machines that they get are read. The
+    labels of all machines are read once a NodePool with an affinity takes its turn.
+    """
+
+    def __init__(self, queues: Queues, shelf: Callable[[], Shelf]) -> None:
+        self._counts = {domain: len(queue) for domain, queue in queues.items()}
+        self.left = sum(self._counts.values())
+        self._queues = queues
+        self._in_order: dict[str, Iterator[MachineKey]] = {}
+        self._find_shelf = shelf
+        self._taken: set[MachineKey] = set()
+        self._gone = self._accepted = 0
+        self._affinity: Affinity | None = None
+        self._unmarked: list[MachineKey] = []
+
+    def fitting(self, affinity: Affinity | None) -> dict[str, int]:
+        """Return how many machines left satisfy an affinity, per NVLink domain; None accepts all.
+
+        The only domain of machines that do not come in racks is empty.
+        """
+        if affinity is None:
+            return dict(self._counts)
+        bits = self._bits(affinity)
+        return {each: (bits & mask).bit_count() for each, mask in self._shelf.domains.items()}
+
+    def take(self, affinity: Affinity | None, count: int, domain: str = "") -> list[MachineKey]:
+        """Take at most `count` of the machines left in a domain that satisfy an affinity."""
+        if not self._counts.get(domain):
+            return []
+        if affinity is None:
+            if domain not in self._in_order:
+                self._in_order[domain] = iter(self._queues[domain])
+            left = (key for key in self._in_order[domain] if key not in self._taken)
+            keys = list(islice(left, count))
+            self._unmarked += keys
+        else:
+            keys = self._first(self._bits(affinity) & self._shelf.domains[domain], count)
+        self._taken.update(keys)
+        self._counts[domain] -= len(keys)
+        self.left -= len(keys)
+        return keys
+
+    @cached_property
+    def _shelf(self) -> Shelf:
+        return self._find_shelf()
+
+    def _bits(self, affinity: Affinity) -> int:
+        shelf = self._shelf
+        for key in self._unmarked:
+            self._gone |= 1 << shelf.places[key]
+        self._unmarked.clear()
+        if affinity is not self._affinity:
+            self._affinity, self._accepted = affinity, shelf.labels.accepted(affinity)
+        return self._accepted & ~self._gone
+
+    def _first(self, bits: int, count: int) -> list[MachineKey]:
+        taken: list[MachineKey] = []
+        while bits and len(taken) < count:
+            first = bits & -bits
+            taken.append(self._shelf.keys[first.bit_length() - 1])
+            self._gone |= first
+            bits ^= first
         return taken
 
-    def _fitting(self, affinity: Affinity, count: int) -> list[int]:
-        fitting = self._index.accepted(affinity) & ~self._gone
-        marks = f"{fitting >> self._front:b}"[::-1]
-        taken: list[int] = []
-        place = marks.find("1")
-        while place >= 0 and len(taken) < count:
-            taken.append(self._front + place)
-            place = marks.find("1", place + 1)
-        if taken:
-            self._picked.update(taken)
-            self._gone |= fitting & ((2 << taken[-1]) - 1)
-        return taken
 
-    def _values(self, label: str) -> list[str | None]:
-        if not self._labels:
-            self._labels = [labels_of(machine) for machine in self._machines]
-        return [labels.get(label) for labels in self._labels]
+class Count(Line):
+    """Machines of which only the number matters, because each NodePool accepts any of them."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__({}, lambda: Shelf.of({}, lambda _: {}))
+        self._counts, self.left = {"": count}, count
+
+    def take(self, _affinity: Affinity | None, count: int, _domain: str = "") -> list[MachineKey]:
+        """Take at most `count` machines, which have no names."""
+        taken = min(count, self.left)
+        self.left -= taken
+        self._counts[""] = self.left
+        return [MachineKey("")] * taken
