@@ -46,7 +46,7 @@ NO_SUPPLY = Supply()
 
 @dataclass(frozen=True, slots=True)
 class State(Placement[Pool]):
-    """NodePools, machines, and what of their supply and demand is derived.
+    """NodePools, machines, and the supply and demand that follow from them.
 
     The work queue holds offerings in which a machine may change hands, NodePools with more due
     events than one decision can hold, and failed NodePools and offerings until their retry.
@@ -110,7 +110,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
 def offered(state: State, offering: OfferingKey) -> State:
     """Return the state in which an offering is work while a machine of it may change hands.
 
-    A free one may go to a NodePool that waits, or be held back; a spot Node may have to give way.
+    A free machine may go to a NodePool that waits, or be held back; a spot Node may have to give
+    way.
     """
     stock, ranking = state.stock(offering), state.ranking(offering)
     is_work = (

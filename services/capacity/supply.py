@@ -153,10 +153,11 @@ def _promise(
 
 
 def _place(ranking: Ranking, claims: Claims) -> None:
-    """Set the positions of what waits, and how many machines each NodePool still waits for.
+    """Set the positions of all missing Nodes, and how many machines each NodePool waits for.
 
-    Those are as many as its last position, without what comes for it and for what is before it. A
-    NodePool that loses a Node to another keeps its place, and lacks one more from then on.
+    A NodePool waits for as many machines as its last position says, without the machines that come
+    for it and for the NodePools before it. A NodePool that loses a Node to another NodePool keeps
+    its place, and lacks one Node more from then on.
     """
     if all(claim.taken >= claim.lacks for claim in claims.values()):
         return
@@ -173,7 +174,7 @@ def _place(ranking: Ranking, claims: Claims) -> None:
 
 
 def _count_losses(ranking: Ranking, claims: Claims) -> None:
-    """Add the machines that what waits behind a NodePool takes before the NodePool's lost Nodes.
+    """Add the machines that other NodePools take before a NodePool replaces its lost Nodes.
 
     If the NodePool has all Nodes before it loses some, the loss begins a new wait behind all that
     waits already.

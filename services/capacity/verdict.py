@@ -55,9 +55,9 @@ def is_new(pool: Pool, share: Share, last: CapacityChecked) -> bool:
 
 
 def is_hardly_ahead(share: Share, last: CapacityChecked) -> bool:
-    """Return whether the NodePool has its place still, or less than a tenth of its wait is over.
+    """Return whether less than a tenth of the wait is over since the last verdict.
 
-    Each machine moves everything that waits; so a NodePool far behind hears of it seldom.
+    Each machine moves all NodePools that wait. A NodePool far behind gets few new verdicts.
     """
     position, needed = last.position - share.position, last.needed - share.needed
     if position == needed == 0:

@@ -38,7 +38,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Claimant(ABC):
-    """What two services know of a NodePool, each from the messages that it hears.
+    """The part of a NodePool that capacity and allocator know, each from its own messages.
 
     generation, spec, valid: its desired state, and whether that state can be delivered.
     grant: the last quota verdict; None before the first verdict.
