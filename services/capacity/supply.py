@@ -22,10 +22,7 @@ class Claim(Part):
     """
 
     compares = True
-
-    def __init__(self, pool: Pool) -> None:
-        super().__init__(pool)
-        self.preempted = self.losing = self.position = self.needed = 0
+    preempted = losing = position = needed = 0
 
     @property
     def share(self) -> Share:

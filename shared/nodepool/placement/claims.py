@@ -86,7 +86,7 @@ class Claimant(ABC):
         """Whether its Nodes may have to give way."""
         return self.spec.compute_class is ComputeClass.SPOT
 
-    @property
+    @cached_property
     def rack_size(self) -> int:
         """How many Nodes form a rack; 1 for a type that does not come in racks."""
         return self.spec.rack_size or 1

@@ -7,6 +7,7 @@ ranking. All machines are taken in racks; other types have racks of one machine.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 from typing import NamedTuple
 
 from immutables import Map
@@ -33,13 +34,13 @@ class Part:
     """
 
     compares = False
+    taken = most = 0
+    first: Mapping[str, int] = MappingProxyType({})
+    last: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, pool: Claimant) -> None:
         self.key, self.pool, self.lacks = pool.key, pool, pool.claim
         self.machines: list[MachineKey] = []
-        self.taken = self.most = 0
-        self.first: Mapping[str, int] = {}
-        self.last: Mapping[str, int] = {}
         self._held: dict[str, int] | None = None
 
     def take(self, line: Line, count: int) -> int:
@@ -54,16 +55,18 @@ class Part:
         goal = min(self._most, sum(held.values()) - (-count // size) * size)
         self.last = line.fitting(affinity)
         self.first = self.first or self.last
-        parts = most = deliveries(size, goal, held, self.last)
-        if self.compares:
-            if affinity is not None:
-                most = deliveries(size, goal, held, line.fitting(None))
-            self.most += sum(part.machines for part in most)
+        parts = deliveries(size, goal, held, self.last)
+        if self.compares and affinity is not None:
+            others = deliveries(size, goal, held, line.fitting(None))
+            self.most += sum(part.machines for part in others)
         for domain, machines in parts:
             self.machines += line.take(affinity, machines, domain)
             held[domain] = held.get(domain, 0) + machines
-        self.taken += len(self.machines)
-        return len(self.machines)
+        taken = len(self.machines)
+        self.taken += taken
+        if affinity is None:
+            self.most += taken
+        return taken
 
 
 def take_turns(

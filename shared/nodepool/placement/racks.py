@@ -55,10 +55,10 @@ def deliveries(
     in its own domain. Whole racks follow, up to the goal, by the names of their domains.
     """
     missing, parts = goal - sum(held.values()), list[Delivery]()
-    if missing <= 0 or not any(free.values()):
-        return parts  # A common case if many NodePools wait.
-    if size == len(free) == 1:
-        return [Delivery(domain, min(missing, count)) for domain, count in free.items()]
+    if missing <= 0:
+        return parts
+    if size == len(free) == 1:  # A short way for the common case, which is taken in each turn.
+        return [Delivery(domain, min(missing, free[domain])) for domain in free if free[domain]]
     left = dict(free)
     for part in lacking(size, held):
         if part.machines <= min(missing, left.get(part.domain, 0)):
