@@ -27,6 +27,7 @@ FLOW_MARK = "<!-- flow -->"
 ROOMS = (
     "nodepool.contract",
     "nodepool.state",
+    "nodepool.placement",
     "nodepool.explanation",
     "nodepool.service",
     "nodepool.engine",
@@ -71,6 +72,7 @@ OVERSIZED: dict[str, str] = {
     "aggregator.changes.evolve": LISTS_MESSAGES,
     "aggregator.figures.state.evolve": LISTS_MESSAGES,
     "allocator.state.evolve": LISTS_MESSAGES,
+    "capacity.state.evolve": LISTS_MESSAGES,
     "fleet.state.evolve": LISTS_MESSAGES,
     "lifecycle.state._evolved": LISTS_MESSAGES,
     "lifecycle.changes.change_node": LISTS_MESSAGES,

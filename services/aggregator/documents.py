@@ -28,7 +28,7 @@ from nodepool.contract.model import (
     spec_document,
 )
 from nodepool.contract.moments import rfc3339
-from nodepool.state.inventory import TRIAGE
+from nodepool.placement.machines import TRIAGE
 
 
 def document(item: AnyObject, *, show_deprecated: bool = False) -> Document:

@@ -10,8 +10,8 @@ from nodepool.contract import events as on
 from nodepool.contract.health import NodeFault
 from nodepool.contract.keys import offering_key
 from nodepool.contract.node_states import MachineState as Outside
+from nodepool.placement.machines import RECLAIMED, TRIAGE, Inventory, Machine
 from nodepool.service import Context
-from nodepool.state.inventory import RECLAIMED, TRIAGE, Inventory, Machine
 
 IMMEDIATE = frozenset(("hang", *get_args(NodeFault)))
 """The faults that take effect at once if the machine is a Node."""

@@ -21,8 +21,8 @@ from nodepool.contract.model import (
 )
 from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import BlockingPod
-from nodepool.state.inventory import Machine
-from nodepool.state.racks import Counts
+from nodepool.placement.machines import Machine
+from nodepool.placement.racks import Counts
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from nodepool.contract.conditions import (
 )
 from nodepool.contract.model import RemovalReason
 from nodepool.contract.node_failures import NodeFailure, failure_of
+from nodepool.placement.racks import counted, domain_of
 from nodepool.service import Context
-from nodepool.state.racks import counted, domain_of
 
 
 def specified(

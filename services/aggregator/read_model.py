@@ -28,7 +28,7 @@ from nodepool.contract.keys import (
 )
 from nodepool.contract.messages import OfNode
 from nodepool.contract.observations import ConditionSeen
-from nodepool.state.inventory import Inventory, Machine
+from nodepool.placement.machines import Inventory, Machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from nodepool.contract.keys import (
 from nodepool.contract.messages import OfPool, pool_fields
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.service import Context, Failure, Reconciler, Service, decide_on
-from nodepool.state.ranking import Ranking
 
 
 def decide(
@@ -111,10 +110,10 @@ def _shared_out(
     A NodePool that fails is passed over. The failure is reported the first time, and at each retry
     of `retried`.
     """
-    free = state.inventory.shelf(offering)
+    line = state.inventory.line(offering)
     failed: dict[PoolKey, str] = {}
-    yield from held_back(state, offering, free)
-    yield from served(state, offering, free, failed)
+    yield from held_back(state, offering, line)
+    yield from served(state, offering, line, failed)
     yield from preempted(state, offering, failed, now)
     for key, cause in failed.items():
         if key == retried or not state.pools[key].failure:
@@ -153,8 +152,9 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
     key = _concerned(state, failure)
     pool = state.pools.get(key) if key is not None else None
     if pool is None:
-        if failure.key in state.supplies:
-            zone, kind = offering_parts(OfferingKey(failure.key))
+        offering = OfferingKey(failure.key)
+        if offering in state.supplies or state.stock(offering).to_reclaim:
+            zone, kind = offering_parts(offering)
             text = f"internal error while reclaiming machines: {failure.cause}"
             yield on.CapacityReclaimFailed(zone=zone, instance_type=kind, message=text)
         return
@@ -175,8 +175,7 @@ def _concerned(state: State, failure: Failure) -> PoolKey | None:
     """Return the NodePool that failed; for an offering, the first NodePool that waits for it."""
     if not failure.key:
         return failure.pool
-    waiting = state.waiting.get(OfferingKey(failure.key), Ranking())
-    return as_pool_key(failure.key) or next(iter(waiting), None)
+    return as_pool_key(failure.key) or next(iter(state.ranking(OfferingKey(failure.key))), None)
 
 
 SERVICE: Service[State, Hears, Says] = Service(

@@ -13,24 +13,21 @@ leaves.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from allocator.members import Member
 from allocator.pool import Pool, Stage
 from allocator.shrink import leaving_next
 from allocator.state import State
-from nodepool.contract.affinity import Affinity
 from nodepool.contract.events import NodePreemptionRequested
-from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, machine_key, pool_path
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import RemovalReason
-from nodepool.state.machine_line import MachineLine
-from nodepool.state.ranking import Ranking
+from nodepool.placement.line import Count, Line
+from nodepool.placement.plan import Need, meet, needs, pass_over
 
 
 class Victim(NamedTuple):
@@ -51,23 +48,6 @@ class Victim(NamedTuple):
         return machine_key(self.pool.zone, self.node)
 
 
-class Need(NamedTuple):
-    """The need of a NodePool or an operator for machines.
-
-    machines: how many machines are needed.
-    beneficiary: the NodePool that needs the machines; None for an operator.
-    affinity: the node affinity that the machines must satisfy; None if any machine fits.
-    """
-
-    machines: int
-    beneficiary: PoolKey | None = None
-    affinity: Affinity | None = None
-
-    def without(self, machines: int) -> "Need":
-        """Return the need for `machines` fewer machines."""
-        return self._replace(machines=self.machines - machines)
-
-
 def preempted(
     state: State, offering: OfferingKey, failed: dict[PoolKey, str], now: datetime
 ) -> Iterator[NodePreemptionRequested]:
@@ -77,13 +57,13 @@ def preempted(
     """
     if not is_short(state, offering):
         return
-    needs = lacking(state, offering, failed, now)
-    if not needs:
+    needed = lacking(state, offering, failed, now)
+    if not needed:
         return
     choice = _Choice(state, victims(state, offering, now))
-    for need in needs:
+    for need in needed:
         chosen: tuple[Victim, ...] = ()
-        with _passing_over(need, failed):
+        with pass_over(need.beneficiary, failed):
             chosen = tuple(choice.take(need))
         for victim in chosen:
             yield _requested(victim, need.beneficiary)
@@ -93,8 +73,7 @@ def is_short(state: State, offering: OfferingKey) -> bool:
     """Return whether spot Nodes may have to give way: they hold machines that others need."""
     if not len(state.supply(offering).spot):
         return False
-    waits = state.waiting.get(offering, Ranking()).has_default
-    return waits or state.outstanding(offering) > 0
+    return state.ranking(offering).has_default or state.stock(offering).outstanding > 0
 
 
 def lacking(
@@ -105,35 +84,14 @@ def lacking(
     A NodePool that is being checked needs nothing yet, but the machines that come are kept for it.
     A NodePool that fails needs nothing.
     """
-    needs = [each for each in _needs(state, offering) if each.beneficiary not in failed]
-    if all(need.affinity is None for need in needs):
-        left = coming_count(state, offering, now)
-        for number, need in enumerate(needs):
-            needs[number] = need.without(min(left, need.machines))
-            left = max(0, left - need.machines)
-    else:
-        machines = state.inventory.machines
-        line = MachineLine([machines[key] for key in coming(state, offering, now)])
-        for number in sorted(range(len(needs)), key=lambda number: needs[number].affinity is None):
-            need = needs[number]
-            with _passing_over(need, failed):
-                needs[number] = need.without(len(line.take(need.affinity, need.machines)))
-    needs = [need for need in needs if need.beneficiary not in failed]
-    return [need for need in needs if need.machines and _is_checked(state, need)]
-
-
-def _passing_over(need: Need, failed: dict[PoolKey, str]) -> AbstractContextManager[None]:
-    """Return what notes the failure of a NodePool; nothing is passed over for an operator."""
-    return passing_over(need.beneficiary, failed) if need.beneficiary else nullcontext()
-
-
-def _needs(state: State, offering: OfferingKey) -> Iterator[Need]:
-    yield Need(state.outstanding(offering))
-    for key, count in state.waiting.get(offering, Ranking()).turns():
-        pool = state.pools[key]
-        if pool.is_spot:
-            return
-        yield Need(count, key, pool.spec.affinity)
+    every = needs(state.ranking(offering), state.pools, state.stock(offering).outstanding, {})
+    found = [need for need in every if need.beneficiary not in failed]
+    line: Line = Count(coming_count(state, offering, now))
+    if any(need.affinity is not None for need in found):
+        line = state.inventory.line_of(tuple(coming(state, offering, now)))
+    met = meet(found, line, failed)
+    left = [need.without(len(machines)) for need, machines in met]
+    return [need for need in left if need.machines and _is_checked(state, need)]
 
 
 def _is_checked(state: State, need: Need) -> bool:
@@ -146,20 +104,18 @@ def coming(state: State, offering: OfferingKey, now: datetime) -> Iterator[Machi
     The machines that are certain to come are last. They belong to Nodes that leave no later than a
     preemption would end, and to Nodes that are still to be asked to leave.
     """
-    yield from state.inventory.free.get(offering, ())
-    yield from islice(state.inventory.reclaimed.get(offering, ()), state.returned(offering))
-    supply = state.supply(offering)
-    yield from sorted(
-        (*supply.returning, *supply.returning_soon(now), *_leaving_next(state, offering))
-    )
+    stock, supply = state.stock(offering), state.supply(offering)
+    yield from chain.from_iterable(stock.free[domain] for domain in sorted(stock.free))
+    yield from islice(stock.reclaimed, stock.returned)
+    leave = _leaving_next(state, offering)
+    yield from sorted((*supply.returning, *supply.returning_soon(now), *leave))
 
 
 def coming_count(state: State, offering: OfferingKey, now: datetime) -> int:
     """Return the number of machines that `coming` yields, without a list of these machines."""
-    supply = state.supply(offering)
+    stock, supply = state.stock(offering), state.supply(offering)
     back = len(supply.returning) + len(supply.returning_soon(now))
-    back += len(_leaving_next(state, offering))
-    return state.inventory.count(offering) + state.returned(offering) + back
+    return stock.count + stock.returned + back + len(_leaving_next(state, offering))
 
 
 def victims(state: State, offering: OfferingKey, now: datetime) -> Iterator[Victim]:
@@ -231,28 +187,24 @@ class _Choice:
     """
 
     def __init__(self, state: State, found: Iterable[Victim]) -> None:
-        machines = state.inventory.machines
         spot = sorted(found, key=_order)
-        self._orgs = [victim.org for victim in spot]
-        self._all = MachineLine([machines[victim.machine] for victim in spot])
-        self._own: dict[str, list[Victim]] = defaultdict(list)
+        self._victims = {victim.machine: victim for victim in spot}
+        self._all = state.inventory.line_of(tuple(self._victims))
+        own: dict[str, list[MachineKey]] = defaultdict(list)
         for victim in sorted(spot, key=_order_of_own):
-            self._own[victim.org].append(victim)
-        self._lines = {
-            org: MachineLine([machines[victim.machine] for victim in own])
-            for org, own in self._own.items()
-        }
+            own[victim.org].append(victim.machine)
+        self._own = {org: state.inventory.line_of(keys) for org, keys in own.items()}
 
     def take(self, need: Need) -> Iterator[Victim]:
         """Yield the Nodes that go for a need; fewer where no others satisfy its affinity."""
         missing = need.machines
-        while missing and (places := self._all.take(need.affinity, missing)):
-            orgs = [self._orgs[place] for place in places]
+        while missing and (keys := self._all.take(need.affinity, missing)):
+            orgs = [self._victims[key].org for key in keys]
             chosen = {
-                org: iter(self._lines[org].take(need.affinity, count))
+                org: iter(self._own[org].take(need.affinity, count))
                 for org, count in Counter(orgs).items()
             }
             for org in orgs:
-                for own in islice(chosen[org], 1):
+                for key in islice(chosen[org], 1):
                     missing -= 1
-                    yield self._own[org][own]
+                    yield self._victims[key]

@@ -1,20 +1,15 @@
 """How NodePools get machines: the announcements, and which machine goes to which NodePool."""
 
-from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
-
-from immutables import Map
 
 from allocator.pool import Pool
 from allocator.state import State
 from nodepool.contract.counting import counted
 from nodepool.contract.events import CWNodeAssigned, CWNodePoolScaledUp, CWNodeRequestQueued
-from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, pool_path
 from nodepool.contract.messages import pool_fields
-from nodepool.state.inventory import FreeMachines, take_racks
-from nodepool.state.ranking import Ranking
+from nodepool.placement.line import Line
+from nodepool.placement.plan import Part, take_turns
 
 
 def requested(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued]:
@@ -36,7 +31,7 @@ def requested(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued]:
 
 
 def served(
-    state: State, offering: OfferingKey, free: FreeMachines, failed: dict[PoolKey, str]
+    state: State, offering: OfferingKey, line: Line, failed: dict[PoolKey, str]
 ) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued | CWNodeAssigned]:
     """Yield the assignments of free machines to the NodePools that wait, in their order.
 
@@ -44,66 +39,29 @@ def served(
     machine for a NodePool that is being checked stays free until the check is done. A NodePool that
     fails is passed over, and `failed` then holds the cause.
     """
+    parts: dict[PoolKey, Part] = {}
+    announced: dict[PoolKey, tuple[CWNodePoolScaledUp | CWNodeRequestQueued, ...]] = {}
+    given: list[tuple[Pool, list[MachineKey]]] = []
+
+    def take(key: PoolKey, count: int) -> int:
+        pool = state.pools[key]
+        if key not in parts:
+            announced[key] = tuple(requested(pool))
+            parts[key] = Part(pool)
+        taken = parts[key].take(line, count)
+        given.append((pool, parts[key].machines))
+        return taken
+
+    take_turns(state.ranking(offering), take, line, failed)
     assignment = state.assignments
-    for share in _shared(state, offering, free, failed):
-        pool = state.pools[share.key]
-        if pool.goal is None:
+    for pool, machines in given:
+        if pool.goal is None or not machines:
             continue
-        for event in share.announced:
+        for event in announced.pop(pool.key, ()):
             yield event
-        for machine in share.machines:
+        for machine in machines:
             assignment += 1
             yield _assigned(state, pool, machine, assignment)
-
-
-class _Share(NamedTuple):
-    """The machines that a NodePool gets in one turn.
-
-    announced: the announcements before its first turn; empty for later turns.
-    """
-
-    key: PoolKey
-    announced: tuple[CWNodePoolScaledUp | CWNodeRequestQueued, ...]
-    machines: list[MachineKey]
-
-
-def _shared(
-    state: State, offering: OfferingKey, free: FreeMachines, failed: dict[PoolKey, str]
-) -> list[_Share]:
-    """Return what NodePools get, turn by turn."""
-    shares: list[_Share] = []
-    given: dict[PoolKey, list[MachineKey]] = {}
-    turns, taken = state.waiting.get(offering, Ranking()).turns(), None
-    while free.left:
-        try:
-            key, count = turns.send(taken)
-        except StopIteration:
-            break
-        taken, pool = 0, state.pools[key]
-        with passing_over(key, failed):
-            announced = () if key in given else tuple(requested(pool))
-            machines = machines_for(state, pool, free, count, given.get(key, []))
-            taken = len(machines)
-            if machines:
-                given.setdefault(key, []).extend(machines)
-                shares.append(_Share(key, announced, machines))
-    return shares
-
-
-def machines_for(
-    state: State, pool: Pool, free: FreeMachines, count: int, taken: list[MachineKey]
-) -> list[MachineKey]:
-    """Return at most `count` machines for a NodePool that has taken some already.
-
-    Of a type that comes in racks, the machines complete racks, if need be of more than `count`.
-    """
-    affinity, racks = pool.spec.affinity, pool.members.racks
-    if racks is None:
-        return free.take(affinity, count)
-    held = Counter({domain: part.held for domain, part in racks.domains.items()})
-    held.update(state.inventory.machines[key].domain for key in taken)
-    goal = min(pool.claimed or 0, held.total() - (-count // racks.size) * racks.size)
-    return take_racks(free, affinity, racks.size, goal, Map(held))
 
 
 def _assigned(state: State, pool: Pool, key: MachineKey, assignment: int) -> CWNodeAssigned:

@@ -1,7 +1,7 @@
 """The Nodes of a NodePool as the allocator knows them, and how many of them are leaving."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, assert_never
 
@@ -9,6 +9,7 @@ from immutables import Map
 
 from nodepool.contract.model import RemovalReason
 from nodepool.contract.timetable import GONE_AFTER
+from nodepool.state.maps import put
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Member:
     removal: why it is leaving; None if it stays.
     removed_in: the number of the last removal that it was part of; 0 before its first removal.
     requests: how often its deletion was requested.
-    domain: the NVLink domain of its machine; empty if the machine has no domain.
+    domain: the NVLink domain of its machine if its type comes in racks; empty otherwise.
     triage: whether its machine goes to triage when it leaves.
     grace_s: how many seconds its workloads may take to end.
     drained_by: when its drain ends at the latest, if its Pods end; None before the drain.
@@ -60,9 +61,9 @@ class Member:
         return is_victim and self.active and not self.idle_only
 
     @property
-    def is_idle(self) -> bool:
-        """Whether it stays and no workload runs on it."""
-        return self.removal is None and not self.active
+    def kind(self) -> tuple[RemovalReason | None, bool, bool]:
+        """What a NodePool counts: Nodes of the same kind count alike."""
+        return self.removal, self.is_busy_victim, self.is_cancelled
 
     @property
     def grace(self) -> timedelta:
@@ -120,93 +121,73 @@ NOBODY: Final = Member(0)
 """Stands for a Node that does not exist."""
 
 
-class Domain(NamedTuple):
-    """The Nodes of a NodePool in one NVLink domain.
+class Counts(NamedTuple):
+    """Numbers of Nodes, and of the racks that the Nodes of each NVLink domain form.
 
-    held: how many Nodes there are.
-    staying: how many Nodes stay.
-    spareable: how many Nodes leave for a scale-down, and so can still be kept.
+    A rack consists of Nodes of one domain. The last rack of a domain may lack Nodes. In a type that
+    does not come in racks, each Node is a rack.
+
+    held: all Nodes that the NodePool can use.
+    staying: Nodes that do not leave.
+    spareable: Nodes that leave for a scale-down; no other leaving Node can still be kept.
+    deleted: Nodes that leave because the NodePool is deleted.
+    busy_victims: Nodes that leave for a scale-down that waits for their Pods.
+    cancelled: Nodes whose removal was cancelled, before lifecycle has said whether they stay.
+    racks, racks_staying: the racks that all Nodes form, and that the Nodes that stay form.
+    split: domains in which a part of a rack stays while other Nodes leave for a scale-down.
     """
 
     held: int = 0
     staying: int = 0
     spareable: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Racks:
-    """The racks that the Nodes of a NodePool form.
-
-    A rack has `size` Nodes of one domain. The last rack of a domain may have fewer.
-
-    domains: the Nodes of each NVLink domain.
-    held: how many racks there are, including racks that lack Nodes.
-    staying: how many racks the Nodes that stay form.
-    split: in how many domains a part of a rack stays while other Nodes leave for a scale-down.
-    """
-
-    size: int
-    domains: Map[str, Domain] = Map()
-    held: int = 0
-    staying: int = 0
+    deleted: int = 0
+    busy_victims: int = 0
+    cancelled: int = 0
+    racks: int = 0
+    racks_staying: int = 0
     split: int = 0
 
-    def having(self, member: Member) -> "Racks":
-        """Return the racks with this Node."""
-        return self._changed(member, 1)
-
-    def without(self, member: Member) -> "Racks":
-        """Return the racks without this Node."""
-        return self._changed(member, -1)
-
-    def _changed(self, member: Member, change: int) -> "Racks":
-        before = self.domains.get(member.domain, Domain())
-        after = Domain(
-            before.held + change,
-            before.staying + change * (member.removal is None),
-            before.spareable + change * (member.removal is RemovalReason.SCALE_DOWN),
-        )
-        domains = self.domains
-        domains = domains.set(member.domain, after) if after.held else domains.delete(member.domain)
-        return Racks(
-            self.size,
-            domains,
-            self.held + self._racks(after.held) - self._racks(before.held),
-            self.staying + self._racks(after.staying) - self._racks(before.staying),
-            self.split + self._is_split(after) - self._is_split(before),
+    @classmethod
+    def of(cls, member: Member) -> "Counts":
+        """Return a Node as a number of Nodes."""
+        removal = member.removal
+        return cls(
+            1,
+            removal is None,
+            removal is RemovalReason.SCALE_DOWN,
+            removal is RemovalReason.POOL_DELETED,
+            member.is_busy_victim,
+            member.is_cancelled,
         )
 
-    def _racks(self, nodes: int) -> int:
-        return -(-nodes // self.size)
+    def plus(self, other: "Counts", sign: int) -> "Counts":
+        """Return the numbers with the other numbers added, or subtracted if `sign` is -1."""
+        return Counts(*(mine + sign * more for mine, more in zip(self, other, strict=True)))
 
-    def _is_split(self, domain: Domain) -> bool:
-        return domain.staying % self.size > 0 and domain.spareable > 0
+    def in_racks(self, size: int) -> "Counts":
+        """Return the numbers of one domain, in which `size` Nodes form a rack."""
+        is_split = self.staying % size > 0 and self.spareable > 0
+        return Counts(*self[:6], -(-self.held // size), -(-self.staying // size), is_split)
+
+
+NO_NODES: Final = Counts()
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The Nodes of one NodePool by name, and counts of the Nodes in `nodes`.
+    """The Nodes of one NodePool by name.
 
+    size: how many Nodes form a rack.
     nodes: the Nodes that the NodePool holds and can use.
     reserved: the Nodes that are reserved for the control plane; no count includes these Nodes.
-    leaving: Nodes that leave, for any reason.
-    spareable: Nodes that leave for a scale-down; no other leaving Node can still be kept.
-    deleted: Nodes that leave because the NodePool is deleted.
-    busy_victims: Nodes that leave for a scale-down that waits for their Pods.
-    idle: Nodes that stay and on which no workload runs.
-    cancelled: Nodes whose removal was cancelled, before lifecycle has said whether they stay.
-    racks: the racks that the Nodes form; None for a type that does not come in racks.
+    counts, domains: the numbers of `nodes`, in all and in each NVLink domain.
     """
 
+    size: int = 1
     nodes: Map[str, Member] = Map()
     reserved: Map[str, Member] = Map()
-    leaving: int = 0
-    spareable: int = 0
-    deleted: int = 0
-    busy_victims: int = 0
-    idle: int = 0
-    cancelled: int = 0
-    racks: Racks | None = None
+    counts: Counts = NO_NODES
+    domains: Map[str, Counts] = Map()
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -229,7 +210,7 @@ class Members:
 
     @property
     def reserved_victims(self) -> tuple[str, ...]:
-        """Return the names of the reserved Nodes that leave for a scale-down.
+        """The names of the reserved Nodes that leave for a scale-down.
 
         The allocator chose these Nodes before it heard of their reservation.
         """
@@ -239,46 +220,27 @@ class Members:
 
     @property
     def is_unanswered(self) -> bool:
-        """Return whether a Node, reserved or not, may leave although its removal was cancelled."""
-        return self.cancelled > 0 or any(each.is_cancelled for each in self.reserved.values())
+        """Whether a Node, reserved or not, may leave although its removal was cancelled."""
+        reserved = self.reserved.values()
+        return self.counts.cancelled > 0 or any(each.is_cancelled for each in reserved)
 
     def get(self, node: str, assignment: int) -> Member | None:
         """Return the Node of this name and assignment; None if there is no such Node."""
         member = self.nodes.get(node) or self.reserved.get(node)
         return member if member is not None and member.assignment == assignment else None
 
-    def put(self, node: str, member: Member) -> "Members":
-        """Return the members with this Node, which replaces any known Node of the same name."""
-        rest = self.drop(node) if member.is_reserved or node in self.reserved else self
-        if member.is_reserved:
-            return replace(rest, reserved=rest.reserved.set(node, member))
-        return rest._counted(rest.nodes.get(node), member, rest.nodes.set(node, member))
-
-    def drop(self, node: str) -> "Members":
-        """Return the members without this Node."""
-        if node in self.reserved:
-            return replace(self, reserved=self.reserved.delete(node))
-        return self._counted(self.nodes[node], None, self.nodes.delete(node))
-
-    def _counted(
-        self, before: Member | None, after: Member | None, nodes: Map[str, Member]
-    ) -> "Members":
-        was = before.removal if before is not None else None
-        now = after.removal if after is not None else None
-        scale_down, pool_deleted = RemovalReason.SCALE_DOWN, RemovalReason.POOL_DELETED
-        racks = self.racks
-        if racks is not None:
-            racks = racks.without(before) if before is not None else racks
-            racks = racks.having(after) if after is not None else racks
-        gone, new = before or NOBODY, after or NOBODY
-        return Members(
-            nodes,
-            self.reserved,
-            self.leaving + (now is not None) - (was is not None),
-            self.spareable + (now is scale_down) - (was is scale_down),
-            self.deleted + (now is pool_deleted) - (was is pool_deleted),
-            self.busy_victims + new.is_busy_victim - gone.is_busy_victim,
-            self.idle + (after is not None and new.is_idle) - (before is not None and gone.is_idle),
-            self.cancelled + new.is_cancelled - gone.is_cancelled,
-            racks,
-        )
+    def put(self, node: str, member: Member | None) -> "Members":
+        """Return the members with this Node in the place of any of its name; None for no Node."""
+        is_reserved = member is not None and member.is_reserved
+        before, after = self.nodes.get(node), None if is_reserved else member
+        reserved = put(self.reserved, node, member if is_reserved else None)
+        counts, domains = self.counts, self.domains
+        if before is None or after is None or before.kind != after.kind:
+            for each, sign in ((before, -1), (after, 1)):
+                if each is not None:
+                    old = domains.get(each.domain, NO_NODES)
+                    new = old.plus(Counts.of(each), sign)
+                    domains = put(domains, each.domain, new if new.held else None)
+                    more, less = new.in_racks(self.size), old.in_racks(self.size)
+                    counts = counts.plus(more, 1).plus(less, -1)
+        return Members(self.size, put(self.nodes, node, after), reserved, counts, domains)

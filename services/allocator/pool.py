@@ -1,16 +1,31 @@
-"""What the allocator knows about a NodePool: what it wants, may have, has, and gives up."""
+"""What the allocator knows about a NodePool: its Nodes, what it has announced, what it gives up."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import assert_never
 
-from allocator.members import Members
-from nodepool.contract.events import CapacityChecked
-from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
-from nodepool.contract.model import ComputeClass, NodePoolSpec, RemovalReason
-from nodepool.state.ranking import Waiting
-from nodepool.state.waits import NO_WAIT, Wait
+from allocator.members import Member, Members
+from nodepool.contract import events as on
+from nodepool.contract.conditions import Validated
+from nodepool.contract.model import RemovalReason
+from nodepool.placement.claims import Claimant
+
+Announced = (
+    on.GrantAcknowledged
+    | on.AllocationFailed
+    | on.AllocationRecovered
+    | on.CWNodePoolScaledUp
+    | on.CWNodeRequestQueued
+    | on.CWNodePoolRemoveNodes
+    | on.CWNodePoolNodesRemoved
+    | on.CWNodePoolScaledDown
+    | on.CWNodeDeliverFail
+)
+"""The allocator's own events about a NodePool."""
+Left = on.CWNodeDeleted | on.CWNodeRegistrationFailed
+"""The messages after which a Node is no longer in its NodePool."""
 
 
 class Stage(StrEnum):
@@ -21,72 +36,29 @@ class Stage(StrEnum):
     EMPTIED = "emptied"
 
 
-class Grant(NamedTuple):
-    """How many Nodes quota grants, for which generation, and the number of the grant."""
+@dataclass(frozen=True)
+class Pool(Claimant):
+    """A NodePool until it is gone.
 
-    generation: int
-    nodes: int
-    number: int = 0
+    A NodePool is neither `valid` nor `invalid` while its validation fails.
 
-
-class Check(NamedTuple):
-    """The grant for which capacity was checked, and since when the NodePool waits for machines."""
-
-    generation: int
-    granted: int
-    since: datetime
-    is_renewed: bool = False
-
-    @classmethod
-    def of(cls, event: CapacityChecked, last: "Check | None") -> "Check":
-        """Return the check of this event; it is renewed if its grant and wait are as in `last`.
-
-        A renewed check changes neither which NodePools are served nor their order.
-        """
-        check = cls(event.generation, event.granted, event.since)
-        return check._replace(is_renewed=last is not None and last[:3] == check[:3])
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """The facts about a NodePool, from which everything else follows.
-
-    wants: the `spec` of this `generation`, `valid` or not, and the `stage`. The NodePool is neither
-        `valid` nor `invalid` while its validation fails.
-    may have: the last `grant` and the last capacity `check`. `outstanding` is the largest grant
-        that is not yet given back to quota; None once a deleted NodePool has given back all.
-    quota_failed: whether its last quota check failed, so that no machine is kept for it until the
-        next quota verdict.
-    has: its `members`, and `wait`: since when it waits for each machine that it lacks.
-    asked for: `scaled` is the target at creation, or the target of the last announced scale-up or
-        scale-down. `requested` is how many Nodes it has announced to want, minus the Nodes that it
-        has removed since.
-    gives up: `removals` counts the removals of Nodes. `removed` is how many Nodes have left in the
-        current removal; None if no removal is in progress.
-    fault: what is wrong with its settings; empty while they are valid. `reported` is the fault in
-        the last `CWNodeDeliverFail` about the settings.
+    outstanding: the largest grant that is not yet given back to quota; None once a deleted NodePool
+        has given back all.
+    members: its Nodes.
+    scaled: the target at creation, or the target of the last announced scale-up or scale-down.
+    requested: how many Nodes it has announced to want, minus the Nodes that it has removed since.
+    removals: how many removals of Nodes it has begun.
+    removed: how many Nodes have left in the current removal; None if no removal is in progress.
+    fault: what is wrong with its settings; empty while they are valid.
+    reported: the fault in the last `CWNodeDeliverFail` about the settings.
     undelivered: its machines that failed and are not yet reported, each with the reason.
     failure: the last internal error that was reported for it; empty if there is none.
     """
 
-    key: PoolKey
-    uid: str
-    zone: str
-
-    generation: int
-    spec: NodePoolSpec
-    valid: bool
     stage: Stage = Stage.ACTIVE
     invalid: bool = False
-
-    grant: Grant | None = None
-    check: Check | None = None
     outstanding: int | None = 0
-    quota_failed: bool = False
-
     members: Members = Members()
-    wait: Wait = NO_WAIT
-
     scaled: int = 0
     requested: int = 0
     removals: int = 0
@@ -97,9 +69,14 @@ class Pool:
     failure: str = ""
 
     @property
-    def is_spot(self) -> bool:
-        """Whether its Nodes may have to give way."""
-        return self.spec.compute_class is ComputeClass.SPOT
+    def held(self) -> int:
+        """How many Nodes it has."""
+        return len(self.members)
+
+    @property
+    def domains(self) -> Mapping[str, int]:
+        """How many of its Nodes are in each NVLink domain."""
+        return {domain: counts.held for domain, counts in self.members.domains.items()}
 
     @property
     def target(self) -> int:
@@ -107,51 +84,14 @@ class Pool:
         return self.spec.target if self.stage is Stage.ACTIVE else 0
 
     @property
-    def goal(self) -> int | None:
-        """How many Nodes it may have now: its grant, at most its target.
-
-        None until quota and capacity are checked for its current generation, and None for a
-        NodePool that is not valid or is being deleted.
-        """
-        grant, check = self.grant, self.check
-        if grant is None or check is None or not self.valid or self.stage is not Stage.ACTIVE:
-            return None
-        if not self.generation == grant.generation == check.generation:
-            return None
-        return min(grant.nodes, self.target) if grant.nodes == check.granted else None
+    def racks_wanted(self) -> int:
+        """How many racks it wants; a Node is a rack of a type that does not come in racks."""
+        return self.target // self.rack_size
 
     @property
     def shortfall(self) -> int:
         """How many more Nodes it may get now."""
-        goal = self.goal
-        return max(0, goal - len(self.members)) if goal is not None else 0
-
-    @property
-    def claimed(self) -> int | None:
-        """How many Nodes it may have now, even while its newest version is being checked.
-
-        During the check, the number is what the last checks allow, at most the target. So a change
-        of other settings does not cost the NodePool the machines that become free for it. A spot
-        NodePool has no such claim. After a failed check there is no claim either: the check may
-        fail for a long time, and other NodePools must not wait for it.
-        """
-        goal, grant, check = self.goal, self.grant, self.check
-        if goal is not None or grant is None or check is None or self.quota_failed:
-            return goal
-        if self.is_spot or not self.valid or self.stage is not Stage.ACTIVE:
-            return None
-        return min(grant.nodes, check.granted, self.target)
-
-    @property
-    def claim(self) -> int:
-        """Return how many machines are kept for the NodePool as machines become free.
-
-        While its newest version is being checked, the number is at most the number of machines that
-        the NodePool waited for.
-        """
-        claimed = self.claimed
-        claim = max(0, claimed - len(self.members)) if claimed is not None else 0
-        return claim if self.goal is not None else min(claim, self.wait.lacks)
+        return max(0, (self.goal or 0) - len(self.members))
 
     @property
     def surplus(self) -> int:
@@ -160,26 +100,24 @@ class Pool:
         A NodePool that is not valid keeps its Nodes. All Nodes of a deleted NodePool leave because
         of the deletion, even if they were already leaving for another reason.
         """
-        members = self.members
+        members, counts = self.members, self.members.counts
         if self.stage is not Stage.ACTIVE:
             deleted = RemovalReason.POOL_DELETED
             kept = sum(each.removal is not deleted for each in members.reserved.values())
-            return len(members) - members.deleted + kept
-        return len(members) - members.leaving - self.target if self.valid else 0
+            return counts.held - counts.deleted + kept
+        return counts.staying - self.target if self.valid else 0
 
     @property
     def has_too_many(self) -> bool:
         """Whether a scale-down may be incomplete; always so while the spec is not valid."""
-        racks = self.members.racks
-        if racks is not None:
-            return not self.valid or racks.held > self.target // racks.size
-        return not self.valid or len(self.members) > self.target
+        return not self.valid or self.members.counts.racks > self.racks_wanted
 
     @property
-    def is_cancelling(self) -> bool:
-        """Whether Nodes leave for a scale-down, or may leave after their removal was cancelled."""
-        members = self.members
-        return members.spareable > 0 or bool(members.reserved_victims) or members.is_unanswered
+    def keeps_all(self) -> bool:
+        """Whether it has no Node too many, and no Node leaves or may leave for a scale-down."""
+        if self.stage is not Stage.ACTIVE or self.has_too_many or self.members.is_unanswered:
+            return False
+        return not (self.members.counts.spareable or self.members.reserved_victims)
 
     @property
     def is_undeliverable(self) -> bool:
@@ -201,19 +139,96 @@ class Pool:
         grant = self.grant
         return grant.nodes if grant is not None and grant.nodes < self.outstanding else None
 
-    @property
-    def offering(self) -> OfferingKey:
-        """Where its machines come from."""
-        return offering_key(self.zone, self.spec.instance_type)
 
-    @property
-    def waiting(self) -> Waiting | None:
-        """How it waits for machines; None if it does not wait."""
-        claim = self.claim
-        if self.check is None or not claim:
-            return None
-        wait = self.wait
-        if wait.since is None:
-            wait = replace(wait, since=self.check.since)
-        assert wait.since is not None
-        return Waiting.of(self.key, self.spec, wait.since, wait.fitted(claim))
+def specify(known: Pool | None, event: on.NodePoolValidated) -> Pool:
+    """Return the NodePool with this desired state; a new NodePool if `known` is None."""
+    valid, spec = event.reason is Validated.VALID, event.spec
+    fault = event.message if event.fault == "Settings" else ""
+    if known is None:
+        identity = (event.key, event.uid, event.zone)
+        members = Members(spec.rack_size or 1)
+        known = Pool(*identity, 0, spec, valid, members=members, scaled=spec.target)
+    pool = replace(
+        known.with_spec(event.generation, spec, valid=valid),
+        invalid=event.reason is Validated.INVALID,
+        fault=fault,
+        reported=known.reported if fault else "",
+    )
+    # An invalid NodePool may get no Node, so it gives its grant back.
+    return _without_grant(pool) if pool.invalid else pool
+
+
+def grant(pool: Pool, verdict: on.QuotaChecked, now: datetime) -> Pool:
+    """Return the NodePool with a grant.
+
+    A grant for an older generation is not used, but is given back. So is any grant of an invalid
+    NodePool. If such a grant has the number of the last grant, it is given back already.
+    """
+    after = pool.with_grant(verdict, now)
+    is_known = pool.grant is not None and pool.grant.number == verdict.number
+    if pool.invalid and is_known:
+        return replace(after, grant=pool.grant)
+    after = replace(after, outstanding=max(pool.outstanding or 0, verdict.granted))
+    return _without_grant(after) if pool.invalid else after
+
+
+def _without_grant(pool: Pool) -> Pool:
+    grant = pool.grant
+    return pool if grant is None else replace(pool, grant=grant._replace(nodes=0))
+
+
+def announce(pool: Pool, event: Announced) -> Pool:
+    """Return the NodePool after the allocator announced something about it."""
+    match event:
+        case on.GrantAcknowledged(granted=nodes):
+            return replace(pool, outstanding=nodes if pool.stage is Stage.ACTIVE else None)
+        case on.AllocationFailed(message=text):
+            return replace(pool, failure=text)
+        case on.AllocationRecovered():
+            return replace(pool, failure="")
+        case on.CWNodePoolScaledUp(after=after):
+            return replace(pool, scaled=after)
+        case on.CWNodeRequestQueued(granted=nodes):
+            return replace(pool, requested=nodes)
+        case on.CWNodePoolRemoveNodes():
+            return replace(pool, removals=pool.removals + 1, removed=0)
+        case on.CWNodePoolNodesRemoved(removal=removal):
+            emptied = removal is RemovalReason.POOL_DELETED
+            return replace(pool, stage=Stage.EMPTIED if emptied else pool.stage, removed=None)
+        case on.CWNodePoolScaledDown(after=after):
+            requested = min(pool.requested, after)
+            return replace(pool, scaled=after, requested=requested, removed=None)
+        case on.CWNodeDeliverFail(node=node):
+            return _reported(pool, node)
+        case _:
+            assert_never(event)
+
+
+def drop_node(pool: Pool, member: Member, event: Left) -> Pool:
+    """Return the NodePool without this Node, which counts as removed if it was a victim.
+
+    A victim counts whatever ended its stay, even if its removal was cancelled too late.
+    """
+    pool = replace(pool, members=pool.members.put(event.node, None))
+    if isinstance(event, on.CWNodeRegistrationFailed) and pool.stage is Stage.ACTIVE:
+        pool = replace(pool, undelivered=(*pool.undelivered, (event.node, event.message)))
+    if pool.removed is None:
+        return pool
+    is_chosen = member.removal is not None or member.is_cancelled
+    is_victim = is_chosen and member.removed_in == pool.removals
+    too_late = isinstance(event, on.CWNodeDeleted) and event.removal is RemovalReason.SCALE_DOWN
+    if not (is_victim or too_late or pool.stage is Stage.DELETING):
+        return pool
+    return replace(pool, removed=pool.removed + 1, requested=max(0, pool.requested - 1))
+
+
+def _reported(pool: Pool, node: str) -> Pool:
+    """Return the NodePool after the report that `node` could not be delivered.
+
+    node: empty if the settings of the NodePool are wrong, so that no Node can be delivered.
+    """
+    if not node:
+        return replace(pool, reported=pool.fault)
+    rest = list(pool.undelivered)
+    rest.remove(next(each for each in rest if each[0] == node))
+    return replace(pool, undelivered=tuple(rest))

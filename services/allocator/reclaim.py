@@ -12,8 +12,9 @@ from nodepool.contract.counting import counted
 from nodepool.contract.events import CapacityReclaimed, MachineReclaimed, MachineReturned
 from nodepool.contract.keys import OfferingKey, PoolKey, machine_parts, offering_key, offering_parts
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
-from nodepool.state.inventory import RECLAIMED, FreeMachines
-from nodepool.state.reclaims import reclaimable, take_reclaimed
+from nodepool.placement.line import Line
+from nodepool.placement.machines import RECLAIMED
+from nodepool.placement.plan import hold_back, reclaimable
 
 Reclaim = ReclaimCapacity | ReturnCapacity
 
@@ -27,7 +28,7 @@ def outcome(
         yield refused(command, *fault)
         return
     zone, kind, count = command.zone, command.instance_type, command.count
-    before = state.supply(offering_key(zone, kind)).to_reclaim
+    before = state.stock(offering_key(zone, kind)).to_reclaim
     after = before + (count if isinstance(command, ReclaimCapacity) else -count)
     yield accepted(command, "done")
     yield CapacityReclaimed(zone=zone, instance_type=kind, count=after)
@@ -56,12 +57,12 @@ def _excess(state: State, command: Reclaim, now: datetime) -> tuple[str, str] | 
     offering = offering_key(command.zone, command.instance_type)
     where = f"of {command.instance_type} in {command.zone}"
     if isinstance(command, ReturnCapacity):
-        most = state.supply(offering).to_reclaim
+        most = state.stock(offering).to_reclaim
         if command.count <= most:
             return None
         held = counted(most, "machine")
         return "count", f"at most {held} {where} can be returned, not {command.count}"
-    free, pending = reclaimable(state.inventory, offering), state.outstanding(offering)
+    free, pending = reclaimable(state.inventory, offering), state.stock(offering).outstanding
     in_racks = INSTANCE_TYPES[command.instance_type].rack_size > 0
     spot, leave = (0, 0) if in_racks else _not_free(state, offering, now)
     most = max(0, free + spot + leave - pending)
@@ -87,17 +88,17 @@ def _not_free(state: State, offering: OfferingKey, now: datetime) -> tuple[int, 
     machines = state.inventory.machines
     holders = [machines[key].holder for key in coming(state, offering, now)]
     leave = [holder for holder in holders if holder not in ("", RECLAIMED)]
-    those = sum(PoolKey(holder) in spot for holder in leave)
-    return those + sum(1 for _ in victims(state, offering, now)), len(leave) - those
+    of_spot = sum(PoolKey(holder) in spot for holder in leave)
+    return of_spot + sum(1 for _ in victims(state, offering, now)), len(leave) - of_spot
 
 
 def held_back(
-    state: State, offering: OfferingKey, free: FreeMachines
+    state: State, offering: OfferingKey, line: Line
 ) -> Iterator[MachineReclaimed | MachineReturned]:
     """Yield the returns of held-back machines that are too many, or the machines to hold back."""
     zone, kind = offering_parts(offering)
-    for key in islice(state.inventory.reclaimed.get(offering, ()), state.returned(offering)):
+    stock = state.stock(offering)
+    for key in islice(stock.reclaimed, stock.returned):
         yield MachineReturned(zone=zone, machine=machine_parts(key)[1], instance_type=kind)
-    goal = state.supply(offering).to_reclaim
-    for key in take_reclaimed(state.inventory, offering, goal, free):
+    for key in hold_back(state.inventory, offering, line):
         yield MachineReclaimed(zone=zone, machine=machine_parts(key)[1], instance_type=kind)

@@ -3,10 +3,17 @@
 from collections.abc import Iterator
 from itertools import chain
 
-from allocator.choose import reprieved, victims
-from allocator.members import Member, Racks
+from allocator.choose import (
+    Surplus,
+    complete_racks,
+    exchanged_racks,
+    place,
+    reprieved_racks,
+    spareable_nodes,
+    surplus_racks,
+)
+from allocator.members import Member
 from allocator.pool import Pool, Stage
-from allocator.racks import complete_racks, exchanged_racks, reprieved_racks, surplus_racks
 from nodepool.contract import events as on
 from nodepool.contract.counting import counted
 from nodepool.contract.keys import pool_path
@@ -22,16 +29,18 @@ Shrinking = (
 )
 
 
-def leaving_next(pool: Pool) -> tuple[str, ...]:
-    """Return the Nodes to ask to leave.
-
-    An active NodePool must have an instance type that does not come in racks.
-    """
+def leaving_next(pool: Pool) -> list[str]:
+    """Return the Nodes to ask to leave."""
     if pool.stage is not Stage.ACTIVE:
         deleted = RemovalReason.POOL_DELETED
         every = pool.members.every.items()
-        return tuple(sorted(node for node, each in every if each.removal is not deleted))
-    return victims(pool.members, pool.surplus, pool.spec.lifecycle.scale_down_strategy)
+        return sorted(node for node, each in every if each.removal is not deleted)
+    return _surplus(pool).leaving
+
+
+def _surplus(pool: Pool) -> Surplus:
+    strategy = pool.spec.lifecycle.scale_down_strategy
+    return surplus_racks(pool.members, pool.rack_size, pool.racks_wanted, strategy)
 
 
 def shrunk(pool: Pool) -> Iterator[Shrinking]:
@@ -52,38 +61,25 @@ def shrunk(pool: Pool) -> Iterator[Shrinking]:
 
 
 def _fitted(pool: Pool) -> Iterator[Shrinking]:
-    racks = pool.members.racks
-    if racks is not None:
-        yield from _fitted_racks(pool, racks)
-    elif pool.surplus < 0:
-        if pool.members.spareable:
-            for node in reprieved(pool.members, -pool.surplus):
-                yield _cancelled(pool, node)
-    elif pool.surplus > 0:
-        strategy = pool.spec.lifecycle.scale_down_strategy
-        if pool.removed is None:
-            yield _begun(pool, pool.surplus, strategy.value)
-        idle_only = strategy is ScaleDownStrategy.IDLE_ONLY
-        for node in leaving_next(pool):
-            yield _removal(pool, node, RemovalReason.SCALE_DOWN, idle_only=idle_only)
+    """Yield the removals of surplus racks, or keep as many Nodes that leave as are wanted again.
 
-
-def _fitted_racks(pool: Pool, racks: Racks) -> Iterator[Shrinking]:
-    """Yield the removals of whole racks, and keep the other Nodes of a rack that stays in part."""
+    The other Nodes of a rack that stays in part are kept, too.
+    """
     if not pool.valid:
         return
-    wanted, strategy = pool.target // racks.size, pool.spec.lifecycle.scale_down_strategy
+    counts, strategy = pool.members.counts, pool.spec.lifecycle.scale_down_strategy
     leaving: list[str] = []
-    if racks.staying > wanted:
-        surplus = surplus_racks(pool.members, racks.size, wanted, strategy)
+    if counts.racks_staying > pool.racks_wanted:
+        surplus = _surplus(pool)
         leaving = surplus.leaving
         if pool.removed is None:
             yield _begun(pool, surplus.nodes, strategy.value)
         idle_only = strategy is ScaleDownStrategy.IDLE_ONLY
         for node in leaving:
             yield _removal(pool, node, RemovalReason.SCALE_DOWN, idle_only=idle_only)
-    if pool.members.spareable and (racks.staying < wanted or racks.split):
-        for node in reprieved_racks(pool.members, racks.size, wanted, frozenset(leaving)):
+    if counts.spareable and (counts.racks_staying < pool.racks_wanted or counts.split):
+        kept = reprieved_racks(pool.members, pool.rack_size, pool.racks_wanted, frozenset(leaving))
+        for node in kept:
             yield _cancelled(pool, node)
 
 
@@ -93,17 +89,16 @@ def _chosen_again(pool: Pool) -> Iterator[Shrinking]:
     With `IdleOnly` no busy victim leaves, whether an idle Node takes its place or not, and the
     other Nodes of its rack stay with it.
     """
-    if not pool.members.busy_victims or not pool.valid:
+    members, size = pool.members, pool.rack_size
+    if not members.counts.busy_victims or not pool.valid:
         return
-    strategy, racks = pool.spec.lifecycle.scale_down_strategy, pool.members.racks
-    busy = [(node, each) for node, each in pool.members if each.is_busy_victim]
+    busy = [(node, each) for node, each in members if each.is_busy_victim]
     leaving: tuple[str, ...] = ()
-    if strategy is ScaleDownStrategy.IDLE_ONLY:
-        kept = reprieved(busy, len(busy))
-        if racks is not None:
-            kept += tuple(complete_racks(pool.members, racks.size, kept))
-    elif racks is not None:
-        leaving, kept = exchanged_racks(pool.members, racks.size)
+    if pool.spec.lifecycle.scale_down_strategy is ScaleDownStrategy.IDLE_ONLY:
+        names = [node for node, _ in spareable_nodes(busy)]
+        kept = (*names, *complete_racks(members, size, names))
+    elif size > 1:
+        leaving, kept = exchanged_racks(members, size)
     else:
         leaving, kept = _exchanged(pool, busy)
     for node in leaving:
@@ -116,10 +111,12 @@ def _exchanged(
     pool: Pool, busy: list[tuple[str, Member]]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the idle Nodes that leave, and the busy victims whose place these Nodes take."""
-    if not pool.members.idle or pool.surplus:
+    if pool.surplus:
         return (), ()
-    count = min(len(busy), pool.members.idle)
-    return victims(pool.members, count, ScaleDownStrategy.IDLE_ONLY), reprieved(busy, count)
+    idle = [each for each in pool.members if each[1].removal is None and not each[1].active]
+    leaving = sorted(idle, key=place)[: len(busy)]
+    kept = spareable_nodes(busy)[: len(leaving)]
+    return tuple(node for node, _ in leaving), tuple(node for node, _ in kept)
 
 
 def _ended(pool: Pool) -> Iterator[Shrinking]:

@@ -7,64 +7,61 @@ from typing import assert_never
 from immutables import Map
 
 from allocator import Hears, Says
-from allocator.changes import (
-    Announced,
-    Left,
-    MemberChanged,
-    announced,
-    granted,
-    left,
-    member_changed,
-    specified,
-)
-from allocator.demand import offered, stored, supplied
+from allocator.changes import MemberChanged, change_member
 from allocator.members import NOBODY, Member
-from allocator.pool import Check, Pool, Stage
-from allocator.supply import NONE, Supplies, Supply
+from allocator.pool import Announced, Left, Pool, Stage, announce, drop_node, grant, specify
 from nodepool.contract import events as on
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
+from nodepool.contract.timetable import GONE_AFTER
+from nodepool.placement.claims import Check
+from nodepool.placement.machines import MachineChanged
+from nodepool.placement.placement import Placement
 from nodepool.service import Context
-from nodepool.state.inventory import Inventory, MachineChanged
-from nodepool.state.racks import domain_of
-from nodepool.state.ranking import Ranking
-from nodepool.state.reclaims import outstanding
-from nodepool.state.waits import exchanged
-from nodepool.state.work import WithWork
+from nodepool.state.maps import mark, put
 
 
 @dataclass(frozen=True, slots=True)
-class State(WithWork[OfferingKey | PoolKey]):
-    """NodePools, machines, and the NodePools that wait for machines of each offering.
+class Supply:
+    """The supply of an offering apart from its stock: machines of spot and leaving Nodes.
+
+    spot: its spot NodePools.
+    shrinking: the NodePools, of any class, with Nodes that must still be asked to leave.
+    returning: the machines, of Nodes of any class, that certainly come back soon.
+    lingering: the machines that certainly come back after a long drain, each with the drain's end.
+    """
+
+    spot: Map[PoolKey, bool] = Map()
+    shrinking: Map[PoolKey, bool] = Map()
+    returning: Map[MachineKey, bool] = Map()
+    lingering: Map[MachineKey, datetime] = Map()
+
+    def returning_soon(self, now: datetime) -> list[MachineKey]:
+        """Return the machines whose long drain ends no later than a preemption that begins now."""
+        return [key for key, by in self.lingering.items() if by <= now + GONE_AFTER]
+
+
+NO_SUPPLY = Supply()
+
+
+@dataclass(frozen=True, slots=True)
+class State(Placement[Pool]):
+    """NodePools, machines, and the supply and demand that follow from them.
+
+    The work queue holds offerings in which a machine may change hands, NodePools with more due
+    events than one decision can hold, and failed NodePools and offerings until their retry.
 
     assignments: how many assignments of machines to NodePools there were.
-    supplies: the supply of each offering apart from its free machines.
-    work: offerings in which a machine may change hands, NodePools with more due events than one
-        decision can hold, and failed NodePools and offerings with the time of their retry.
+    supplies: the supply of each offering apart from its stock.
     """
 
     pools: Map[PoolKey, Pool] = Map()
-    inventory: Inventory = Inventory()
-    waiting: Map[OfferingKey, Ranking] = Map()
     assignments: int = 0
-    supplies: Supplies = Map()
-
-    def pool(self, key: PoolKey, uid: str) -> Pool | None:
-        """Return the NodePool of this key if it has this uid; None otherwise."""
-        pool = self.pools.get(key)
-        return pool if pool is not None and pool.uid == uid else None
+    supplies: Map[OfferingKey, Supply] = Map()
 
     def supply(self, offering: OfferingKey) -> Supply:
-        """Return the supply of an offering apart from its free machines."""
-        return self.supplies.get(offering, NONE)
-
-    def outstanding(self, offering: OfferingKey) -> int:
-        """Return how many more machines to hold back."""
-        return outstanding(self.inventory, offering, self.supply(offering).to_reclaim)
-
-    def returned(self, offering: OfferingKey) -> int:
-        """Return how many held-back machines to set free again."""
-        return max(0, self.inventory.reclaimed_count(offering) - self.supply(offering).to_reclaim)
+        """Return the supply of an offering apart from its stock."""
+        return self.supplies.get(offering, NO_SUPPLY)
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
@@ -72,206 +69,195 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
 
     A message about a NodePool or a Node that is gone changes no NodePool and no Node.
     """
+    if isinstance(message, MemberChanged):
+        return _member_changed(state, message, context)
+    if isinstance(message, Announced):
+        return _announced(state, message, context)
     match message:
-        case on.NodePoolValidated():
-            return _specified(state, message)
-        case on.NodePoolDeleting() | on.CWNodePoolDeleted():
-            return _deleted(state, message)
+        case on.NodePoolValidated(key=key, uid=uid):
+            return _stored(state, specify(state.pool(key, uid), message))
+        case on.NodePoolDeleting(key=key, uid=uid):
+            return _deleting(state, state.pool(key, uid))
+        case on.CWNodePoolDeleted(key=key, uid=uid):
+            return _deleted(state, state.pool(key, uid))
         case on.QuotaChecked(key=key, uid=uid):
             return _granted(state, state.pool(key, uid), message, context)
         case on.QuotaCheckFailed(key=key):
             pool = state.pools.get(key)
-            return state if pool is None else stored(state, replace(pool, quota_failed=True))
-        case on.CapacityChecked(key=key, uid=uid):
+            return state if pool is None else _stored(state, replace(pool, quota_failed=True))
+        case on.CapacityChecked(key=key, uid=uid) | on.CapacityCheckFailed(key=key, uid=uid):
             return _checked(state, state.pool(key, uid), message)
-        case on.CapacityCheckFailed(key=key, uid=uid):
-            pool = state.pool(key, uid)
-            return _checked(state, pool, None)
-        case (
-            on.MachineAdded() | on.MachineRepaired() | on.MachineReclaimed() | on.MachineReturned()
-        ):
+        case on.MachineAdded() | on.MachineRepaired():
+            return _machine_changed(state, message)
+        case on.MachineReclaimed() | on.MachineReturned():
             return _machine_changed(state, message)
         case on.CWNodeAssigned():
             return _assigned(state, message, context)
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return _left(state, message, context)
-        case (
-            on.CWNodeDeletionRequestSuccess()
-            | on.NodeActivityChanged()
-            | on.NodeUpdated()
-            | on.CWDrainNode()
-        ):
-            return _member_changed(state, message, context)
-        case (
-            on.NodeKept() | on.NodeRemovalCancelled() | on.CWNodeCordoned() | on.CWNodeUncordoned()
-        ):
-            return _member_changed(state, message, context)
-        case (
-            on.NodePreempted()
-            | on.PreemptionPending()
-            | on.NodePreemptionRequested()
-            | on.CWNodeRegistered()
-        ):
-            return _member_changed(state, message, context)
-        case on.NodeReservationChanged():
-            return _reservation_changed(state, message, context)
-        case on.CapacityReclaimed() | on.CapacityReclaimFailed():
-            return _reclaim_changed(state, message, context)
-        case on.CWNodePoolScaledUp() | on.CWNodePoolScaledDown() | on.GrantAcknowledged():
-            return _announced(state, message)
-        case on.CWNodePoolRemoveNodes() | on.CWNodePoolNodesRemoved() | on.CWNodeRequestQueued():
-            return _announced(state, message)
-        case on.CWNodeDeliverFail():
-            return _announced(state, message)
-        case on.AllocationFailed() | on.AllocationRecovered():
-            return _retried(state, message, context)
+        case on.CapacityReclaimed(zone=zone, instance_type=kind, count=count):
+            inventory = state.inventory.reclaim(offering_key(zone, kind), count)
+            return offered(replace(state, inventory=inventory), offering_key(zone, kind))
+        case on.CapacityReclaimFailed(zone=zone, instance_type=kind):
+            failed = state.work.failed(offering_key(zone, kind), context.time)
+            return replace(state, work=failed)
         case on.CWNodePoolNodesRequestFailed() | ReclaimCapacity() | ReturnCapacity():
             return state
         case _:
             assert_never(message)
 
 
-def _specified(state: State, event: on.NodePoolValidated) -> State:
-    return stored(state, specified(state.pool(event.key, event.uid), event))
+def offered(state: State, offering: OfferingKey) -> State:
+    """Return the state in which an offering is work while a machine of it may change hands.
+
+    A free machine may go to a NodePool that waits, or be held back; a spot Node may have to give
+    way.
+    """
+    stock, ranking = state.stock(offering), state.ranking(offering)
+    is_work = (
+        (len(ranking) > 0 and stock.count > 0)
+        or stock.to_reclaim != len(stock.reclaimed)
+        or (ranking.has_default and len(state.supply(offering).spot) > 0)
+    )
+    work = state.work.put(offering) if is_work else state.work.drop(offering)
+    return state if work is state.work else replace(state, work=work)
 
 
-def _deleted(state: State, event: on.NodePoolDeleting | on.CWNodePoolDeleted) -> State:
-    """Return the state without a NodePool that is gone; a deleted NodePool may get no Node."""
-    pool = state.pool(event.key, event.uid)
-    if pool is None:
+def _stored(state: State, pool: Pool) -> State:
+    """Return the state with this NodePool, in its place among those that wait for machines."""
+    if pool.removed == 0 and pool.keeps_all:
+        pool = replace(pool, removed=None)  # Nothing was removed.
+    offering, known, supply = pool.offering, state.pools.get(pool.key), state.supply(pool.offering)
+    if known is None and pool.is_spot:
+        supply = replace(supply, spot=mark(supply.spot, pool.key, is_in=True))
+    if known is not None and (known.surplus > 0) is not (pool.surplus > 0):
+        shrinking = mark(supply.shrinking, pool.key, is_in=pool.surplus > 0)
+        supply = replace(supply, shrinking=shrinking)
+    after = _supplied(state.with_pool(pool), offering, supply)
+    # Machines that were kept for it during its check are no longer kept.
+    was_waiting = pool.key in state.ranking(offering).waiting
+    is_waiting = pool.key in after.ranking(offering).waiting
+    is_freed = was_waiting and not is_waiting and known is not None and known.goal is None
+    return offered(after, offering) if is_freed else after
+
+
+def _supplied(state: State, offering: OfferingKey, supply: Supply) -> State:
+    if supply is state.supply(offering):
         return state
-    if isinstance(event, on.CWNodePoolDeleted):
-        state = supplied(state, pool.offering, state.supply(pool.offering).without_pool(pool.key))
-        return replace(state, pools=state.pools.delete(pool.key), work=state.work.drop(pool.key))
-    if pool.stage is not Stage.ACTIVE:
+    known = supply if supply != NO_SUPPLY else None
+    return replace(state, supplies=put(state.supplies, offering, known))
+
+
+def _returning(state: State, offering: OfferingKey, key: MachineKey, member: Member) -> State:
+    """Return the state with what is certain of the machine of this Node."""
+    supply = state.supply(offering)
+    returning = mark(supply.returning, key, is_in=member.returns)
+    lingering = put(supply.lingering, key, member.returns_by)
+    if returning is supply.returning and lingering is supply.lingering:
+        return state
+    supply = replace(supply, returning=returning, lingering=lingering)
+    return _supplied(state, offering, supply)
+
+
+def _deleting(state: State, pool: Pool | None) -> State:
+    """Return the state in which a deleted NodePool gets no more Nodes."""
+    if pool is None or pool.stage is not Stage.ACTIVE:
         return state
     pool = replace(pool, stage=Stage.DELETING, grant=None, check=None, removed=None, undelivered=())
-    return stored(state, pool)
+    return _stored(state, pool)
+
+
+def _deleted(state: State, pool: Pool | None) -> State:
+    if pool is None:
+        return state
+    supply = state.supply(pool.offering)
+    if pool.key in supply.spot:
+        supply = replace(supply, spot=supply.spot.delete(pool.key))
+    state = _supplied(state, pool.offering, supply)
+    return replace(state, pools=state.pools.delete(pool.key), work=state.work.drop(pool.key))
 
 
 def _granted(state: State, pool: Pool | None, verdict: on.QuotaChecked, context: Context) -> State:
     """Return the state with a grant, unless a deleted NodePool has given the grant back."""
     if pool is None or pool.outstanding is None or pool.stage is not Stage.ACTIVE:
         return state
-    after = granted(pool, verdict)
-    if verdict.generation == pool.generation:
-        nodes, held = min(verdict.granted, pool.spec.target), len(pool.members)
-        after = replace(after, wait=pool.wait.with_grant(nodes, held, context.time))
+    after = grant(pool, verdict, context.time)
     is_back = pool.goal is None and after.goal is not None  # Capacity was checked for this grant.
-    return offered(stored(state, after), pool.offering) if is_back else stored(state, after)
+    return offered(_stored(state, after), pool.offering) if is_back else _stored(state, after)
 
 
-def _checked(state: State, pool: Pool | None, event: on.CapacityChecked | None) -> State:
+def _checked(
+    state: State, pool: Pool | None, event: on.CapacityChecked | on.CapacityCheckFailed
+) -> State:
     """Return the state with a capacity check, or without a check if the check failed."""
     if pool is None or pool.stage is not Stage.ACTIVE:
         return state
-    check = Check.of(event, pool.check) if event is not None else None
-    return stored(state, replace(pool, check=check))
+    check = None
+    if isinstance(event, on.CapacityChecked):
+        check = Check(event.generation, event.granted, event.since)
+        is_renewed = pool.check is not None and pool.check[:3] == check[:3]
+        check = check._replace(is_renewed=is_renewed)
+    return _stored(state, replace(pool, check=check))
 
 
 def _machine_changed(state: State, event: MachineChanged) -> State:
     """Return the state after a machine changed hands; an unknown machine is not repaired."""
-    inventory = state.inventory.changed(event)
-    machine = inventory.machines.get(event.machine_key)
-    state = replace(state, inventory=inventory)
+    state = replace(state, inventory=state.inventory.changed(event))
+    machine = state.inventory.machines.get(event.machine_key)
     return state if machine is None else offered(state, machine.offering)
 
 
 def _assigned(state: State, event: on.CWNodeAssigned, context: Context) -> State:
-    pool = state.pools[event.key]
-    ranking = state.waiting.get(pool.offering, Ranking())
-    position = ranking.consumed(pool.key)
-    since = position[1] if position is not None else pool.wait.first
-    inventory = state.inventory.assign(event.machine_key, event.key, event.assignment, since)
-    assignments = max(state.assignments, event.assignment)
-    state = replace(state, inventory=inventory, assignments=assignments)
-    if position is not None and position[0] != pool.key:
-        state, pool = _exchanged(state, pool, state.pools[position[0]], position[1])
-    elif since is not None:
-        pool = replace(pool, wait=pool.wait.without_position(since))
-    domain = domain_of(event.labels)
+    state, pool = state.with_node(event, state.pools[event.key])
+    assert pool is not None
+    state = replace(state, assignments=max(state.assignments, event.assignment))
+    domain = state.inventory.machines[event.machine_key].domain
     member = Member(event.assignment, domain=domain, batch=context.position)
-    members = pool.members.put(event.node, member)
-    return offered(stored(state, replace(pool, members=members)), pool.offering)
-
-
-def _exchanged(state: State, pool: Pool, owner: Pool, since: datetime) -> tuple[State, Pool]:
-    """Return the state in which `owner` has the first position of `pool`, which takes its own."""
-    wait, other = exchanged(pool.wait, owner.wait, since)
-    return stored(state, replace(owner, wait=other)), replace(pool, wait=wait)
-
-
-def _reclaim_changed(
-    state: State, event: on.CapacityReclaimed | on.CapacityReclaimFailed, context: Context
-) -> State:
-    """Return the state with a new number of machines to hold back, or due to retry."""
-    offering = offering_key(event.zone, event.instance_type)
-    if isinstance(event, on.CapacityReclaimFailed):
-        return replace(state, work=state.work.failed(offering, context.time))
-    supply = replace(state.supply(offering), to_reclaim=event.count)
-    return offered(supplied(state, offering, supply), offering)
+    pool = replace(pool, members=pool.members.put(event.node, member))
+    return offered(_stored(state, pool), pool.offering)
 
 
 def _left(state: State, event: Left, context: Context) -> State:
-    machine = state.inventory.machines.get(event.machine_key)
+    key, machine = event.machine_key, state.inventory.machines[event.machine_key]
     state = replace(state, inventory=state.inventory.depart(event))
     pool = state.pools.get(event.key)
     member = pool.members.get(event.node, event.assignment) if pool is not None else None
     if pool is not None and member is not None:
-        after = left(pool, member, event)
-        failed = isinstance(event, on.CWNodeRegistrationFailed) and machine is not None
-        since = machine.since if machine is not None and failed else None
-        wait = after.wait
+        pool = drop_node(pool, member, event)
+        since = machine.since if isinstance(event, on.CWNodeRegistrationFailed) else None
         if not member.is_reserved:  # A reserved Node was lost when its reservation changed.
-            wait = wait.after_failed_boot(len(after.members), since, context.time)
-        state = stored(state, replace(after, wait=wait))
-        state = _returning(state, pool.offering, event.machine_key, NOBODY)
-    return offered(state, state.inventory.machines[event.machine_key].offering)
+            wait = pool.wait.after_failed_boot(pool.held, since, context.time)
+            pool = replace(pool, wait=wait)
+        state = _returning(_stored(state, pool), pool.offering, key, NOBODY)
+    return offered(state, machine.offering)
 
 
 def _member_changed(state: State, event: MemberChanged, context: Context) -> State:
-    pool = state.pools.get(event.key)
-    member = pool.members.get(event.node, event.assignment) if pool is not None else None
-    if pool is None or member is None:
+    known = state.pools.get(event.key)
+    member = known.members.get(event.node, event.assignment) if known is not None else None
+    if known is None or member is None:
         return state
-    changed = member_changed(pool, member, event, context.time)
+    changed = change_member(member, event, known.removals, context.time)
     if changed is member:
         return state
-    state = stored(state, replace(pool, members=pool.members.put(event.node, changed)))
-    state = _returning(state, pool.offering, event.machine_key, changed)
-    return offered(state, pool.offering) if changed.is_new_supply(member) else state
+    pool = replace(known, members=known.members.put(event.node, changed))
+    if pool.held < known.held:  # The Node was reserved for the control plane.
+        pool = replace(pool, wait=pool.wait.after_loss(pool.held, context.time))
+    elif pool.held > known.held:
+        pool = replace(pool, wait=pool.wait.after_gain(pool.held))
+    state = _returning(_stored(state, pool), pool.offering, event.machine_key, changed)
+    is_moved = pool.held != known.held or changed.is_new_supply(member)
+    return offered(state, pool.offering) if is_moved else state
 
 
-def _reservation_changed(state: State, event: on.NodeReservationChanged, context: Context) -> State:
-    """Return the state in which a NodePool holds a Node no more, or holds it again."""
+def _announced(state: State, event: Announced, context: Context) -> State:
+    """Return the state after an event; a NodePool that failed is tried again until it succeeds."""
     pool = state.pools.get(event.key)
-    before = len(pool.members) if pool is not None else 0
-    state = _member_changed(state, event, context)
-    pool = state.pools.get(event.key)
-    if pool is None or len(pool.members) == before:
+    if pool is None:
         return state
-    held = len(pool.members)
-    wait = pool.wait.after_loss(held, context.time) if held < before else pool.wait.after_gain(held)
-    return offered(stored(state, replace(pool, wait=wait)), pool.offering)
-
-
-def _returning(state: State, offering: OfferingKey, key: MachineKey, member: Member) -> State:
-    supply = state.supply(offering).with_machine(key, returns=member.returns, by=member.returns_by)
-    return supplied(state, offering, supply)
-
-
-def _announced(state: State, event: Announced) -> State:
-    pool = state.pools.get(event.key)
-    return state if pool is None else stored(state, announced(pool, event))
-
-
-def _retried(
-    state: State, event: on.AllocationFailed | on.AllocationRecovered, context: Context
-) -> State:
-    """Return the state in which a failed NodePool is reconciled again until that succeeds."""
-    if event.key not in state.pools:
-        return state
-    state = _announced(state, event)
+    state, work = _stored(state, announce(pool, event)), state.work
     if isinstance(event, on.AllocationFailed):
-        return replace(state, work=state.work.failed(event.key, context.time))
-    return replace(state, work=state.work.succeeded(event.key))
+        return replace(state, work=work.failed(event.key, context.time))
+    if isinstance(event, on.AllocationRecovered):
+        return replace(state, work=work.succeeded(event.key))
+    return state

@@ -1,15 +1,14 @@
 """Decides what the capacity service publishes: how many of the wanted Nodes are available now."""
 
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import replace
 from typing import assert_never
 
 from capacity import Decides, Hears, Says
 from capacity.finder import answer
-from capacity.pool import Pool, Said, Warned
+from capacity.pool import Pool, Share
 from capacity.state import State, evolve
-from capacity.supply import Share, share_of, shares
-from capacity.verdict import text, verdict, warning
+from capacity.supply import share_of, shares
+from capacity.verdict import is_new, verdict, warning
 from nodepool.contract import events as on
 from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity
@@ -46,7 +45,7 @@ def reconcile(
     pool, failed = state.pools.get(PoolKey(key)), dict[PoolKey, str]()
     yield from _checked(state, pool)
     for share in shares(state, pool.offering if pool is not None else OfferingKey(key), failed):
-        if share.key != key and state.pools[share.key].may_grow:
+        if share.key != key and state.pools[share.key].goal is not None:
             events: tuple[Says, ...] = ()
             with passing_over(share.key, failed):
                 events = tuple(_said(state.pools[share.key], share))
@@ -59,44 +58,32 @@ def reconcile(
 
 def _checked(state: State, pool: Pool | None) -> Iterator[Says]:
     """Yield the verdict on a NodePool once its quota was checked for its current target."""
-    if pool is not None and pool.may_grow:
+    if pool is not None and pool.goal is not None:
         yield from _said(pool, share_of(state, pool))
 
 
 def _said(pool: Pool, share: Share) -> Iterator[Says]:
-    """Yield a verdict with other numbers than the last verdict, and a new warning.
+    """Yield a verdict that says something new, and a new warning.
 
-    A warning is new where its reason is, or the number of Nodes that the NodePool wants in all.
+    A warning is new if its reason is new, or the number of Nodes that the NodePool wants in all.
     """
-    shown = text(pool, share) if pool.rack_size else ""
-    new = Said.of(
-        pool.generation, pool.granted, share.reason, pool.shortfall, share.available, shown
-    )
-    is_short = share.reason is not Capacity.SUFFICIENT
-    since = pool.wait.since if is_short else None
-    new = replace(
-        new,
-        preempted=share.preempted,
-        since=since,
-        position=share.position,
-        needed=share.needed,
-    )
-    if pool.said is None or not (new == pool.said or new.is_hardly_ahead_of(pool.said)):
+    if pool.said is None or is_new(pool, share, pool.said):
         yield verdict(pool, share)
-    if is_short and pool.warned != Warned(share.reason, pool.allowed):
+    warned = (share.reason, pool.goal or 0)
+    if share.reason is not Capacity.SUFFICIENT and pool.warned != warned:
         yield warning(pool, share)
 
 
 def on_failure(state: State, failure: Failure) -> Iterable[Says]:
     """Yield the failed check of a NodePool; for an offering, of the first NodePool there.
 
-    One that is unknown is gone, or was never valid, and has no part in this.
+    An unknown NodePool is gone, or was never valid.
     """
     key = failure.pool
     if failure.key:
-        offering = state.offering(OfferingKey(failure.key))
-        those = (*offering.waiting, *offering.short)
-        key = PoolKey(failure.key) if failure.key in state.pools else next(iter(those), None)
+        offering = OfferingKey(failure.key)
+        concerned = (*state.ranking(offering), *state.short.get(offering, ()))
+        key = PoolKey(failure.key) if failure.key in state.pools else next(iter(concerned), None)
     pool = state.pools.get(key) if key is not None else None
     if pool is not None:
         yield _reported(pool, failure.cause)

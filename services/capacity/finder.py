@@ -70,12 +70,9 @@ def _tag(state: State, zone: str, selection: CapacitySelection) -> Availability:
     if not offered(selection.instance_type, zone):
         return Availability.SKU_UNAVAILABLE
     key = offering_key(zone, selection.instance_type)
-    return tag(
-        selection.count,
-        free=state.free(key),
-        demand=state.offering(key).demand,
-        healthy=state.healthy.get(key, 0) - state.outstanding(key),
-    )
+    stock, demand = state.stock(key), state.ranking(key).demand
+    healthy = stock.in_service - stock.outstanding
+    return tag(selection.count, free=stock.available, demand=demand, healthy=healthy)
 
 
 def tag(count: int, *, free: int, demand: int, healthy: int) -> Availability:

@@ -1,74 +1,52 @@
-"""The state of the capacity service: machines, clusters, NodePools and demand for offerings."""
+"""The state of the capacity service: machines, clusters, NodePools and the verdicts on them."""
 
 from dataclasses import dataclass, replace
-from typing import assert_never
+from datetime import datetime, timedelta
+from typing import Final, assert_never
 
 from immutables import Map
 
 from capacity import Hears, Says
-from capacity.demand import stored, supply_changed
-from capacity.holding import (
-    assigned,
-    cordon_changed,
-    giving_way,
-    left,
-    reservation_changed,
-    stocked,
-)
-from capacity.pool import Offering, Pool, Said, Warned, with_offering
+from capacity.pool import Pool
 from nodepool.contract import events as on
 from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity, Validated
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
+from nodepool.placement.claims import Check
+from nodepool.placement.placement import Placement
+from nodepool.placement.racks import counted
 from nodepool.service import Context
-from nodepool.state.inventory import Inventory
-from nodepool.state.reclaims import outstanding
-from nodepool.state.work import WithWork
+from nodepool.state.maps import mark, put
+from nodepool.state.queue import Queue
 
-Reclaimed = on.MachineReclaimed | on.MachineReturned | on.CapacityReclaimed
+RENEWALS_PER_SECOND: Final = 100
+"""How many verdicts per second are renewed after a number in them changes; for types in racks."""
+NO_KEYS: Final[Map[MachineKey, bool]] = Map()
+NO_POOLS: Final[Queue[PoolKey]] = Queue()
 
 
 @dataclass(frozen=True, slots=True)
-class State(WithWork[OfferingKey | PoolKey]):
-    """NodePools, offerings, machines, clusters.
+class State(Placement[Pool]):
+    """NodePools, machines, clusters.
 
     The work queue holds offerings whose verdicts may change, and NodePools whose check failed.
 
-    healthy: how many machines of each offering are in service, free or not.
+    short: the NodePools of each offering whose last verdict is that there are not enough machines,
+        or whose last check failed.
+    renewed: when the last verdict on each offering was published, for types that come in racks.
     giving_way: the machines of spot Nodes that give way to an operator or to NodePools.
     to_triage: the machines that go to triage when their Nodes leave, for any reason.
-    to_reclaim: how many machines of each offering an operator must get in total, including the
-        machines that are already held back.
     reserved: the machines of Nodes that are reserved for the control plane.
     zones: the zones in which each organisation has a cluster, in alphabetical order.
     """
 
     pools: Map[PoolKey, Pool] = Map()
-    offerings: Map[OfferingKey, Offering] = Map()
-    inventory: Inventory = Inventory()
-    healthy: Map[OfferingKey, int] = Map()
+    short: Map[OfferingKey, Queue[PoolKey]] = Map()
+    renewed: Map[OfferingKey, datetime] = Map()
     giving_way: Map[OfferingKey, Map[MachineKey, bool]] = Map()
     to_triage: Map[MachineKey, bool] = Map()
-    to_reclaim: Map[OfferingKey, int] = Map()
     reserved: Map[MachineKey, bool] = Map()
     zones: Map[str, tuple[str, ...]] = Map()
-
-    def pool(self, key: PoolKey, uid: str) -> Pool | None:
-        """Return the NodePool of this key, if it has this uid."""
-        pool = self.pools.get(key)
-        return pool if pool is not None and pool.uid == uid else None
-
-    def offering(self, key: OfferingKey) -> Offering:
-        """Return the demand for this offering, which is empty before a NodePool wants it."""
-        return self.offerings.get(key, Offering())
-
-    def outstanding(self, key: OfferingKey) -> int:
-        """How many machines an operator is still to have; they go to no NodePool."""
-        return outstanding(self.inventory, key, self.to_reclaim.get(key, 0))
-
-    def free(self, key: OfferingKey) -> int:
-        """How many machines are free that no operator is to have."""
-        return max(0, self.inventory.count(key) - self.outstanding(key))
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
@@ -82,23 +60,32 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case on.QuotaChecked(key=key, uid=uid):
             return _granted(state, state.pool(key, uid), message, context)
         case on.QuotaCheckFailed(key=key):
-            return _quota_failed(state, state.pools.get(key))
-        case on.CWNodeAssigned():
-            return assigned(state, message)
+            pool = state.pools.get(key)
+            return state if pool is None else _changed(state, replace(pool, quota_failed=True))
+        case on.CWNodeAssigned(key=key, uid=uid):
+            state, pool = state.with_node(message, state.pool(key, uid))
+            return _held(state, pool, message.machine_key, 1)
         case on.CWNodeCordoned() | on.CWNodeUncordoned():
-            return cordon_changed(state, message)
+            return _cordoned(state, message)
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
-            return left(state, message, context)
+            return _left(state, message, context)
         case on.NodePoolDeleting(key=key, uid=uid):
             return _forgotten(state, state.pool(key, uid))
-        case on.MachineAdded() | on.MachineRepaired():
-            return _available(state, message)
-        case on.MachineReclaimed() | on.MachineReturned() | on.CapacityReclaimed():
-            return _reclaimed(state, message)
+        case (
+            on.MachineAdded() | on.MachineRepaired() | on.MachineReclaimed() | on.MachineReturned()
+        ):
+            state = replace(state, inventory=state.inventory.changed(message))
+            return _supplied(state, message.machine_key)
+        case on.CapacityReclaimed():
+            offering = offering_key(message.zone, message.instance_type)
+            inventory = state.inventory.reclaim(offering, message.count)
+            return supply_changed(replace(state, inventory=inventory), offering)
         case on.NodePreemptionRequested():
-            return _requested(state, message)
+            if not _is_held(state, message):
+                return state
+            return _giving_way(state, message.machine_key, gives_way=True)
         case on.NodeReservationChanged():
-            return reservation_changed(state, message, context)
+            return _reserved(state, message, context)
         case on.CapacityChecked(key=key, uid=uid):
             return _published(state, state.pool(key, uid), message, context)
         case on.CWInsufficientCapacity(key=key):
@@ -111,86 +98,156 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             assert_never(message)
 
 
+def supply_changed(state: State, key: OfferingKey) -> State:
+    """Return the state with the offering in the work queue, if a verdict may change.
+
+    Machines come and go in large numbers, so verdicts follow once, at the next `Wake` or later. For
+    a type that comes in racks, each verdict names how many machines are free in each NVLink domain.
+    So one machine changes the verdicts on all NodePools that wait, and their rate is bounded.
+    """
+    ranking, is_short = state.ranking(key), key in state.short
+    is_enough = state.stock(key).available >= ranking.demand and not ranking.choosy
+    if not is_short and (is_enough or not len(ranking)):
+        return state
+    seconds, renewed = len(ranking) // RENEWALS_PER_SECOND, state.renewed.get(key)
+    if renewed is None or not seconds:
+        return replace(state, work=state.work.put(key))
+    if key in state.work.deadlines.moments:
+        return state
+    return replace(state, work=state.work.put_at(key, renewed + timedelta(seconds=seconds)))
+
+
+def _changed(state: State, pool: Pool) -> State:
+    """Return the state with this NodePool; NodePools behind it may get other machines."""
+    return supply_changed(state.with_pool(pool), pool.offering)
+
+
+def _supplied(state: State, key: MachineKey) -> State:
+    machine = state.inventory.machines.get(key)
+    return state if machine is None else supply_changed(state, machine.offering)
+
+
 def _specified(state: State, event: on.NodePoolValidated) -> State:
-    pool, spec = state.pool(event.key, event.uid), event.spec
-    valid = event.reason is Validated.VALID
-    if pool is None:
+    known, valid = state.pool(event.key, event.uid), event.reason is Validated.VALID
+    if known is None:
         # A NodePool that was never valid can get no machine, so the state does not hold it.
-        offering = offering_key(event.zone, spec.instance_type)
-        size = spec.rack_size
-        pool = Pool(event.key, event.uid, offering, event.generation, spec, rack_size=size)
-        return stored(state, pool) if valid else state
-    said = pool.said if valid else None  # The last verdict is outdated.
-    wait = pool.wait.with_target(spec.target, pool.held) if valid else pool.wait
-    pool = replace(pool, generation=event.generation, spec=spec, valid=valid, said=said, wait=wait)
-    # NodePools behind it may get the machines that it no longer wants.
-    return supply_changed(stored(state, pool), pool.offering)
+        pool = Pool(event.key, event.uid, event.zone, event.generation, event.spec, valid)
+        return state.with_pool(pool) if valid else state
+    pool = known.with_spec(event.generation, event.spec, valid=valid)
+    return _changed(state, pool if valid else replace(pool, said=None))
 
 
-def _granted(
-    state: State, before: Pool | None, verdict: on.QuotaChecked, context: Context
-) -> State:
-    if before is None:
+def _granted(state: State, known: Pool | None, verdict: on.QuotaChecked, context: Context) -> State:
+    if known is None:
         return state
-    before = replace(before, latest_grant=verdict.granted, quota_failed=False)
-    if before.generation != verdict.generation:
-        return supply_changed(stored(state, before), before.offering)
-    nodes = min(verdict.granted, before.spec.target)
-    pool = replace(
-        before,
-        granted=verdict.granted,
-        checked=verdict.generation,
-        wait=before.wait.with_grant(nodes, before.held, context.time),
-    )
-    # If it wants more or fewer Nodes now, NodePools behind it may get fewer or more machines.
-    return supply_changed(stored(state, pool), pool.offering)
-
-
-def _quota_failed(state: State, pool: Pool | None) -> State:
-    if pool is None:
-        return state
-    # Other NodePools may get the machines that were kept for it.
-    return supply_changed(stored(state, replace(pool, quota_failed=True)), pool.offering)
+    pool = known.with_grant(verdict, context.time)
+    if verdict.generation == pool.generation:
+        pool = replace(pool, check=Check(verdict.generation, verdict.granted))
+    return _changed(state, pool)
 
 
 def _forgotten(state: State, pool: Pool | None) -> State:
     """Return the state without a NodePool that is being deleted; no verdict can revive it."""
     if pool is None:
         return state
-    state = stored(state, replace(pool, valid=False))
-    offering = state.offering(pool.offering)
-    offering = replace(offering, short=offering.short.drop(pool.key))
-    state = replace(
-        state,
-        pools=state.pools.delete(pool.key),
-        offerings=with_offering(state.offerings, pool.offering, offering),
-        work=state.work.drop(pool.key),
-    )
-    return supply_changed(state, pool.offering)
+    state = state.with_pool(replace(pool, valid=False))
+    state = replace(state, pools=state.pools.delete(pool.key), work=state.work.drop(pool.key))
+    return supply_changed(_short(state, pool, is_short=False), pool.offering)
 
 
-def _available(state: State, event: on.MachineAdded | on.MachineRepaired) -> State:
-    """Return the state with a new or repaired machine; an unknown machine is not repaired."""
-    state = stocked(state, event.machine_key, state.inventory.changed(event))
+def _short(state: State, pool: Pool, *, is_short: bool) -> State:
+    """Return the state in which a NodePool is among the NodePools that are short, or is not."""
+    short = state.short.get(pool.offering, NO_POOLS)
+    short = short.put(pool.key) if is_short else short.drop(pool.key)
+    return replace(state, short=put(state.short, pool.offering, short if len(short) else None))
+
+
+# Which machines NodePools hold.
+
+
+def _is_held(
+    state: State, event: on.NodePreemptionRequested | on.CWNodeCordoned | on.CWNodeUncordoned
+) -> bool:
+    """Return whether the Node of an event is still there."""
     machine = state.inventory.machines.get(event.machine_key)
-    return state if machine is None else supply_changed(state, machine.offering)
+    stay = (machine.holder, machine.assignment) if machine is not None else None
+    return stay == (event.key, event.assignment)
 
 
-def _reclaimed(state: State, event: Reclaimed) -> State:
-    if isinstance(event, on.CapacityReclaimed):
-        offering = offering_key(event.zone, event.instance_type)
-        to_reclaim = state.to_reclaim.set(offering, event.count)
-        return supply_changed(replace(state, to_reclaim=to_reclaim), offering)
-    state = stocked(state, event.machine_key, state.inventory.changed(event))
-    return supply_changed(state, state.inventory.machines[event.machine_key].offering)
+def _held(state: State, pool: Pool | None, key: MachineKey, change: int) -> State:
+    machine = state.inventory.machines[key]
+    if pool is not None:
+        assert pool.held + change >= 0, f"{pool.key} holds fewer than no Nodes"
+        domains = counted(pool.domains, machine.domain, change)
+        state = state.with_pool(replace(pool, domains=domains))
+    return supply_changed(state, machine.offering)
 
 
-def _requested(state: State, event: on.NodePreemptionRequested) -> State:
-    """Return the state with a Node that gives way, unless the Node is gone already."""
-    machine = state.inventory.machines.get(event.machine_key)
-    if machine is None or machine.holder != event.key or machine.assignment != event.assignment:
+def _left(
+    state: State, event: on.CWNodeDeleted | on.CWNodeRegistrationFailed, context: Context
+) -> State:
+    """Return the state without a Node, whose NodePool waits for another one from now on.
+
+    The failure of a machine that never joined changes no position.
+    """
+    key, pool = event.machine_key, state.pool(event.key, event.uid)
+    failed = isinstance(event, on.CWNodeRegistrationFailed)
+    since = state.inventory.machines[key].since if failed else None
+    state = replace(state, inventory=state.inventory.depart(event))
+    state = _to_triage(_giving_way(state, key, gives_way=False), key, is_broken=False)
+    if key in state.reserved:
+        state = replace(state, reserved=state.reserved.delete(key))  # No NodePool held it.
+        return _supplied(state, key)
+    if pool is not None:
+        wait = pool.wait.after_failed_boot(pool.held - 1, since, context.time)
+        pool = replace(pool, wait=wait)
+    return _held(state, pool, key, -1)
+
+
+def _reserved(state: State, event: on.NodeReservationChanged, context: Context) -> State:
+    """Return the state in which a NodePool holds a Node no more, or holds it again."""
+    key, pool = event.machine_key, state.pools.get(event.key)
+    machine = state.inventory.machines.get(key)
+    is_current = machine is not None and machine.assignment == event.assignment and machine.holder
+    if not is_current or event.usable is (key not in state.reserved):
         return state
-    return giving_way(state, event.machine_key, gives_way=True)
+    change = 1 if event.usable else -1
+    state = replace(state, reserved=mark(state.reserved, key, is_in=not event.usable))
+    if pool is not None:
+        held, wait = pool.held + change, pool.wait
+        wait = wait.after_gain(held) if event.usable else wait.after_loss(held, context.time)
+        pool = replace(pool, wait=wait)
+    return _held(state, pool, key, change)
+
+
+def _cordoned(state: State, event: on.CWNodeCordoned | on.CWNodeUncordoned) -> State:
+    """Return the state in which the machine of a Node will go to triage, or will not."""
+    is_broken = isinstance(event, on.CWNodeCordoned) and event.triage
+    is_held = _is_held(state, event)
+    return _to_triage(state, event.machine_key, is_broken=is_broken) if is_held else state
+
+
+def _to_triage(state: State, key: MachineKey, *, is_broken: bool) -> State:
+    if is_broken is (key in state.to_triage):
+        return state
+    state = replace(state, to_triage=mark(state.to_triage, key, is_in=is_broken))
+    return _supplied(state, key)
+
+
+def _giving_way(state: State, key: MachineKey, *, gives_way: bool) -> State:
+    """Return the state in which the Node of a machine gives way, or no longer does."""
+    machine = state.inventory.machines.get(key)
+    if machine is None:
+        return state
+    before = state.giving_way.get(machine.offering, NO_KEYS)
+    if gives_way is (key in before):
+        return state
+    after = mark(before, key, is_in=gives_way)
+    giving_way = put(state.giving_way, machine.offering, after if len(after) else None)
+    return _supplied(replace(state, giving_way=giving_way), key)
+
+
+# What was published.
 
 
 def _published(
@@ -198,30 +255,24 @@ def _published(
 ) -> State:
     if pool is None:
         return state
-    enough = verdict.reason is Capacity.SUFFICIENT
-    offering = state.offering(pool.offering)
-    short = offering.short.drop(pool.key) if enough else offering.short.put(pool.key)
-    renewed = context.time if pool.rack_size else None
-    offering = replace(offering, short=short, renewed=renewed)
-    pool = replace(pool, said=Said.by(verdict, pool), warned=None if enough else pool.warned)
-    return replace(
-        state,
-        pools=state.pools.set(pool.key, pool),
-        offerings=with_offering(state.offerings, pool.offering, offering),
-        work=state.work.succeeded(pool.key),
-    )
+    is_enough = verdict.reason is Capacity.SUFFICIENT
+    pool = replace(pool, said=verdict, warned=None if is_enough else pool.warned)
+    state = _short(state, pool, is_short=not is_enough)
+    renewed = state.renewed
+    if pool.rack_size > 1:
+        renewed = renewed.set(pool.offering, context.time)
+    pools, work = state.pools.set(pool.key, pool), state.work.succeeded(pool.key)
+    return replace(state, pools=pools, work=work, renewed=renewed)
 
 
 def _failed(state: State, pool: Pool | None, context: Context) -> State:
     """Return the state in which a check is made again, and its verdict always published."""
     if pool is None:
         return state
-    state = stored(state, replace(pool, said=None))
-    offering = state.offering(pool.offering)
-    offering = replace(offering, short=offering.short.put(pool.key))
-    offerings = with_offering(state.offerings, pool.offering, offering)
-    state = replace(state, offerings=offerings)
-    if pool.is_rechecked:  # Other NodePools may get the machines that were kept for it.
+    is_kept = pool.goal is None and pool.claimed is not None
+    pool = replace(pool, said=None)
+    state = _short(state.with_pool(pool), pool, is_short=True)
+    if is_kept:  # Other NodePools may get the machines that were kept for it.
         state = supply_changed(state, pool.offering)
     return replace(state, work=state.work.failed(pool.key, context.time))
 
@@ -229,5 +280,5 @@ def _failed(state: State, pool: Pool | None, context: Context) -> State:
 def _warned(state: State, pool: Pool | None) -> State:
     if pool is None or pool.said is None:
         return state
-    pool = replace(pool, warned=Warned(pool.said.reason, pool.allowed))
+    pool = replace(pool, warned=(pool.said.reason, pool.goal or 0))
     return replace(state, pools=state.pools.set(pool.key, pool))

@@ -1,53 +1,67 @@
 """How many of an offering's free machines each waiting NodePool could have."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Iterator
 
-from immutables import Map
-
-from capacity.pool import Pool
+from capacity.pool import Pool, Share
 from capacity.state import State
-from nodepool.contract.affinity import Affinity
 from nodepool.contract.conditions import Capacity
-from nodepool.contract.exceptions import passing_over
 from nodepool.contract.keys import OfferingKey, PoolKey
-from nodepool.contract.model import ComputeClass
-from nodepool.state.inventory import FreeMachines, take_racks
-from nodepool.state.machine_line import MachineLine
-from nodepool.state.racks import deliveries
-from nodepool.state.ranking import Ranking
-from nodepool.state.reclaims import take_reclaimed
+from nodepool.placement.claims import Claimant
+from nodepool.placement.line import Count, Line
+from nodepool.placement.plan import Part, hold_back, meet, needs, pass_over, take_turns
+from nodepool.placement.ranking import Ranking
 
 
-class Share(NamedTuple):
-    """How many machines a NodePool could have, and whether these are enough, or why not.
+class Claim(Part):
+    """What a NodePool takes of the free machines, and what comes for it.
 
-    free: how many machines of each NVLink domain it could take, for a type that comes in racks.
     preempted: how many spot Nodes give way to it.
-    position: the position of its first missing Node among all missing Nodes; 0 if it could have all
-        its Nodes.
-    needed: how many more machines must become free until it could have all its Nodes.
+    losing: how many of its Nodes give way to another NodePool.
+    position: the position of its first missing Node among all missing Nodes.
+    needed: how many machines must become free for it and for all that is served before it.
     """
 
-    key: PoolKey
-    reason: Capacity
-    available: int
-    free: Mapping[str, int] = MappingProxyType({})
-    preempted: int = 0
-    position: int = 0
-    needed: int = 0
+    compares = True
+    preempted = losing = position = needed = 0
+
+    @property
+    def share(self) -> Share:
+        """The share of the NodePool after all its turns."""
+        reason, in_racks = reason_of(self.pool, self.taken, self.most), self.pool.rack_size > 1
+        is_enough = reason is Capacity.SUFFICIENT
+        fitting = 0 if in_racks or not is_enough else sum(self.last.values())
+        return Share(
+            self.key,
+            reason,
+            max(self.taken, fitting),
+            self.first if in_racks else {},
+            self.preempted,
+            0 if is_enough else self.position,
+            0 if is_enough else self.needed,
+        )
+
+
+Claims = dict[PoolKey, Claim]
+
+
+def reason_of(pool: Claimant, available: int, most: int) -> Capacity:
+    """Return the reason of a verdict from how many Nodes can be had, with and without affinity."""
+    if available >= pool.claim:
+        return Capacity.SUFFICIENT
+    # The affinity is the reason if more machines would be available without it.
+    affinity = most > available
+    if available:
+        return Capacity.PARTIAL_NODE_AFFINITY if affinity else Capacity.PARTIAL
+    return Capacity.NONE_AVAILABLE_NODE_AFFINITY if affinity else Capacity.NONE_AVAILABLE
 
 
 def share_of(state: State, pool: Pool) -> Share:
     """Return what a NodePool can have, after the NodePools that are served before it."""
-    offering, free = state.offering(pool.offering), state.free(pool.offering)
-    if not pool.shortfall:
+    ranking, free = state.ranking(pool.offering), state.stock(pool.offering).available
+    if not pool.claim:
         return Share(pool.key, Capacity.SUFFICIENT, free)
-    if free >= offering.demand and not offering.restricted:
-        return Share(pool.key, Capacity.SUFFICIENT, free - offering.demand + pool.shortfall)
+    if free >= ranking.demand and not ranking.choosy:
+        return Share(pool.key, Capacity.SUFFICIENT, free - ranking.demand + pool.claim)
     found = shares(state, pool.offering, {}, pool.key)
     return next(share for share in found if share.key == pool.key)
 
@@ -61,229 +75,112 @@ def shares(
     NodePools that were short and want no more Nodes have enough. A NodePool that fails is passed
     over, and `failed` then has the cause; the exception of the NodePool `own` is raised.
     """
-    offering = state.offering(key)
-    parts = _served(state, key, failed, own)
-    _promise(state, key, parts, failed, own)
-    parts = {each: part for each, part in parts.items() if each not in failed}
-    _place(offering.waiting, parts)
+    ranking = state.ranking(key)
+    claims = _serve(state, key, failed, own)
+    _promise(state, key, claims, failed, own)
+    claims = {each: claim for each, claim in claims.items() if each not in failed}
+    _place(ranking, claims)
     if state.giving_way.get(key):
-        _count_losses(offering.waiting, parts)
-    for pool_key, part in parts.items():
+        _count_losses(ranking, claims)
+    for pool_key, claim in claims.items():
         if own is not None and pool_key != own:
             continue
         share: Share | None = None
-        with _passing_over(pool_key, failed, own):
-            share = part.share
+        with pass_over(pool_key, failed, own):
+            share = claim.share
         if share is not None:
             yield share
-    for pool_key in offering.short:
+    for pool_key in state.short.get(key, ()):
         pool = state.pools[pool_key]
-        if pool.may_grow and not pool.shortfall:
+        if pool.goal is not None and not pool.claim:
             yield Share(pool_key, Capacity.SUFFICIENT, 0)
 
 
-def _served(
+def _serve(
     state: State, key: OfferingKey, failed: dict[PoolKey, str], own: PoolKey | None
-) -> "dict[PoolKey, _Part]":
-    """Return the parts of all NodePools that wait, which took the free machines in their turns."""
-    waiting, parts = state.offering(key).waiting, dict[PoolKey, _Part]()
-    free = _free(state, key)
-    # If any machine fits, the turns after the last free machine only tell an order.
-    walks_all = own is None or not isinstance(free, _Counted)
-    turns, taken = waiting.turns(), None
-    while free.left or walks_all:
-        try:
-            pool_key, count = turns.send(taken)
-        except StopIteration:
-            break
-        taken = 0
-        part = parts.setdefault(pool_key, _Part(state.pools[pool_key]))
-        with _passing_over(pool_key, failed, own):
-            taken = part.take(free, count)
-    for pool_key in waiting.waiting:
-        if pool_key not in parts:
-            parts[pool_key] = _Part(state.pools[pool_key])
-    return parts
+) -> Claims:
+    """Return the claims of all NodePools that wait, which took the free machines in their turns."""
+    ranking, claims = state.ranking(key), Claims()
+    line: Line = Count(state.stock(key).available)
+    if ranking.choosy:
+        line = state.inventory.line(key)
+        hold_back(state.inventory, key, line)
 
+    def take(pool_key: PoolKey, count: int) -> int:
+        claim = claims.get(pool_key)
+        if claim is None:
+            claim = claims[pool_key] = Claim(state.pools[pool_key])
+        return claim.take(line, count)
 
-def _passing_over(
-    key: PoolKey, failed: dict[PoolKey, str], own: PoolKey | None
-) -> AbstractContextManager[None]:
-    """Return what notes the failure of a NodePool; what `own` raises is raised."""
-    return nullcontext() if key == own else passing_over(key, failed)
+    # The turns after the last free machine only tell the order of the shares.
+    take_turns(ranking, take, None if own is None else line, failed, own)
+    for pool_key in ranking.waiting:
+        if pool_key not in claims:
+            claims[pool_key] = Claim(state.pools[pool_key])
+    return claims
 
 
 def _promise(
     state: State,
     key: OfferingKey,
-    parts: "Mapping[PoolKey, _Part]",
+    claims: Claims,
     failed: dict[PoolKey, str],
     own: PoolKey | None,
 ) -> None:
     """Set how many of the spot Nodes that give way are for each NodePool of class `default`.
 
     A machine that goes to triage afterwards is for no NodePool. An operator comes first, for the
-    machines that are still to be reclaimed and are not free. NodePools with a node affinity choose
-    before NodePools without: the rest fits the latter, too.
+    machines that are still to be reclaimed and are not free.
     """
     keys = sorted(each for each in state.giving_way.get(key, ()) if each not in state.to_triage)
     if not keys:
         return
-    needs: list[tuple[_Part | None, Affinity | None, int]] = []
-    reclaimed = state.outstanding(key) - state.inventory.count(key)
-    needs.append((None, None, max(0, reclaimed)))
-    met = {pool_key: part.taken for pool_key, part in parts.items()}
-    for pool_key, count in state.offering(key).waiting.turns():
-        part = parts.get(pool_key)
-        if part is None or pool_key in failed or part.pool.spec.compute_class is ComputeClass.SPOT:
+    stock, taken = state.stock(key), {each: claim.taken for each, claim in claims.items()}
+    operator = max(0, stock.outstanding - stock.count)
+    found = needs(state.ranking(key), state.pools, operator, taken)
+    open_needs = [need for need in found if need.beneficiary not in failed]
+    for need, machines in meet(open_needs, state.inventory.line_of(keys), failed, own):
+        if need.beneficiary is None:
             continue
-        taken = min(count, met[pool_key])
-        met[pool_key] -= taken
-        needs.append((part, part.pool.spec.affinity, count - taken))
-    machines = [state.inventory.machines[machine] for machine in keys]
-    line = MachineLine(machines)
-    for part, affinity, count in sorted(needs, key=lambda need: need[1] is None):
-        if part is None:
-            line.take(affinity, count)
-            continue
-        with _passing_over(part.pool.key, failed, own):
-            places = line.take(affinity, count)
-            part.preempted += len(places)
-            for place in places:
-                if (loser := parts.get(PoolKey(machines[place].holder))) is not None:
-                    loser.losing += 1
+        claims[need.beneficiary].preempted += len(machines)
+        for machine in machines:
+            loser = claims.get(PoolKey(state.inventory.machines[machine].holder))
+            if loser is not None:
+                loser.losing += 1
 
 
-def _place(waiting: Ranking, parts: "Mapping[PoolKey, _Part]") -> None:
-    """Set the positions of what waits, and how many machines each NodePool still waits for.
+def _place(ranking: Ranking, claims: Claims) -> None:
+    """Set the positions of all missing Nodes, and how many machines each NodePool waits for.
 
-    Those are as many as its last position, without what comes for it and for what is before it. A
-    NodePool that loses a Node to another keeps its place, and lacks one more from then on.
+    A NodePool waits for as many machines as its last position says, without the machines that come
+    for it and for the NodePools before it. A NodePool that loses a Node to another NodePool keeps
+    its place, and lacks one Node more from then on.
     """
-    if all(part.is_enough for part in parts.values()):
+    if all(claim.taken >= claim.lacks for claim in claims.values()):
         return
     ahead = coming = 0
-    for key, count in waiting.turns():
-        part = parts.get(key)
-        if part is not None and not part.position:
-            part.position = ahead + 1
-            coming += part.taken + part.preempted - part.losing
+    for key, count in ranking.turns():
+        claim = claims.get(key)
+        if claim is not None and not claim.position:
+            claim.position = ahead + 1
+            coming += claim.taken + claim.preempted - claim.losing
         ahead += count
-        if part is not None:
-            unmet = part.pool.shortfall - part.taken - part.preempted
-            part.needed = max(unmet, ahead - coming)
+        if claim is not None:
+            unmet = claim.lacks - claim.taken - claim.preempted
+            claim.needed = max(unmet, ahead - coming)
 
 
-def _count_losses(waiting: Ranking, parts: "Mapping[PoolKey, _Part]") -> None:
-    """Add the machines that what waits behind a NodePool takes before the NodePool's lost Nodes.
+def _count_losses(ranking: Ranking, claims: Claims) -> None:
+    """Add the machines that other NodePools take before a NodePool replaces its lost Nodes.
 
     If the NodePool has all Nodes before it loses some, the loss begins a new wait behind all that
     waits already.
     """
-    losing = {key for key, part in parts.items() if part.losing}
+    losing = {key for key, claim in claims.items() if claim.losing}
     total, last = 0, dict[PoolKey, int]()
-    for key, count in waiting.turns():
+    for key, count in ranking.turns():
         total += count
         if key in losing:
             last[key] = total
     for key, position in last.items():
-        parts[key].needed += min(parts[key].losing, total - position)
-
-
-class _Counted:
-    """Interchangeable free machines, of which only the number matters."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def count(self, _affinity: Affinity | None) -> int:
-        """Return how many are left."""
-        return self.left
-
-    def take(self, _affinity: Affinity | None, count: int) -> range:
-        """Take so many machines."""
-        self.left -= count
-        return range(count)
-
-
-def _free(state: State, key: OfferingKey) -> FreeMachines | _Counted:
-    """Return the free machines after an operator; only counted where that is enough."""
-    if not state.offering(key).restricted:
-        return _Counted(state.free(key))
-    free = state.inventory.shelf(key)
-    take_reclaimed(state.inventory, key, state.to_reclaim.get(key, 0), free)
-    return free
-
-
-class _Part:
-    """The machines that a NodePool takes in its turns.
-
-    taken: how many machines it took.
-    fitting: how many machines it could have taken in its last turn.
-    most: how many machines it could have taken without its affinity.
-    preempted: how many spot Nodes give way to it.
-    losing: how many of its Nodes give way to another NodePool.
-    position: the position of its first missing Node among all missing Nodes.
-    needed: how many machines must become free for it and for all that is served before it.
-    free: how many machines of each NVLink domain it could take, for a type that comes in racks.
-    """
-
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-        self.taken = self.fitting = self.most = self.preempted = self.losing = 0
-        self.position = self.needed = 0
-        self.free: Mapping[str, int] = MappingProxyType({})
-        self._domains = pool.domains
-
-    def take(self, free: FreeMachines | _Counted, count: int) -> int:
-        """Take at most `count` machines, of a type in racks those that complete racks."""
-        affinity, size = self.pool.spec.affinity, self.pool.rack_size
-        if size and isinstance(free, FreeMachines):
-            return self._take_racks(free, size, count)
-        self.fitting = free.count(affinity) if free.left else 0
-        self.most += min(free.left, count)
-        taken = len(free.take(affinity, min(count, self.fitting)))
-        self.taken += taken
-        return taken
-
-    def _take_racks(self, free: FreeMachines, size: int, count: int) -> int:
-        """Take the machines that complete racks, if need be of more than `count`."""
-        affinity, held = self.pool.spec.affinity, Counter(self._domains)
-        fitting = free.by_domain(affinity)
-        self.free = self.free or fitting
-        without = fitting if affinity is None else free.by_domain(None)
-        goal = min(self.pool.allowed, held.total() - (-count // size) * size)
-        self.most += sum(part.machines for part in deliveries(size, goal, held, without))
-        parts = tuple(deliveries(size, goal, held, fitting))
-        taken = len(take_racks(free, affinity, size, goal, self._domains))
-        held.update({part.domain: part.machines for part in parts})
-        self._domains = Map(held)
-        self.taken += taken
-        return taken
-
-    @property
-    def is_enough(self) -> bool:
-        """Whether the NodePool took as many machines as it wants."""
-        return self.taken >= self.pool.shortfall
-
-    @property
-    def share(self) -> Share:
-        """The share of the NodePool after all its turns."""
-        pool, reason = self.pool, reason_of(self.pool, self.taken, self.most)
-        is_enough = reason is Capacity.SUFFICIENT and not pool.rack_size
-        available = max(self.taken, self.fitting) if is_enough else self.taken
-        share = Share(pool.key, reason, available, self.free, self.preempted)
-        if reason is Capacity.SUFFICIENT:
-            return share
-        return share._replace(position=self.position, needed=self.needed)
-
-
-def reason_of(pool: Pool, available: int, most: int) -> Capacity:
-    """Return the reason of a verdict from how many Nodes can be had, with and without affinity."""
-    if available >= pool.shortfall:
-        return Capacity.SUFFICIENT
-    # The affinity is the reason if more machines would be available without it.
-    affinity = most > available
-    if available:
-        return Capacity.PARTIAL_NODE_AFFINITY if affinity else Capacity.PARTIAL
-    return Capacity.NONE_AVAILABLE_NODE_AFFINITY if affinity else Capacity.NONE_AVAILABLE
+        claims[key].needed += min(claims[key].losing, total - position)

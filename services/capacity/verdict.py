@@ -1,13 +1,11 @@
 """The verdict on a NodePool's capacity, and the warning that there are not enough machines."""
 
-from capacity.pool import Pool
-from capacity.supply import Share
+from capacity.pool import Pool, Share
 from nodepool.contract.conditions import HEALTHY, Capacity
 from nodepool.contract.counting import counted
 from nodepool.contract.events import CapacityChecked, CWInsufficientCapacity
-from nodepool.contract.keys import offering_parts
 from nodepool.contract.messages import pool_fields
-from nodepool.state.racks import Delivery, lacking
+from nodepool.placement.racks import Delivery, lacking
 
 DOMAINS_MAX = 3
 """The most NVLink domains that a message names among the domains that lack machines."""
@@ -22,7 +20,7 @@ def verdict(pool: Pool, share: Share) -> CapacityChecked:
         generation=pool.generation,
         granted=pool.granted,
         reason=share.reason,
-        wanted=pool.shortfall,
+        wanted=pool.claim,
         available=share.available,
         since=pool.wait.since,
         message=text(pool, share),
@@ -37,19 +35,49 @@ def warning(pool: Pool, share: Share) -> CWInsufficientCapacity:
     return CWInsufficientCapacity(**pool_fields(pool.key), message=text(pool, share))
 
 
+def is_new(pool: Pool, share: Share, last: CapacityChecked) -> bool:
+    """Return whether a verdict would say something else than the last verdict.
+
+    With enough machines, a verdict names no number. For a type that comes in racks, the message
+    names more numbers than the verdict.
+    """
+    check = (pool.generation, pool.granted, share.reason, share.preempted)
+    if check != (last.generation, last.granted, last.reason, last.preempted):
+        return True
+    if share.reason is Capacity.SUFFICIENT:
+        return False
+    numbers = (pool.claim, share.available, pool.wait.since)
+    if numbers != (last.wanted, last.available, last.since):
+        return True
+    if pool.rack_size > 1 and text(pool, share) != last.message:
+        return True
+    return not is_hardly_ahead(share, last)
+
+
+def is_hardly_ahead(share: Share, last: CapacityChecked) -> bool:
+    """Return whether less than a tenth of the wait is over since the last verdict.
+
+    Each machine moves all NodePools that wait. A NodePool far behind gets few new verdicts.
+    """
+    position, needed = last.position - share.position, last.needed - share.needed
+    if position == needed == 0:
+        return True
+    return 0 <= position * 10 < last.position and 0 <= needed * 10 < max(1, last.needed)
+
+
 def text(pool: Pool, share: Share) -> str:
     """Return the message of the verdict."""
     if share.reason is Capacity.SUFFICIENT:
         return HEALTHY[share.reason]
-    zone, instance_type = offering_parts(pool.offering)
+    zone, instance_type = pool.zone, pool.spec.instance_type
     affinity = share.reason in (
         Capacity.PARTIAL_NODE_AFFINITY,
         Capacity.NONE_AVAILABLE_NODE_AFFINITY,
     )
     which = " that satisfy the node affinity" if affinity else ""
     return (
-        f"{share.available or 'none'} of {pool.shortfall} wanted Nodes of {instance_type}{which} "
-        f"can be had in {zone} now{_racks(pool, share) if pool.rack_size else ''}"
+        f"{share.available or 'none'} of {pool.claim} wanted Nodes of {instance_type}{which} "
+        f"can be had in {zone} now{_racks(pool, share) if pool.rack_size > 1 else ''}"
         f"{_preempted(share.preempted) if share.preempted else ''}"
     )
 
@@ -68,7 +96,7 @@ def _racks(pool: Pool, share: Share) -> str:
         causes.append(f"{len(parts) - DOMAINS_MAX} more domains lack some")
     lacked = sum(part.machines for part in lacking(size, pool.domains))
     others = {domain: count for domain, count in share.free.items() if domain and count}
-    if pool.shortfall > lacked and others:
+    if pool.claim > lacked and others:
         most = max(others.values())
         causes.append(f"of {sum(others.values())} free at most {most} share an NVLink domain")
     return f", in racks of {size}{': ' if causes else ''}{'; '.join(causes)}"

@@ -38,8 +38,8 @@ from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.messages import Command
 from nodepool.contract.node_states import MachineState
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.placement.racks import NVLINK_DOMAIN
 from nodepool.service import Context, Reconciler, Service, decide_on
-from nodepool.state.racks import NVLINK_DOMAIN
 
 
 def decide(

@@ -13,7 +13,7 @@ from nodepool.contract.events import RefusalReason
 from nodepool.contract.keys import MachineKey, pool_path
 from nodepool.contract.model import Taint
 from nodepool.contract.pods import PODS_MAX, Pod
-from nodepool.state.racks import NVLINK_DOMAIN
+from nodepool.placement.racks import NVLINK_DOMAIN
 
 
 @dataclass(frozen=True, slots=True)

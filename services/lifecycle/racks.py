@@ -17,7 +17,7 @@ from immutables import Map
 from lifecycle.node import Node
 from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.model import NodePhase, RemovalReason
-from nodepool.state.racks import domain_of
+from nodepool.placement.racks import domain_of
 
 UNAVAILABLE_MAX: Final = 2
 """How many Nodes of a rack may be unavailable before the other Nodes are cordoned."""

@@ -19,8 +19,8 @@ from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.keys import PoolKey, cluster_key, cluster_of
 from nodepool.contract.messages import OfMachine, OfNode
 from nodepool.contract.timetable import BOOT_MAX
+from nodepool.placement.racks import domain_of
 from nodepool.service import Context
-from nodepool.state.racks import domain_of
 
 __all__ = ["State", "evolve"]
 

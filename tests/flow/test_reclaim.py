@@ -5,7 +5,7 @@ import pytest
 from nodepool.contract.availability import Availability
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.events import CapacityChecked, CapacityFound
-from nodepool.state.racks import NVLINK_DOMAIN
+from nodepool.placement.racks import NVLINK_DOMAIN
 from support.constants import H100, ORG, ZONE
 from support.harness import Harness
 from support.paths import org_path

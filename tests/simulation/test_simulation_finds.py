@@ -25,8 +25,8 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey
 from nodepool.contract.messages import Message, path_fields
 from nodepool.contract.model import RemovalReason
+from nodepool.placement.ranking import Ranking, Turn
 from nodepool.service import AnyService, Context
-from nodepool.state.ranking import Ranking, Turn
 from quota.decide import SERVICE as QUOTA
 from quota.state import State as QuotaState
 from support.simulation.faults import first_violation, with_events, without_reconciler
@@ -145,7 +145,7 @@ class Backwards(Ranking):
 
 def fields_of(ranking: Ranking) -> tuple[Any, ...]:
     """Return the fields of a ranking."""
-    return ranking.waiting, ranking.places, ranking.orders
+    return ranking.waiting, ranking.places, ranking.orders, ranking.demand, ranking.choosy
 
 
 def test_an_allocator_that_serves_the_lowest_rank_first_is_found() -> None:

@@ -9,7 +9,7 @@ import pytest
 from nodepool.contract.keys import PoolKey
 from nodepool.explanation import rack_remedies
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
-from nodepool.state.ranking import Ranking
+from nodepool.placement.ranking import Ranking
 from support.simulation.faults import Plant, violation_of
 from support.simulation.profile import CROWDED, NVLINK, SETTINGS, UNHEALTHY
 
@@ -24,11 +24,11 @@ RESERVED = replace(
 WORKING = replace(SETTINGS, steps=2_000, actions={"run_pod": 60, "stop_pod": 2, "scale": 40})
 
 
-def alone(_waiting: Ranking, parts: Mapping[PoolKey, Any]) -> None:
+def alone(_ranking: Ranking, claims: Mapping[PoolKey, Any]) -> None:
     """Each NodePool waits for the machines that it lacks itself, whoever is served before it."""
-    for part in parts.values():
-        part.position = 1
-        part.needed = part.pool.shortfall - part.taken
+    for claim in claims.values():
+        claim.position = 1
+        claim.needed = claim.lacks - claim.taken
 
 
 def nobody_ahead(_facts: Facts) -> list[Peer]:

@@ -1,19 +1,16 @@
 """The simulation finds each fault that services for Nodes and objects once had, put back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import pytest
 
-from allocator import changes
-from allocator.changes import Left
 from allocator.decide import SERVICE as ALLOCATOR_SERVICE
 from allocator.members import Member
-from allocator.pool import Pool, Stage
+from allocator.pool import Left, Pool, Stage, drop_node
 from allocator.state import State as AllocatorState
 from lifecycle.node import Exit
 from lifecycle.table import Case, Steps
-from nodepool.contract.affinity import Affinity
 from nodepool.contract.conditions import Condition, deprecated
 from nodepool.contract.events import (
     CWNodeAssigned,
@@ -24,14 +21,12 @@ from nodepool.contract.events import (
     NodePreempted,
     PreemptionPending,
 )
-from nodepool.contract.keys import MachineKey
 from nodepool.contract.messages import Message
 from nodepool.contract.model import RemovalReason
 from nodepool.engine import bounds, step
 from nodepool.engine.folded import Folded
+from nodepool.placement.racks import Delivery
 from nodepool.service import AnyService, Context
-from nodepool.state.inventory import FreeMachines
-from nodepool.state.racks import Counts
 from preemption.decide import SERVICE as PREEMPTION
 from support.simulation.faults import Plant, hearing, saying, unconcerned, violation_of
 from support.simulation.planted import (
@@ -69,12 +64,14 @@ def ended_without_a_word(state: AllocatorState, event: Message) -> bool:
 
 
 def in_part(
-    free: FreeMachines, affinity: Affinity | None, _size: int, goal: int, held: Counts
-) -> list[MachineKey]:
+    _size: int, goal: int, held: Mapping[str, int], free: Mapping[str, int]
+) -> Iterator[Delivery]:
     """As many machines as are wanted, of whichever racks."""
     missing = goal - sum(held.values())
-    counts = free.by_domain(affinity)
-    return [key for domain in sorted(counts) for key in free.take_of(domain, affinity, missing)]
+    for domain in sorted(free):
+        count = min(missing, free[domain])
+        missing -= count
+        yield Delivery(domain, count)
 
 
 def spared(member: Member) -> Member:
@@ -85,13 +82,13 @@ def spared(member: Member) -> Member:
 def left_uncounted(pool: Pool, member: Member, event: Left) -> Pool:
     """A preempted Node does not count as removed by the scale-down that is under way."""
     if member.removal is RemovalReason.PREEMPTED:
-        return replace(pool, members=pool.members.drop(event.node))
-    return changes.left(pool, member, event)
+        return replace(pool, members=pool.members.put(event.node, None))
+    return drop_node(pool, member, event)
 
 
 def requested_still(pool: Pool, member: Member, event: Left) -> Pool:
     """What a NodePool removed itself it has requested for ever."""
-    return replace(changes.left(pool, member, event), requested=pool.requested)
+    return replace(drop_node(pool, member, event), requested=pool.requested)
 
 
 def continuing_removals() -> AnyService:
@@ -193,7 +190,7 @@ PLANTS: Mapping[str, Plant] = {
         seed=4,
     ),
     "a preemption is not counted in a scale-down": Plant(
-        "left and", OVERTAKEN, (), {"allocator.state.left": left_uncounted}, seed=28
+        "left and", OVERTAKEN, (), {"allocator.state.drop_node": left_uncounted}, seed=28
     ),
     "a deletion keeps the grant to its end": Plant(
         "keeps its grant at", DELETED, (saying(ALLOCATOR, grant_kept),)
@@ -216,7 +213,7 @@ PLANTS: Mapping[str, Plant] = {
         "and does not say so", SHRUNK, (saying(ALLOCATOR, ended_without_a_word),)
     ),
     "what a scale-down removed is not requested again": Plant(
-        "were requested", SHRUNK, (), {"allocator.state.left": requested_still}
+        "were requested", SHRUNK, (), {"allocator.state.drop_node": requested_still}
     ),
     "a deletion goes on with a scale-down": Plant(
         "without CWNodePoolRemoveNodes", DELETED, (continuing_removals(),)
@@ -265,7 +262,7 @@ PLANTS: Mapping[str, Plant] = {
         "which are no whole racks",
         replace(RACKS, steps=3_000),
         (),
-        {"allocator.grow.take_racks": in_part},
+        {"nodepool.placement.plan.deliveries": in_part},
         seed=3,
     ),
 }

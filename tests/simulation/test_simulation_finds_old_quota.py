@@ -9,11 +9,13 @@ from aggregator.decide import SERVICE as AGGREGATOR_SERVICE
 from aggregator.objects import QuotaObject
 from aggregator.state import State as AggregatorState
 from capacity.decide import SERVICE as CAPACITY_SERVICE
-from capacity.pool import Said
+from capacity.pool import Pool as CapacityPool
+from capacity.pool import Share
 from capacity.state import State as CapacityState
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import (
+    CapacityChecked,
     CapacityCheckFailed,
     CWNodePoolQuotaCheckFailed,
     CWOverQuota,
@@ -177,10 +179,10 @@ def retried_never(_state: CapacityState, message: Message) -> Message | None:
     return None if isinstance(message, CapacityCheckFailed) else message
 
 
-def numbers_of_then(said: Said, before: Said) -> bool:
+def numbers_of_then(pool: CapacityPool, share: Share, last: CapacityChecked) -> bool:
     """A verdict differs from the last one by its reason alone."""
-    checked = said.generation, said.granted, said.reason
-    return checked == (before.generation, before.granted, before.reason)
+    checked = pool.generation, pool.granted, share.reason
+    return checked != (last.generation, last.granted, last.reason)
 
 
 PLANTS: Mapping[str, Plant] = {
@@ -234,7 +236,7 @@ PLANTS: Mapping[str, Plant] = {
         "Capacity is ('False',",
         SHORT,
         (),
-        {"capacity.pool.Said.is_hardly_ahead_of": numbers_of_then},
+        {"capacity.decide.is_new": numbers_of_then},
     ),
     "a failed check of quota is not made again": Plant(
         "Quota is ('Unknown', 'InternalError'",

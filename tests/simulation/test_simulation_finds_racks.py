@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from allocator.choose import victims
+from allocator.choose import Surplus, place
 from allocator.members import Member
-from allocator.racks import Surplus
 from nodepool.contract.model import ScaleDownStrategy
 from support.simulation.faults import Plant, violation_of
 from support.simulation.profile import NVLINK
@@ -17,9 +16,11 @@ def node_by_node(
     members: Iterable[tuple[str, Member]], size: int, wanted: int, strategy: ScaleDownStrategy
 ) -> Surplus:
     """The Nodes that are too many, whichever racks they are of."""
-    nodes = list(members)
-    count = sum(member.removal is None for _, member in nodes) - wanted * size
-    return Surplus(max(0, count), list(victims(nodes, max(0, count), strategy)))
+    staying = sorted((each for each in members if each[1].removal is None), key=place)
+    count = max(0, len(staying) - wanted * size)
+    is_any = strategy is ScaleDownStrategy.PREFER_IDLE
+    leaving = [node for node, member in staying if is_any or not member.active]
+    return Surplus(count, leaving[:count])
 
 
 PLANTS: Mapping[str, Plant] = {

@@ -56,9 +56,9 @@ def by_priority_of_all(victim: Any) -> Any:
     return 10 * victim.pool.spec.priority + kind, batch, node
 
 
-def none_outstanding(*_args: Any) -> int:
-    """As if an operator had all machines that were asked for."""
-    return 0
+def none_outstanding(state: Any, offering: Any) -> Any:
+    """The stock of an offering as if an operator had all machines that were asked for."""
+    return replace(state.inventory.stock(offering), to_reclaim=0)
 
 
 def none_coming(*_args: Any) -> int:
@@ -78,14 +78,9 @@ def not_held_back(*_args: Any) -> Iterator[Any]:
 
 def one_more(state: Any, offering: Any, free: Any) -> Iterator[Any]:
     """One machine more is held back than was asked for."""
-    if state.supply(offering).to_reclaim:
-        state = replace(
-            state,
-            supplies=state.supplies.set(
-                offering,
-                replace(state.supply(offering), to_reclaim=state.supply(offering).to_reclaim + 1),
-            ),
-        )
+    count = state.stock(offering).to_reclaim
+    if count:
+        state = replace(state, inventory=state.inventory.reclaim(offering, count + 1))
     return held_back(state, offering, free)
 
 
@@ -121,7 +116,7 @@ PLANTS = {
     "what an operator is to have is promised": Plant(
         "and has to be",
         PROFILE,
-        functions={"capacity.state.State.outstanding": none_outstanding},
+        functions={"capacity.state.State.stock": none_outstanding},
         seed=4,
     ),
     "what comes back is not counted": Plant(

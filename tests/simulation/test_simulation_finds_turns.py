@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from allocator import changes
-from nodepool.state.waits import Wait
+from nodepool.placement.waits import Wait
 from support.simulation.faults import Plant, violation_of
 from support.simulation.planted import SHRUNK
 from support.simulation.profile import GIVING_WAY
@@ -27,12 +27,12 @@ def kept_at_once(member: Any) -> Any:
 
 PLANTS = {
     "priorities count across organisations": Plant(
-        "has a higher rank", PROFILE, functions={"nodepool.state.ranking.Waiting.group": "all"}
+        "has a higher rank", PROFILE, functions={"nodepool.placement.ranking.Waiting.group": "all"}
     ),
     "a replacement overtakes": Plant(
         "has to wait since",
         PROFILE,
-        functions={"nodepool.state.waits.Wait.after_loss": from_the_start},
+        functions={"nodepool.placement.waits.Wait.after_loss": from_the_start},
     ),
     "a cancellation that comes too late is not counted": Plant(
         "removed", SHRUNK, functions={"allocator.changes._cancelled": kept_at_once}

@@ -104,6 +104,12 @@ class AllocatorService(SingleService[State, Hears, Says]):
         """What the allocator has folded of the NodePool."""
         return self.state.pools[POOL]
 
+    @property
+    def leaving(self) -> int:
+        """How many Nodes of the NodePool leave, for any reason."""
+        counts = self.pool.members.counts
+        return counts.held - counts.staying
+
 
 def allocator_with_nodes(count: int) -> AllocatorService:
     """The allocator with a NodePool of so many registered Nodes, all idle."""

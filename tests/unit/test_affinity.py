@@ -17,7 +17,7 @@ from nodepool.contract.affinity import (
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.grammar import label_value, qualified_name
 from nodepool.contract.satisfiable import satisfiable
-from nodepool.state.label_index import LabelIndex
+from nodepool.placement.label_index import LabelIndex
 
 RACK = "node.coreweave.cloud/rack"
 ARCH = "kubernetes.io/arch"

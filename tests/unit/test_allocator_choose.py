@@ -1,13 +1,13 @@
 """Which Nodes leave in a scale-down, and which may stay when the target rises again."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.choose import reprieved, victims
+from allocator.choose import reprieved_racks, surplus_racks
 from allocator.members import Member
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 
@@ -28,6 +28,22 @@ members = st.dictionaries(
 )
 strategies = st.sampled_from(ScaleDownStrategy)
 counts = st.integers(0, 12)
+
+
+def victims(
+    members: Iterable[tuple[str, Member]], count: int, strategy: ScaleDownStrategy
+) -> tuple[str, ...]:
+    """Return at most `count` Nodes to remove, of a type that does not come in racks."""
+    nodes = list(members)
+    wanted = sum(member.removal is None for _, member in nodes) - count
+    return tuple(surplus_racks(nodes, 1, max(0, wanted), strategy).leaving)
+
+
+def reprieved(members: Iterable[tuple[str, Member]], count: int) -> tuple[str, ...]:
+    """Return at most `count` leaving Nodes that may stay, of a type that does not come in racks."""
+    nodes = list(members)
+    wanted = sum(member.removal is None for _, member in nodes) + count
+    return tuple(reprieved_racks(nodes, 1, wanted, frozenset()))
 
 
 def booting(batch: int) -> Member:

@@ -77,7 +77,7 @@ def test_a_node_of_a_deleted_pool_that_was_to_be_kept_before_is_deleted_all_the_
     outputs = allocator.hears(kept(1, request=1))
 
     assert outputs == []
-    assert allocator.pool.members.deleted == 1
+    assert allocator.pool.members.counts.deleted == 1
 
 
 @pytest.mark.parametrize("preempted_first", [True, False])

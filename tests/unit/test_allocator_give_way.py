@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from immutables import Map
 
 from allocator.decide import concerns
 from allocator.members import Member
@@ -13,10 +14,9 @@ from nodepool.contract.affinity import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from nodepool.contract.keys import offering_key
+from nodepool.contract.keys import machine_key, offering_key
 from nodepool.contract.model import RemovalReason
-from nodepool.state.inventory import Machine
-from nodepool.state.machine_line import MachineLine
+from nodepool.placement.machines import Inventory, Machine
 from unit.allocator_service import AllocatorService, capacity_checked, granted
 
 HOUR = 3_600
@@ -39,9 +39,9 @@ def on_leaf(leaf: str) -> Affinity:
 def test_each_machine_is_taken_once_and_the_first_that_fit_come_first(
     leaves: list[str], takes: list[tuple[str, int]]
 ) -> None:
-    line = MachineLine(
-        [Machine(ZONE, f"g{n}", KIND, {LEAF: leaf}) for n, leaf in enumerate(leaves)]
-    )
+    keys = [machine_key(ZONE, f"g{n}") for n in range(len(leaves))]
+    machines = [Machine(ZONE, f"g{n}", KIND, {LEAF: leaf}) for n, leaf in enumerate(leaves)]
+    line = Inventory(Map(zip(keys, machines, strict=True))).line_of(keys)
     affinities = {"a": on_leaf("a"), "b": on_leaf("b")}
     left = list(range(len(leaves)))
 
@@ -49,7 +49,8 @@ def test_each_machine_is_taken_once_and_the_first_that_fit_come_first(
         expected = [place for place in left if leaf in ("", leaves[place])][:count]
         left = [place for place in left if place not in expected]
 
-        assert line.take(affinities.get(leaf), count) == expected
+        assert line.take(affinities.get(leaf), count) == [keys[place] for place in expected]
+        assert line.left == len(left)
 
 
 def test_machines_are_shared_out_after_a_check_that_is_new_and_not_after_one_that_is_renewed() -> (

@@ -114,7 +114,7 @@ def test_a_node_that_was_kept_in_spite_of_an_earlier_request_is_still_leaving() 
     outputs = allocator.hears(kept(1, request=1))
 
     assert outputs == []
-    assert allocator.pool.members.leaving == 1
+    assert allocator.leaving == 1
 
 
 def test_an_invalid_spec_removes_no_node_and_ends_no_scale_down() -> None:
@@ -424,7 +424,7 @@ def test_a_removal_that_is_taken_back_before_it_went_on_cancels_what_was_request
     # then these 899 are cancelled, oldest first, and nothing else is requested
     assert outputs == [cancelled(number) for number in range(102, count + 1)]
     assert rest == []
-    assert allocator.pool.members.leaving == 0
+    assert allocator.leaving == 0
     assert allocator.pool.removed is None
 
 
@@ -436,7 +436,7 @@ def test_more_cancellations_than_a_step_holds_go_on_at_the_next_wake() -> None:
 
     # when the target is what it was
     first = allocator.process(allocator.specify(count))
-    leaving = allocator.pool.members.leaving
+    leaving = allocator.leaving
     rest = allocator.wake()
 
     # then 900 are cancelled at once, the other 100 after the wake, and no scale-down is announced
@@ -461,7 +461,7 @@ def test_a_target_that_falls_again_before_all_is_cancelled_is_met_by_what_is_sti
 
     # when the target is 100 less before the wake that would cancel the others
     outputs = [*allocator.process(allocator.specify(count - 100)), *allocator.wake_until_idle()]
-    leaving = allocator.pool.members.leaving
+    leaving = allocator.leaving
     allocator.hears(*(kept(number, request=1) for number in range(1, OUTPUTS_MAX + 1)))
     gone = allocator.hears(*(node_deleted(number) for number in range(OUTPUTS_MAX + 1, count + 1)))
 

@@ -9,9 +9,9 @@ from immutables import Map
 
 from capacity import Hears, Says
 from capacity.decide import SERVICE
-from capacity.pool import Pool, Said
+from capacity.pool import Pool, Share
 from capacity.state import State
-from capacity.supply import Share, share_of, shares
+from capacity.supply import share_of, shares
 from capacity.verdict import verdict, warning
 from nodepool.contract.affinity import (
     Affinity,
@@ -44,10 +44,11 @@ from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import step
 from nodepool.engine.world import World
+from nodepool.placement.claims import Check, Grant
+from nodepool.placement.machines import TRIAGE, Inventory
+from nodepool.placement.racks import NVLINK_DOMAIN
+from nodepool.placement.waits import Wait
 from nodepool.service import Context, Failure, Reconciler
-from nodepool.state.inventory import TRIAGE, Inventory
-from nodepool.state.racks import NVLINK_DOMAIN
-from nodepool.state.waits import Wait
 from nodepool.state.work import WorkQueue
 from support.publishing import publish
 from support.single import NOON, SingleService
@@ -441,7 +442,7 @@ def test_a_pool_that_wants_no_more_than_before_keeps_its_place() -> None:
     story.want("first", 1)
 
     assert story.state.pools[key("first")].wait.since == since
-    assert list(story.state.offerings[OFFERING].waiting) == [key("first"), key("second")]
+    assert list(story.state.ranking(OFFERING)) == [key("first"), key("second")]
 
 
 def test_a_pool_that_wants_more_than_before_goes_behind_the_others() -> None:
@@ -451,7 +452,7 @@ def test_a_pool_that_wants_more_than_before_goes_behind_the_others() -> None:
 
     story.want("first", 2)
 
-    assert list(story.state.offerings[OFFERING].waiting) == [key("second"), key("first")]
+    assert list(story.state.ranking(OFFERING)) == [key("second"), key("first")]
 
 
 def test_a_pool_waits_since_no_moment_before_its_quota_was_checked() -> None:
@@ -460,7 +461,7 @@ def test_a_pool_waits_since_no_moment_before_its_quota_was_checked() -> None:
 
     pool = story.state.pools[key("train")]
 
-    assert (pool.wait.since, pool.waiting, pool.shortfall) == (None, None, 0)
+    assert (pool.wait.since, pool.waiting, pool.claim) == (None, None, 0)
 
 
 def test_a_changed_spec_keeps_its_place_until_its_quota_is_checked() -> None:
@@ -472,7 +473,7 @@ def test_a_changed_spec_keeps_its_place_until_its_quota_is_checked() -> None:
     outputs = [*before, *story.add_machines(1)]
 
     assert short(outputs) == ["second NoneAvailable 0/1"]
-    assert story.state.offerings[OFFERING].demand == 2
+    assert story.state.ranking(OFFERING).demand == 2
 
 
 def test_a_target_that_rises_again_waits_only_from_the_next_grant() -> None:
@@ -487,7 +488,7 @@ def test_a_target_that_rises_again_waits_only_from_the_next_grant() -> None:
 
     story.specify("first", 2)
 
-    assert list(story.state.offerings[OFFERING].waiting) == [key("second")]
+    assert list(story.state.ranking(OFFERING)) == [key("second")]
 
 
 def test_a_changed_spot_spec_wants_nothing_until_its_quota_is_checked() -> None:
@@ -508,7 +509,7 @@ def test_a_spec_that_is_no_longer_valid_wants_nothing() -> None:
     outputs = story.hears(validated("train", 1, story.specs["train"], Validated.INVALID))
 
     assert outputs == []
-    assert len(story.state.offerings[OFFERING].waiting) == 0
+    assert len(story.state.ranking(OFFERING)) == 0
 
 
 # Machines that come and go.
@@ -588,7 +589,7 @@ def test_a_pool_that_got_all_its_nodes_has_enough() -> None:
     outputs = [*story.specify("train", 1), *story.grant("train", 1)]
 
     assert short(outputs) == ["train Sufficient 0/0"]
-    assert len(story.state.offerings) == 0
+    assert len(story.state.waiting) == len(story.state.short) == 0
 
 
 def test_a_pool_that_was_short_has_enough_once_it_wants_no_more() -> None:
@@ -667,7 +668,7 @@ def test_a_machine_given_to_an_unknown_pool_is_no_longer_free() -> None:
 
     story.assign("unknown", 1)
 
-    assert story.state.inventory.count(OFFERING) == 0
+    assert story.state.stock(OFFERING).count == 0
 
 
 # NodePools that go, or that never were.
@@ -728,7 +729,7 @@ def test_a_pool_in_deletion_waits_no_more() -> None:
 
     story.hears(deleting("first"))
 
-    assert list(story.state.offerings[OFFERING].waiting) == [key("second")]
+    assert list(story.state.ranking(OFFERING)) == [key("second")]
 
 
 def test_nothing_is_kept_of_a_pool_in_deletion() -> None:
@@ -737,7 +738,7 @@ def test_nothing_is_kept_of_a_pool_in_deletion() -> None:
 
     story.hears(deleting("train"))
 
-    assert (len(story.state.pools), len(story.state.offerings)) == (0, 0)
+    assert (len(story.state.pools), len(story.state.waiting), len(story.state.short)) == (0, 0, 0)
 
 
 def test_those_behind_a_pool_in_deletion_get_its_machines() -> None:
@@ -889,7 +890,7 @@ def test_many_verdicts_that_name_a_number_of_racks_are_renewed_at_a_bounded_rate
 
     # then all are renewed once at the first machine, and two seconds later, with the right numbers
     assert (soon, len(outputs)) == (200, 200)
-    shown = {pool.said.text for pool in story.state.pools.values() if pool.said is not None}
+    shown = {pool.said.message for pool in story.state.pools.values() if pool.said is not None}
     found = shares(story.state, GB_KEY, {})
     expected = {verdict(story.state.pools[share.key], share).message for share in found}
     assert shown == expected
@@ -930,7 +931,7 @@ def test_pools_are_never_promised_more_machines_than_are_free(wanted: list[int],
         story.want(f"p{number}", target)
 
     promised = sum(
-        min(share.available, story.state.pools[share.key].shortfall)
+        min(share.available, story.state.pools[share.key].claim)
         for share in shares(story.state, OFFERING, {})
     )
 
@@ -958,11 +959,12 @@ def test_a_verdict_and_its_warning_say_the_same() -> None:
     pool = Pool(
         key("train"),
         "train",
-        OFFERING,
+        ZONE,
         generation=1,
         spec=NodePoolSpec(instance_type=H100, target_nodes=3),
-        checked=1,
-        granted=3,
+        valid=True,
+        grant=Grant(1, 3),
+        check=Check(1, 3),
         wait=Wait(since=NOON),
     )
     share = Share(pool.key, Capacity.PARTIAL, 1)
@@ -1154,28 +1156,24 @@ def test_demand_verdicts_and_what_is_kept_follow_from_the_pools_that_stay(
 
     # then an offering is there for those that wait, and says how much they want
     pools = list(state.pools.values())
-    offering = state.offering(OFFERING)
-    assert offering.demand == sum(pool.shortfall for pool in pools)
-    assert set(offering.waiting) == {pool.key for pool in pools if pool.shortfall}
-    assert (OFFERING in state.offerings) is not offering.is_quiet
+    ranking = state.ranking(OFFERING)
+    assert ranking.demand == sum(pool.claim for pool in pools)
+    assert set(ranking) == {pool.key for pool in pools if pool.claim}
+    assert (OFFERING in state.waiting) is (len(ranking) > 0)
 
     # and the machines in service are counted
     machines = state.inventory.machines.values()
-    assert state.healthy.get(OFFERING, 0) == sum(each.holder != TRIAGE for each in machines)
+    assert state.stock(OFFERING).in_service == sum(each.holder != TRIAGE for each in machines)
 
     # and the last verdict on each names the numbers of now
     for share in shares(state, OFFERING, {}):
         pool = state.pools[share.key]
-        now = replace(
-            Said.of(pool.generation, pool.granted, share.reason, pool.shortfall, share.available),
-            since=pool.wait.since,
-        )
-        assert share.reason is Capacity.SUFFICIENT or pool.said == now
+        assert share.reason is Capacity.SUFFICIENT or pool.said == verdict(pool, share)
 
     # and once all of them go, nothing is kept
     for pool in pools:
         story.process(deleting(pool.uid))
     story.wake_until_idle()
-    left = replace(story.state, inventory=Inventory(), healthy=Map(), work=WorkQueue())
+    left = replace(story.state, inventory=Inventory(), work=WorkQueue())
     assert left == State()
     assert (story.due, len(story.state.work.failures)) == (None, 0)

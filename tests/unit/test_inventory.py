@@ -6,9 +6,14 @@ from hypothesis import strategies as st
 
 from contracts.samples import affinity_to, sample
 from nodepool.contract.affinity import Affinity
-from nodepool.contract.events import CWNodeDeleted, CWNodeRegistrationFailed, MachineAdded
+from nodepool.contract.events import (
+    CWNodeDeleted,
+    CWNodeRegistrationFailed,
+    MachineAdded,
+    MachineRepaired,
+)
 from nodepool.contract.keys import MachineKey, machine_key, offering_key
-from nodepool.state.inventory import TRIAGE, Inventory, Machine, labels_of
+from nodepool.placement.machines import TRIAGE, Inventory, Machine, labels_of
 
 ZONE, H100, A100 = "US-EAST-02A", "gd-8xh100ib-i128", "gd-8xa100-i128"
 LEAF = "ib.coreweave.cloud/leafgroup"
@@ -26,7 +31,7 @@ def stock(*names: str) -> Inventory:
     """An inventory with these machines, free, in this order."""
     inventory = Inventory()
     for name in names:
-        inventory = inventory.add(added(name))
+        inventory = inventory.changed(added(name))
     return inventory
 
 
@@ -37,14 +42,19 @@ def key(name: str) -> MachineKey:
 
 def free(inventory: Inventory, affinity: Affinity | None = None) -> list[str]:
     """The names of the free machines that fit, longest free first."""
-    count = inventory.shelf(H100S).count(affinity)
-    keys = inventory.shelf(H100S).take(affinity, count)
+    line = inventory.line(H100S)
+    keys = line.take(affinity, sum(line.fitting(affinity).values()))
     return [inventory.machines[key].name for key in keys]
 
 
 def deleted(name: str, assignment: int, *, triage: bool = False) -> CWNodeDeleted:
     """A Node left its NodePool, in this stay of its machine."""
     return sample(CWNodeDeleted, zone=ZONE, node=name, assignment=assignment, triage=triage)
+
+
+def repaired(name: str) -> MachineRepaired:
+    """A machine is in service again."""
+    return MachineRepaired(zone=ZONE, machine=name)
 
 
 def unregistered(name: str, assignment: int) -> CWNodeRegistrationFailed:
@@ -61,13 +71,13 @@ def test_new_machines_are_free_in_the_order_in_which_they_came() -> None:
     inventory = stock("b", "a", "c")
 
     assert free(inventory) == ["b", "a", "c"]
-    assert inventory.count(H100S) == 3
+    assert inventory.stock(H100S).count == 3
 
 
 def test_a_machine_that_is_added_again_stays_as_it_is() -> None:
     inventory = stock("a").assign(key("a"), "acme/prod/train", 1)
 
-    assert inventory.add(added("a", A100)) is inventory
+    assert inventory.changed(added("a", A100)) is inventory
 
 
 def test_an_assigned_machine_is_held_and_no_longer_free() -> None:
@@ -128,15 +138,15 @@ def test_a_machine_in_triage_is_free_once_it_is_repaired() -> None:
     broken = stock("a").assign(key("a"), "acme/prod/train", 1).depart(unregistered("a", 1))
 
     assert (free(broken), broken.machines[key("a")].holder) == ([], TRIAGE)
-    assert free(broken.repair(key("a"))) == ["a"]
+    assert free(broken.changed(repaired("a"))) == ["a"]
 
 
 def test_only_a_machine_in_triage_can_be_repaired() -> None:
     inventory = stock("a", "b").assign(key("a"), "acme/prod/train", 1)
 
-    assert inventory.repair(key("a")) is inventory
-    assert inventory.repair(key("b")) is inventory
-    assert inventory.repair(key("unknown")) is inventory
+    assert inventory.changed(repaired("a")) is inventory
+    assert inventory.changed(repaired("b")) is inventory
+    assert inventory.changed(repaired("unknown")) is inventory
 
 
 def test_an_unknown_machine_is_neither_released_nor_put_into_triage() -> None:
@@ -147,17 +157,17 @@ def test_an_unknown_machine_is_neither_released_nor_put_into_triage() -> None:
 
 
 def test_each_type_in_each_zone_is_an_offering_of_its_own() -> None:
-    inventory = stock("a").add(added("b", A100))
+    inventory = stock("a").changed(added("b", A100))
 
     assert [inventory.machines[key(name)].offering for name in "ab"] == [H100S, A100S]
-    assert [inventory.count(offering) for offering in (H100S, A100S, UNKNOWN)] == [1, 1, 0]
-    assert inventory.shelf(UNKNOWN).take(None, 1) == []
+    assert [inventory.stock(offering).count for offering in (H100S, A100S, UNKNOWN)] == [1, 1, 0]
+    assert inventory.line(UNKNOWN).take(None, 1) == []
 
 
 def test_only_machines_that_satisfy_the_affinity_fit() -> None:
     inventory = Inventory()
     for name, leaf in (("a", "l-1"), ("b", "l-2"), ("c", "l-1")):
-        inventory = inventory.add(added(name, leaf=leaf))
+        inventory = inventory.changed(added(name, leaf=leaf))
 
     assert free(inventory, on_leaf("l-1")) == ["a", "c"]
     assert free(inventory, on_leaf("l-1", "l-2")) == ["a", "b", "c"]
@@ -165,7 +175,7 @@ def test_only_machines_that_satisfy_the_affinity_fit() -> None:
 
 
 def test_a_machine_has_the_labels_of_its_type_its_zone_its_name_and_its_place() -> None:
-    machine = stock().add(added("g1", leaf="l-1")).machines[key("g1")]
+    machine = stock().changed(added("g1", leaf="l-1")).machines[key("g1")]
 
     assert labels_of(machine) == {
         "node.kubernetes.io/instance-type": H100,
@@ -220,7 +230,7 @@ def changed(inventory: Inventory, what: str, name: str, assignment: int) -> Inve
     """An inventory after one change."""
     match what:
         case "add":
-            return inventory.add(added(name))
+            return inventory.changed(added(name))
         case "assign":
             if name not in free(inventory):
                 return inventory
@@ -229,7 +239,7 @@ def changed(inventory: Inventory, what: str, name: str, assignment: int) -> Inve
             return inventory.depart(deleted(name, assignment))
         case "triage":
             return inventory.depart(unregistered(name, assignment))
-    return inventory.repair(key(name))
+    return inventory.changed(repaired(name))
 
 
 @given(
@@ -251,7 +261,7 @@ def test_a_machine_is_free_or_held_after_any_changes(changes: list[tuple[str, st
 
     held = {m.name: (m.holder, m.assignment) for m in inventory.machines.values()}
     assert free(inventory) == model.free
-    assert inventory.count(H100S) == len(model.free)
+    assert inventory.stock(H100S).count == len(model.free)
     assert held == model.holders
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from contracts.samples import affinity_to
 from nodepool.contract.affinity import Affinity, Operator
-from nodepool.state.label_index import REMEMBERED_MAX, LabelIndex
+from nodepool.placement.label_index import REMEMBERED_MAX, LabelIndex
 from support.affinity import matches
 
 keys = st.sampled_from(["a", "b", "c"])

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.members import Member, Members, Racks
-from allocator.racks import Surplus, reprieved_racks, surplus_racks
+from allocator.choose import Surplus, reprieved_racks, surplus_racks
+from allocator.members import Member, Members
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
-from nodepool.state.racks import Delivery, deliveries, lacking
+from nodepool.placement.racks import Delivery, deliveries, lacking
 
 SIZE = 3
 IDLE_ONLY, PREFER_IDLE = ScaleDownStrategy.IDLE_ONLY, ScaleDownStrategy.PREFER_IDLE
@@ -179,20 +179,19 @@ def test_racks_are_spared_as_a_whole(
 def test_the_counts_of_racks_follow_from_the_nodes(
     drawn: list[tuple[str, RemovalReason | None, bool]],
 ) -> None:
-    members = Members(racks=Racks(SIZE))
+    members = Members(SIZE)
 
     for number, (domain, removal, goes) in enumerate(drawn):
         members = members.put(f"n{number}", Member(number, domain=domain))
         members = members.put(f"n{number}", Member(number, domain=domain, removal=removal))
-        members = members.drop(f"n{number}") if goes else members
+        members = members.put(f"n{number}", None) if goes else members
 
     kept = [each for each in drawn if not each[2]]
     held = Counter(domain for domain, _, _ in kept)
     staying = Counter(domain for domain, removal, _ in kept if removal is None)
-    assert members.racks is not None
-    assert {domain: each.held for domain, each in members.racks.domains.items()} == dict(held)
-    assert members.racks.held == sum(-(-count // SIZE) for count in held.values())
-    assert members.racks.staying == sum(-(-count // SIZE) for count in staying.values())
-    assert members.racks.split == sum(
+    assert {domain: each.held for domain, each in members.domains.items()} == dict(held)
+    assert members.counts.racks == sum(-(-count // SIZE) for count in held.values())
+    assert members.counts.racks_staying == sum(-(-count // SIZE) for count in staying.values())
+    assert members.counts.split == sum(
         staying[domain] % SIZE > 0 and held[domain] > staying[domain] for domain in held
     )

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import ComputeClass, NodePoolSpec, SchedulingPriority
-from nodepool.state.ranking import Ranking, Waiting
-from nodepool.state.waits import Run
+from nodepool.placement.ranking import Ranking, Waiting
+from nodepool.placement.waits import Run
 from support.reference.positions import Queued, Rival, position_of, shares
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -18,8 +18,8 @@ from nodepool.contract.keys import MachineKey, node_key
 from nodepool.contract.messages import OfMachine, OfPool
 from nodepool.contract.node_failures import NodeFailure, cordon_label, failure_of
 from nodepool.contract.observations import ConditionSeen
+from nodepool.placement.machines import TRIAGE
 from nodepool.service import Context
-from nodepool.state.inventory import TRIAGE
 from nodepool.state.tallies import Labels, Levels, Violations
 
 

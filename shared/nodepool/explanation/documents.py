@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from nodepool.contract.catalog import RACK_SIZE, rack_size
 from nodepool.contract.health import cordon_cause, is_problem
 from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts, Peer
-from nodepool.state.racks import NVLINK_DOMAIN
+from nodepool.placement.racks import NVLINK_DOMAIN
 
 Document = Mapping[str, object]
 NUMBER_MAX = 10**15

@@ -11,7 +11,7 @@ from nodepool.contract.counting import counted
 from nodepool.explanation.facts import Domain, Facts
 from nodepool.explanation.remedies import AddMachines, Remedy, RepairMachines
 from nodepool.explanation.sharing import rack_of, up_to_racks
-from nodepool.state.racks import lacking
+from nodepool.placement.racks import lacking
 
 NAMED_MAX: Final = 18
 """The most machines to repair that are named: the machines of one rack."""
@@ -52,9 +52,9 @@ def rack_remedies(facts: Facts) -> Iterator[Remedy]:
 def _to_complete(facts: Facts) -> Iterator[tuple[str, int]]:
     """Yield the racks that more machines complete, and how many these are.
 
-    A rack gets Nodes only where all that it lacks fits into the target; see
-    `nodepool.state.racks.deliveries`. With a node affinity no free machine counts, since Facts do
-    not say which machines satisfy the affinity.
+    A rack gets Nodes only where all that it lacks fits into the target; see `deliveries` in
+    `nodepool.placement.racks`. With a node affinity no free machine counts, since Facts do not say
+    which machines satisfy the affinity.
     """
     room = facts.allowed - facts.held
     for domain, missing in _parts(facts):

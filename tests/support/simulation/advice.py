@@ -46,7 +46,7 @@ from nodepool.explanation.remedies import (
 )
 from nodepool.explanation.sentence import explain
 from nodepool.explanation.sharing import rack_of
-from nodepool.state.racks import NVLINK_DOMAIN
+from nodepool.placement.racks import NVLINK_DOMAIN
 from support.audit.facts import Violation
 from support.audit.words import WRONG_PLURAL
 from support.constants import RACK

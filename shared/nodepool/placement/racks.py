@@ -6,7 +6,7 @@ are a rack.
 Which types come in racks: https://docs.coreweave.com/platform/instances/about-instances.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from immutables import Map
@@ -45,8 +45,8 @@ def lacking(size: int, held: Mapping[str, int]) -> list[Delivery]:
 
 def deliveries(
     size: int, goal: int, held: Mapping[str, int], free: Mapping[str, int]
-) -> Iterator[Delivery]:
-    """Yield how many free machines of each domain a NodePool can be given.
+) -> list[Delivery]:
+    """Return how many free machines of each domain a NodePool can be given.
 
     goal: how many Nodes the NodePool may have in all.
     held, free: how many machines it has, and how many it could have, of each domain.
@@ -54,20 +54,22 @@ def deliveries(
     Racks that the NodePool has in part come first, each only if all machines that it lacks are free
     in its own domain. Whole racks follow, up to the goal, by the names of their domains.
     """
-    is_whole = any(count >= size for count in free.values())
-    if not is_whole and not any(count % size for count in held.values()):
-        return  # A common case if many NodePools wait.
-    missing = goal - sum(held.values())
+    missing, parts = goal - sum(held.values()), list[Delivery]()
+    if missing <= 0:
+        return parts
+    if size == len(free) == 1:  # A short way for the common case, which is taken in each turn.
+        return [Delivery(domain, min(missing, free[domain])) for domain in free if free[domain]]
     left = dict(free)
     for part in lacking(size, held):
         if part.machines <= min(missing, left.get(part.domain, 0)):
             missing -= part.machines
             left[part.domain] -= part.machines
-            yield part
+            parts.append(part)
     racks = goal // size - sum(-(-count // size) for count in held.values())
     for domain in sorted(left):
         count = min(missing, left[domain], max(0, racks) * size) // size * size
         if count > 0:
             missing -= count
             racks -= count // size
-            yield Delivery(domain, count)
+            parts.append(Delivery(domain, count))
+    return parts

@@ -17,7 +17,8 @@ from immutables import Map
 
 from nodepool.contract.keys import PoolKey, pool_path
 from nodepool.contract.model import ComputeClass, NodePoolSpec
-from nodepool.state.waits import Run
+from nodepool.placement.waits import Run
+from nodepool.state.maps import put
 
 Place = tuple[bool, datetime, PoolKey]
 """Whether the class is `spot`, the start of the wait, and the NodePool that has the positions."""
@@ -31,6 +32,9 @@ class Waiting(NamedTuple):
 
     since: the start of its wait.
     runs: its positions, earliest first.
+    is_choosy: whether it may lack Nodes even if as many machines are free as it wants: its affinity
+        may not accept these machines, or the machines may not complete its racks.
+    group: the group in which its priority counts: NodePools of its organisation and class.
     """
 
     key: PoolKey
@@ -38,18 +42,24 @@ class Waiting(NamedTuple):
     priority: int
     since: datetime
     runs: tuple[Run, ...]
+    is_choosy: bool = False
+    group: str = ""
 
     @classmethod
     def of(
         cls, key: PoolKey, spec: NodePoolSpec, since: datetime, runs: tuple[Run, ...]
     ) -> "Waiting":
         """Return the NodePool with this spec as it waits."""
-        return cls(key, spec.compute_class is ComputeClass.SPOT, spec.priority, since, runs)
+        is_spot = spec.compute_class is ComputeClass.SPOT
+        is_choosy = spec.affinity is not None or spec.rack_size > 0
+        group = f"{pool_path(key)[0]}{'/spot' if is_spot else ''}"
+        return cls(key, is_spot, spec.priority, since, runs, is_choosy, group)
 
     @property
-    def group(self) -> str:
-        """The group in which its priority counts: NodePools of its organisation and class."""
-        return f"{pool_path(self.key)[0]}{'/spot' if self.is_spot else ''}"
+    def nodes(self) -> int:
+        """How many Nodes it lacks."""
+        runs = self.runs
+        return runs[0].nodes if len(runs) == 1 else sum(run.nodes for run in runs)
 
     @property
     def order(self) -> Order:
@@ -76,11 +86,15 @@ class Ranking:
     waiting: every NodePool that waits.
     places: the places of all positions, in the order in which they are served.
     orders: the order of the NodePools of each group.
+    demand: how many machines the NodePools want in total.
+    choosy: how many of the NodePools are `Waiting.is_choosy`.
     """
 
     waiting: Map[PoolKey, Waiting] = Map()
     places: tuple[Place, ...] = ()
     orders: Map[str, tuple[Order, ...]] = Map()
+    demand: int = 0
+    choosy: int = 0
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -100,15 +114,19 @@ class Ranking:
             return self
         known = before or after
         assert known is not None
-        waiting = self.waiting
-        waiting = waiting.set(known.key, after) if after else waiting.delete(known.key)
         places, orders = self.places, self.orders
         old, new = before.places if before else [], after.places if after else []
         if old != new:
             places = _changed(places, old, new)
         if before is None or after is None or before[:4] != after[:4]:
             orders = _reordered(_reordered(orders, before, is_new=False), after, is_new=True)
-        return Ranking(waiting, places, orders)
+        return Ranking(
+            put(self.waiting, known.key, after),
+            places,
+            orders,
+            self.demand + _nodes(after) - _nodes(before),
+            self.choosy + bool(after and after.is_choosy) - bool(before and before.is_choosy),
+        )
 
     def turns(self) -> Generator[Turn, int | None, None]:
         """Yield the turns of the NodePools.
@@ -181,7 +199,7 @@ class _Walk:
         while count > 0 and heads and heads[0] <= order:
             key = heads[0][-1]
             left = self._left.get(key)
-            left = sum(run.nodes for run in waiting[key].runs) if left is None else left
+            left = waiting[key].nodes if left is None else left
             most = min(count, left)
             taken = yield Turn(key, most)
             taken = most if taken is None else taken
@@ -202,7 +220,11 @@ def _reordered(
     group, own = pool.group, [pool.order]
     order = orders.get(group, ())
     order = _changed(order, [], own) if is_new else _changed(order, own, [])
-    return orders.set(group, order) if order else orders.delete(group)
+    return put(orders, group, order or None)
+
+
+def _nodes(pool: Waiting | None) -> int:
+    return pool.nodes if pool is not None else 0
 
 
 def _changed(ranks: tuple[T, ...], before: list[T], after: list[T]) -> tuple[T, ...]:

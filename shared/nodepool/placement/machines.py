@@ -1,0 +1,214 @@
+"""Which machines there are, and which NodePool holds each of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import assert_never
+
+from immutables import Map
+
+from nodepool.contract.affinity import machine_labels
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
+from nodepool.contract.events import (
+    CWNodeDeleted,
+    CWNodeRegistrationFailed,
+    MachineAdded,
+    MachineReclaimed,
+    MachineRepaired,
+    MachineReturned,
+)
+from nodepool.contract.keys import MachineKey, OfferingKey, offering_key
+from nodepool.placement.line import Line, Shelf
+from nodepool.placement.racks import domain_of
+from nodepool.state.maps import put
+from nodepool.state.queue import Queue
+
+MachineChanged = MachineAdded | MachineRepaired | MachineReclaimed | MachineReturned
+"""The messages about a machine that is not a Node."""
+TRIAGE = "triage"
+"""The holder of a machine that is out of service."""
+RECLAIMED = "reclaimed"
+"""The holder of a machine that an operator holds back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine; `holder` is a NodePool's key, `TRIAGE`, `RECLAIMED`, or empty for a free one.
+
+    assignment: the number of its last stay. since: when its NodePool began to wait for it.
+    """
+
+    zone: str
+    name: str
+    instance_type: str
+    labels: Mapping[str, str]
+    holder: str = ""
+    assignment: int = 0
+    since: datetime | None = None
+
+    @property
+    def offering(self) -> OfferingKey:
+        """The offering that the machine belongs to."""
+        return offering_key(self.zone, self.instance_type)
+
+    @property
+    def domain(self) -> str:
+        """The NVLink domain of a machine of a type that comes in racks; empty for other types."""
+        return domain_of(self.labels) if INSTANCE_TYPES[self.instance_type].rack_size else ""
+
+    @property
+    def is_in_service(self) -> bool:
+        """Whether the machine is free or a Node."""
+        return self.holder not in (TRIAGE, RECLAIMED)
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """The machines of an offering that are not Nodes.
+
+    free: the free machines of each NVLink domain, in the order in which they became free.
+    count: how many machines are free.
+    in_service: how many machines are free or Nodes.
+    reclaimed: the machines that are held back, in the order in which they were reclaimed.
+    to_reclaim: how many machines an operator wants to hold back.
+    """
+
+    free: Map[str, Queue[MachineKey]] = Map()
+    count: int = 0
+    in_service: int = 0
+    reclaimed: Queue[MachineKey] = Queue()
+    to_reclaim: int = 0
+
+    @property
+    def outstanding(self) -> int:
+        """How many more machines to hold back; they go to no NodePool."""
+        return max(0, self.to_reclaim - len(self.reclaimed))
+
+    @property
+    def returned(self) -> int:
+        """How many held-back machines to set free again."""
+        return max(0, len(self.reclaimed) - self.to_reclaim)
+
+    @property
+    def available(self) -> int:
+        """How many machines are free that no operator wants."""
+        return max(0, self.count - self.outstanding)
+
+    def moved(self, key: MachineKey, before: Machine | None, after: Machine) -> "Stock":
+        """Return the stock after a machine, new if `before` is None, changed hands."""
+        queue, reclaimed = self.free.get(after.domain, Queue()), self.reclaimed
+        queue = queue.drop(key) if after.holder else queue.put(key)
+        is_held_back = after.holder == RECLAIMED
+        known = (before,) if before is not None else ()
+        return Stock(
+            put(self.free, after.domain, queue if len(queue) else None),
+            self.count + (not after.holder) - sum(not each.holder for each in known),
+            self.in_service + after.is_in_service - sum(each.is_in_service for each in known),
+            reclaimed.put(key) if is_held_back else reclaimed.drop(key),
+            self.to_reclaim,
+        )
+
+
+NO_STOCK = Stock()
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All machines, and the stock of each offering.
+
+    The index of the labels of free machines is cached, so an affinity is evaluated only once until
+    the machines change.
+    """
+
+    machines: Map[MachineKey, Machine] = Map()
+    stocks: Map[OfferingKey, Stock] = Map()
+
+    def changed(self, event: MachineChanged) -> "Inventory":
+        """Return the inventory after a message about a machine that is no Node.
+
+        A known machine is not added again, and only a machine in triage is repaired.
+        """
+        key = event.machine_key
+        machine = self.machines.get(key)
+        match event:
+            case MachineAdded(zone=zone, machine=name, instance_type=kind, labels=labels):
+                added = Machine(zone, name, kind, labels)
+                return self if machine is not None else self._with(key, added)
+            case MachineRepaired():
+                is_broken = machine is not None and machine.holder == TRIAGE
+                return self._held(key, "") if is_broken else self
+            case MachineReclaimed():
+                holder = self.machines[key].holder
+                assert not holder, f"{key} is held by {holder}, and cannot be reclaimed"
+                return self._held(key, RECLAIMED)
+            case MachineReturned():
+                assert self.machines[key].holder == RECLAIMED, f"{key} is not held back"
+                return self._held(key, "")
+            case _:
+                assert_never(event)
+
+    def assign(
+        self, key: MachineKey, holder: str, assignment: int, since: datetime | None = None
+    ) -> "Inventory":
+        """Return the inventory with this free machine held by a NodePool that waited for it."""
+        machine = self.machines[key]
+        assert not machine.holder, f"{key} is held by {machine.holder}, not free for {holder}"
+        return self._with(key, replace(machine, holder=holder, assignment=assignment, since=since))
+
+    def depart(self, event: CWNodeDeleted | CWNodeRegistrationFailed) -> "Inventory":
+        """Return the inventory without this Node: its machine is free, or in triage if it failed.
+
+        Return the same value if the event is not about the last stay of the machine.
+        """
+        machine = self.machines.get(event.machine_key)
+        if machine is None or machine.assignment != event.assignment or not machine.holder:
+            return self
+        failed = isinstance(event, CWNodeRegistrationFailed) or event.triage
+        return self._held(event.machine_key, TRIAGE if failed else "")
+
+    def reclaim(self, offering: OfferingKey, count: int) -> "Inventory":
+        """Return the inventory of which an operator wants to hold back so many machines."""
+        stock = replace(self.stock(offering), to_reclaim=count)
+        return Inventory(self.machines, put(self.stocks, offering, stock))
+
+    def stock(self, offering: OfferingKey) -> Stock:
+        """Return the stock of an offering."""
+        return self.stocks.get(offering, NO_STOCK)
+
+    def line(self, offering: OfferingKey) -> Line:
+        """Return the free machines of an offering, longest free first, to share them out."""
+        return Line(self.stock(offering).free, lambda: self._shelf(offering))
+
+    def line_of(self, keys: Sequence[MachineKey]) -> Line:
+        """Return these machines, regardless of racks, to share them out in this order."""
+        return Line({"": keys}, lambda: Shelf.of({"": keys}, self._labels_of))
+
+    def _held(self, key: MachineKey, holder: str) -> "Inventory":
+        return self._with(key, replace(self.machines[key], holder=holder))
+
+    def _with(self, key: MachineKey, machine: Machine) -> "Inventory":
+        stock = self.stock(machine.offering).moved(key, self.machines.get(key), machine)
+        return Inventory(self.machines.set(key, machine), self.stocks.set(machine.offering, stock))
+
+    def _shelf(self, offering: OfferingKey) -> Shelf:
+        if offering not in self._shelves:
+            self._shelves[offering] = Shelf.of(self.stock(offering).free, self._labels_of)
+        return self._shelves[offering]
+
+    @cached_property
+    def _shelves(self) -> dict[OfferingKey, Shelf]:
+        return {}
+
+    def _labels_of(self, key: MachineKey) -> dict[str, str]:
+        return labels_of(self.machines[key])
+
+
+def labels_of(machine: Machine) -> dict[str, str]:
+    """Return every label that a machine carries before it belongs to a NodePool."""
+    kind, zone = INSTANCE_TYPES[machine.instance_type], ZONES[machine.zone]
+    return {
+        **machine_labels(kind, zone),
+        **machine.labels,
+        "kubernetes.io/hostname": machine.name,
+    }

@@ -1,0 +1,317 @@
+"""Laws of placement: indexes follow from what they index, and no machine is given wrongly."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from immutables import Map
+
+from allocator.decide import SERVICE as ALLOCATOR
+from allocator.members import Member, Members
+from allocator.pool import Pool as AllocatorPool
+from allocator.state import State as AllocatorState
+from capacity.decide import SERVICE as CAPACITY
+from capacity.state import State as CapacityState
+from capacity.supply import shares
+from contracts.samples import affinity_to, sample
+from nodepool.contract import events as on
+from nodepool.contract.affinity import Affinity
+from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
+from nodepool.contract.conditions import Quota, Validated
+from nodepool.contract.keys import PoolKey, machine_key, offering_key, pool_key
+from nodepool.contract.messages import Message, pool_fields
+from nodepool.contract.model import ComputeClass, Lifecycle, NodePoolSpec, ScaleDownStrategy
+from nodepool.placement.line import Shelf
+from nodepool.placement.machines import RECLAIMED, Inventory, Machine, labels_of
+from nodepool.placement.racks import NVLINK_DOMAIN
+from nodepool.placement.ranking import Ranking
+from nodepool.service import Context
+from support.single import SECOND, SingleService
+
+ZONE, H100, GB200 = "US-EAST-02A", "gd-8xh100ib-i128", "gb200-4x"
+LEAF, RACK = "ib.coreweave.cloud/leafgroup", 18
+POOLS: Mapping[PoolKey, Mapping[str, Any]] = {
+    pool_key("acme", "prod", "any"): {"instance_type": H100},
+    pool_key("acme", "prod", "leaf"): {
+        "instance_type": H100,
+        "affinity": affinity_to([(LEAF, "In", ("l1",))]),
+    },
+    pool_key("other", "prod", "spot"): {"instance_type": H100, "compute_class": ComputeClass.SPOT},
+    pool_key("acme", "prod", "racks"): {"instance_type": GB200},
+}
+KEYS = tuple(POOLS)
+OFFERINGS = (offering_key(ZONE, H100), offering_key(ZONE, GB200))
+
+
+def accepts(affinity: Affinity | None, machine: Machine) -> bool:
+    """Whether an affinity accepts a machine."""
+    key = machine_key(machine.zone, machine.name)
+    shelf = Shelf.of({"": [key]}, lambda _: labels_of(machine))
+    return shelf.labels.accepted(affinity) == 1
+
+
+def check_output(state: AllocatorState, output: Message) -> None:
+    """An event of the allocator is allowed in the state before it."""
+    match output:
+        case on.CWNodeAssigned():
+            pool, machine = state.pools[output.key], state.inventory.machines[output.machine_key]
+            assert not machine.holder
+            assert machine.offering == pool.offering
+            assert accepts(pool.spec.affinity, machine)
+            assert pool.held < (pool.goal or 0)
+        case on.NodePreemptionRequested():
+            pool = state.pools[output.key]
+            assert pool.is_spot
+            assert pool.members[output.node].may_give_way
+            assert not output.beneficiary or not state.pools[PoolKey(output.beneficiary)].is_spot
+        case on.MachineReclaimed():
+            offering = state.inventory.machines[output.machine_key].offering
+            assert state.stock(offering).outstanding > 0
+        case _:
+            pass
+
+
+def evolve_checked(state: AllocatorState, message: Message, context: Context) -> AllocatorState:
+    """Return the state after a message that the allocator may say in the state before it."""
+    check_output(state, message)
+    after: AllocatorState = ALLOCATOR.evolve(state, message, context)  # type: ignore[arg-type]  # It is one of its messages.
+    return after
+
+
+class Cell:
+    """Capacity and allocator, each of which hears what the other says, and what others could say.
+
+    outputs: everything that the allocator has said.
+    """
+
+    def __init__(self) -> None:
+        self.capacity: SingleService[CapacityState, Any, Any] = SingleService(CAPACITY, timedelta())
+        self.allocator: SingleService[AllocatorState, Any, Any] = SingleService(
+            replace(ALLOCATOR, evolve=evolve_checked), timedelta()
+        )
+        self.generations = Counter[PoolKey]()
+        self.machines = 0
+        self.outputs: list[Message] = []
+
+    def hear(self, message: Message) -> None:
+        """Let both services hear a message, and each what the other says then."""
+        services: tuple[SingleService[Any, Any, Any], ...] = (self.capacity, self.allocator)
+        heard = [(service, message) for service in services]
+        for service, _ in heard:
+            service.now += SECOND
+        while heard:
+            service, each = heard.pop(0)
+            outputs: list[Message] = []
+            if type(each).__name__ in service.service.inputs:
+                outputs += service.process(each)
+            outputs += service.wake_until_idle()
+            other = self.allocator if service is self.capacity else self.capacity
+            heard += [(other, output) for output in outputs]
+            if service is self.allocator:
+                self.outputs += outputs
+
+    @property
+    def pools(self) -> Map[PoolKey, AllocatorPool]:
+        """The NodePools as the allocator knows them."""
+        return self.allocator.state.pools
+
+    def nodes(self) -> list[tuple[AllocatorPool, str, Member]]:
+        """Every Node, in the order of its machine."""
+        every = [
+            (pool, node, member)
+            for pool in self.pools.values()
+            for node, member in pool.members.every.items()
+        ]
+        return sorted(every, key=lambda each: each[1])
+
+    def act(self, what: str, first: int, second: int) -> None:
+        """Do one thing; the numbers say to which object, and how much."""
+        key = KEYS[first % len(KEYS)]
+        if what == "machines":
+            self._machines(first, second)
+        elif what in ("scale", "spoil"):
+            self._scale(key, second, is_valid=what == "scale")
+        elif what == "delete":
+            self._delete(key)
+        elif what in ("reclaim", "return"):
+            kind = (H100, GB200)[first % 2]
+            command = ReclaimCapacity if what == "reclaim" else ReturnCapacity
+            count = second % 3 + 1 if kind == H100 else RACK
+            self.hear(command(zone=ZONE, instance_type=kind, count=count))
+        elif what == "repair":
+            for machine in sorted(self.allocator.state.inventory.machines):
+                name = machine.rpartition("/")[2]
+                self.hear(on.MachineRepaired(zone=ZONE, machine=name))
+        elif nodes := self.nodes():
+            for event in self._of_node(what, *nodes[first % len(nodes)], second):
+                self.hear(event)
+
+    def _machines(self, first: int, second: int) -> None:
+        kind, count = (GB200, RACK) if first % 3 == 0 else (H100, second % 4 + 1)
+        for _ in range(count):
+            self.machines += 1
+            labels = {NVLINK_DOMAIN: f"d{second % 3}", LEAF: f"l{self.machines % 2}"}
+            name = f"g{self.machines:03}"
+            self.hear(on.MachineAdded(zone=ZONE, machine=name, instance_type=kind, labels=labels))
+
+    def _scale(self, key: PoolKey, number: int, *, is_valid: bool) -> None:
+        self.generations[key] += 1
+        is_rack = POOLS[key]["instance_type"] == GB200
+        strategy = list(ScaleDownStrategy)[number % 2]
+        lifecycle = Lifecycle(scale_down_strategy=strategy)
+        target = number % 4 * RACK if is_rack else number % 7
+        spec = NodePoolSpec(target_nodes=target, lifecycle=lifecycle, **POOLS[key])
+        shared = {**pool_fields(key), "uid": key, "generation": self.generations[key]}
+        reason = Validated.VALID if is_valid else Validated.INVALID
+        self.hear(
+            sample(on.NodePoolValidated, **shared, zone=ZONE, spec=spec, reason=reason, fault="")
+        )
+        held = self.pools[key].held
+        if is_valid:
+            granted, verdict = max(target, held), Quota.UNDER
+            number = self.generations[key]
+            self.hear(
+                sample(on.QuotaChecked, **shared, granted=granted, number=number, reason=verdict)
+            )
+
+    def _delete(self, key: PoolKey) -> None:
+        if key not in self.pools:
+            return
+        of = {**pool_fields(key), "uid": key}
+        self.hear(sample(on.NodePoolDeleting, **of))
+        for node, member in self.pools[key].members.every.items():
+            ended = {"node": node, "zone": ZONE, "assignment": member.assignment}
+            self.hear(sample(on.CWNodeDeleted, **of, **ended, removal=member.removal))
+        self.hear(on.CWNodePoolDeleted(**pool_fields(key), uid=key, message=""))
+
+    def _of_node(
+        self, what: str, pool: AllocatorPool, node: str, member: Member, number: int
+    ) -> Iterator[Message]:
+        identity = {**pool_fields(pool.key), "zone": ZONE, "node": node}
+        of = {**identity, "assignment": member.assignment}
+        if what == "register":
+            yield sample(on.CWNodeRegistered, **of)
+        elif what == "work":
+            blocking = number % 2
+            yield sample(
+                on.NodeActivityChanged, **of, active=number % 3 > 0, blocking_count=blocking
+            )
+        elif what == "end" and member.registered:
+            removal, triage = member.removal or "Unhealthy", number % 4 == 0
+            yield sample(on.CWNodeDeleted, **of, uid=pool.uid, removal=removal, triage=triage)
+        elif what == "end":
+            yield sample(on.CWNodeRegistrationFailed, **of, uid=pool.uid)
+        elif what == "keep" and member.requests:
+            yield sample(on.NodeKept, **of, request=member.requests)
+        elif what == "cordon":
+            yield sample(on.CWNodeCordoned, **of, triage=number % 2 == 0)
+        elif what == "reserve":
+            yield on.NodeReservationChanged(**of, usable=number % 2 == 0)  # type: ignore[arg-type]  # The fields are of an untyped mapping.
+
+
+ACTS = st.tuples(
+    st.sampled_from(
+        [
+            *("machines", "machines", "scale", "scale", "scale", "register", "register", "work"),
+            *("work", "end", "end", "keep", "cordon", "reserve", "reclaim", "return", "repair"),
+            *("spoil", "delete"),
+        ]
+    ),
+    st.integers(0, 60),
+    st.integers(0, 60),
+)
+
+
+def after(acts: list[tuple[str, int, int]]) -> Iterator[Cell]:
+    """Yield the cell after each act."""
+    cell = Cell()
+    for act in acts:
+        cell.act(*act)
+        yield cell
+
+
+def check_inventory(inventory: Inventory) -> None:
+    """The stock of each offering is what its machines are."""
+    for offering in OFFERINGS:
+        stock = inventory.stock(offering)
+        every = {k: m for k, m in inventory.machines.items() if m.offering == offering}
+        free = {key for key, machine in every.items() if not machine.holder}
+        domains = {domain: set(queue) for domain, queue in stock.free.items()}
+        assert domains == {
+            domain: {key for key in free if every[key].domain == domain}
+            for domain in {every[key].domain for key in free}
+        }
+        assert stock.count == len(free)
+        assert stock.in_service == sum(machine.is_in_service for machine in every.values())
+        held_back = {key for key, machine in every.items() if machine.holder == RECLAIMED}
+        assert set(stock.reclaimed) == held_back
+
+
+def check_rankings(state: AllocatorState | CapacityState) -> None:
+    """The ranking of each offering is that of the NodePools that wait for it."""
+    for offering in OFFERINGS:
+        ranking = Ranking()
+        for pool in state.pools.values():
+            if pool.offering == offering:
+                ranking = ranking.moved(None, pool.waiting)
+        assert state.ranking(offering) == ranking
+        assert (offering in state.waiting) is (len(ranking) > 0)
+        assert ranking.demand == sum(
+            pool.claim for pool in state.pools.values() if pool.offering == offering
+        )
+
+
+def check_nodes(cell: Cell) -> None:
+    """What is counted of Nodes follows from the Nodes, and both services count as many."""
+    state, known = cell.allocator.state, cell.capacity.state
+    for key, pool in state.pools.items():
+        members = Members(pool.rack_size)
+        for node, member in pool.members.every.items():
+            members = members.put(node, member)
+        assert pool.members == members
+        if key in known.pools:
+            assert dict(known.pools[key].domains) == dict(pool.domains)
+            assert known.pools[key].wait == pool.wait
+    for offering in OFFERINGS:
+        supply = state.supply(offering)
+        pools = [pool for pool in state.pools.values() if pool.offering == offering]
+        nodes = [
+            (machine_key(ZONE, node), member)
+            for pool in pools
+            for node, member in pool.members.every.items()
+        ]
+        assert set(supply.spot) == {pool.key for pool in pools if pool.is_spot}
+        assert set(supply.shrinking) == {pool.key for pool in pools if pool.surplus > 0}
+        assert set(supply.returning) == {key for key, member in nodes if member.returns}
+        assert dict(supply.lingering) == {
+            key: member.returns_by for key, member in nodes if member.returns_by is not None
+        }
+
+
+@given(st.lists(ACTS, max_size=40))
+def test_every_index_equals_its_recomputation_and_no_machine_is_given_wrongly(
+    acts: list[tuple[str, int, int]],
+) -> None:
+    for cell in after(acts):
+        check_inventory(cell.allocator.state.inventory)
+        check_inventory(cell.capacity.state.inventory)
+        check_rankings(cell.allocator.state)
+        check_rankings(cell.capacity.state)
+        check_nodes(cell)
+
+
+@given(st.lists(ACTS, max_size=40))
+def test_capacity_promises_no_machine_twice_and_none_beyond_a_grant(
+    acts: list[tuple[str, int, int]],
+) -> None:
+    for cell in after(acts):
+        state = cell.capacity.state
+        for offering in OFFERINGS:
+            found = list(shares(state, offering, {}))
+            promised = [min(each.available, state.pools[each.key].claim) for each in found]
+            assert sum(promised) <= state.stock(offering).available
+            assert len({each.key for each in found}) == len(found)
