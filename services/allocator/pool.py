@@ -190,8 +190,8 @@ def announce(pool: Pool, event: Announced) -> Pool:
             return replace(pool, scaled=after)
         case on.CWNodeRequestQueued(granted=nodes):
             return replace(pool, requested=nodes)
-        case on.CWNodePoolRemoveNodes():
-            return replace(pool, removals=pool.removals + 1, removed=0)
+        case on.CWNodePoolRemoveNodes(before=before):
+            return replace(pool, removals=pool.removals + 1, removed=0, scaled=before)
         case on.CWNodePoolNodesRemoved(removal=removal):
             emptied = removal is RemovalReason.POOL_DELETED
             return replace(pool, stage=Stage.EMPTIED if emptied else pool.stage, removed=None)

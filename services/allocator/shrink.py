@@ -63,13 +63,12 @@ def shrunk(pool: Pool) -> Iterator[Shrinking]:
 def _fitted(pool: Pool) -> Iterator[Shrinking]:
     """Yield the removals of surplus racks, or keep as many Nodes that leave as are wanted again.
 
-    The other Nodes of a rack that stays in part are kept, too.
+    The other Nodes of a rack that stays in part are kept, too. A NodePool that is not valid loses
+    no further Node.
     """
-    if not pool.valid:
-        return
     counts, strategy = pool.members.counts, pool.spec.lifecycle.scale_down_strategy
     leaving: list[str] = []
-    if counts.racks_staying > pool.racks_wanted:
+    if pool.valid and counts.racks_staying > pool.racks_wanted:
         surplus = _surplus(pool)
         leaving = surplus.leaving
         if pool.removed is None:
@@ -165,8 +164,10 @@ def _emptied(pool: Pool) -> Iterator[Shrinking]:
 
 def _begun(pool: Pool, count: int, cause: str) -> on.CWNodePoolRemoveNodes:
     text = f"removing {counted(count)} ({cause})"
+    # A Node that its reservation gives back may be one more than the NodePool ever wanted.
+    before = max(pool.scaled, pool.held)
     return on.CWNodePoolRemoveNodes(
-        **pool_fields(pool.key), count=count, before=pool.scaled, message=text
+        **pool_fields(pool.key), count=count, before=before, message=text
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.constants import H100
+from support.constants import H100, PREFER_IDLE
 from support.harness import Harness
 from support.manifests import rack_affinity
 from support.world_harness import WorldHarness
@@ -190,6 +190,26 @@ def test_an_invalid_pool_that_is_corrected_gets_its_nodes(harness: Harness) -> N
 
     assert harness.conditions("train")["Validated"] == "Valid"
     assert harness.node_counts("train") == (2, 0, 2)
+
+
+def test_an_invalid_pool_keeps_the_nodes_of_a_scale_down_that_its_target_takes_back(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool with two victims that wait for their Pods
+    world.given_data_center(machines=3)
+    world.apply("train", 3, lifecycle=PREFER_IDLE)
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node)
+    world.scale("train", 1)
+
+    # when its target rises again in a spec with a fault, and the Pods end
+    world.apply("train", 3, lifecycle=PREFER_IDLE, affinity=rack_affinity("a b"))
+    for node in ("n1", "n2", "n3"):
+        world.stop_pod(node)
+    world.pass_time(minutes=5)
+
+    assert world.conditions("train")["Validated"] == "Invalid"
+    assert world.nodes("train") == ["n1", "n2", "n3"]
 
 
 def test_an_invalid_pool_is_reported_once(harness: Harness) -> None:

@@ -281,6 +281,24 @@ def test_a_rack_gets_its_lost_nodes_back_once_all_of_them_are_there(world: World
     assert domains(world) == {R1: 18}
 
 
+def test_a_rack_gets_back_as_many_nodes_as_a_lowered_limit_leaves(world: WorldHarness) -> None:
+    # given a NodePool of 17 of the 18 Nodes of its rack, with a limit of 17
+    given_racks(world, 1, quota=18)
+    break_boot(world, "n1")
+    want(world, 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.given_quota(17, GB200, zone=EAST)
+    repair(world, "n1")
+
+    # when it loses a Node
+    machine = machine_path(f"{EAST}/{world.machine_name('n3')}")
+    world.send("BreakMachine", machine, {"fault": "gpu-lost", "times": 1})
+    world.pass_time(minutes=5)
+
+    # then the free machine of its rack takes the place of that Node
+    assert domains(world) == {R1: 17}
+    assert world.condition("train", "Capacity").startswith("True Sufficient")
+
+
 def test_what_a_rack_has_lost_is_not_given_to_another_pool(harness: Harness) -> None:
     given_racks(harness, 1)
     break_boot(harness, "n3")

@@ -413,3 +413,20 @@ def test_a_deletion_counts_the_nodes_of_the_control_plane_that_are_still_there(
         "False Pending: 1 Node is still to be removed."
     )
     assert "1 Node is still to be removed" in world.condition("train", "AtTarget")
+
+
+def test_a_node_that_its_reservation_gives_back_is_scaled_down(harness: Harness) -> None:
+    # given a NodePool whose reserved Node was replaced
+    harness.given_data_center(machines=3)
+    harness.apply("train", 2)
+    harness.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    harness.start_recording()
+
+    # when the organisation has the Node again
+    harness.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+
+    # then the NodePool has a Node too many, and a whole scale-down is published
+    assert harness.node_counts("train") == (2, 0, 2)
+    assert harness.event_messages("train", "CWNodePoolScaledDown") == [
+        "scaled down from 3 to 2 Nodes"
+    ]

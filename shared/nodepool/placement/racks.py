@@ -51,8 +51,9 @@ def deliveries(
     goal: how many Nodes the NodePool may have in all.
     held, free: how many machines it has, and how many it could have, of each domain.
 
-    Racks that the NodePool has in part come first, each only if all machines that it lacks are free
-    in its own domain. Whole racks follow, up to the goal, by the names of their domains.
+    Racks that the NodePool has in part come first, each only if all machines that it lacks, or that
+    the goal leaves, are free in its own domain. Whole racks follow, up to the goal, by the names of
+    their domains.
     """
     missing, parts = goal - sum(held.values()), list[Delivery]()
     if missing <= 0:
@@ -61,10 +62,11 @@ def deliveries(
         return [Delivery(domain, min(missing, free[domain])) for domain in free if free[domain]]
     left = dict(free)
     for part in lacking(size, held):
-        if part.machines <= min(missing, left.get(part.domain, 0)):
-            missing -= part.machines
-            left[part.domain] -= part.machines
-            parts.append(part)
+        count = min(part.machines, missing)
+        if 0 < count <= left.get(part.domain, 0):
+            missing -= count
+            left[part.domain] -= count
+            parts.append(Delivery(part.domain, count))
     racks = goal // size - sum(-(-count // size) for count in held.values())
     for domain in sorted(left):
         count = min(missing, left[domain], max(0, racks) * size) // size * size

@@ -252,8 +252,10 @@ class NodesModel:
 
     def _announced(self, group: Group, message: OfPool) -> None:
         match message:
-            case CWNodePoolRemoveNodes(count=count):
-                self._begun(group, count)
+            case CWNodePoolRemoveNodes(count=count, before=before):
+                # A Node that its reservation gives back may be one more than were ever wanted.
+                group.level = max(group.level, len(group.members))
+                self._begun(group, count, before)
             case CWNodePoolNodesRemoved():
                 self._removed(group, message)
             case CWNodeRequestQueued(count=count):
@@ -282,12 +284,14 @@ class NodesModel:
         if not is_up:
             group.places, group.removed = min(group.places, after), None
 
-    def _begun(self, group: Group, count: int) -> None:
+    def _begun(self, group: Group, count: int, before: int) -> None:
         lent = len(group.lent)
         expected = {len(group.members) + lent, len(group.staying) + lent}
         expected = expected if group.deleting else {group.surplus}
         if count not in expected or group.removed:
             self._fault(group, f"begins to remove {count} Nodes, not one of {expected}")
+        if before != group.level:
+            self._fault(group, f"begins to remove Nodes of {before}, not of {group.level}")
         for member in (*group.members.values(), *group.lent.values()):
             member.counted = False
         group.removed = 0
