@@ -4,6 +4,12 @@ import pytest
 from hypothesis import settings
 
 
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Run coroutines of tests with asyncio only."""
+    return "asyncio"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seeds",

@@ -76,58 +76,55 @@ def warnings(log: Path) -> list[object]:
 
 
 @needs_openssl
-def test_all_that_the_agent_does_on_the_bus_its_user_may_do(
+async def test_all_that_the_agent_does_on_the_bus_its_user_may_do(
     secured: Secured, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        # given the services that an agent needs, and a NodePool of its cluster
-        validator, aggregator = services("validator", "aggregator")
-        settings = Settings(
-            secured.of(AGENT), log_file=str(tmp_path / "agent.log"), access=secured.agent
-        )
-        kubeconfig = SingleConfig(
-            "none", Context("none", "none"), Cluster(NO_API_SERVER), User(token="none")
-        )
-        telemetry = Telemetry(settings, PLACE, lambda: ())
-        async with (
-            serving(validator, secured, tmp_path / "1.log", access=secured.services),
-            serving(aggregator, secured, tmp_path / "2.log", access=secured.services),
-            answered(lambda _path: (200, NAMESPACE)) as api,
-        ):
-            # when the agent is at work: it registers its cluster, reads its objects and events
-            agent = AgentSettings(settings, PLACE, kubeconfig)
-            lease = lease_of(agent, api, telemetry.log)
-            term = Term(agent, api, lease, telemetry)
-            working = asyncio.create_task(term.bus.run())
-            await until(lambda: not term.bus.obstacle)
-            async with Client(
-                secured.of(AGENT), org="acme", cluster="prod", access=secured.agent
-            ) as client:
-                await client.nodepools.apply(MANIFEST)
-            await until(lambda: "train" in term.bus.model.pools)
+    # given the services that an agent needs, and a NodePool of its cluster
+    validator, aggregator = services("validator", "aggregator")
+    settings = Settings(
+        secured.of(AGENT), log_file=str(tmp_path / "agent.log"), access=secured.agent
+    )
+    kubeconfig = SingleConfig(
+        "none", Context("none", "none"), Cluster(NO_API_SERVER), User(token="none")
+    )
+    telemetry = Telemetry(settings, PLACE, lambda: ())
+    async with (
+        serving(validator, secured, tmp_path / "1.log", access=secured.services),
+        serving(aggregator, secured, tmp_path / "2.log", access=secured.services),
+        answered(lambda _path: (200, NAMESPACE)) as api,
+    ):
+        # when the agent is at work: it registers its cluster, reads its objects and events
+        agent = AgentSettings(settings, PLACE, kubeconfig)
+        lease = lease_of(agent, api, telemetry.log)
+        term = Term(agent, api, lease, telemetry)
+        working = asyncio.create_task(term.bus.run())
+        await until(lambda: not term.bus.obstacle)
+        async with Client(
+            secured.of(AGENT), org="acme", cluster="prod", access=secured.agent
+        ) as client:
+            await client.nodepools.apply(MANIFEST)
+        await until(lambda: "train" in term.bus.model.pools)
 
-            # and it reports, and asks the log
-            report = sample(NodeReported, org="acme", cluster="prod", pool="train")
-            await term.bus.publish(report)
-            end = await term.bus.log.newest_position()
-            assert await term.bus.log.deletion_of("train") == NOT_DELETED
-            assert not await term.bus.log.has_ended("n1", 1, 1, lambda: 1)
+        # and it reports, and asks the log
+        report = sample(NodeReported, org="acme", cluster="prod", pool="train")
+        await term.bus.publish(report)
+        end = await term.bus.log.newest_position()
+        assert await term.bus.log.deletion_of("train") == NOT_DELETED
+        assert not await term.bus.log.has_ended("n1", 1, 1, lambda: 1)
 
-            # then nothing was refused to it, also not as it ends
-            assert term.bus.obstacle == ""
-            log = term.bus.model.log
-            assert end >= 3
-            await cancel(working)
+        # then nothing was refused to it, also not as it ends
+        assert term.bus.obstacle == ""
+        log = term.bus.model.log
+        assert end >= 3
+        await cancel(working)
 
-            # and where it goes on after what was recorded before
-            assert log is not None
-            lease.progress = f"{log.id}:1:0"
-            term = Term(agent, api, lease, telemetry)
-            working = asyncio.create_task(term.bus.run())
-            await until(lambda: not term.bus.obstacle)
-            await until(lambda: term.recorder.recorded == "")
-            await cancel(working)
-        telemetry.close()
-        assert warnings(tmp_path / "agent.log") == []
-
-    asyncio.run(story())
+        # and where it goes on after what was recorded before
+        assert log is not None
+        lease.progress = f"{log.id}:1:0"
+        term = Term(agent, api, lease, telemetry)
+        working = asyncio.create_task(term.bus.run())
+        await until(lambda: not term.bus.obstacle)
+        await until(lambda: term.recorder.recorded == "")
+        await cancel(working)
+    telemetry.close()
+    assert warnings(tmp_path / "agent.log") == []

@@ -80,44 +80,38 @@ class Cluster:
             assert following.cancelled(), following.exception()
 
 
-def test_events_are_recorded_once_by_one_agent_after_another(server: NatsServer) -> None:
-    async def story() -> None:
-        cluster = Cluster()
-        async with connected(server.url) as connection:
-            await say(connection, "before")
-            async with cluster.followed(connection):
-                await say(connection, "first")
-            await say(connection, "between")
-            async with cluster.followed(connection):
-                await say(connection, "second")
+async def test_events_are_recorded_once_by_one_agent_after_another(server: NatsServer) -> None:
+    cluster = Cluster()
+    async with connected(server.url) as connection:
+        await say(connection, "before")
+        async with cluster.followed(connection):
+            await say(connection, "first")
+        await say(connection, "between")
+        async with cluster.followed(connection):
+            await say(connection, "second")
 
-        assert cluster.events == ["before", "first", "between", "second"]
-
-    asyncio.run(story())
+    assert cluster.events == ["before", "first", "between", "second"]
 
 
 @pytest.mark.parametrize("since", [[], ["b"], ["b", "c", "d", "e"]], ids=["none", "fewer", "more"])
-def test_events_are_recorded_of_a_log_restored_from_a_backup(
+async def test_events_are_recorded_of_a_log_restored_from_a_backup(
     server: NatsServer, tmp_path: Path, since: list[str]
 ) -> None:
-    async def story() -> None:
-        cluster, folder = Cluster(), str(tmp_path / "backup")
-        async with connected(server.url) as connection:
-            # given a backup, and events that were recorded since
-            async with cluster.followed(connection):
-                await say(connection, "a")
-                assert await asyncio.to_thread(run, ["--url", server.url, "backup", folder]) == 0
-                await say(connection, "lost-1", "lost-2", "lost-3")
-            assert cluster.events == ["a", "lost-1", "lost-2", "lost-3"]
+    cluster, folder = Cluster(), str(tmp_path / "backup")
+    async with connected(server.url) as connection:
+        # given a backup, and events that were recorded since
+        async with cluster.followed(connection):
+            await say(connection, "a")
+            assert await asyncio.to_thread(run, ["--url", server.url, "backup", folder]) == 0
+            await say(connection, "lost-1", "lost-2", "lost-3")
+        assert cluster.events == ["a", "lost-1", "lost-2", "lost-3"]
 
-            # when it is restored, and things happen before an agent is there again, or more
-            line = ["--url", server.url, "restore", "--force", folder]
-            assert await asyncio.to_thread(run, line) == 0
-            await say(connection, *since)
-            async with cluster.followed(connection):
-                await say(connection, "last")
+        # when it is restored, and things happen before an agent is there again, or more
+        line = ["--url", server.url, "restore", "--force", folder]
+        assert await asyncio.to_thread(run, line) == 0
+        await say(connection, *since)
+        async with cluster.followed(connection):
+            await say(connection, "last")
 
-        # then what has taken the places of the events that are lost is recorded as well
-        assert cluster.events == ["a", "lost-1", "lost-2", "lost-3", *since, "last"]
-
-    asyncio.run(story())
+    # then what has taken the places of the events that are lost is recorded as well
+    assert cluster.events == ["a", "lost-1", "lost-2", "lost-3", *since, "last"]

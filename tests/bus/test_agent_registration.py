@@ -62,39 +62,36 @@ async def identity(client: Client) -> object:
     return spec.get("kubernetesUid") if isinstance(spec, dict) else None
 
 
-def test_a_cluster_is_registered_by_what_its_api_server_says_it_is(
+async def test_a_cluster_is_registered_by_what_its_api_server_says_it_is(
     server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "RETRY_S", 0.05)
     monkeypatch.setattr(registration, "REFUSED_S", 0.05)
 
-    async def story() -> None:
-        validator, aggregator = services("validator", "aggregator")
-        async with (
-            serving(validator, server, tmp_path / "1.log"),
-            serving(aggregator, server, tmp_path / "2.log"),
-            Client(server.url, org="acme", cluster="prod") as client,
-        ):
-            # when the account may not read it, the API server is not ready, it is another cluster,
-            # and the right is taken away again
-            first = await registered(server, (403, RIGHT))
-            second = await registered(server, (503, BUSY), document("11aa"))
-            await until(lambda: is_shown(client, "11aa"))
-            third = await registered(server, document("22bb"), document("11aa"))
-            fourth = await registered(server, (403, RIGHT), document("11aa"))
+    validator, aggregator = services("validator", "aggregator")
+    async with (
+        serving(validator, server, tmp_path / "1.log"),
+        serving(aggregator, server, tmp_path / "2.log"),
+        Client(server.url, org="acme", cluster="prod") as client,
+    ):
+        # when the account may not read it, the API server is not ready, it is another cluster,
+        # and the right is taken away again
+        first = await registered(server, (403, RIGHT))
+        second = await registered(server, (503, BUSY), document("11aa"))
+        await until(lambda: is_shown(client, "11aa"))
+        third = await registered(server, document("22bb"), document("11aa"))
+        fourth = await registered(server, (403, RIGHT), document("11aa"))
 
-        # then it is the first that was known, and what stands in the way is noted each time
-        begun, fault = "registering the cluster", "the cluster is not registered: "
-        assert first == [begun]
-        assert second == [begun, f"{fault}the server is starting"]
-        assert third[1].startswith(f"{fault}kubernetesUid: acme/prod is the Kubernetes cluster")
-        assert fourth[1].endswith("that may not get that namespace cannot register it (Conflict)")
-        assert [len(each) for each in (third, fourth)] == [2, 2]
-
-    asyncio.run(story())
+    # then it is the first that was known, and what stands in the way is noted each time
+    begun, fault = "registering the cluster", "the cluster is not registered: "
+    assert first == [begun]
+    assert second == [begun, f"{fault}the server is starting"]
+    assert third[1].startswith(f"{fault}kubernetesUid: acme/prod is the Kubernetes cluster")
+    assert fourth[1].endswith("that may not get that namespace cannot register it (Conflict)")
+    assert [len(each) for each in (third, fourth)] == [2, 2]
 
 
-def test_an_operator_says_which_kubernetes_a_cluster_is(
+async def test_an_operator_says_which_kubernetes_a_cluster_is(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def printed(*words: str) -> tuple[int, str]:
@@ -104,22 +101,19 @@ def test_an_operator_says_which_kubernetes_a_cluster_is(
         captured = capsys.readouterr()
         return code, captured.out + captured.err
 
-    async def story() -> None:
-        (validator,) = services("validator")
-        async with serving(validator, server, tmp_path / "1.log"):
-            first = await printed("--kubernetes-uid", "11aa")
-            other = await printed("--kubernetes-uid", "22bb")
-            replaced = await printed("--kubernetes-uid", "22bb", "--replaces", "11aa")
-            endless = await printed("--kubernetes-uid", "a" * 64)
+    (validator,) = services("validator")
+    async with serving(validator, server, tmp_path / "1.log"):
+        first = await printed("--kubernetes-uid", "11aa")
+        other = await printed("--kubernetes-uid", "22bb")
+        replaced = await printed("--kubernetes-uid", "22bb", "--replaces", "11aa")
+        endless = await printed("--kubernetes-uid", "a" * 64)
 
-        assert first == (0, "cluster/prod created\n")
-        assert other[0] == 1
-        assert other[1].startswith("error: kubernetesUid: acme/prod is the Kubernetes cluster")
-        assert replaced == (0, "cluster/prod configured\n")
-        assert endless[0] == 1
-        assert endless[1].startswith("error: kubernetesUid: ")
-
-    asyncio.run(story())
+    assert first == (0, "cluster/prod created\n")
+    assert other[0] == 1
+    assert other[1].startswith("error: kubernetesUid: acme/prod is the Kubernetes cluster")
+    assert replaced == (0, "cluster/prod configured\n")
+    assert endless[0] == 1
+    assert endless[1].startswith("error: kubernetesUid: ")
 
 
 async def is_shown(client: Client, uid: str) -> bool:

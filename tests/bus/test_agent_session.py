@@ -40,78 +40,72 @@ async def nothing(_connection: Connection, _log: Log, _info: StreamInfo) -> None
     await asyncio.Event().wait()
 
 
-def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection(
+async def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection(
     server: NatsServer,
 ) -> None:
-    async def story() -> None:
-        # given a bus without services, so that nobody registers the cluster
-        config = KubeConfig.from_server("http://127.0.0.1:1").get()
-        assert config is not None
-        service = Settings(url=server.url, log_file=os.devnull)
-        telemetry = Telemetry(service, PLACE, lambda: ())
-        model = BusModel(lambda _key: None)
-        work = Work(lambda: True)
-        commander = Commander(model, LogReader(PLACE), work, telemetry.log)
-        compared: list[str] = []
-        settings = AgentSettings(service, PLACE, config)
-        async with connected(server.url), answered(lambda _path: (200, KUBE_SYSTEM)) as api:
-            bus = Bus(
-                settings,
-                telemetry,
-                model,
-                commander,
-                registration=Registration(api, settings, telemetry.log),
-                resync=lambda: compared.append(bus.obstacle),
-                following=nothing,
-            )
-            running = asyncio.create_task(bus.run())
-            await until(lambda: bus.obstacle == "registering the cluster")
+    # given a bus without services, so that nobody registers the cluster
+    config = KubeConfig.from_server("http://127.0.0.1:1").get()
+    assert config is not None
+    service = Settings(url=server.url, log_file=os.devnull)
+    telemetry = Telemetry(service, PLACE, lambda: ())
+    model = BusModel(lambda _key: None)
+    work = Work(lambda: True)
+    commander = Commander(model, LogReader(PLACE), work, telemetry.log)
+    compared: list[str] = []
+    settings = AgentSettings(service, PLACE, config)
+    async with connected(server.url), answered(lambda _path: (200, KUBE_SYSTEM)) as api:
+        bus = Bus(
+            settings,
+            telemetry,
+            model,
+            commander,
+            registration=Registration(api, settings, telemetry.log),
+            resync=lambda: compared.append(bus.obstacle),
+            following=nothing,
+        )
+        running = asyncio.create_task(bus.run())
+        await until(lambda: bus.obstacle == "registering the cluster")
 
-            # when the server is lost and found again
-            reconnected = asyncio.Event()
-            connection = bus._connection
-            assert connection is not None
-            connection.on_reconnect.append(reconnected.set)
-            await restart(server)
-            await reconnected.wait()
+        # when the server is lost and found again
+        reconnected = asyncio.Event()
+        connection = bus._connection
+        assert connection is not None
+        connection.on_reconnect.append(reconnected.set)
+        await restart(server)
+        await reconnected.wait()
 
-            # then it is as it was, whether what it had sent was lost or not
-            assert bus.obstacle.startswith(("registering the cluster", "the cluster is not reg"))
-            assert compared == []
-            await cancel(running)
-            telemetry.close()
-
-    asyncio.run(story())
+        # then it is as it was, whether what it had sent was lost or not
+        assert bus.obstacle.startswith(("registering the cluster", "the cluster is not reg"))
+        assert compared == []
+        await cancel(running)
+        telemetry.close()
 
 
-def test_an_agent_reads_which_commands_a_nodepool_follows_from(server: NatsServer) -> None:
-    async def story() -> None:
-        # given a log with two changes of a NodePool, one of another, and one that cannot be read
-        subject = "np.evt.validator.acme.prod.{}.NodePoolValidated".format
-        async with connected(server.url) as connection:
-            for id, pool in (("uid.1.new.a", "train"), ("b", "other"), ("uid.2.1.c", "train")):
-                await api.publish_event(connection, subject(pool), _validated(id, pool))
-            await api.publish_event(connection, subject("train"), b"{}")
-            end = await api.last_position(connection, STREAM)
+async def test_an_agent_reads_which_commands_a_nodepool_follows_from(server: NatsServer) -> None:
+    # given a log with two changes of a NodePool, one of another, and one that cannot be read
+    subject = "np.evt.validator.acme.prod.{}.NodePoolValidated".format
+    async with connected(server.url) as connection:
+        for id, pool in (("uid.1.new.a", "train"), ("b", "other"), ("uid.2.1.c", "train")):
+            await api.publish_event(connection, subject(pool), _validated(id, pool))
+        await api.publish_event(connection, subject("train"), b"{}")
+        end = await api.last_position(connection, STREAM)
 
-            # when the agent asks for what came after a position
-            events = LogReader(PLACE)
-            events.begin(connection, LogId(""))
-            everything = await events.origins_of("train", 0)
-            later = await events.origins_of("train", end - 2)
-            never = await events.origins_of("none", 0)
+        # when the agent asks for what came after a position
+        events = LogReader(PLACE)
+        events.begin(connection, LogId(""))
+        everything = await events.origins_of("train", 0)
+        later = await events.origins_of("train", end - 2)
+        never = await events.origins_of("none", 0)
 
-        # then it has those of the NodePool in their order
-        assert [(each.id, end - each.position) for each in everything] == [
-            ("uid.1.new.a", 3),
-            ("uid.2.1.c", 1),
-            ("", 0),
-        ]
-        assert later == everything[1:]
-        assert never == []
-        assert everything[0].uid == "bus-uid"
-
-    asyncio.run(story())
+    # then it has those of the NodePool in their order
+    assert [(each.id, end - each.position) for each in everything] == [
+        ("uid.1.new.a", 3),
+        ("uid.2.1.c", 1),
+        ("", 0),
+    ]
+    assert later == everything[1:]
+    assert never == []
+    assert everything[0].uid == "bus-uid"
 
 
 def _validated(command: str, pool: str) -> bytes:

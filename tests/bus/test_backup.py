@@ -62,82 +62,76 @@ async def replayed(connection: Connection, log: list[Entry]) -> list[bytes]:
     return list(dump(replica.safe))
 
 
-def test_a_backup_under_load_is_restored_on_another_server_and_services_go_on(
+async def test_a_backup_under_load_is_restored_on_another_server_and_services_go_on(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "backup"
 
-    async def story() -> None:
-        # given a service at work, under load while a backup is made
-        async with (
-            connected(server.url) as connection,
-            serving(QUOTA, server, tmp_path / "quota.log"),
-        ):
-            for number in range(COMMANDS):
-                await send(connection, limit(number), f"c{number}")
-                if number == COMMANDS // 2:
-                    backing_up = asyncio.create_task(nodepool(server.url, "backup", str(folder)))
-            assert await backing_up == 0
-            await outcome(connection, f"c{COMMANDS - 1}")
-            whole = await read_all(connection)
-        assert capsys.readouterr().out.startswith(f"backup/{folder} created: ")
+    # given a service at work, under load while a backup is made
+    async with (
+        connected(server.url) as connection,
+        serving(QUOTA, server, tmp_path / "quota.log"),
+    ):
+        for number in range(COMMANDS):
+            await send(connection, limit(number), f"c{number}")
+            if number == COMMANDS // 2:
+                backing_up = asyncio.create_task(nodepool(server.url, "backup", str(folder)))
+        assert await backing_up == 0
+        await outcome(connection, f"c{COMMANDS - 1}")
+        whole = await read_all(connection)
+    assert capsys.readouterr().out.startswith(f"backup/{folder} created: ")
 
-        # when it is restored on a new server
-        port = free_port()
-        url = f"nats://{HOST}:{port}"
-        with running(tmp_path, port, ""):
-            assert await nodepool(url, "restore", str(folder)) == 0
-            assert "log restored up to position " in capsys.readouterr().out
-            async with connected(url) as connection:
-                log = await read_all(connection)
+    # when it is restored on a new server
+    port = free_port()
+    url = f"nats://{HOST}:{port}"
+    with running(tmp_path, port, ""):
+        assert await nodepool(url, "restore", str(folder)) == 0
+        assert "log restored up to position " in capsys.readouterr().out
+        async with connected(url) as connection:
+            log = await read_all(connection)
 
-                # then it is the log as it was, up to a position
-                last = json.loads((folder / "manifest.json").read_text())["last"]
-                assert COMMANDS // 2 <= last <= len(whole)
-                assert [entry[:4] for entry in log] == [entry[:4] for entry in whole[:last]]
+            # then it is the log as it was, up to a position
+            last = json.loads((folder / "manifest.json").read_text())["last"]
+            assert COMMANDS // 2 <= last <= len(whole)
+            assert [entry[:4] for entry in log] == [entry[:4] for entry in whole[:last]]
 
-                # and the service goes on: what was done is not done again, what is new is
-                other = NatsServer(tmp_path / "unused", port, Path("unused"))
-                async with serving(QUOTA, other, tmp_path / "next.log") as runtime:
-                    await send(connection, limit(0), "c0")
-                    await send(connection, limit(7), "new")
-                    position = (await outcome(connection, "new"))["causeposition"]
-                    assert isinstance(position, int)
-                    await until(lambda: runtime.replica.committed >= position)
-                    live = list(dump(runtime.replica.safe))
-                after = await read_all(connection)
-                events = [e for e in after[last:] if e.subject.endswith(".QuotaSet")]
-                ids = {json.loads(entry.content)["correlationid"] for entry in events}
-                assert "c0" not in ids
-                assert "new" in ids
-                assert await replayed(connection, after) == live
+            # and the service goes on: what was done is not done again, what is new is
+            other = NatsServer(tmp_path / "unused", port, Path("unused"))
+            async with serving(QUOTA, other, tmp_path / "next.log") as runtime:
+                await send(connection, limit(0), "c0")
+                await send(connection, limit(7), "new")
+                position = (await outcome(connection, "new"))["causeposition"]
+                assert isinstance(position, int)
+                await until(lambda: runtime.replica.committed >= position)
+                live = list(dump(runtime.replica.safe))
+            after = await read_all(connection)
+            events = [e for e in after[last:] if e.subject.endswith(".QuotaSet")]
+            ids = {json.loads(entry.content)["correlationid"] for entry in events}
+            assert "c0" not in ids
+            assert "new" in ids
+            assert await replayed(connection, after) == live
 
-            # and it is not restored over what is there, unless that is insisted on
-            assert await nodepool(url, "restore", str(folder)) == 1
-            assert "there is a log already" in capsys.readouterr().err
-            assert await nodepool(url, "restore", "--force", str(folder)) == 0
-
-    asyncio.run(story())
+        # and it is not restored over what is there, unless that is insisted on
+        assert await nodepool(url, "restore", str(folder)) == 1
+        assert "there is a log already" in capsys.readouterr().err
+        assert await nodepool(url, "restore", "--force", str(folder)) == 0
 
 
-def test_a_log_that_services_read_is_not_restored_over(
+async def test_a_log_that_services_read_is_not_restored_over(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story() -> None:
-        folder = str(tmp_path / "backup")
-        async with serving(QUOTA, server, tmp_path / "quota.log"):
-            assert await nodepool(server.url, "backup", folder) == 0
+    folder = str(tmp_path / "backup")
+    async with serving(QUOTA, server, tmp_path / "quota.log"):
+        assert await nodepool(server.url, "backup", folder) == 0
 
-            async def refused() -> bool:
-                code = await nodepool(server.url, "restore", "--force", folder)
-                return (code, capsys.readouterr().err) == (
-                    1,
-                    "error: stop the services first; at work are quota\n",
-                )
+        async def refused() -> bool:
+            code = await nodepool(server.url, "restore", "--force", folder)
+            return (code, capsys.readouterr().err) == (
+                1,
+                "error: stop the services first; at work are quota\n",
+            )
 
-            await until(refused, within_s=5)
-
-    asyncio.run(story())
+        await until(refused, within_s=5)
 
 
 def test_a_backup_that_is_not_whole_is_refused(
@@ -173,7 +167,7 @@ def test_a_backup_that_is_not_whole_is_refused(
     assert refusal() == f"{folder} is no backup: No such file or directory: {manifest}"
 
 
-def test_what_the_server_does_not_take_is_not_made_room_for(
+async def test_what_the_server_does_not_take_is_not_made_room_for(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, port = tmp_path / "backup", free_port()
@@ -183,69 +177,63 @@ def test_what_the_server_does_not_take_is_not_made_room_for(
         " users: [{ user: all, password: x }] } }"
     )
 
-    async def story() -> None:
-        # given a backup, and a log on a server that has less room than it takes
-        async with connected(server.url) as connection:
-            await fill_with_noise(connection)
-        assert await nodepool(server.url, "backup", str(folder)) == 0
-        with running(tmp_path, port, small):
-            async with connected(url) as connection:
-                await send(connection, limit(1), "c1")
-                before = await read_all(connection)
+    # given a backup, and a log on a server that has less room than it takes
+    async with connected(server.url) as connection:
+        await fill_with_noise(connection)
+    assert await nodepool(server.url, "backup", str(folder)) == 0
+    with running(tmp_path, port, small):
+        async with connected(url) as connection:
+            await send(connection, limit(1), "c1")
+            before = await read_all(connection)
 
-                # then it is not restored there, and what is there is kept
-                capsys.readouterr()
-                assert await nodepool(url, "restore", "--force", str(folder)) == 1
-                error = capsys.readouterr().err
-                assert "give it more storage, or restore on another server" in error
-                assert await read_all(connection) == before
+            # then it is not restored there, and what is there is kept
+            capsys.readouterr()
+            assert await nodepool(url, "restore", "--force", str(folder)) == 1
+            error = capsys.readouterr().err
+            assert "give it more storage, or restore on another server" in error
+            assert await read_all(connection) == before
 
-        # and no more is one with settings that the server does not know
-        async with connected(server.url) as connection:
-            described = json.loads((folder / "manifest.json").read_text())
-            described["info"]["config"]["retention"] = "never"
-            (folder / "manifest.json").write_text(json.dumps(described))
-            assert await nodepool(server.url, "restore", "--force", str(folder)) == 1
-            assert "nothing is restored, and nothing deleted: " in capsys.readouterr().err
-            assert await api.last_position(connection, STREAM) == FILLED
-
-    asyncio.run(story())
+    # and no more is one with settings that the server does not know
+    async with connected(server.url) as connection:
+        described = json.loads((folder / "manifest.json").read_text())
+        described["info"]["config"]["retention"] = "never"
+        (folder / "manifest.json").write_text(json.dumps(described))
+        assert await nodepool(server.url, "restore", "--force", str(folder)) == 1
+        assert "nothing is restored, and nothing deleted: " in capsys.readouterr().err
+        assert await api.last_position(connection, STREAM) == FILLED
 
 
-def test_what_was_made_from_another_log_is_not_there_after_a_restore(
+async def test_what_was_made_from_another_log_is_not_there_after_a_restore(
     server: NatsServer, tmp_path: Path
 ) -> None:
     folder = tmp_path / "backup"
 
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a read model and snapshots that are newer than a backup
-            async with (
-                serving(QUOTA, server, tmp_path / "quota.log", snapshot_after=1),
-                serving(AGGREGATOR, server, tmp_path / "aggregator.log", snapshot_after=1),
-            ):
-                await send(connection, limit(1), "c1")
-                await until(lambda: shown(connection, {1}))
-                assert await nodepool(server.url, "backup", str(folder)) == 0
-                await send(connection, limit(2), "c2")
-                await send(connection, limit(3, org="other"), "c3")
-                await until(lambda: shown(connection, {2, 3}))
-            assert await api.last_position(connection, SNAPSHOTS) > 0
+    async with connected(server.url) as connection:
+        # given a read model and snapshots that are newer than a backup
+        async with (
+            serving(QUOTA, server, tmp_path / "quota.log", snapshot_after=1),
+            serving(AGGREGATOR, server, tmp_path / "aggregator.log", snapshot_after=1),
+        ):
+            await send(connection, limit(1), "c1")
+            await until(lambda: shown(connection, {1}))
+            assert await nodepool(server.url, "backup", str(folder)) == 0
+            await send(connection, limit(2), "c2")
+            await send(connection, limit(3, org="other"), "c3")
+            await until(lambda: shown(connection, {2, 3}))
+        assert await api.last_position(connection, SNAPSHOTS) > 0
 
-            # when it is restored
-            assert await nodepool(server.url, "restore", "--force", str(folder)) == 0
+        # when it is restored
+        assert await nodepool(server.url, "restore", "--force", str(folder)) == 0
 
-            # then nothing is left of them, and services make what the log says
-            assert [name for name in streams() if await stream_info(connection, name)] == [STREAM]
-            async with (
-                serving(QUOTA, server, tmp_path / "quota.log") as quota,
-                serving(AGGREGATOR, server, tmp_path / "aggregator.log"),
-            ):
-                await until(lambda: shown(connection, {1}))
-                log = await read_all(connection)
-                assert await replayed(connection, log) == list(dump(quota.replica.safe))
-
-    asyncio.run(story())
+        # then nothing is left of them, and services make what the log says
+        assert [name for name in streams() if await stream_info(connection, name)] == [STREAM]
+        async with (
+            serving(QUOTA, server, tmp_path / "quota.log") as quota,
+            serving(AGGREGATOR, server, tmp_path / "aggregator.log"),
+        ):
+            await until(lambda: shown(connection, {1}))
+            log = await read_all(connection)
+            assert await replayed(connection, log) == list(dump(quota.replica.safe))
 
 
 async def shown(connection: Connection, limits: set[int]) -> bool:
@@ -254,24 +242,21 @@ async def shown(connection: Connection, limits: set[int]) -> bool:
     return {each["limit"] for each in objects} == limits
 
 
-def test_services_are_found_at_work_among_many_other_readers(
+async def test_services_are_found_at_work_among_many_other_readers(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection, serving(QUOTA, server, tmp_path / "log"):
-            # given more readers than the server names at once, all of them before the service
-            for number in range(READERS):
-                name = f"a{number}"
-                config = {"name": name, "ack_policy": "none", "inactive_threshold": 60_000_000_000}
-                body = {"stream_name": STREAM, "config": config}
-                await api.request(connection, f"$JS.API.CONSUMER.CREATE.{STREAM}.{name}", body)
-            assert await nodepool(server.url, "backup", str(tmp_path / "backup")) == 0
-            capsys.readouterr()
-            line = ["restore", "--force", str(tmp_path / "backup")]
-            assert await nodepool(server.url, *line) == 1
-            assert "at work are quota" in capsys.readouterr().err
-
-    asyncio.run(story())
+    async with connected(server.url) as connection, serving(QUOTA, server, tmp_path / "log"):
+        # given more readers than the server names at once, all of them before the service
+        for number in range(READERS):
+            name = f"a{number}"
+            config = {"name": name, "ack_policy": "none", "inactive_threshold": 60_000_000_000}
+            body = {"stream_name": STREAM, "config": config}
+            await api.request(connection, f"$JS.API.CONSUMER.CREATE.{STREAM}.{name}", body)
+        assert await nodepool(server.url, "backup", str(tmp_path / "backup")) == 0
+        capsys.readouterr()
+        line = ["restore", "--force", str(tmp_path / "backup")]
+        assert await nodepool(server.url, *line) == 1
+        assert "at work are quota" in capsys.readouterr().err
 
 
 @asynccontextmanager
@@ -298,47 +283,43 @@ async def fill_with_noise(connection: Connection) -> None:
     await fill(connection, [("np.cmd.a._._.X", os.urandom(512)) for _ in range(FILLED)])
 
 
-def test_a_backup_that_is_interrupted_leaves_nothing(server: NatsServer, tmp_path: Path) -> None:
-    folder = tmp_path / "backups" / "one"
-    folder.parent.mkdir()
-
-    async def story() -> None:
-        # given a backup that cannot end, as most of it does not come
-        async with connected(server.url) as connection:
-            await fill_with_noise(connection)
-        async with stalling(server.url, HALF) as url, backing_up(url, folder) as process:
-            await until(lambda: any(path.stat().st_size for path in folder.parent.glob(".*/*")))
-
-            # when it is interrupted
-            process.send_signal(signal.SIGINT)
-            _, error = await asyncio.wait_for(process.communicate(), PATIENCE_S)
-
-        # then nothing is there
-        assert (process.returncode, error) == (130, b"\n")
-        assert list(folder.parent.iterdir()) == []
-
-    asyncio.run(story())
-
-
-def test_a_backup_for_which_there_is_no_room_leaves_nothing(
+async def test_a_backup_that_is_interrupted_leaves_nothing(
     server: NatsServer, tmp_path: Path
 ) -> None:
     folder = tmp_path / "backups" / "one"
     folder.parent.mkdir()
 
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            await fill_with_noise(connection)
-        async with backing_up(server.url, folder, limit_bytes=HALF) as process:
-            _, error = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+    # given a backup that cannot end, as most of it does not come
+    async with connected(server.url) as connection:
+        await fill_with_noise(connection)
+    async with stalling(server.url, HALF) as url, backing_up(url, folder) as process:
+        await until(lambda: any(path.stat().st_size for path in folder.parent.glob(".*/*")))
 
-        assert (process.returncode, error) == (
-            1,
-            b"error: the backup is not made: File too large\n",
-        )
-        assert list(folder.parent.iterdir()) == []
+        # when it is interrupted
+        process.send_signal(signal.SIGINT)
+        _, error = await asyncio.wait_for(process.communicate(), PATIENCE_S)
 
-    asyncio.run(story())
+    # then nothing is there
+    assert (process.returncode, error) == (130, b"\n")
+    assert list(folder.parent.iterdir()) == []
+
+
+async def test_a_backup_for_which_there_is_no_room_leaves_nothing(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    folder = tmp_path / "backups" / "one"
+    folder.parent.mkdir()
+
+    async with connected(server.url) as connection:
+        await fill_with_noise(connection)
+    async with backing_up(server.url, folder, limit_bytes=HALF) as process:
+        _, error = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+
+    assert (process.returncode, error) == (
+        1,
+        b"error: the backup is not made: File too large\n",
+    )
+    assert list(folder.parent.iterdir()) == []
 
 
 def test_a_backup_that_is_cancelled_at_its_end_is_whole_or_is_not_there(

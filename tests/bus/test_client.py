@@ -514,22 +514,19 @@ def test_following_events_goes_on_with_new_ones(server: NatsServer) -> None:
 
 
 @pytest.mark.parametrize(("past", "seen"), [(True, ["old", "new"]), (False, ["new"])])
-def test_a_watch_of_changes_alone_leaves_out_the_events_that_lie_in_the_past(
+async def test_a_watch_of_changes_alone_leaves_out_the_events_that_lie_in_the_past(
     past: bool, seen: list[str], server: NatsServer
 ) -> None:
-    async def story() -> list[str]:
-        messages: list[str] = []
-        async with opened(server) as (client, connection):
-            await say(connection, over_quota("p", "old"))
-            stream = watch(client, EVENT, past=past)
-            async with asyncio.timeout(PATIENCE_S), aclosing(stream) as items:
-                async for item in items:
-                    if isinstance(item, EndOfList):
-                        await say(connection, over_quota("p", "new"))
-                    else:
-                        messages.append(text(item.document, "message"))
-                    if messages[-1:] == ["new"]:
-                        break
-        return messages
-
-    assert asyncio.run(story()) == seen
+    messages: list[str] = []
+    async with opened(server) as (client, connection):
+        await say(connection, over_quota("p", "old"))
+        stream = watch(client, EVENT, past=past)
+        async with asyncio.timeout(PATIENCE_S), aclosing(stream) as items:
+            async for item in items:
+                if isinstance(item, EndOfList):
+                    await say(connection, over_quota("p", "new"))
+                else:
+                    messages.append(text(item.document, "message"))
+                if messages[-1:] == ["new"]:
+                    break
+    assert (messages) == seen

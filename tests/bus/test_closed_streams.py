@@ -51,29 +51,26 @@ async def set_a_limit(connection: Connection, id: str) -> object:
         ),
     ],
 )
-def test_a_service_is_not_ready_while_the_log_takes_no_commands(
+async def test_a_service_is_not_ready_while_the_log_takes_no_commands(
     server: NatsServer, tmp_path: Path, settings: Mapping[str, object], text: str
 ) -> None:
-    async def story() -> None:
-        async with (
-            connected(server.url) as connection,
-            serving(QUOTA, server, tmp_path / "one.log") as runtime,
-        ):
-            # given a service at work
-            assert await set_a_limit(connection, "c1") == "CommandAccepted"
+    async with (
+        connected(server.url) as connection,
+        serving(QUOTA, server, tmp_path / "one.log") as runtime,
+    ):
+        # given a service at work
+        assert await set_a_limit(connection, "c1") == "CommandAccepted"
 
-            # when an operator changes the log so that it takes no commands
-            await update(connection, STREAM, **settings)
+        # when an operator changes the log so that it takes no commands
+        await update(connection, STREAM, **settings)
 
-            # then the service is not ready, and says why
-            await says_why(runtime, f"the log takes no messages: {text}")
+        # then the service is not ready, and says why
+        await says_why(runtime, f"the log takes no messages: {text}")
 
-            # and when that is undone, then it is ready again
-            await update(connection, STREAM)
-            await until(runtime.is_ready)
-            assert await set_a_limit(connection, "c2") == "CommandAccepted"
-
-    asyncio.run(story())
+        # and when that is undone, then it is ready again
+        await update(connection, STREAM)
+        await until(runtime.is_ready)
+        assert await set_a_limit(connection, "c2") == "CommandAccepted"
 
 
 def test_a_sealed_log_is_named_by_services_and_can_be_made_whole_again(
@@ -112,58 +109,52 @@ def test_a_sealed_log_is_named_by_services_and_can_be_made_whole_again(
     asyncio.run(story())
 
 
-def test_services_work_with_a_sealed_stream_of_snapshots_until_it_is_deleted(
+async def test_services_work_with_a_sealed_stream_of_snapshots_until_it_is_deleted(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a stream of snapshots that an operator has sealed
-            await update(connection, SNAPSHOTS, sealed=True)
+    async with connected(server.url) as connection:
+        # given a stream of snapshots that an operator has sealed
+        await update(connection, SNAPSHOTS, sealed=True)
 
-            # when a service starts, then it works
-            async with serving(QUOTA, server, tmp_path / "one.log", snapshot_after=1) as runtime:
-                assert await set_a_limit(connection, "c1") == "CommandAccepted"
-                assert runtime.is_ready()
-                await until(lambda: "snapshot failed" in (tmp_path / "one.log").read_text())
+        # when a service starts, then it works
+        async with serving(QUOTA, server, tmp_path / "one.log", snapshot_after=1) as runtime:
+            assert await set_a_limit(connection, "c1") == "CommandAccepted"
+            assert runtime.is_ready()
+            await until(lambda: "snapshot failed" in (tmp_path / "one.log").read_text())
 
-                # and when the remedy of the doctor is tried, then there is a snapshot
-                assert (await remedy(capsys, server, SNAPSHOTS)).startswith("nats stream rm ")
-                await api.request(connection, f"$JS.API.STREAM.DELETE.{SNAPSHOTS}")
-                await until(lambda: "snapshot saved" in (tmp_path / "one.log").read_text())
-
-    asyncio.run(story())
+            # and when the remedy of the doctor is tried, then there is a snapshot
+            assert (await remedy(capsys, server, SNAPSHOTS)).startswith("nats stream rm ")
+            await api.request(connection, f"$JS.API.STREAM.DELETE.{SNAPSHOTS}")
+            await until(lambda: "snapshot saved" in (tmp_path / "one.log").read_text())
 
 
 @pytest.mark.parametrize("is_at_work", [False, True])
-def test_a_sealed_bucket_of_the_read_model_is_named_and_filled_once_it_is_deleted(
+async def test_a_sealed_bucket_of_the_read_model_is_named_and_filled_once_it_is_deleted(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_at_work: bool
 ) -> None:
-    async def story() -> None:
-        async with (
-            connected(server.url) as connection,
-            serving(QUOTA, server, tmp_path / "quota.log"),
-        ):
-            # given a bucket that is sealed before the writer of the read model starts, or later
-            if not is_at_work:
+    async with (
+        connected(server.url) as connection,
+        serving(QUOTA, server, tmp_path / "quota.log"),
+    ):
+        # given a bucket that is sealed before the writer of the read model starts, or later
+        if not is_at_work:
+            await update(connection, BUCKET, sealed=True)
+        async with serving(AGGREGATOR, server, tmp_path / "one.log") as runtime:
+            if is_at_work:
                 await update(connection, BUCKET, sealed=True)
-            async with serving(AGGREGATOR, server, tmp_path / "one.log") as runtime:
-                if is_at_work:
-                    await update(connection, BUCKET, sealed=True)
 
-                # when an object has to be written into it
-                assert await set_a_limit(connection, "c1") == "CommandAccepted"
+            # when an object has to be written into it
+            assert await set_a_limit(connection, "c1") == "CommandAccepted"
 
-                # then the writer is not ready, says why, and parks nothing
-                await says_why(runtime, f"the read model is not written: {BUCKET}: ")
-                assert "object parked" not in (tmp_path / "one.log").read_text()
+            # then the writer is not ready, says why, and parks nothing
+            await says_why(runtime, f"the read model is not written: {BUCKET}: ")
+            assert "object parked" not in (tmp_path / "one.log").read_text()
 
-                # and when the remedy of the doctor is tried, then the bucket is filled
-                assert (await remedy(capsys, server, BUCKET)).startswith("nats stream rm ")
-                await api.request(connection, f"$JS.API.STREAM.DELETE.{BUCKET}")
-                await until(partial(has_objects, connection))
-                await until(runtime.is_ready)
-
-    asyncio.run(story())
+            # and when the remedy of the doctor is tried, then the bucket is filled
+            assert (await remedy(capsys, server, BUCKET)).startswith("nats stream rm ")
+            await api.request(connection, f"$JS.API.STREAM.DELETE.{BUCKET}")
+            await until(partial(has_objects, connection))
+            await until(runtime.is_ready)
 
 
 async def remedy(capsys: pytest.CaptureFixture[str], server: NatsServer, stream: str) -> str:

@@ -1,6 +1,5 @@
 """What is shown to a server that asks who connects, and that it is read again for each time."""
 
-import asyncio
 import os
 import shutil
 import subprocess
@@ -65,100 +64,88 @@ async def works(connection: Connection) -> None:
 
 
 @needs_openssl
-def test_a_server_that_verifies_clients_is_used_with_a_certificate(
+async def test_a_server_that_verifies_clients_is_used_with_a_certificate(
     tmp_path: Path, made: Certificates
 ) -> None:
-    async def story() -> None:
-        # given a server that asks for a certificate
-        port = free_port()
-        url = f"tls://{HOST}:{port}"
-        with running(tmp_path, port, verified(made)):
-            # when a connection shows one
-            connection = await connect(url, "test", access=of_client(made))
+    # given a server that asks for a certificate
+    port = free_port()
+    url = f"tls://{HOST}:{port}"
+    with running(tmp_path, port, verified(made)):
+        # when a connection shows one
+        connection = await connect(url, "test", access=of_client(made))
 
-            # then it works
-            await works(connection)
-            await connection.close()
+        # then it works
+        await works(connection)
+        await connection.close()
 
-            # and one that shows none is told what is missing
-            missing = "certificate required"
-            assert missing in (await unreachable(url, missing, Access(str(made.ca)))).reason
-
-    asyncio.run(story())
+        # and one that shows none is told what is missing
+        missing = "certificate required"
+        assert missing in (await unreachable(url, missing, Access(str(made.ca)))).reason
 
 
 @needs_openssl
-def test_a_renewed_certificate_is_shown_at_the_next_connection(
+async def test_a_renewed_certificate_is_shown_at_the_next_connection(
     tmp_path: Path, made: Certificates
 ) -> None:
-    async def story() -> None:
-        # given a connection with a certificate, which names its user
-        port = free_port()
-        own = Access(str(made.ca), str(tmp_path / "own.pem"), str(tmp_path / "own.key"))
+    # given a connection with a certificate, which names its user
+    port = free_port()
+    own = Access(str(made.ca), str(tmp_path / "own.pem"), str(tmp_path / "own.key"))
 
-        def renew(name: str) -> None:
-            for path in (own.cert_file, own.key_file):
-                shutil.copy(made.ca.with_name(name + Path(path).suffix), path)
+    def renew(name: str) -> None:
+        for path in (own.cert_file, own.key_file):
+            shutil.copy(made.ca.with_name(name + Path(path).suffix), path)
 
-        renew("client")
-        users = "authorization { users: [{ user: %s }] }"
-        settings = verified(made).replace("verify:", "verify_and_map:")
-        with running(tmp_path, port, settings + "\n" + users % '"CN=client"'):
-            connection = await connect(f"tls://{HOST}:{port}", "test", access=own)
+    renew("client")
+    users = "authorization { users: [{ user: %s }] }"
+    settings = verified(made).replace("verify:", "verify_and_map:")
+    with running(tmp_path, port, settings + "\n" + users % '"CN=client"'):
+        connection = await connect(f"tls://{HOST}:{port}", "test", access=own)
 
-        # when the server takes another one only, which is not there yet
-        await until(lambda: not connection.is_connected)
-        with running(tmp_path, port, settings + "\n" + users % '"CN=next"'):
-            await until(lambda: DENIED in connection.fault)
-            remove(own.key_file)
-            await until(lambda: f"cannot read {own.key_file}: No such file" in connection.fault)
+    # when the server takes another one only, which is not there yet
+    await until(lambda: not connection.is_connected)
+    with running(tmp_path, port, settings + "\n" + users % '"CN=next"'):
+        await until(lambda: DENIED in connection.fault)
+        remove(own.key_file)
+        await until(lambda: f"cannot read {own.key_file}: No such file" in connection.fault)
 
-            # then it is used as soon as it is
-            renew("next")
-            await until(lambda: connection.is_connected)
-            await works(connection)
-            await connection.close()
-
-    asyncio.run(story())
+        # then it is used as soon as it is
+        renew("next")
+        await until(lambda: connection.is_connected)
+        await works(connection)
+        await connection.close()
 
 
-def test_a_password_in_a_file_is_read_again(tmp_path: Path) -> None:
-    async def story() -> None:
-        # given a connection with a password from a file
-        port, user = free_port(), 'authorization { user: "a b", password: %s }'
-        access = Access(password_file=written(tmp_path / "password", "first\n"))
-        url = f"nats://a%20b@{HOST}:{port}"
-        with running(tmp_path, port, user % "first"):
-            connection = await connect(url, "test", access=access)
-            await works(connection)
+async def test_a_password_in_a_file_is_read_again(tmp_path: Path) -> None:
+    # given a connection with a password from a file
+    port, user = free_port(), 'authorization { user: "a b", password: %s }'
+    access = Access(password_file=written(tmp_path / "password", "first\n"))
+    url = f"nats://a%20b@{HOST}:{port}"
+    with running(tmp_path, port, user % "first"):
+        connection = await connect(url, "test", access=access)
+        await works(connection)
 
-        # when the server has another one
-        await until(lambda: not connection.is_connected)
-        with running(tmp_path, port, user % "second"):
-            await until(lambda: DENIED in connection.fault)
+    # when the server has another one
+    await until(lambda: not connection.is_connected)
+    with running(tmp_path, port, user % "second"):
+        await until(lambda: DENIED in connection.fault)
 
-            # then it is used as soon as the file has it
-            written(tmp_path / "password", "second\n")
-            await until(lambda: connection.is_connected)
-            await connection.close()
+        # then it is used as soon as the file has it
+        written(tmp_path / "password", "second\n")
+        await until(lambda: connection.is_connected)
+        await connection.close()
 
-            # and one that has never been right says no more than that
-            written(tmp_path / "password", "hunter2")
-            assert (await unreachable(url, DENIED, access)).reason == DENIED
-
-    asyncio.run(story())
+        # and one that has never been right says no more than that
+        written(tmp_path / "password", "hunter2")
+        assert (await unreachable(url, DENIED, access)).reason == DENIED
 
 
-def test_a_token_in_a_file_is_used_where_the_address_names_no_user(tmp_path: Path) -> None:
-    async def story() -> None:
-        port = free_port()
-        access = Access(password_file=written(tmp_path / "token", "t0ken"))
-        with running(tmp_path, port, 'authorization { token: "t0ken" }'):
-            connection = await connect(f"nats://{HOST}:{port}", "test", access=access)
-            await works(connection)
-            await connection.close()
-
-    asyncio.run(story())
+async def test_a_token_in_a_file_is_used_where_the_address_names_no_user(tmp_path: Path) -> None:
+    port = free_port()
+    access = Access(password_file=written(tmp_path / "token", "t0ken"))
+    with running(tmp_path, port, 'authorization { token: "t0ken" }'):
+        connection = await connect(f"nats://{HOST}:{port}", "test", access=access)
+        await works(connection)
+        await connection.close()
 
 
 def nkey_server(tmp_path: Path) -> tuple[str, Access]:
@@ -175,32 +162,29 @@ def jwt_server(tmp_path: Path) -> tuple[str, Access]:
 
 
 @pytest.mark.parametrize("made_by", [nkey_server, jwt_server])
-def test_a_user_with_an_nkey_or_a_jwt_is_taken(
+async def test_a_user_with_an_nkey_or_a_jwt_is_taken(
     tmp_path: Path, made_by: Callable[[Path], tuple[str, Access]]
 ) -> None:
     pytest.importorskip("nacl", reason="needs the package PyNaCl")
 
-    async def story() -> None:
-        # given a server that knows a user by its nkey, or by the JWT of its account
-        port = free_port()
-        settings, access = made_by(tmp_path)
-        url = f"nats://{HOST}:{port}"
-        with running(tmp_path, port, settings):
-            # when a connection signs what the server asks
-            connection = await connect(url, "test", access=access)
+    # given a server that knows a user by its nkey, or by the JWT of its account
+    port = free_port()
+    settings, access = made_by(tmp_path)
+    url = f"nats://{HOST}:{port}"
+    with running(tmp_path, port, settings):
+        # when a connection signs what the server asks
+        connection = await connect(url, "test", access=access)
 
-            # then it works, and does so again with a new connection of a program
-            await works(connection)
-            await connection.close()
-            async with Client(url, access=access) as client:
-                assert await client.nodepools.list() == []
+        # then it works, and does so again with a new connection of a program
+        await works(connection)
+        await connection.close()
+        async with Client(url, access=access) as client:
+            assert await client.nodepools.list() == []
 
-            # and another user is refused
-            other = Access(nkey_file=written(tmp_path / "other", key("user", 2).seed))
-            for shown in (other, Access()):
-                assert (await unreachable(url, DENIED, shown)).reason == DENIED
-
-    asyncio.run(story())
+        # and another user is refused
+        other = Access(nkey_file=written(tmp_path / "other", key("user", 2).seed))
+        for shown in (other, Access()):
+            assert (await unreachable(url, DENIED, shown)).reason == DENIED
 
 
 @needs_openssl

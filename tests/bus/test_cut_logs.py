@@ -1,6 +1,5 @@
 """A log whose head is cut, on a real server: by a limit that an operator has set on its stream."""
 
-import asyncio
 import os
 import signal
 from functools import partial
@@ -51,59 +50,53 @@ async def send_several(connection: Connection, count: int) -> None:
         await outcome(connection, f"c{number}")
 
 
-def test_a_service_without_a_snapshot_does_not_begin_in_the_middle_of_the_log(
+async def test_a_service_without_a_snapshot_does_not_begin_in_the_middle_of_the_log(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a service that has processed commands, and has no snapshot
-            async with serving(QUOTA, server, tmp_path / "one.log"):
-                await send_several(connection, 3)
+    async with connected(server.url) as connection:
+        # given a service that has processed commands, and has no snapshot
+        async with serving(QUOTA, server, tmp_path / "one.log"):
+            await send_several(connection, 3)
 
-            # when the head of the log is cut, and a replica starts
-            first = await cut(connection, 2)
-            async with serving(QUOTA, server, tmp_path / "two.log", wait=False) as runtime:
-                text = f"the log begins at position {first}, and quota has no snapshot"
-                await until(lambda: (runtime.obstacle() or "").startswith(text))
+        # when the head of the log is cut, and a replica starts
+        first = await cut(connection, 2)
+        async with serving(QUOTA, server, tmp_path / "two.log", wait=False) as runtime:
+            text = f"the log begins at position {first}, and quota has no snapshot"
+            await until(lambda: (runtime.obstacle() or "").startswith(text))
 
-                # then it is not ready, does nothing, and the doctor names the remedy
-                assert not runtime.ready.is_set()
-                assert runtime.replica.committed == 0
-                _, report = await doctor(capsys, server.url)
-                status, text = report["beginning of the log"]
-                assert status == "problem"
-                assert text.startswith(f"it begins at position {first}, without a snapshot of ")
-                assert "quota" in text
-
-    asyncio.run(story())
+            # then it is not ready, does nothing, and the doctor names the remedy
+            assert not runtime.ready.is_set()
+            assert runtime.replica.committed == 0
+            _, report = await doctor(capsys, server.url)
+            status, text = report["beginning of the log"]
+            assert status == "problem"
+            assert text.startswith(f"it begins at position {first}, without a snapshot of ")
+            assert "quota" in text
 
 
-def test_a_service_at_work_saves_a_snapshot_when_the_head_of_the_log_is_cut(
+async def test_a_service_at_work_saves_a_snapshot_when_the_head_of_the_log_is_cut(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            async with serving(QUOTA, server, tmp_path / "one.log") as runtime:
-                # given a service at work, long before its first snapshot is due
-                await send_several(connection, 3)
+    async with connected(server.url) as connection:
+        async with serving(QUOTA, server, tmp_path / "one.log") as runtime:
+            # given a service at work, long before its first snapshot is due
+            await send_several(connection, 3)
 
-                # when others fill the log, and its head is cut
-                await fill(connection, [(EVENT, b"{}")] * 50)
-                first = await cut(connection, 10)
-                info = await stream_info(connection, STREAM)
-                assert info is not None
-                assert runtime.replica.committed < first - 1
+            # when others fill the log, and its head is cut
+            await fill(connection, [(EVENT, b"{}")] * 50)
+            first = await cut(connection, 10)
+            info = await stream_info(connection, STREAM)
+            assert info is not None
+            assert runtime.replica.committed < first - 1
 
-                # then it moves on, saves a snapshot, and stays ready
-                await until(partial(reaches, connection, first))
-                assert runtime.is_ready()
-                state = runtime.replica.safe.state
+            # then it moves on, saves a snapshot, and stays ready
+            await until(partial(reaches, connection, first))
+            assert runtime.is_ready()
+            state = runtime.replica.safe.state
 
-            # and another replica begins there
-            async with serving(QUOTA, server, tmp_path / "two.log") as second:
-                assert second.replica.safe.state == state
-
-    asyncio.run(story())
+        # and another replica begins there
+        async with serving(QUOTA, server, tmp_path / "two.log") as second:
+            assert second.replica.safe.state == state
 
 
 async def reaches(connection: Connection, first: int) -> bool:
@@ -112,29 +105,28 @@ async def reaches(connection: Connection, first: int) -> bool:
     return await stored_position(connection, "quota", log) >= first - 1
 
 
-def test_a_reader_does_not_pass_over_what_is_cut_before_it_has_read_it(server: NatsServer) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a reader that is far behind
-            log = await provision(connection)
-            await fill(connection, [(EVENT, b"{}")] * (2 * BUFFER_MAX))
-            verify = partial(verify_log, connection, log, is_whole=True)
-            wants = lambda subject: subject == EVENT  # noqa: E731
-            reader = Reader(connection, STREAM, [EVENT], wants=wants, verify=verify)
-            await reader.open()
-            await until(lambda: reader.last > 0)
+async def test_a_reader_does_not_pass_over_what_is_cut_before_it_has_read_it(
+    server: NatsServer,
+) -> None:
+    async with connected(server.url) as connection:
+        # given a reader that is far behind
+        log = await provision(connection)
+        await fill(connection, [(EVENT, b"{}")] * (2 * BUFFER_MAX))
+        verify = partial(verify_log, connection, log, is_whole=True)
+        wants = lambda subject: subject == EVENT  # noqa: E731
+        reader = Reader(connection, STREAM, [EVENT], wants=wants, verify=verify)
+        await reader.open()
+        await until(lambda: reader.last > 0)
 
-            # when what it has not read is cut away
-            await cut(connection, 100)
+        # when what it has not read is cut away
+        await cut(connection, 100)
 
-            # then it says so, and hands over nothing that lies behind
-            positions: list[int] = []
-            with pytest.raises(HeadMissing, match="begins at position"):
-                await read_into(reader, positions)
-            assert max(positions) <= 2 * BUFFER_MAX - 100
-            await reader.close()
-
-    asyncio.run(story())
+        # then it says so, and hands over nothing that lies behind
+        positions: list[int] = []
+        with pytest.raises(HeadMissing, match="begins at position"):
+            await read_into(reader, positions)
+        assert max(positions) <= 2 * BUFFER_MAX - 100
+        await reader.close()
 
 
 async def read_into(reader: Reader, positions: list[int]) -> None:
@@ -143,25 +135,22 @@ async def read_into(reader: Reader, positions: list[int]) -> None:
         positions += [entry.position for entry in await reader.next(timeout_s=1)]
 
 
-def test_a_service_that_was_away_while_the_head_was_cut_does_not_read_on(
+async def test_a_service_that_was_away_while_the_head_was_cut_does_not_read_on(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        with launched("quota", server, tmp_path, free_port()) as replica:
-            async with connected(server.url) as connection:
-                # given a replica at work that is frozen
-                await says(replica, "ok")
-                await send_several(connection, 3)
-                os.kill(replica.pid, signal.SIGSTOP)
+    with launched("quota", server, tmp_path, free_port()) as replica:
+        async with connected(server.url) as connection:
+            # given a replica at work that is frozen
+            await says(replica, "ok")
+            await send_several(connection, 3)
+            os.kill(replica.pid, signal.SIGSTOP)
 
-                # when the log is cut beyond what it has read, and it goes on
-                await restart(server)
-                await fill(connection, [(EVENT, b"{}")] * 50)
-                first = await cut(connection, 10)
-                os.kill(replica.pid, signal.SIGCONT)
+            # when the log is cut beyond what it has read, and it goes on
+            await restart(server)
+            await fill(connection, [(EVENT, b"{}")] * 50)
+            first = await cut(connection, 10)
+            os.kill(replica.pid, signal.SIGCONT)
 
-            # then it does not read on
-            text = f"not ready: the log begins at position {first}, and quota has no snapshot"
-            await until(lambda: readiness(replica).startswith(text))
-
-    asyncio.run(story())
+        # then it does not read on
+        text = f"not ready: the log begins at position {first}, and quota has no snapshot"
+        await until(lambda: readiness(replica).startswith(text))

@@ -168,27 +168,24 @@ def _lines(replica: ReplicaProcess) -> list[tuple[object, object]]:
     return [(line["position"], line["outcome"]) for line in replica.lines() if "position" in line]
 
 
-def test_a_commit_that_arrives_in_pieces_is_cut_too(server: NatsServer) -> None:
-    async def story() -> None:
-        async with connected(server.url) as direct:
-            # given a commit that is to be lost, of which a part lies in the network still
-            proxy = Proxy(int(server.url.rpartition(":")[2]), direct)
-            proxy.fault = "lost"
-            async with proxy.running() as port:
-                reader, writer = await asyncio.open_connection(HOST, port)
-                writer.write(b'CONNECT {"verbose": false}\r\nPING\r\nPUB np.com')
-                await reader.readuntil(b"PONG\r\n")
+async def test_a_commit_that_arrives_in_pieces_is_cut_too(server: NatsServer) -> None:
+    async with connected(server.url) as direct:
+        # given a commit that is to be lost, of which a part lies in the network still
+        proxy = Proxy(int(server.url.rpartition(":")[2]), direct)
+        proxy.fault = "lost"
+        async with proxy.running() as port:
+            reader, writer = await asyncio.open_connection(HOST, port)
+            writer.write(b'CONNECT {"verbose": false}\r\nPING\r\nPUB np.com')
+            await reader.readuntil(b"PONG\r\n")
 
-                # when the rest of it arrives
-                writer.write(b"mit.quota 2\r\n{}\r\nPING\r\n")
-                rest = await reader.read()
-                writer.close()
+            # when the rest of it arrives
+            writer.write(b"mit.quota 2\r\n{}\r\nPING\r\n")
+            rest = await reader.read()
+            writer.close()
 
-            # then the connection is cut before the server has it
-            assert (rest, proxy.cuts) == (b"", 1)
-            assert await _last(direct) == 0
-
-    asyncio.run(story())
+        # then the connection is cut before the server has it
+        assert (rest, proxy.cuts) == (b"", 1)
+        assert await _last(direct) == 0
 
 
 @pytest.mark.timeout(120)

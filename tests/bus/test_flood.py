@@ -70,28 +70,25 @@ async def store(connection: Connection, number: int) -> tuple[datetime, int]:
             return arrived, await storing
 
 
-def test_a_flood_keeps_nobody_waiting_for_more_than_the_server_may_hold(
+async def test_a_flood_keeps_nobody_waiting_for_more_than_the_server_may_hold(
     server: NatsServer,
 ) -> None:
-    async def story() -> None:
-        # given a connection of another sender
-        async with connected(server.url) as connection:
-            # when one sends without waiting for acknowledgements, as fast as it can
-            flooding = asyncio.create_task(flood(server.url))
-            others: list[tuple[datetime, int]] = []
-            while not flooding.done():
-                others.append(await store(connection, len(others)))
-            await flooding
-            log = await read_all(connection)
+    # given a connection of another sender
+    async with connected(server.url) as connection:
+        # when one sends without waiting for acknowledgements, as fast as it can
+        flooding = asyncio.create_task(flood(server.url))
+        others: list[tuple[datetime, int]] = []
+        while not flooding.done():
+            others.append(await store(connection, len(others)))
+        await flooding
+        log = await read_all(connection)
 
-        # then no message of another waits for many more than the server may hold at a time
-        passed = [
-            sum(arrived < each.time and each.position < position for each in log)
-            for arrived, position in others
-        ]
-        assert max(passed) <= 2 * QUEUE_MAX
-
-    asyncio.run(story())
+    # then no message of another waits for many more than the server may hold at a time
+    passed = [
+        sum(arrived < each.time and each.position < position for each in log)
+        for arrived, position in others
+    ]
+    assert max(passed) <= 2 * QUEUE_MAX
 
 
 def test_a_flood_is_answered_and_the_command_of_another_organisation_is_processed(

@@ -67,136 +67,121 @@ async def store_strange(
 
 
 @pytest.mark.parametrize(("subject", "headers"), STRANGE.values(), ids=STRANGE)
-def test_a_live_reader_goes_on_after_bytes_that_are_no_text(
+async def test_a_live_reader_goes_on_after_bytes_that_are_no_text(
     server: NatsServer, subject: bytes, headers: bytes
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection, raw_sender(server.url) as sender:
-            # given a reader at the end of the log
-            reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"])
-            await reader.open()
+    async with connected(server.url) as connection, raw_sender(server.url) as sender:
+        # given a reader at the end of the log
+        reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"])
+        await reader.open()
 
-            # when a message with such a subject or such headers is stored, and one more
-            await sender.store(subject, b"1", headers)
-            await sender.store(PLAIN, b"2")
+        # when a message with such a subject or such headers is stored, and one more
+        await sender.store(subject, b"1", headers)
+        await sender.store(PLAIN, b"2")
 
-            # then both are read, over the connection that there was
-            entries = await read(reader, 2)
-            assert [entry.content for entry in entries] == [b"1", b"2"]
-            assert [len(entry.subject.split(".")) for entry in entries] == [6, 6]
-            assert entries[0].subject.encode().startswith(b"np.cmd.")
-            assert connection.stats["reconnects"] == 0
-            await reader.close()
-
-    asyncio.run(story())
+        # then both are read, over the connection that there was
+        entries = await read(reader, 2)
+        assert [entry.content for entry in entries] == [b"1", b"2"]
+        assert [len(entry.subject.split(".")) for entry in entries] == [6, 6]
+        assert entries[0].subject.encode().startswith(b"np.cmd.")
+        assert connection.stats["reconnects"] == 0
+        await reader.close()
 
 
-def test_a_reader_that_catches_up_without_filters_reads_all_that_is_strange(
+async def test_a_reader_that_catches_up_without_filters_reads_all_that_is_strange(
     server: NatsServer,
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection, raw_sender(server.url) as sender:
-            # given a long log with strange messages at its beginning
-            count = await store_strange(sender, end=b".b.ScaleNodePool")
-            await fill(connection, [("np.cmd.a.b.c.D", b"")] * (BEHIND + 10))
+    async with connected(server.url) as connection, raw_sender(server.url) as sender:
+        # given a long log with strange messages at its beginning
+        count = await store_strange(sender, end=b".b.ScaleNodePool")
+        await fill(connection, [("np.cmd.a.b.c.D", b"")] * (BEHIND + 10))
 
-            # when it is read from the start
-            reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"], wants=lambda _: True)
-            await reader.open()
-            entries = await read(reader, count + BEHIND + 10)
+        # when it is read from the start
+        reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"], wants=lambda _: True)
+        await reader.open()
+        entries = await read(reader, count + BEHIND + 10)
 
-            # then all of it is read
-            assert [entry.position for entry in entries] == list(range(1, count + BEHIND + 11))
-            assert connection.stats["reconnects"] == 0
-            await reader.close()
-
-    asyncio.run(story())
+        # then all of it is read
+        assert [entry.position for entry in entries] == list(range(1, count + BEHIND + 11))
+        assert connection.stats["reconnects"] == 0
+        await reader.close()
 
 
-def test_a_bucket_with_strange_keys_is_read_and_watched(server: NatsServer) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection, raw_sender(server.url) as sender:
-            # given a bucket with strange keys
-            count = await store_strange(sender, b"$KV.nodepools.evil.")
+async def test_a_bucket_with_strange_keys_is_read_and_watched(server: NatsServer) -> None:
+    async with connected(server.url) as connection, raw_sender(server.url) as sender:
+        # given a bucket with strange keys
+        count = await store_strange(sender, b"$KV.nodepools.evil.")
 
-            # when its newest objects are read, and another strange one comes
-            reader = Reader(connection, "KV_nodepools", ["$KV.nodepools.>"], newest=True)
-            await reader.open()
-            before = await read(reader, count)
-            await sender.store(b"$KV.nodepools.\xfe.p", b"{}")
+        # when its newest objects are read, and another strange one comes
+        reader = Reader(connection, "KV_nodepools", ["$KV.nodepools.>"], newest=True)
+        await reader.open()
+        before = await read(reader, count)
+        await sender.store(b"$KV.nodepools.\xfe.p", b"{}")
 
-            # then it is read too
-            (last,) = await read(reader, 1)
-            assert (len(before), last.content) == (count, b"{}")
-            await reader.close()
-
-    asyncio.run(story())
+        # then it is read too
+        (last,) = await read(reader, 1)
+        assert (len(before), last.content) == (count, b"{}")
+        await reader.close()
 
 
 @pytest.mark.parametrize("headers", HEADERS.values(), ids=HEADERS)
-def test_an_object_or_a_manifest_with_strange_headers_is_read_for_what_it_is(
+async def test_an_object_or_a_manifest_with_strange_headers_is_read_for_what_it_is(
     server: NatsServer, headers: bytes
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection, raw_sender(server.url) as sender:
-            # given an object, and a manifest of a snapshot, with strange headers
-            await sender.store(b"$KV.nodepools.acme.prod.p", b"{}", headers)
-            await sender.store(b"np-snapshot.quota.manifest", b"{}", headers)
+    async with connected(server.url) as connection, raw_sender(server.url) as sender:
+        # given an object, and a manifest of a snapshot, with strange headers
+        await sender.store(b"$KV.nodepools.acme.prod.p", b"{}", headers)
+        await sender.store(b"np-snapshot.quota.manifest", b"{}", headers)
 
-            # when they are read
-            key = "$KV.nodepools.acme.prod.p"
-            entry = await api.last_message(connection, "KV_nodepools", key)
-            manifest = await api.last_message(connection, SNAPSHOTS, "np-snapshot.quota.manifest")
+        # when they are read
+        key = "$KV.nodepools.acme.prod.p"
+        entry = await api.last_message(connection, "KV_nodepools", key)
+        manifest = await api.last_message(connection, SNAPSHOTS, "np-snapshot.quota.manifest")
 
-            # then there they are, whatever their headers say, and the snapshot is none
-            assert entry is not None
-            assert manifest is not None
-            assert (entry.subject, entry.content, manifest.content) == (key, b"{}", b"{}")
-            replica, _ = await restore(connection, QUOTA, await provision(connection))
-            assert replica.committed == 0
-
-    asyncio.run(story())
+        # then there they are, whatever their headers say, and the snapshot is none
+        assert entry is not None
+        assert manifest is not None
+        assert (entry.subject, entry.content, manifest.content) == (key, b"{}", b"{}")
+        replica, _ = await restore(connection, QUOTA, await provision(connection))
+        assert replica.committed == 0
 
 
 # --- services and programs ------------------------------------------------------------------------
 
 
-def test_a_service_refuses_strange_commands_and_processes_all_that_follow(
+async def test_a_service_refuses_strange_commands_and_processes_all_that_follow(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with (
-            connected(server.url) as connection,
-            raw_sender(server.url) as sender,
-            serving(QUOTA, server, tmp_path / "one.log"),
-        ):
-            # given a service at work
-            await send(connection, limit(1), "first")
-            await outcome(connection, "first")
+    async with (
+        connected(server.url) as connection,
+        raw_sender(server.url) as sender,
+        serving(QUOTA, server, tmp_path / "one.log"),
+    ):
+        # given a service at work
+        await send(connection, limit(1), "first")
+        await outcome(connection, "first")
 
-            # when strange commands are stored, and a good one
-            for number, token in enumerate(TOKENS.values()):
-                command = {"specversion": "1.0", "id": f"t{number}", "data": {}}
-                subject = b"np.cmd." + token + b"._._.SetQuota"
-                await sender.store(subject, json.dumps(command).encode())
-            await store_strange(sender, b"np.evt.quota.evil.", b".c.QuotaChecked")
-            await send(connection, limit(2), "last")
+        # when strange commands are stored, and a good one
+        for number, token in enumerate(TOKENS.values()):
+            command = {"specversion": "1.0", "id": f"t{number}", "data": {}}
+            subject = b"np.cmd." + token + b"._._.SetQuota"
+            await sender.store(subject, json.dumps(command).encode())
+        await store_strange(sender, b"np.evt.quota.evil.", b".c.QuotaChecked")
+        await send(connection, limit(2), "last")
 
-            # then all of them have an outcome
-            for number in range(len(TOKENS)):
-                refusal = await outcome(connection, f"t{number}")
-                assert refusal["type"] == "CommandRefused"
-            assert (await outcome(connection, "last"))["type"] == "CommandAccepted"
+        # then all of them have an outcome
+        for number in range(len(TOKENS)):
+            refusal = await outcome(connection, f"t{number}")
+            assert refusal["type"] == "CommandRefused"
+        assert (await outcome(connection, "last"))["type"] == "CommandAccepted"
 
-        # and a service that starts anew goes on after them
-        async with (
-            connected(server.url) as connection,
-            serving(QUOTA, server, tmp_path / "two.log"),
-        ):
-            await send(connection, limit(3), "anew")
-            assert (await outcome(connection, "anew"))["type"] == "CommandAccepted"
-
-    asyncio.run(story())
+    # and a service that starts anew goes on after them
+    async with (
+        connected(server.url) as connection,
+        serving(QUOTA, server, tmp_path / "two.log"),
+    ):
+        await send(connection, limit(3), "anew")
+        assert (await outcome(connection, "anew"))["type"] == "CommandAccepted"
 
 
 async def say(connection: Connection, event: Event) -> None:

@@ -1,6 +1,5 @@
 """Messages that do not belong where they are sent, on a real server: none does harm."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,43 +75,37 @@ async def replayed(connection: Connection, service: AnyService, to: int) -> list
         "np.other.a.b.c.D",
     ],
 )
-def test_a_message_on_a_subject_of_another_shape_is_not_acknowledged(
+async def test_a_message_on_a_subject_of_another_shape_is_not_acknowledged(
     server: NatsServer, subject: str
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a bus
-            # when a message is sent that no service would ever read
-            with pytest.raises(NoStreamResponseError):
-                await connection.jetstream().publish(subject, b'{"targetNodes": 3}')
+    async with connected(server.url) as connection:
+        # given a bus
+        # when a message is sent that no service would ever read
+        with pytest.raises(NoStreamResponseError):
+            await connection.jetstream().publish(subject, b'{"targetNodes": 3}')
 
-            # then its sender learns that, and it is not stored
-            assert await api.last_position(connection, STREAM) == 0
-
-    asyncio.run(story())
+        # then its sender learns that, and it is not stored
+        assert await api.last_position(connection, STREAM) == 0
 
 
-def test_a_log_of_an_earlier_version_takes_less_from_now_on_and_loses_nothing(
+async def test_a_log_of_an_earlier_version_takes_less_from_now_on_and_loses_nothing(
     server: NatsServer,
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a log that takes everything below np, and holds a message that nobody reads
-            other = {"subjects": ["np.>"], "duplicate_window": 120_000_000_000}
-            config = {**streams()[STREAM], **other}
-            await api.request(connection, f"$JS.API.STREAM.UPDATE.{STREAM}", config)
-            await api.publish(connection, "np.cmd.ScaleNodePool", b"{}")
+    async with connected(server.url) as connection:
+        # given a log that takes everything below np, and holds a message that nobody reads
+        other = {"subjects": ["np.>"], "duplicate_window": 120_000_000_000}
+        config = {**streams()[STREAM], **other}
+        await api.request(connection, f"$JS.API.STREAM.UPDATE.{STREAM}", config)
+        await api.publish(connection, "np.cmd.ScaleNodePool", b"{}")
 
-            # when a service provisions the bus
-            await provision(connection)
+        # when a service provisions the bus
+        await provision(connection)
 
-            # then the log takes no more of these, and still has that one
-            with pytest.raises(NoStreamResponseError):
-                await connection.jetstream().publish("np.cmd.ScaleNodePool", b"{}")
-            subjects = [entry.subject for entry in await read_all(connection)]
-            assert subjects == ["np.cmd.ScaleNodePool"]
-
-    asyncio.run(story())
+        # then the log takes no more of these, and still has that one
+        with pytest.raises(NoStreamResponseError):
+            await connection.jetstream().publish("np.cmd.ScaleNodePool", b"{}")
+        subjects = [entry.subject for entry in await read_all(connection)]
+        assert subjects == ["np.cmd.ScaleNodePool"]
 
 
 # --- what readers let through -------------------------------------------------------------------
@@ -130,22 +123,19 @@ def everywhere() -> list[str]:
     ]
 
 
-def test_the_server_and_the_check_in_python_let_the_same_subjects_through(
+async def test_the_server_and_the_check_in_python_let_the_same_subjects_through(
     server: NatsServer,
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a log with every name of a message where it belongs and where it does not
-            await fill(connection, [(subject, b"{}") for subject in everywhere()])
-            stored = [entry.subject for entry in await read_all(connection)]
+    async with connected(server.url) as connection:
+        # given a log with every name of a message where it belongs and where it does not
+        await fill(connection, [(subject, b"{}") for subject in everywhere()])
+        stored = [entry.subject for entry in await read_all(connection)]
 
-            # when each service reads it with its filters
-            # then it gets what its check lets through, neither more nor less
-            for service in services():
-                wanted = [subject for subject in stored if service.wants(subject)]
-                assert await filtered(connection, service.filters()) == wanted
-
-    asyncio.run(story())
+        # when each service reads it with its filters
+        # then it gets what its check lets through, neither more nor less
+        for service in services():
+            wanted = [subject for subject in stored if service.wants(subject)]
+            assert await filtered(connection, service.filters()) == wanted
 
 
 async def filtered(connection: Connection, filters: Sequence[str]) -> list[str]:
@@ -173,34 +163,31 @@ async def filtered(connection: Connection, filters: Sequence[str]) -> list[str]:
         ),
     ],
 )
-def test_a_pool_in_deletion_is_not_gone_before_the_allocator_says_so(
+async def test_a_pool_in_deletion_is_not_gone_before_the_allocator_says_so(
     server: NatsServer, tmp_path: Path, subject: str, behind: int
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a NodePool that is being deleted
-            (validator,) = services("validator")
-            async with serving(validator, server, tmp_path / "one.log"):
-                await send(connection, RegisterCluster(org="acme", cluster="prod", zone=ZONE), "c")
-                await send(connection, pool(), "apply")
-                await send(connection, DeleteNodePool(**pool_fields(JOB)), "delete")
-                await outcome(connection, "delete")
-            await fill(connection, forged(behind))
+    async with connected(server.url) as connection:
+        # given a NodePool that is being deleted
+        (validator,) = services("validator")
+        async with serving(validator, server, tmp_path / "one.log"):
+            await send(connection, RegisterCluster(org="acme", cluster="prod", zone=ZONE), "c")
+            await send(connection, pool(), "apply")
+            await send(connection, DeleteNodePool(**pool_fields(JOB)), "delete")
+            await outcome(connection, "delete")
+        await fill(connection, forged(behind))
 
-            # when another organisation says that its Nodes are gone
-            uid = await uid_of_pool(connection)
-            await api.publish(connection, subject, encoded(removed(uid)))
+        # when another organisation says that its Nodes are gone
+        uid = await uid_of_pool(connection)
+        await api.publish(connection, subject, encoded(removed(uid)))
 
-            # then it is still there, and the validator goes on
-            await send(connection, DeleteNodePool(**pool_fields(JOB)), "again")
-            async with serving(validator, server, tmp_path / "two.log"):
-                data = (await outcome(connection, "again"))["data"]
-            subjects = {entry.subject.rpartition(".")[2] for entry in await read_all(connection)}
-            assert "CWNodePoolDeleted" not in subjects
-            assert isinstance(data, dict)
-            assert data["result"] == "deleted"
-
-    asyncio.run(story())
+        # then it is still there, and the validator goes on
+        await send(connection, DeleteNodePool(**pool_fields(JOB)), "again")
+        async with serving(validator, server, tmp_path / "two.log"):
+            data = (await outcome(connection, "again"))["data"]
+        subjects = {entry.subject.rpartition(".")[2] for entry in await read_all(connection)}
+        assert "CWNodePoolDeleted" not in subjects
+        assert isinstance(data, dict)
+        assert data["result"] == "deleted"
 
 
 def forged(count: int) -> list[tuple[str, bytes]]:
@@ -241,31 +228,28 @@ async def uid_of_pool(connection: Connection) -> str:
     [page(99), JobQueued(**pool_fields(JOB), pages=1, fault=Fault.FOLDING_OUTPUT)],
     ids=["fitting its state", "not fitting its state"],
 )
-def test_a_foreign_event_on_a_services_own_subject_in_the_middle_of_its_work_changes_nothing(
+async def test_a_foreign_event_on_a_services_own_subject_in_the_middle_of_its_work_changes_nothing(
     server: NatsServer, tmp_path: Path, event: Message
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a service at work, and another program that says its events about its inputs
-            async with serving(PRINTER, server, tmp_path / "one.log") as runtime:
-                for number in range(1, 21):
-                    last = await api.last_position(connection, STREAM)
-                    own = subject_of(event, "printer")
-                    await send(connection, enqueue(1), f"c{number}")
-                    for cause in range(last, last + 4):
-                        await api.publish(connection, own, encoded(event, cause))
-                await until(lambda: runtime.replica.state.pages == 20)
-                await until(lambda: runtime.replica.due() is None and not runtime.committing)
-                live, to = list(dump(runtime.replica.safe)), runtime.replica.expected_sequence
+    async with connected(server.url) as connection:
+        # given a service at work, and another program that says its events about its inputs
+        async with serving(PRINTER, server, tmp_path / "one.log") as runtime:
+            for number in range(1, 21):
+                last = await api.last_position(connection, STREAM)
+                own = subject_of(event, "printer")
+                await send(connection, enqueue(1), f"c{number}")
+                for cause in range(last, last + 4):
+                    await api.publish(connection, own, encoded(event, cause))
+            await until(lambda: runtime.replica.state.pages == 20)
+            await until(lambda: runtime.replica.due() is None and not runtime.committing)
+            live, to = list(dump(runtime.replica.safe)), runtime.replica.expected_sequence
 
-            # when it starts again
-            async with serving(PRINTER, server, tmp_path / "two.log") as runtime:
-                # then it has done each thing once, and knows what it knew
-                assert runtime.replica.state.pages == 20
-                assert runtime.replica.failures == 0
-            assert await replayed(connection, PRINTER, to) == live
-
-    asyncio.run(story())
+        # when it starts again
+        async with serving(PRINTER, server, tmp_path / "two.log") as runtime:
+            # then it has done each thing once, and knows what it knew
+            assert runtime.replica.state.pages == 20
+            assert runtime.replica.failures == 0
+        assert await replayed(connection, PRINTER, to) == live
 
 
 @pytest.mark.parametrize(
@@ -278,149 +262,131 @@ def test_a_foreign_event_on_a_services_own_subject_in_the_middle_of_its_work_cha
         b'{"position": 1, "outputs": 900, "follows": 0, "log": ""}',
     ],
 )
-def test_a_foreign_commit_record_before_each_command_keeps_none_from_being_done_once(
+async def test_a_foreign_commit_record_before_each_command_keeps_none_from_being_done_once(
     server: NatsServer, tmp_path: Path, record: bytes
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a service at work, and another program that stores commit records for it
-            async with serving(PRINTER, server, tmp_path / "one.log") as runtime:
-                await send(connection, print_now(1), "c0")
-                await outcome(connection, "c0")
-                for number in range(1, 10):
-                    await api.publish(connection, "np.commit.printer", record)
-                    await send(connection, print_now(1), f"c{number}")
-                await until(lambda: runtime.replica.state.pages == 10)
-                live, to = list(dump(runtime.replica.safe)), runtime.replica.expected_sequence
+    async with connected(server.url) as connection:
+        # given a service at work, and another program that stores commit records for it
+        async with serving(PRINTER, server, tmp_path / "one.log") as runtime:
+            await send(connection, print_now(1), "c0")
+            await outcome(connection, "c0")
+            for number in range(1, 10):
+                await api.publish(connection, "np.commit.printer", record)
+                await send(connection, print_now(1), f"c{number}")
+            await until(lambda: runtime.replica.state.pages == 10)
+            live, to = list(dump(runtime.replica.safe)), runtime.replica.expected_sequence
 
-            # when the log is read from its beginning
-            # then each command has one outcome, and it leads to the same
-            by_command = await outcomes(connection)
-            assert by_command == {f"c{n}": ["CommandAccepted"] for n in range(10)}
-            assert await replayed(connection, PRINTER, to) == live
-
-    asyncio.run(story())
+        # when the log is read from its beginning
+        # then each command has one outcome, and it leads to the same
+        by_command = await outcomes(connection)
+        assert by_command == {f"c{n}": ["CommandAccepted"] for n in range(10)}
+        assert await replayed(connection, PRINTER, to) == live
 
 
 # --- ids that another sender has used ------------------------------------------------------------
 
 
-def test_a_wake_is_fired_whatever_ids_another_program_has_used(
+async def test_a_wake_is_fired_whatever_ids_another_program_has_used(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a program that uses every id that a wake of the printer may soon have
-            for position in range(100):
-                headers = {"Nats-Msg-Id": f"printer.0.000000.{position}"}
-                await api.publish(connection, f"{EVIL}.DeleteNodePool", b"{}", headers)
+    async with connected(server.url) as connection:
+        # given a program that uses every id that a wake of the printer may soon have
+        for position in range(100):
+            headers = {"Nats-Msg-Id": f"printer.0.000000.{position}"}
+            await api.publish(connection, f"{EVIL}.DeleteNodePool", b"{}", headers)
 
-            # when the printer has work to do
-            async with serving(PRINTER, server, tmp_path / "one.log") as runtime:
-                await send(connection, enqueue(3), "c1")
+        # when the printer has work to do
+        async with serving(PRINTER, server, tmp_path / "one.log") as runtime:
+            await send(connection, enqueue(3), "c1")
 
-                # then it does it
-                await until(lambda: runtime.replica.state.pages == 3, within_s=10)
-
-    asyncio.run(story())
+            # then it does it
+            await until(lambda: runtime.replica.state.pages == 3, within_s=10)
 
 
-def test_a_command_of_the_client_is_not_lost_where_another_sender_has_used_its_id(
+async def test_a_command_of_the_client_is_not_lost_where_another_sender_has_used_its_id(
     server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given another organisation that has sent something under the id that is used next
-            monkeypatch.setattr("nodepool.client.sender.uuid4", lambda: "guessed")
-            (quota,) = services("quota")
-            async with (
-                serving(quota, server, tmp_path / "one.log"),
-                Client(server.url, org="acme", cluster="prod", timeout_s=5) as client,
-            ):
-                headers = {"Nats-Msg-Id": "guessed"}
-                await api.publish(connection, "np.cmd.evil._._.SetQuota", b"{}", headers)
+    async with connected(server.url) as connection:
+        # given another organisation that has sent something under the id that is used next
+        monkeypatch.setattr("nodepool.client.sender.uuid4", lambda: "guessed")
+        (quota,) = services("quota")
+        async with (
+            serving(quota, server, tmp_path / "one.log"),
+            Client(server.url, org="acme", cluster="prod", timeout_s=5) as client,
+        ):
+            headers = {"Nats-Msg-Id": "guessed"}
+            await api.publish(connection, "np.cmd.evil._._.SetQuota", b"{}", headers)
 
-                # when a command is sent under that id
-                accepted = await client.quotas.set(ZONE, H100, 5)
+            # when a command is sent under that id
+            accepted = await client.quotas.set(ZONE, H100, 5)
 
-                # then it is done
-                assert accepted.result == "configured"
-
-    asyncio.run(story())
+            # then it is done
+            assert accepted.result == "configured"
 
 
-def test_a_command_of_any_sender_is_stored_where_its_id_was_used_a_moment_ago(
+async def test_a_command_of_any_sender_is_stored_where_its_id_was_used_a_moment_ago(
     server: NatsServer,
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a message of another organisation under some id
-            headers = {"Nats-Msg-Id": "order-17"}
-            first = await api.publish(connection, f"{EVIL}.DeleteNodePool", b"{}", headers)
+    async with connected(server.url) as connection:
+        # given a message of another organisation under some id
+        headers = {"Nats-Msg-Id": "order-17"}
+        first = await api.publish(connection, f"{EVIL}.DeleteNodePool", b"{}", headers)
 
-            # when a program that sends its ids to the server sends one under the same
-            async def is_stored() -> bool:
-                subject = "np.cmd.acme.prod.train.DeleteNodePool"
-                return await api.publish(connection, subject, b"{}", headers) > first
+        # when a program that sends its ids to the server sends one under the same
+        async def is_stored() -> bool:
+            subject = "np.cmd.acme.prod.train.DeleteNodePool"
+            return await api.publish(connection, subject, b"{}", headers) > first
 
-            # then the server takes it as soon as it has forgotten the other
-            await until(is_stored, within_s=2)
-
-    asyncio.run(story())
+        # then the server takes it as soon as it has forgotten the other
+        await until(is_stored, within_s=2)
 
 
 # --- a type that is not that of the subject -----------------------------------------------------
 
 
 @pytest.mark.parametrize("headers", [{}, {"ce-type": "DeleteNodePool"}], ids=["JSON", "headers"])
-def test_a_command_of_another_type_than_its_subject_is_refused(
+async def test_a_command_of_another_type_than_its_subject_is_refused(
     server: NatsServer, tmp_path: Path, headers: dict[str, str]
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a validator
-            (validator,) = services("validator")
-            async with serving(validator, server, tmp_path / "one.log"):
-                # when an event of one type is sent on the subject of another
-                event = {"specversion": "1.0", "id": "c1", "data": {"targetNodes": 3}}
-                if not headers:
-                    event["type"] = "DeleteNodePool"
-                subject = "np.cmd.acme.prod.train.ScaleNodePool"
-                await api.publish(connection, subject, json.dumps(event).encode(), headers)
+    async with connected(server.url) as connection:
+        # given a validator
+        (validator,) = services("validator")
+        async with serving(validator, server, tmp_path / "one.log"):
+            # when an event of one type is sent on the subject of another
+            event = {"specversion": "1.0", "id": "c1", "data": {"targetNodes": 3}}
+            if not headers:
+                event["type"] = "DeleteNodePool"
+            subject = "np.cmd.acme.prod.train.ScaleNodePool"
+            await api.publish(connection, subject, json.dumps(event).encode(), headers)
 
-                # then it is refused
-                data = (await outcome(connection, "c1"))["data"]
-            assert isinstance(data, dict)
-            assert (data["reason"], data["field"]) == ("Invalid", "type")
-            assert data["message"] == (
-                "differs from the subject it was sent on, which is for ScaleNodePool"
-            )
-
-    asyncio.run(story())
+            # then it is refused
+            data = (await outcome(connection, "c1"))["data"]
+        assert isinstance(data, dict)
+        assert (data["reason"], data["field"]) == ("Invalid", "type")
+        assert data["message"] == (
+            "differs from the subject it was sent on, which is for ScaleNodePool"
+        )
 
 
 # --- names that are too long --------------------------------------------------------------------
 
 
-def test_a_command_about_a_name_that_is_too_long_is_refused_and_stops_nothing(
+async def test_a_command_about_a_name_that_is_too_long_is_refused_and_stops_nothing(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a command whose outcome would have a longer subject than the server takes
-            (validator,) = services("validator")
-            token = "x" * 3_990
-            async with serving(validator, server, tmp_path / "one.log"):
-                headers = {"ce-id": "c1"}
-                subject = f"np.cmd.a.b.{token}.ScaleNodePool"
-                await api.publish(connection, subject, b'{"targetNodes": 3}', headers)
+    async with connected(server.url) as connection:
+        # given a command whose outcome would have a longer subject than the server takes
+        (validator,) = services("validator")
+        token = "x" * 3_990
+        async with serving(validator, server, tmp_path / "one.log"):
+            headers = {"ce-id": "c1"}
+            subject = f"np.cmd.a.b.{token}.ScaleNodePool"
+            await api.publish(connection, subject, b'{"targetNodes": 3}', headers)
 
-                # when the validator comes to it
-                # then it is refused under a shorter name, and the next command has its outcome
-                refused = await outcome(connection, "c1")
-                cluster = RegisterCluster(org="acme", cluster="prod", zone=ZONE)
-                await send(connection, cluster, "c2")
-                assert (await outcome(connection, "c2"))["type"] == "CommandAccepted"
-            assert refused["subject"] == f"a/b/{'x' * 253}…"
-
-    asyncio.run(story())
+            # when the validator comes to it
+            # then it is refused under a shorter name, and the next command has its outcome
+            refused = await outcome(connection, "c1")
+            cluster = RegisterCluster(org="acme", cluster="prod", zone=ZONE)
+            await send(connection, cluster, "c2")
+            assert (await outcome(connection, "c2"))["type"] == "CommandAccepted"
+        assert refused["subject"] == f"a/b/{'x' * 253}…"

@@ -3,7 +3,6 @@
 No service is restarted for it, and nothing else has to happen.
 """
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -229,70 +228,61 @@ TAMPERINGS = [
 
 
 @pytest.mark.parametrize("tamper", TAMPERINGS)
-def test_what_others_have_done_to_the_read_model_is_set_right_and_reported(
+async def test_what_others_have_done_to_the_read_model_is_set_right_and_reported(
     server: NatsServer, tmp_path: Path, tamper: Tampering
 ) -> None:
-    async def story() -> None:
-        async with quotas(server, tmp_path) as shown:
-            # given objects that are shown as they are
-            assert shown.reports() == []
+    async with quotas(server, tmp_path) as shown:
+        # given objects that are shown as they are
+        assert shown.reports() == []
 
-            # when another program with the right to write there changes or removes some
-            await tamper(shown)
+        # when another program with the right to write there changes or removes some
+        await tamper(shown)
 
-            # then that is noticed, and the objects are soon as they were
-            await until(lambda: bool(shown.reports()))
-            await until(shown.are_right)
+        # then that is noticed, and the objects are soon as they were
+        await until(lambda: bool(shown.reports()))
+        await until(shown.are_right)
 
-            # and changes of the state still reach them
-            command = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=77)
-            await send(shown.connection, command, "last")
-            await outcome(shown.connection, "last")
-            await until(lambda: shown.aggregator.replica.state.read_model.quotas[KEY].limit == 77)
-            await until(shown.are_right)
-
-    asyncio.run(story())
+        # and changes of the state still reach them
+        command = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=77)
+        await send(shown.connection, command, "last")
+        await outcome(shown.connection, "last")
+        await until(lambda: shown.aggregator.replica.state.read_model.quotas[KEY].limit == 77)
+        await until(shown.are_right)
 
 
 KEY = f"acme/{ZONE}/{H100}"
 
 
-def test_an_aggregator_that_starts_finds_what_was_changed_while_none_ran(
+async def test_an_aggregator_that_starts_finds_what_was_changed_while_none_ran(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        # given objects, one of which has another content and the right headers since none runs
-        async with quotas(server, tmp_path) as shown:
-            headers = await headers_of(shown)
-        async with connected(server.url) as connection:
-            await api.publish(connection, SUBJECT, b'{"limit": 1000}', headers=headers)
+    # given objects, one of which has another content and the right headers since none runs
+    async with quotas(server, tmp_path) as shown:
+        headers = await headers_of(shown)
+    async with connected(server.url) as connection:
+        await api.publish(connection, SUBJECT, b'{"limit": 1000}', headers=headers)
 
-            # when an aggregator starts
-            log = tmp_path / "again.log"
-            async with serving(AGGREGATOR, server, log) as aggregator:
-                # then the object is as it was
-                again = Quotas(connection, aggregator, log)
-                await until(again.are_right)
-
-    asyncio.run(story())
+        # when an aggregator starts
+        log = tmp_path / "again.log"
+        async with serving(AGGREGATOR, server, log) as aggregator:
+            # then the object is as it was
+            again = Quotas(connection, aggregator, log)
+            await until(again.are_right)
 
 
-def test_objects_of_a_log_that_is_gone_go_with_it(server: NatsServer, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with quotas(server, tmp_path) as shown:
-            # given objects of a log
-            before = shown.aggregator.replica
-            assert len(await shown.entries()) == len(ORGS)
+async def test_objects_of_a_log_that_is_gone_go_with_it(server: NatsServer, tmp_path: Path) -> None:
+    async with quotas(server, tmp_path) as shown:
+        # given objects of a log
+        before = shown.aggregator.replica
+        assert len(await shown.entries()) == len(ORGS)
 
-            # when the log is deleted, and its buckets are not
-            await api.request(shown.connection, f"$JS.API.STREAM.DELETE.{STREAM}")
-            await until(lambda: shown.aggregator.replica is not before)
+        # when the log is deleted, and its buckets are not
+        await api.request(shown.connection, f"$JS.API.STREAM.DELETE.{STREAM}")
+        await until(lambda: shown.aggregator.replica is not before)
 
-            # then the objects go, for there is nothing in the new log that they could be of
-            await until(lambda: has_none(shown))
-            assert "objects of another log" in shown.reports()
-
-    asyncio.run(story())
+        # then the objects go, for there is nothing in the new log that they could be of
+        await until(lambda: has_none(shown))
+        assert "objects of another log" in shown.reports()
 
 
 async def has_none(shown: Quotas) -> bool:

@@ -66,39 +66,36 @@ async def stores(connection: Connection) -> bool:
 
 
 @pytest.mark.timeout(180)
-def test_a_disk_that_others_have_filled_heals_when_there_is_room(
+async def test_a_disk_that_others_have_filled_heals_when_there_is_room(
     disk: Path, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with (
-            stored_on(disk) as server,
-            connected(server.url) as connection,
-            serving(QUOTA, server, tmp_path / "quota.log") as runtime,
-        ):
-            # given a service at work, and another program that fills the disk
-            await send(connection, limit(1), "c1")
-            await outcome(connection, "c1")
-            pid = server.pid
-            filling = disk / "filling"
-            fill(filling)
+    async with (
+        stored_on(disk) as server,
+        connected(server.url) as connection,
+        serving(QUOTA, server, tmp_path / "quota.log") as runtime,
+    ):
+        # given a service at work, and another program that fills the disk
+        await send(connection, limit(1), "c1")
+        await outcome(connection, "c1")
+        pid = server.pid
+        filling = disk / "filling"
+        fill(filling)
 
-            # when a command is sent, then it is not stored, and the service lives on
-            await until(lambda: not_stored(connection))
-            sending = asyncio.create_task(send(connection, limit(2), "c2"))
-            assert await not_stored(connection)
-            assert not sending.done()
-            assert runtime.replica.committed > 0
+        # when a command is sent, then it is not stored, and the service lives on
+        await until(lambda: not_stored(connection))
+        sending = asyncio.create_task(send(connection, limit(2), "c2"))
+        assert await not_stored(connection)
+        assert not sending.done()
+        assert runtime.replica.committed > 0
 
-            # and when there is room again
-            filling.unlink()
+        # and when there is room again
+        filling.unlink()
 
-            # then the command is stored and processed, by the same server
-            await sending
-            assert (await outcome(connection, "c2"))["type"] == "CommandAccepted"
-            assert server.pid == pid
-            assert set(await outcomes(connection)) == {"c1", "c2"}
-
-    asyncio.run(story())
+        # then the command is stored and processed, by the same server
+        await sending
+        assert (await outcome(connection, "c2"))["type"] == "CommandAccepted"
+        assert server.pid == pid
+        assert set(await outcomes(connection)) == {"c1", "c2"}
 
 
 def fill(path: Path) -> None:
@@ -113,39 +110,36 @@ async def not_stored(connection: Connection) -> bool:
 
 
 @pytest.mark.timeout(180)
-def test_a_server_refuses_before_its_own_data_has_filled_the_disk(
+async def test_a_server_refuses_before_its_own_data_has_filled_the_disk(
     disk: Path, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with (
-            stored_on(disk) as server,
-            connected(server.url) as connection,
-            serving(QUOTA, server, tmp_path / "quota.log"),
-            serving(ALARM, server, tmp_path / "alarm.log") as alarm,
-        ):
-            # given a service that is to be woken, and a log that has grown until it is full
-            pid, session = server.pid, alarm.replica
-            await send(connection, limit(1_000), "c0")
-            await fill_the_log(connection)
-            sending = asyncio.create_task(send_until_stored(connection, "c1"))
-            with pytest.raises(ServerRefusal, match="insufficient resources"):
-                await api.publish(connection, SUBJECT, b"")
-            await until(lambda: is_overdue(alarm.replica.due()))
+    async with (
+        stored_on(disk) as server,
+        connected(server.url) as connection,
+        serving(QUOTA, server, tmp_path / "quota.log"),
+        serving(ALARM, server, tmp_path / "alarm.log") as alarm,
+    ):
+        # given a service that is to be woken, and a log that has grown until it is full
+        pid, session = server.pid, alarm.replica
+        await send(connection, limit(1_000), "c0")
+        await fill_the_log(connection)
+        sending = asyncio.create_task(send_until_stored(connection, "c1"))
+        with pytest.raises(ServerRefusal, match="insufficient resources"):
+            await api.publish(connection, SUBJECT, b"")
+        await until(lambda: is_overdue(alarm.replica.due()))
 
-            # when the disk grows
-            grow = ["mount", "-o", f"remount,size={2 * MEGABYTES}m", str(disk)]
-            await asyncio.to_thread(subprocess.run, grow, check=True)
+        # when the disk grows
+        grow = ["mount", "-o", f"remount,size={2 * MEGABYTES}m", str(disk)]
+        await asyncio.to_thread(subprocess.run, grow, check=True)
 
-            # then commands are stored and processed, by the same server
-            await sending
-            assert (await outcome(connection, "c1"))["type"] == "CommandAccepted"
-            assert server.pid == pid
+        # then commands are stored and processed, by the same server
+        await sending
+        assert (await outcome(connection, "c1"))["type"] == "CommandAccepted"
+        assert server.pid == pid
 
-            # and the service is woken, which has gone on all the time
-            await until(lambda: alarm.replica.due() is None)
-            assert alarm.replica is session
-
-    asyncio.run(story())
+        # and the service is woken, which has gone on all the time
+        await until(lambda: alarm.replica.due() is None)
+        assert alarm.replica is session
 
 
 async def fill_the_log(connection: Connection) -> None:

@@ -56,103 +56,89 @@ def test_of_old_dead_letters_nothing_is_read(server: NatsServer) -> None:
     assert read < 50
 
 
-def test_a_command_that_was_accepted_after_a_thousand_others_is_done(
+async def test_a_command_that_was_accepted_after_a_thousand_others_is_done(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection, Client(server.url) as client:
-            # given a command on which quota failed, and many that were accepted since
-            await failed(connection, server, tmp_path / "quota.log")
-            await fill(connection, accepted(*(f"o{n}" for n in range(LATER_MAX + 1))))
-            ((letter,), _) = await client.admin.dead_letters.list()
-            late = await client.admin.replays.examine(letter)
-            assert (late.is_stale, late.why_not) == (
-                True,
-                f"more than {LATER_MAX} commands were accepted later, and may be undone",
-            )
-            assert (await dead_letters(client.admin)).status == "problem"
+    async with connected(server.url) as connection, Client(server.url) as client:
+        # given a command on which quota failed, and many that were accepted since
+        await failed(connection, server, tmp_path / "quota.log")
+        await fill(connection, accepted(*(f"o{n}" for n in range(LATER_MAX + 1))))
+        ((letter,), _) = await client.admin.dead_letters.list()
+        late = await client.admin.replays.examine(letter)
+        assert (late.is_stale, late.why_not) == (
+            True,
+            f"more than {LATER_MAX} commands were accepted later, and may be undone",
+        )
+        assert (await dead_letters(client.admin)).status == "problem"
 
-            # when it is accepted itself
-            await fill(connection, accepted("c1"))
+        # when it is accepted itself
+        await fill(connection, accepted("c1"))
 
-            # then it is done, and nothing is wrong
-            position = await api.last_position(connection, STREAM)
-            done = await client.admin.replays.examine(letter)
-            assert (done.entry, done.is_stale, done.done_at) == (None, False, position)
-            finding = await dead_letters(client.admin)
-            assert (finding.status, finding.text) == (
-                "note",
-                "1, of quota; in the last day no service failed",
-            )
-
-    asyncio.run(story())
+        # then it is done, and nothing is wrong
+        position = await api.last_position(connection, STREAM)
+        done = await client.admin.replays.examine(letter)
+        assert (done.entry, done.is_stale, done.done_at) == (None, False, position)
+        finding = await dead_letters(client.admin)
+        assert (finding.status, finding.text) == (
+            "note",
+            "1, of quota; in the last day no service failed",
+        )
 
 
-def test_the_newest_of_what_was_accepted_later_is_the_change_that_would_be_undone(
+async def test_the_newest_of_what_was_accepted_later_is_the_change_that_would_be_undone(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection, Client(server.url) as client:
-            # given a command on which quota failed, and many that were accepted since
-            await failed(connection, server, tmp_path / "quota.log")
-            await send(connection, limit(5), "c2")
-            later = await api.last_position(connection, STREAM)
-            await fill(connection, accepted(*(f"o{n}" for n in range(LATER_MAX)), cause=later))
-            ((letter,), _) = await client.admin.dead_letters.list()
+    async with connected(server.url) as connection, Client(server.url) as client:
+        # given a command on which quota failed, and many that were accepted since
+        await failed(connection, server, tmp_path / "quota.log")
+        await send(connection, limit(5), "c2")
+        later = await api.last_position(connection, STREAM)
+        await fill(connection, accepted(*(f"o{n}" for n in range(LATER_MAX)), cause=later))
+        ((letter,), _) = await client.admin.dead_letters.list()
 
-            # when it is looked at
-            before = client.session.messages_received
-            replay = await client.admin.replays.examine(letter)
-            read = client.session.messages_received - before
+        # when it is looked at
+        before = client.session.messages_received
+        replay = await client.admin.replays.examine(letter)
+        read = client.session.messages_received - before
 
-            # then the newest is named, and no other is looked for where it lies
-            position = await api.last_position(connection, STREAM)
-            assert replay.is_stale
-            assert (
-                replay.why_not == f"it would undo what was accepted later, at position {position}"
-            )
-            assert read < LATER_MAX + 100
-
-    asyncio.run(story())
+        # then the newest is named, and no other is looked for where it lies
+        position = await api.last_position(connection, STREAM)
+        assert replay.is_stale
+        assert replay.why_not == f"it would undo what was accepted later, at position {position}"
+        assert read < LATER_MAX + 100
 
 
-def test_what_there_is_no_time_to_look_at_is_a_problem_of_its_own(
+async def test_what_there_is_no_time_to_look_at_is_a_problem_of_its_own(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection, Client(server.url) as client:
-            # given a dead letter
-            await failed(connection, server, tmp_path / "quota.log")
+    async with connected(server.url) as connection, Client(server.url) as client:
+        # given a dead letter
+        await failed(connection, server, tmp_path / "quota.log")
 
-            # when there is no time to look at it
-            finding = await dead_letters(client.admin, within_s=0)
+        # when there is no time to look at it
+        finding = await dead_letters(client.admin, within_s=0)
 
-            # then it is not taken for one on which no service failed
-            assert (finding.status, finding.text, finding.fix) == (
-                "problem",
-                "1, of quota; there was no time to look at all of the last day",
-                "nodepool dead list --since 24h",
-            )
-
-    asyncio.run(story())
+        # then it is not taken for one on which no service failed
+        assert (finding.status, finding.text, finding.fix) == (
+            "problem",
+            "1, of quota; there was no time to look at all of the last day",
+            "nodepool dead list --since 24h",
+        )
 
 
-def test_letters_beyond_those_that_are_looked_at_are_named(server: NatsServer) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection, Client(server.url) as client:
-            # given many refused commands of which no log knows, newer than one that is an event
-            stray = {"subject": "np.cmd.acme._._.SetQuota", "position": 1}
-            event = {"subject": "np.evt.quota.acme._._.QuotaSet", "position": 1}
-            await fill(connection, [("np.dead.quota", json.dumps(event).encode())])
-            await fill(connection, [("np.dead.quota", json.dumps(stray).encode())] * 101)
+async def test_letters_beyond_those_that_are_looked_at_are_named(server: NatsServer) -> None:
+    async with connected(server.url) as connection, Client(server.url) as client:
+        # given many refused commands of which no log knows, newer than one that is an event
+        stray = {"subject": "np.cmd.acme._._.SetQuota", "position": 1}
+        event = {"subject": "np.evt.quota.acme._._.QuotaSet", "position": 1}
+        await fill(connection, [("np.dead.quota", json.dumps(event).encode())])
+        await fill(connection, [("np.dead.quota", json.dumps(stray).encode())] * 101)
 
-            # when they are looked at
-            finding = await dead_letters(client.admin)
+        # when they are looked at
+        finding = await dead_letters(client.admin)
 
-            # then it is plain that there are others
-            assert (finding.status, finding.text) == (
-                "note",
-                "102, of quota; no service failed on the newest 100 of the last day",
-            )
-
-    asyncio.run(story())
+        # then it is plain that there are others
+        assert (finding.status, finding.text) == (
+            "note",
+            "102, of quota; no service failed on the newest 100 of the last day",
+        )

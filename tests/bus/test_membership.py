@@ -60,28 +60,25 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @needs_openssl
 @pytest.mark.parametrize("scheme", ["tls", "nats"])
-def test_the_other_servers_are_learned_and_are_gone_to_when_the_first_is_lost(
+async def test_the_other_servers_are_learned_and_are_gone_to_when_the_first_is_lost(
     tmp_path: Path, made: Certificates, scheme: str
 ) -> None:
-    async def story() -> None:
-        # given a connection to one server of two, with TLS or without
-        is_encrypted = scheme == "tls"
-        settings = f"{encrypted(made) if is_encrypted else ''}\n{PASSWORD}"
-        access = Access(str(made.ca)) if is_encrypted else NO_ACCESS
-        with cluster(tmp_path, settings) as (stack, first, second):
-            url = f"{scheme}://services:secret@{HOST}:{first.port}"
-            connection = await connect(url, "test", access=access)
+    # given a connection to one server of two, with TLS or without
+    is_encrypted = scheme == "tls"
+    settings = f"{encrypted(made) if is_encrypted else ''}\n{PASSWORD}"
+    access = Access(str(made.ca)) if is_encrypted else NO_ACCESS
+    with cluster(tmp_path, settings) as (stack, first, second):
+        url = f"{scheme}://services:secret@{HOST}:{first.port}"
+        connection = await connect(url, "test", access=access)
 
-            # then it learns of the other one
-            other = f"{scheme}://{HOST}:{second.port}"
-            await until(lambda: other in known(connection))
+        # then it learns of the other one
+        other = f"{scheme}://{HOST}:{second.port}"
+        await until(lambda: other in known(connection))
 
-            # and when the first is gone, goes there
-            stack.close()
-            await until(lambda: connection.is_connected and connection.address == other)
-            await connection.close()
-
-    asyncio.run(story())
+        # and when the first is gone, goes there
+        stack.close()
+        await until(lambda: connection.is_connected and connection.address == other)
+        await connection.close()
 
 
 class Interceptor:
@@ -109,39 +106,36 @@ class Interceptor:
 
 
 @needs_openssl
-def test_a_server_that_was_named_before_the_connection_was_encrypted_is_not_gone_to(
+async def test_a_server_that_was_named_before_the_connection_was_encrypted_is_not_gone_to(
     tmp_path: Path, made: Certificates
 ) -> None:
-    async def story() -> None:
-        with ExitStack() as stack:
-            # given a server with TLS and a password, and another one that has not to be shown it,
-            # though its certificate is trusted
-            port, foreign = free_port(), free_port()
-            stack.enter_context(running(tmp_path, port, f"{encrypted(made)}\n{PASSWORD}"))
-            stack.enter_context(running(tmp_path, foreign, f"{encrypted(made)}\n{PASSWORD}"))
+    with ExitStack() as stack:
+        # given a server with TLS and a password, and another one that has not to be shown it,
+        # though its certificate is trusted
+        port, foreign = free_port(), free_port()
+        stack.enter_context(running(tmp_path, port, f"{encrypted(made)}\n{PASSWORD}"))
+        stack.enter_context(running(tmp_path, foreign, f"{encrypted(made)}\n{PASSWORD}"))
 
-            # when something between client and server names that other one
-            faults: list[str] = []
-            interceptor = Interceptor(port, f"localhost:{foreign}")
-            async with interceptor.running() as own_port:
-                connection = await connect(
-                    f"tls://services:secret@{HOST}:{own_port}",
-                    "test",
-                    access=Access(str(made.ca)),
-                    on_fault=faults.append,
-                )
-                await connection.flush()
-                assert interceptor.clients >= 1
+        # when something between client and server names that other one
+        faults: list[str] = []
+        interceptor = Interceptor(port, f"localhost:{foreign}")
+        async with interceptor.running() as own_port:
+            connection = await connect(
+                f"tls://services:secret@{HOST}:{own_port}",
+                "test",
+                access=Access(str(made.ca)),
+                on_fault=faults.append,
+            )
+            await connection.flush()
+            assert interceptor.clients >= 1
 
-            # and the first can be reached no more
-            await until(lambda: not connection.is_connected)
-            await until(lambda: len(faults) > ATTEMPTS or connection.is_connected)
+        # and the first can be reached no more
+        await until(lambda: not connection.is_connected)
+        await until(lambda: len(faults) > ATTEMPTS or connection.is_connected)
 
-            # then the client has not gone to the other one
-            own = f"tls://{HOST}:{own_port}"
-            assert set(faults) == {f"cannot reach {own}: Connection refused"}
-            assert not connection.is_connected
-            assert f"tls://localhost:{foreign}" not in known(connection)
-            await connection.close()
-
-    asyncio.run(story())
+        # then the client has not gone to the other one
+        own = f"tls://{HOST}:{own_port}"
+        assert set(faults) == {f"cannot reach {own}: Connection refused"}
+        assert not connection.is_connected
+        assert f"tls://localhost:{foreign}" not in known(connection)
+        await connection.close()

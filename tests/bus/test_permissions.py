@@ -93,27 +93,24 @@ def command(org: str) -> tuple[str, bytes]:
     return f"np.cmd.{org}.prod._.RegisterCluster", envelope.encode()
 
 
-def test_an_organisation_sends_its_commands_and_reads_their_outcomes(
+async def test_an_organisation_sends_its_commands_and_reads_their_outcomes(
     guarded: Guarded, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        # given a service that is connected as one
-        (validator,) = services("validator")
-        async with (
-            connected(guarded.url),
-            serving(validator, guarded, tmp_path / "one.log"),
-            organisation(guarded) as client,
-        ):
-            # when an organisation sends a command
-            events = await client.subscribe("np.evt.*.acme.*.*.*")
-            subject, content = command("acme")
-            await client.request(subject, content, timeout=10)
+    # given a service that is connected as one
+    (validator,) = services("validator")
+    async with (
+        connected(guarded.url),
+        serving(validator, guarded, tmp_path / "one.log"),
+        organisation(guarded) as client,
+    ):
+        # when an organisation sends a command
+        events = await client.subscribe("np.evt.*.acme.*.*.*")
+        subject, content = command("acme")
+        await client.request(subject, content, timeout=10)
 
-            # then it reads the outcome
-            event = json.loads((await events.next_msg(timeout=10)).data)
-            assert event["type"] == "CommandAccepted"
-
-    asyncio.run(story())
+        # then it reads the outcome
+        event = json.loads((await events.next_msg(timeout=10)).data)
+        assert event["type"] == "CommandAccepted"
 
 
 @pytest.mark.parametrize(
@@ -130,85 +127,76 @@ def test_an_organisation_sends_its_commands_and_reads_their_outcomes(
         "$JS.API.STREAM.DELETE.NODEPOOL",
     ],
 )
-def test_an_organisation_cannot_publish_anything_else(guarded: Guarded, subject: str) -> None:
-    async def story() -> None:
-        async with connected(guarded.url) as connection, organisation(guarded) as client:
-            # given a bus
-            # when an organisation publishes on a subject that is not its own
-            with pytest.raises(NatsTimeout):
-                await client.request(subject, b"{}", timeout=0.3)
+async def test_an_organisation_cannot_publish_anything_else(guarded: Guarded, subject: str) -> None:
+    async with connected(guarded.url) as connection, organisation(guarded) as client:
+        # given a bus
+        # when an organisation publishes on a subject that is not its own
+        with pytest.raises(NatsTimeout):
+            await client.request(subject, b"{}", timeout=0.3)
 
-            # then nothing is stored
-            assert await read_all(connection) == []
-
-    asyncio.run(story())
+        # then nothing is stored
+        assert await read_all(connection) == []
 
 
-def test_acknowledgements_that_are_sent_where_a_service_speaks_do_no_harm(
+async def test_acknowledgements_that_are_sent_where_a_service_speaks_do_no_harm(
     guarded: Guarded, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        (validator,) = services("validator")
-        async with (
-            connected(guarded.url) as connection,
-            serving(validator, guarded, tmp_path / "one.log"),
-            organisation(guarded) as client,
-        ):
-            # given an organisation that has the server acknowledge its commands on the subjects of
-            # the services, where it may not publish: the server does not look at who asks for that
-            subject, content = command("acme")
-            replies = ["np.commit.validator", "np.evt.validator.acme.prod._.ClusterRegistered"]
-            for reply in [*replies, "np-snapshot.validator.manifest", "$KV.clusters.acme.prod"] * 5:
-                await client.publish(subject, content, reply=reply)
-            await client.flush()
+    (validator,) = services("validator")
+    async with (
+        connected(guarded.url) as connection,
+        serving(validator, guarded, tmp_path / "one.log"),
+        organisation(guarded) as client,
+    ):
+        # given an organisation that has the server acknowledge its commands on the subjects of
+        # the services, where it may not publish: the server does not look at who asks for that
+        subject, content = command("acme")
+        replies = ["np.commit.validator", "np.evt.validator.acme.prod._.ClusterRegistered"]
+        for reply in [*replies, "np-snapshot.validator.manifest", "$KV.clusters.acme.prod"] * 5:
+            await client.publish(subject, content, reply=reply)
+        await client.flush()
 
-            # when it sends a command
-            await client.request(subject, content.replace(b'"c1"', b'"c2"'), timeout=10)
+        # when it sends a command
+        await client.request(subject, content.replace(b'"c1"', b'"c2"'), timeout=10)
 
-            # then that has its outcome, and nothing is believed
-            assert (await outcome(connection, "c2"))["type"] == "CommandAccepted"
-            log = await read_all(connection)
-            assert sum(entry.subject == replies[0] for entry in log) >= 5
-            said = [e for e in log if e.subject == replies[1] and b"specversion" in e.content]
-            assert len(said) == 1
-
-    asyncio.run(story())
+        # then that has its outcome, and nothing is believed
+        assert (await outcome(connection, "c2"))["type"] == "CommandAccepted"
+        log = await read_all(connection)
+        assert sum(entry.subject == replies[0] for entry in log) >= 5
+        said = [e for e in log if e.subject == replies[1] and b"specversion" in e.content]
+        assert len(said) == 1
 
 
 AGENT = "agent-acme-prod"
 OWN_INBOX = Access(inbox_prefix=f"_INBOX_{AGENT}")
 
 
-def test_an_agent_registers_its_cluster_and_reads_and_reports_what_is_there(
+async def test_an_agent_registers_its_cluster_and_reads_and_reports_what_is_there(
     guarded: Guarded, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        # given the services that an agent needs, and a NodePool of its cluster
-        validator, aggregator = services("validator", "aggregator")
-        async with (
-            serving(validator, guarded, tmp_path / "1.log"),
-            serving(aggregator, guarded, tmp_path / "2.log"),
-            ControlPlane(guarded.of(AGENT), org="acme", cluster="prod", access=OWN_INBOX) as agent,
-            connected(guarded.url) as operator,
-        ):
-            connection = await connect(guarded.of(AGENT), "agent", access=OWN_INBOX)
-            # when the agent registers the cluster, applies a NodePool, and reports a Node
-            await agent.clusters.register("prod", ZONE, kubernetes=True)
-            applied = await agent.nodepools.apply(MANIFEST)
-            report = sample(NodeReported, org="acme", cluster="prod", pool="train")
-            stored = await publish_event(connection, subject_of(report, "agent"), b"{}")
+    # given the services that an agent needs, and a NodePool of its cluster
+    validator, aggregator = services("validator", "aggregator")
+    async with (
+        serving(validator, guarded, tmp_path / "1.log"),
+        serving(aggregator, guarded, tmp_path / "2.log"),
+        ControlPlane(guarded.of(AGENT), org="acme", cluster="prod", access=OWN_INBOX) as agent,
+        connected(guarded.url) as operator,
+    ):
+        connection = await connect(guarded.of(AGENT), "agent", access=OWN_INBOX)
+        # when the agent registers the cluster, applies a NodePool, and reports a Node
+        await agent.clusters.register("prod", ZONE, kubernetes=True)
+        applied = await agent.nodepools.apply(MANIFEST)
+        report = sample(NodeReported, org="acme", cluster="prod", pool="train")
+        stored = await publish_event(connection, subject_of(report, "agent"), b"{}")
 
-            # then it reads the objects and the outcome, and the report is in the log
-            await until(agent.nodepools.catch_up)
-            documents = await agent.nodepools.list()
-            entry = await message_at(operator, STREAM, stored)
-            await connection.close()
-            assert (applied.result, [each.key for each in documents]) == ("created", ["train"])
-            assert await agent.nodes.list() == []
-            assert entry is not None
-            assert entry.subject == "np.evt.agent.acme.prod.train.NodeReported"
-
-    asyncio.run(story())
+        # then it reads the objects and the outcome, and the report is in the log
+        await until(agent.nodepools.catch_up)
+        documents = await agent.nodepools.list()
+        entry = await message_at(operator, STREAM, stored)
+        await connection.close()
+        assert (applied.result, [each.key for each in documents]) == ("created", ["train"])
+        assert await agent.nodes.list() == []
+        assert entry is not None
+        assert entry.subject == "np.evt.agent.acme.prod.train.NodeReported"
 
 
 @pytest.mark.parametrize(
@@ -233,21 +221,18 @@ def test_an_agent_registers_its_cluster_and_reads_and_reports_what_is_there(
         "$JS.API.CONSUMER.CREATE.KV_nodes.x.$KV.nodes.other.>",
     ],
 )
-def test_an_agent_cannot_publish_anything_else(guarded: Guarded, subject: str) -> None:
-    async def story() -> None:
-        async with connected(guarded.url) as connection:
-            # given a bus
-            agent = await limited(guarded, AGENT)
+async def test_an_agent_cannot_publish_anything_else(guarded: Guarded, subject: str) -> None:
+    async with connected(guarded.url) as connection:
+        # given a bus
+        agent = await limited(guarded, AGENT)
 
-            # when an agent publishes on a subject that is not its own
-            with pytest.raises(NatsTimeout):
-                await agent.request(subject, b"{}", timeout=0.3)
-            await agent.close()
+        # when an agent publishes on a subject that is not its own
+        with pytest.raises(NatsTimeout):
+            await agent.request(subject, b"{}", timeout=0.3)
+        await agent.close()
 
-            # then nothing is stored, and nothing is gone
-            assert await read_all(connection) == []
-
-    asyncio.run(story())
+        # then nothing is stored, and nothing is gone
+        assert await read_all(connection) == []
 
 
 LIMITED = sorted({*re.findall(r'user: "([^"]+)"', PERMISSIONS.read_text())} - {"services"})
@@ -282,97 +267,86 @@ async def consumers(connection: Connection) -> list[str]:
 
 
 @pytest.mark.parametrize("user", LIMITED)
-def test_nobody_changes_what_a_service_reads_with_or_from(
+async def test_nobody_changes_what_a_service_reads_with_or_from(
     guarded: Guarded, tmp_path: Path, user: str
 ) -> None:
-    async def story() -> None:
-        # given a service at work, and another user who knows the name of its consumer
-        (quota,) = services("quota")
-        async with (
-            connected(guarded.url) as operator,
-            serving(quota, guarded, tmp_path / "one.log"),
-        ):
-            before = await consumers(operator)
-            tried = [
-                f"CONSUMER.{verb}.{STREAM}.{name}" for verb in OF_A_CONSUMER for name in before
-            ]
-            tried += [f"{verb}.{stream}" for verb in OF_A_STREAM for stream in streams()]
-            tried = [f"$JS.API.{subject}" for subject in (*tried, *OF_A_SERVER)]
+    # given a service at work, and another user who knows the name of its consumer
+    (quota,) = services("quota")
+    async with (
+        connected(guarded.url) as operator,
+        serving(quota, guarded, tmp_path / "one.log"),
+    ):
+        before = await consumers(operator)
+        tried = [f"CONSUMER.{verb}.{STREAM}.{name}" for verb in OF_A_CONSUMER for name in before]
+        tried += [f"{verb}.{stream}" for verb in OF_A_STREAM for stream in streams()]
+        tried = [f"$JS.API.{subject}" for subject in (*tried, *OF_A_SERVER)]
 
-            # when this user publishes every request that changes a consumer, a stream or a server
-            denied: list[str] = []
-            client = await limited(guarded, user, denied)
-            for subject in tried:
-                await client.publish(subject, b'{"pause_until":"2099-01-01T00:00:00Z"}')
-                await client.flush()
+        # when this user publishes every request that changes a consumer, a stream or a server
+        denied: list[str] = []
+        client = await limited(guarded, user, denied)
+        for subject in tried:
+            await client.publish(subject, b'{"pause_until":"2099-01-01T00:00:00Z"}')
+            await client.flush()
 
-            # then each is denied, and the service goes on with the consumer that it has
-            await until(lambda: len(denied) >= len(tried))
-            await client.close()
-            text = 'nats: permissions violation for publish to "{}"'
-            assert denied == [text.format(subject.lower()) for subject in tried]
-            await send(operator, SetQuota(org="a", zone=ZONE, instance_type=H100, limit=1), "c1")
-            assert (await outcome(operator, "c1"))["type"] == "CommandAccepted"
-            assert before
-            assert {*before} <= {*await consumers(operator)}
-
-    asyncio.run(story())
+        # then each is denied, and the service goes on with the consumer that it has
+        await until(lambda: len(denied) >= len(tried))
+        await client.close()
+        text = 'nats: permissions violation for publish to "{}"'
+        assert denied == [text.format(subject.lower()) for subject in tried]
+        await send(operator, SetQuota(org="a", zone=ZONE, instance_type=H100, limit=1), "c1")
+        assert (await outcome(operator, "c1"))["type"] == "CommandAccepted"
+        assert before
+        assert {*before} <= {*await consumers(operator)}
 
 
 @pytest.mark.parametrize("user", LIMITED)
-def test_nobody_hears_what_the_services_are_told(guarded: Guarded, user: str) -> None:
-    async def story() -> None:
-        # given a bus
-        async with connected(guarded.url):
-            # when another user subscribes to what names consumers, or what they deliver
-            denied: list[str] = []
-            client = await limited(guarded, user, denied)
-            for subject in TELLING:
-                await client.subscribe(subject)
-            await client.flush()
+async def test_nobody_hears_what_the_services_are_told(guarded: Guarded, user: str) -> None:
+    # given a bus
+    async with connected(guarded.url):
+        # when another user subscribes to what names consumers, or what they deliver
+        denied: list[str] = []
+        client = await limited(guarded, user, denied)
+        for subject in TELLING:
+            await client.subscribe(subject)
+        await client.flush()
 
-            # then each is denied
-            await until(lambda: len(denied) >= len(TELLING))
-            await client.close()
-            text = 'nats: permissions violation for subscription to "{}"'
-            assert denied == [text.format(subject.lower()) for subject in TELLING]
-
-    asyncio.run(story())
+        # then each is denied
+        await until(lambda: len(denied) >= len(TELLING))
+        await client.close()
+        text = 'nats: permissions violation for subscription to "{}"'
+        assert denied == [text.format(subject.lower()) for subject in TELLING]
 
 
-def test_commands_of_others_that_an_agent_has_stored_once_more_are_not_done_again(
+async def test_commands_of_others_that_an_agent_has_stored_once_more_are_not_done_again(
     guarded: Guarded, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        # given a quota of another organisation that was lowered
-        (quota,) = services("quota")
-        async with (
-            connected(guarded.url) as operator,
-            serving(quota, guarded, tmp_path / "one.log"),
-        ):
-            for id, limit in (("c1", 2), ("c2", 1)):
-                command = SetQuota(org="other", zone=ZONE, instance_type=H100, limit=limit)
-                await send(operator, command, id)
-                await outcome(operator, id)
-            agent = await connect(guarded.of(AGENT), "agent", access=OWN_INBOX)
+    # given a quota of another organisation that was lowered
+    (quota,) = services("quota")
+    async with (
+        connected(guarded.url) as operator,
+        serving(quota, guarded, tmp_path / "one.log"),
+    ):
+        for id, limit in (("c1", 2), ("c2", 1)):
+            command = SetQuota(org="other", zone=ZONE, instance_type=H100, limit=limit)
+            await send(operator, command, id)
+            await outcome(operator, id)
+        agent = await connect(guarded.of(AGENT), "agent", access=OWN_INBOX)
 
-            # when an agent has a consumer deliver the commands to the log
-            config = {"name": "again", "ack_policy": "none", "filter_subjects": ["np.cmd.other.>"]}
-            body = {"stream_name": STREAM, "config": config}
-            await request(agent, f"$JS.API.CONSUMER.CREATE.{STREAM}.again", body)
-            pull = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.again"
-            await agent.publish(pull, b'{"batch":2}', reply="np.cmd.acme.prod._.Again")
-            await until(lambda: repeated(operator, 2))
-            await agent.close()
+        # when an agent has a consumer deliver the commands to the log
+        config = {"name": "again", "ack_policy": "none", "filter_subjects": ["np.cmd.other.>"]}
+        body = {"stream_name": STREAM, "config": config}
+        await request(agent, f"$JS.API.CONSUMER.CREATE.{STREAM}.again", body)
+        pull = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.again"
+        await agent.publish(pull, b'{"batch":2}', reply="np.cmd.acme.prod._.Again")
+        await until(lambda: repeated(operator, 2))
+        await agent.close()
 
-            # then a command after it finds the quota as it was
-            await send(operator, SetQuota(org="a", zone=ZONE, instance_type=H100, limit=1), "c3")
-            await outcome(operator, "c3")
-            subject = "np.evt.quota.other._._.QuotaSet"
-            said = [json.loads(e.content) for e in await read_all(operator) if e.subject == subject]
-            assert [event["data"]["limit"] for event in said] == [2, 1]
-
-    asyncio.run(story())
+        # then a command after it finds the quota as it was
+        await send(operator, SetQuota(org="a", zone=ZONE, instance_type=H100, limit=1), "c3")
+        await outcome(operator, "c3")
+        subject = "np.evt.quota.other._._.QuotaSet"
+        said = [json.loads(e.content) for e in await read_all(operator) if e.subject == subject]
+        assert [event["data"]["limit"] for event in said] == [2, 1]
 
 
 async def repeated(connection: Connection, count: int) -> bool:
@@ -381,22 +355,21 @@ async def repeated(connection: Connection, count: int) -> bool:
     return sum(entry.subject == "np.cmd.other._._.SetQuota" for entry in log) == 2 * count
 
 
-def test_an_operator_may_examine_back_up_and_restore(guarded: Guarded, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with connected(guarded.url) as connection:
-            await connection.flush()
+async def test_an_operator_may_examine_back_up_and_restore(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    async with connected(guarded.url) as connection:
+        await connection.flush()
 
-        async def nodepool(*words: str) -> int:
-            return await asyncio.to_thread(run, ["--url", guarded.url, *words])
+    async def nodepool(*words: str) -> int:
+        return await asyncio.to_thread(run, ["--url", guarded.url, *words])
 
-        folder = str(tmp_path / "backup")
-        assert await nodepool("backup", folder) == 0
-        assert await nodepool("restore", "--force", folder) == 0
-        found = await asyncio.to_thread(_examined, guarded.url)
-        assert "commands of demo: this user may send them" in found
-        assert "cannot be looked at" not in found
-
-    asyncio.run(story())
+    folder = str(tmp_path / "backup")
+    assert await nodepool("backup", folder) == 0
+    assert await nodepool("restore", "--force", folder) == 0
+    found = await asyncio.to_thread(_examined, guarded.url)
+    assert "commands of demo: this user may send them" in found
+    assert "cannot be looked at" not in found
 
 
 def _examined(url: str) -> str:
@@ -427,34 +400,31 @@ def test_who_may_not_read_is_told_so_at_once(
     assert sending.startswith('error: permission denied for publish to "')
 
 
-def test_a_command_without_the_right_to_it_is_forbidden_and_the_next_one_is_accepted(
+async def test_a_command_without_the_right_to_it_is_forbidden_and_the_next_one_is_accepted(
     guarded: Guarded, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        # given an agent, which may send commands about its cluster only
-        (validator,) = services("validator")
-        async with (
-            connected(guarded.url) as operator,
-            serving(validator, guarded, tmp_path / "one.log"),
-            ControlPlane(guarded.of(AGENT), org="acme", cluster="prod", access=OWN_INBOX) as agent,
-        ):
-            # when the agent sends a command about the organisation, and one about its cluster
-            forbidden, accepted = await asyncio.gather(
-                agent.commands.send(SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=1)),
-                agent.commands.send(RegisterCluster(org="acme", cluster="prod", zone=ZONE)),
-                return_exceptions=True,
-            )
+    # given an agent, which may send commands about its cluster only
+    (validator,) = services("validator")
+    async with (
+        connected(guarded.url) as operator,
+        serving(validator, guarded, tmp_path / "one.log"),
+        ControlPlane(guarded.of(AGENT), org="acme", cluster="prod", access=OWN_INBOX) as agent,
+    ):
+        # when the agent sends a command about the organisation, and one about its cluster
+        forbidden, accepted = await asyncio.gather(
+            agent.commands.send(SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=1)),
+            agent.commands.send(RegisterCluster(org="acme", cluster="prod", zone=ZONE)),
+            return_exceptions=True,
+        )
 
-            # then the first is refused by name and is not stored, and the second is accepted
-            assert isinstance(forbidden, Refused)
-            assert (forbidden.reason, forbidden.field) == ("Forbidden", "")
-            assert 'permission denied for publish to "np.cmd.acme._._.setquota"' in str(forbidden)
-            assert isinstance(accepted, CommandAccepted)
-            log = await read_all(operator)
-            commands = {entry.subject for entry in log if entry.subject.startswith("np.cmd.")}
-            assert commands == {"np.cmd.acme.prod._.RegisterCluster"}
-
-    asyncio.run(story())
+        # then the first is refused by name and is not stored, and the second is accepted
+        assert isinstance(forbidden, Refused)
+        assert (forbidden.reason, forbidden.field) == ("Forbidden", "")
+        assert 'permission denied for publish to "np.cmd.acme._._.setquota"' in str(forbidden)
+        assert isinstance(accepted, CommandAccepted)
+        log = await read_all(operator)
+        commands = {entry.subject for entry in log if entry.subject.startswith("np.cmd.")}
+        assert commands == {"np.cmd.acme.prod._.RegisterCluster"}
 
 
 def test_a_user_without_the_right_to_a_command_sees_the_refusal(

@@ -58,117 +58,102 @@ async def send(
     raise AssertionError("the subscription ended")
 
 
-def test_bare_json_on_a_subject_is_a_command_with_an_outcome(
+async def test_bare_json_on_a_subject_is_a_command_with_an_outcome(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        # given a control plane at work
-        async with plain(server, tmp_path) as client:
-            # when a manifest is published, and nothing around it
-            outcome = await send(client, SUBJECT, MANIFEST, "my-id")
+    # given a control plane at work
+    async with plain(server, tmp_path) as client:
+        # when a manifest is published, and nothing around it
+        outcome = await send(client, SUBJECT, MANIFEST, "my-id")
 
-            # then an event with the id of that message says that it was accepted
-            assert outcome["type"] == "CommandAccepted"
-            assert outcome["specversion"] == "1.0"
-            assert outcome["data"] == {
-                "org": "acme",
-                "cluster": "prod",
-                "pool": "training",
-                "command": "ApplyNodePool",
-                "result": "created",
-                "generation": 1,
-                "dryRun": False,
-            }
-
-    asyncio.run(story())
+        # then an event with the id of that message says that it was accepted
+        assert outcome["type"] == "CommandAccepted"
+        assert outcome["specversion"] == "1.0"
+        assert outcome["data"] == {
+            "org": "acme",
+            "cluster": "prod",
+            "pool": "training",
+            "command": "ApplyNodePool",
+            "result": "created",
+            "generation": 1,
+            "dryRun": False,
+        }
 
 
-def test_bare_json_with_an_error_is_refused_with_the_field_and_the_reason(
+async def test_bare_json_with_an_error_is_refused_with_the_field_and_the_reason(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        # given a control plane at work
-        async with plain(server, tmp_path) as client:
-            # when a manifest with an error is published
-            wrong = {**MANIFEST, "spec": {"instanceType": H100, "targetNodes": -1}}
-            outcome = await send(client, SUBJECT, wrong, "my-id")
+    # given a control plane at work
+    async with plain(server, tmp_path) as client:
+        # when a manifest with an error is published
+        wrong = {**MANIFEST, "spec": {"instanceType": H100, "targetNodes": -1}}
+        outcome = await send(client, SUBJECT, wrong, "my-id")
 
-            # then the outcome names the field and the reason
-            assert outcome["type"] == "CommandRefused"
-            data = outcome["data"]
-            assert isinstance(data, dict)
-            assert (data["field"], data["reason"]) == ("spec.targetNodes", "Invalid")
-
-    asyncio.run(story())
+        # then the outcome names the field and the reason
+        assert outcome["type"] == "CommandRefused"
+        data = outcome["data"]
+        assert isinstance(data, dict)
+        assert (data["field"], data["reason"]) == ("spec.targetNodes", "Invalid")
 
 
 @pytest.mark.parametrize("mode", ["structured", "binary", "unnamed"])
-def test_a_cloudevent_is_understood_in_either_mode(
+async def test_a_cloudevent_is_understood_in_either_mode(
     server: NatsServer, tmp_path: Path, mode: str
 ) -> None:
-    async def story() -> None:
-        # given a control plane at work
-        async with plain(server, tmp_path) as client:
-            # when a CloudEvent is published, or a message without any id
-            match mode:
-                case "structured":
-                    event = {"specversion": "1.0", "id": "e1", "type": "ApplyNodePool"}
-                    content: object = {**event, "source": "me", "data": MANIFEST}
-                    outcome = await send(client, SUBJECT, content, "e1", {"X": "y"})
-                case "binary":
-                    headers = {"ce-specversion": "1.0", "ce-id": "e1", "ce-source": "me"}
-                    outcome = await send(client, SUBJECT, MANIFEST, "e1", headers)
-                case _:
-                    outcome = await send(client, SUBJECT, MANIFEST, "", {"X": "y"})
-                    assert str(outcome["correlationid"]).isdecimal()
+    # given a control plane at work
+    async with plain(server, tmp_path) as client:
+        # when a CloudEvent is published, or a message without any id
+        match mode:
+            case "structured":
+                event = {"specversion": "1.0", "id": "e1", "type": "ApplyNodePool"}
+                content: object = {**event, "source": "me", "data": MANIFEST}
+                outcome = await send(client, SUBJECT, content, "e1", {"X": "y"})
+            case "binary":
+                headers = {"ce-specversion": "1.0", "ce-id": "e1", "ce-source": "me"}
+                outcome = await send(client, SUBJECT, MANIFEST, "e1", headers)
+            case _:
+                outcome = await send(client, SUBJECT, MANIFEST, "", {"X": "y"})
+                assert str(outcome["correlationid"]).isdecimal()
 
-            # then its outcome carries its id, or its position in the log
-            assert outcome["type"] == "CommandAccepted"
-
-    asyncio.run(story())
+        # then its outcome carries its id, or its position in the log
+        assert outcome["type"] == "CommandAccepted"
 
 
-def test_the_same_command_published_again_changes_nothing(
+async def test_the_same_command_published_again_changes_nothing(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        # given a manifest that was accepted
-        async with plain(server, tmp_path) as client:
-            await send(client, SUBJECT, MANIFEST, "first")
+    # given a manifest that was accepted
+    async with plain(server, tmp_path) as client:
+        await send(client, SUBJECT, MANIFEST, "first")
 
-            # when it is published again under another id
-            outcome = await send(client, SUBJECT, MANIFEST, "second")
+        # when it is published again under another id
+        outcome = await send(client, SUBJECT, MANIFEST, "second")
 
-            # then it is accepted and changes nothing
-            data = outcome["data"]
-            assert isinstance(data, dict)
-            assert (data["result"], data["generation"]) == ("unchanged", 1)
-
-    asyncio.run(story())
+        # then it is accepted and changes nothing
+        data = outcome["data"]
+        assert isinstance(data, dict)
+        assert (data["result"], data["generation"]) == ("unchanged", 1)
 
 
-def test_a_query_published_as_bare_json_is_answered_on_the_bus(
+async def test_a_query_published_as_bare_json_is_answered_on_the_bus(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        # given a control plane at work, and a subscription to answers
-        async with plain(server, tmp_path, ("validator", "capacity")) as client:
-            answers = await client.subscribe("np.evt.capacity.acme._._.CapacityFound")
+    # given a control plane at work, and a subscription to answers
+    async with plain(server, tmp_path, ("validator", "capacity")) as client:
+        answers = await client.subscribe("np.evt.capacity.acme._._.CapacityFound")
 
-            # when a query is published, and nothing around it
-            query = {"selections": [{"instanceType": H100, "count": 2}]}
-            outcome = await send(client, "np.cmd.acme._._.FindCapacity", query, "where")
+        # when a query is published, and nothing around it
+        query = {"selections": [{"instanceType": H100, "count": 2}]}
+        outcome = await send(client, "np.cmd.acme._._.FindCapacity", query, "where")
 
-            # then an event with the id of that message has the zones, those with a cluster first
-            answer = json.loads((await answers.next_msg(timeout=20)).data)
-            assert outcome["type"] == "CommandAccepted"
-            assert answer["correlationid"] == "where"
-            assert answer["data"]["selections"] == query["selections"]
-            assert answer["data"]["zones"][0] == {
-                "zone": ZONE,
-                "availability": "Not available",
-                "hasCluster": True,
-                "tags": ["Not available"],
-            }
-
-    asyncio.run(story())
+        # then an event with the id of that message has the zones, those with a cluster first
+        answer = json.loads((await answers.next_msg(timeout=20)).data)
+        assert outcome["type"] == "CommandAccepted"
+        assert answer["correlationid"] == "where"
+        assert answer["data"]["selections"] == query["selections"]
+        assert answer["data"]["zones"][0] == {
+            "zone": ZONE,
+            "availability": "Not available",
+            "hasCluster": True,
+            "tags": ["Not available"],
+        }

@@ -56,23 +56,20 @@ async def fill(connection: Connection) -> None:
         await api.publish(connection, f"np.evt.fleet.{ORG}.{CLUSTER}.p.PodChanged", content)
 
 
-def test_pods_are_listed_by_their_newest_change(
+async def test_pods_are_listed_by_their_newest_change(
     server: NatsServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            await fill(connection)
+    async with connected(server.url) as connection:
+        await fill(connection)
 
-        listed = await nodepool(server, capsys, "get", "pods", "--no-headers")
+    listed = await nodepool(server, capsys, "get", "pods", "--no-headers")
 
-        assert [line.split()[:5] for line in listed.out.splitlines()] == [
-            ["a", "Running", "g1", "p", "8"],
-            ["again", "Running", "g2", "p", "8"],
-            ["b", "Running", "g2", "q", "8"],
-        ]
-        assert (listed.code, listed.err) == (0, "")
-
-    asyncio.run(story())
+    assert [line.split()[:5] for line in listed.out.splitlines()] == [
+        ["a", "Running", "g1", "p", "8"],
+        ["again", "Running", "g2", "p", "8"],
+        ["b", "Running", "g2", "q", "8"],
+    ]
+    assert (listed.code, listed.err) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -84,75 +81,63 @@ def test_pods_are_listed_by_their_newest_change(
     ],
     ids=["name", "label", "node"],
 )
-def test_pods_are_chosen_by_name_by_nodepool_and_by_node(
+async def test_pods_are_chosen_by_name_by_nodepool_and_by_node(
     server: NatsServer,
     capsys: pytest.CaptureFixture[str],
     words: tuple[str, ...],
     names: list[str],
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            await fill(connection)
+    async with connected(server.url) as connection:
+        await fill(connection)
 
-        listed = await nodepool(server, capsys, "get", *words, "-o", "name")
+    listed = await nodepool(server, capsys, "get", *words, "-o", "name")
 
-        assert listed == (0, "".join(f"pod/{name}\n" for name in names), "")
-
-    asyncio.run(story())
+    assert listed == (0, "".join(f"pod/{name}\n" for name in names), "")
 
 
-def test_a_pod_is_described(server: NatsServer, capsys: pytest.CaptureFixture[str]) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            await fill(connection)
+async def test_a_pod_is_described(server: NatsServer, capsys: pytest.CaptureFixture[str]) -> None:
+    async with connected(server.url) as connection:
+        await fill(connection)
 
-        described = await nodepool(server, capsys, "describe", "pod", "a")
+    described = await nodepool(server, capsys, "describe", "pod", "a")
 
-        assert described.code == 0
-        assert [line.split() for line in described.out.splitlines()][:3] == [
-            ["Name:", "a"],
-            ["Namespace:"],
-            ["Labels:", f"{POOL_LABEL}=p"],
-        ]
-        assert "Node Name:" in described.out
-        assert "Phase:  Running" in described.out
-
-    asyncio.run(story())
+    assert described.code == 0
+    assert [line.split() for line in described.out.splitlines()][:3] == [
+        ["Name:", "a"],
+        ["Namespace:"],
+        ["Labels:", f"{POOL_LABEL}=p"],
+    ]
+    assert "Node Name:" in described.out
+    assert "Phase:  Running" in described.out
 
 
-def test_of_a_long_log_the_newest_changes_are_read_and_a_note_says_so(
+async def test_of_a_long_log_the_newest_changes_are_read_and_a_note_says_so(
     server: NatsServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nodepool.client.pods.CHANGES_MAX", 6)
 
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            for number in range(20):
-                await say(connection, pod(f"p{number:02}", "Running", node="g1"))
+    async with connected(server.url) as connection:
+        for number in range(20):
+            await say(connection, pod(f"p{number:02}", "Running", node="g1"))
 
-        listed = await nodepool(server, capsys, "get", "pods", "-o", "name")
+    listed = await nodepool(server, capsys, "get", "pods", "-o", "name")
 
-        assert listed.out.split() == [f"pod/p{number}" for number in range(15, 20)]
-        assert listed.err.startswith("Pods that have not changed since 20")
-
-    asyncio.run(story())
+    assert listed.out.split() == [f"pod/p{number}" for number in range(15, 20)]
+    assert listed.err.startswith("Pods that have not changed since 20")
 
 
-def test_the_pods_of_a_cluster_of_kubernetes_are_left_to_kubectl(
+async def test_the_pods_of_a_cluster_of_kubernetes_are_left_to_kubectl(
     server: NatsServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            document = {"metadata": {"name": CLUSTER}, "spec": {"kubernetes": True}}
-            content = json.dumps(document).encode()
-            await api.publish(connection, f"$KV.clusters.{ORG}.{CLUSTER}", content)
+    async with connected(server.url) as connection:
+        document = {"metadata": {"name": CLUSTER}, "spec": {"kubernetes": True}}
+        content = json.dumps(document).encode()
+        await api.publish(connection, f"$KV.clusters.{ORG}.{CLUSTER}", content)
 
-        listed = await nodepool(server, capsys, "get", "pods")
+    listed = await nodepool(server, capsys, "get", "pods")
 
-        assert (listed.code, listed.out) == (1, "")
-        assert listed.err == (
-            f"error: the Pods of {ORG}/{CLUSTER} are in Kubernetes: use 'kubectl get pods';"
-            " 'nodepool describe node NAME' names the Pods that a Node waits for\n"
-        )
-
-    asyncio.run(story())
+    assert (listed.code, listed.out) == (1, "")
+    assert listed.err == (
+        f"error: the Pods of {ORG}/{CLUSTER} are in Kubernetes: use 'kubectl get pods';"
+        " 'nodepool describe node NAME' names the Pods that a Node waits for\n"
+    )

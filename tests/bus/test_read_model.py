@@ -106,209 +106,188 @@ def version(document: dict[str, object]) -> str:
 # --- what readers see ---------------------------------------------------------------------------
 
 
-def test_a_stored_object_is_complete_and_has_the_version_of_its_last_change(
+async def test_a_stored_object_is_complete_and_has_the_version_of_its_last_change(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
-            # given a NodePool at its target
-            await client.nodepools.apply(pool("p", 2))
-            pool_object = await client.nodepools.wait("p", "AtTarget", timeout_s=30)
+    async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
+        # given a NodePool at its target
+        await client.nodepools.apply(pool("p", 2))
+        pool_object = await client.nodepools.wait("p", "AtTarget", timeout_s=30)
 
-            # when everything is written
-            await until(lambda: is_right(connection, aggregator))
+        # when everything is written
+        await until(lambda: is_right(connection, aggregator))
 
-            # then the NodePool is stored, and so are its Nodes, the quota and the machines
-            assert pool_object["kind"] == "NodePool"
-            keys = await stored(connection)
-            assert len([key for bucket, key in keys if bucket == "nodes"]) == 2
-            assert {bucket for bucket, _ in keys} == set(AGGREGATOR_BUCKETS)
-            entry = await api.last_message(connection, "KV_nodepools", "$KV.nodepools.acme.prod.p")
-            assert entry is not None
-            assert entry.headers["Nodepool-Version"] == version(json.loads(entry.content))
-            assert to_json(json.loads(entry.content)) == entry.content
-
-    asyncio.run(story())
+        # then the NodePool is stored, and so are its Nodes, the quota and the machines
+        assert pool_object["kind"] == "NodePool"
+        keys = await stored(connection)
+        assert len([key for bucket, key in keys if bucket == "nodes"]) == 2
+        assert {bucket for bucket, _ in keys} == set(AGGREGATOR_BUCKETS)
+        entry = await api.last_message(connection, "KV_nodepools", "$KV.nodepools.acme.prod.p")
+        assert entry is not None
+        assert entry.headers["Nodepool-Version"] == version(json.loads(entry.content))
+        assert to_json(json.loads(entry.content)) == entry.content
 
 
-def test_a_deleted_pool_leaves_a_tombstone_and_is_not_listed(
+async def test_a_deleted_pool_leaves_a_tombstone_and_is_not_listed(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
-            # given a NodePool with Nodes
-            await client.nodepools.apply(pool("p", 2))
-            await client.nodepools.wait("p", "AtTarget", timeout_s=30)
+    async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
+        # given a NodePool with Nodes
+        await client.nodepools.apply(pool("p", 2))
+        await client.nodepools.wait("p", "AtTarget", timeout_s=30)
 
-            # when it is deleted
-            await client.nodepools.delete("p")
-            await client.nodepools.wait_until_gone("p", timeout_s=30)
-            await until(lambda: is_right(connection, aggregator))
+        # when it is deleted
+        await client.nodepools.delete("p")
+        await client.nodepools.wait_until_gone("p", timeout_s=30)
+        await until(lambda: is_right(connection, aggregator))
 
-            # then it is not listed, and neither are its Nodes
-            assert await client.nodepools.get("p") is None
-            assert await client.nodepools.list() == []
-            assert await client.nodes.list() == []
+        # then it is not listed, and neither are its Nodes
+        assert await client.nodepools.get("p") is None
+        assert await client.nodepools.list() == []
+        assert await client.nodes.list() == []
 
-            # and a tombstone remains for a while
-            entry = await api.last_message(connection, "KV_nodepools", "$KV.nodepools.acme.prod.p")
-            assert entry is not None
-            assert entry.headers["KV-Operation"] == "DEL"
-            assert entry.headers["Nats-TTL"] == "3600s"
+        # and a tombstone remains for a while
+        entry = await api.last_message(connection, "KV_nodepools", "$KV.nodepools.acme.prod.p")
+        assert entry is not None
+        assert entry.headers["KV-Operation"] == "DEL"
+        assert entry.headers["Nats-TTL"] == "3600s"
 
-            # and when it is created again it is listed
-            await client.nodepools.apply(pool("p", 1))
-            await until(lambda: is_listed(client, "p"))
-            again = await client.nodepools.wait("p", "AtTarget", timeout_s=30)
-            assert cast("dict[str, object]", again["spec"])["targetNodes"] == 1
-
-    asyncio.run(story())
+        # and when it is created again it is listed
+        await client.nodepools.apply(pool("p", 1))
+        await until(lambda: is_listed(client, "p"))
+        again = await client.nodepools.wait("p", "AtTarget", timeout_s=30)
+        assert cast("dict[str, object]", again["spec"])["targetNodes"] == 1
 
 
 # --- what may happen to it ----------------------------------------------------------------------
 
 
 @pytest.mark.timeout(180)
-def test_no_object_ever_goes_back_while_two_aggregators_write_and_one_crashes(
+async def test_no_object_ever_goes_back_while_two_aggregators_write_and_one_crashes(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with control_plane(server, tmp_path, aggregators=2) as (client, connection, both):
-            # given a reader of every write
-            writes: dict[str, list[int]] = {}
+    async with control_plane(server, tmp_path, aggregators=2) as (client, connection, both):
+        # given a reader of every write
+        writes: dict[str, list[int]] = {}
 
-            async def watch(bucket: str) -> None:
-                reader = Reader(connection, f"KV_{bucket}", [f"$KV.{bucket}.>"])
-                await reader.open()
-                while True:
-                    for entry in await reader.next():
-                        versions = writes.setdefault(entry.subject, [])
-                        versions.append(int(entry.headers["Nodepool-Version"]))
+        async def watch(bucket: str) -> None:
+            reader = Reader(connection, f"KV_{bucket}", [f"$KV.{bucket}.>"])
+            await reader.open()
+            while True:
+                for entry in await reader.next():
+                    versions = writes.setdefault(entry.subject, [])
+                    versions.append(int(entry.headers["Nodepool-Version"]))
 
-            watching = [asyncio.create_task(watch(bucket)) for bucket in AGGREGATOR_BUCKETS]
+        watching = [asyncio.create_task(watch(bucket)) for bucket in AGGREGATOR_BUCKETS]
 
-            # when NodePools grow, shrink, go and come back, and one aggregator crashes meanwhile
-            for number in range(4):
-                await client.nodepools.apply(pool("p", 3 + number % 2))
-                await client.nodepools.apply(pool("q", 1 + number % 2))
-                if number == 2:
-                    await crash(next(runtime for runtime in both if runtime.replica.state))
-                await client.nodepools.wait("p", "AtTarget", timeout_s=30)
-                await client.nodepools.wait("q", "AtTarget", timeout_s=30)
-                await client.nodepools.delete("q")
-                await client.nodepools.wait_until_gone("q", timeout_s=30)
-            survivor = both[1]
-            await until(lambda: is_right(connection, survivor))
-
-            # then no write was ever older than the one it replaced
-            for task in watching:
-                task.cancel()
-            assert len(writes) > 5
-            assert all(versions == sorted(versions) for versions in writes.values()), writes
-
-    asyncio.run(story())
-
-
-def test_a_bucket_that_was_deleted_is_filled_again_with_every_object(
-    server: NatsServer, tmp_path: Path
-) -> None:
-    async def story() -> None:
-        async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
-            # given NodePools at their target
-            for name in ("p", "q"):
-                await client.nodepools.apply(pool(name, 1))
-                await client.nodepools.wait(name, "AtTarget", timeout_s=30)
-            await until(lambda: is_right(connection, aggregator))
-
-            # when their bucket is deleted and created again, and one of them changes
-            await api.request(connection, "$JS.API.STREAM.DELETE.KV_nodepools")
-            await provision(connection)
-            assert await stored(connection) != {}
-            await client.nodepools.scale("p", 2)
-
-            # then the other is there again as well
-            await until(lambda: is_right(connection, aggregator))
-            assert await client.nodepools.get("q") is not None
-
-    asyncio.run(story())
-
-
-def test_objects_that_were_lost_while_no_aggregator_ran_are_written_at_its_start(
-    server: NatsServer, tmp_path: Path
-) -> None:
-    async def story() -> None:
-        # given objects that were lost after the last aggregator had stopped
-        async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
-            await client.nodepools.apply(pool("p", 1))
+        # when NodePools grow, shrink, go and come back, and one aggregator crashes meanwhile
+        for number in range(4):
+            await client.nodepools.apply(pool("p", 3 + number % 2))
+            await client.nodepools.apply(pool("q", 1 + number % 2))
+            if number == 2:
+                await crash(next(runtime for runtime in both if runtime.replica.state))
             await client.nodepools.wait("p", "AtTarget", timeout_s=30)
-            await until(lambda: is_right(connection, aggregator))
-        async with connected(server.url) as connection:
-            for bucket in AGGREGATOR_BUCKETS:
-                await api.request(connection, f"$JS.API.STREAM.DELETE.KV_{bucket}")
-            await provision(connection)
+            await client.nodepools.wait("q", "AtTarget", timeout_s=30)
+            await client.nodepools.delete("q")
+            await client.nodepools.wait_until_gone("q", timeout_s=30)
+        survivor = both[1]
+        await until(lambda: is_right(connection, survivor))
 
-            # when one starts, and nothing else happens
-            async with serving(AGGREGATOR, server, tmp_path / "again.log") as again:
-                # then they are there again
-                await until(lambda: is_right(connection, again))
-                assert expected(again)
+        # then no write was ever older than the one it replaced
+        for task in watching:
+            task.cancel()
+        assert len(writes) > 5
+        assert all(versions == sorted(versions) for versions in writes.values()), writes
 
-    asyncio.run(story())
+
+async def test_a_bucket_that_was_deleted_is_filled_again_with_every_object(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
+        # given NodePools at their target
+        for name in ("p", "q"):
+            await client.nodepools.apply(pool(name, 1))
+            await client.nodepools.wait(name, "AtTarget", timeout_s=30)
+        await until(lambda: is_right(connection, aggregator))
+
+        # when their bucket is deleted and created again, and one of them changes
+        await api.request(connection, "$JS.API.STREAM.DELETE.KV_nodepools")
+        await provision(connection)
+        assert await stored(connection) != {}
+        await client.nodepools.scale("p", 2)
+
+        # then the other is there again as well
+        await until(lambda: is_right(connection, aggregator))
+        assert await client.nodepools.get("q") is not None
+
+
+async def test_objects_that_were_lost_while_no_aggregator_ran_are_written_at_its_start(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    # given objects that were lost after the last aggregator had stopped
+    async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
+        await client.nodepools.apply(pool("p", 1))
+        await client.nodepools.wait("p", "AtTarget", timeout_s=30)
+        await until(lambda: is_right(connection, aggregator))
+    async with connected(server.url) as connection:
+        for bucket in AGGREGATOR_BUCKETS:
+            await api.request(connection, f"$JS.API.STREAM.DELETE.KV_{bucket}")
+        await provision(connection)
+
+        # when one starts, and nothing else happens
+        async with serving(AGGREGATOR, server, tmp_path / "again.log") as again:
+            # then they are there again
+            await until(lambda: is_right(connection, again))
+            assert expected(again)
 
 
 @pytest.mark.timeout(180)
-def test_objects_are_right_again_after_the_server_was_killed_during_writes(
+async def test_objects_are_right_again_after_the_server_was_killed_during_writes(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
-            for number in range(5):
-                # given NodePools that change
-                await client.nodepools.apply(pool("p", 1 + number))
+    async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
+        for number in range(5):
+            # given NodePools that change
+            await client.nodepools.apply(pool("p", 1 + number))
 
-                # when the server is killed, which may lose objects that were not yet on the disk
-                await restart(server)
+            # when the server is killed, which may lose objects that were not yet on the disk
+            await restart(server)
 
-                # then all objects are soon right, though no other event may touch them
-                async def all_there(count: int = number + 1) -> bool:
-                    try:
-                        return len(await client.nodes.list()) == count
-                    except Unreachable:
-                        return False  # The client connects again soon.
+            # then all objects are soon right, though no other event may touch them
+            async def all_there(count: int = number + 1) -> bool:
+                try:
+                    return len(await client.nodes.list()) == count
+                except Unreachable:
+                    return False  # The client connects again soon.
 
-                await until(all_there)
-                await until(lambda: is_right(connection, aggregator))
-
-    asyncio.run(story())
+            await until(all_there)
+            await until(lambda: is_right(connection, aggregator))
 
 
 # --- what is shown on request -------------------------------------------------------------------
 
 
-def test_deprecated_conditions_are_shown_and_hidden_for_pools_that_exist(
+async def test_deprecated_conditions_are_shown_and_hidden_for_pools_that_exist(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        # given a NodePool, and no aggregator any more
-        async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
-            await client.nodepools.apply(pool("p", 1))
-            await client.nodepools.wait("p", "AtTarget", timeout_s=30)
-            await until(lambda: is_right(connection, aggregator))
-        client = Client(server.url, org="acme", cluster="prod")
-        async with client:
-            for setting in get_args(Shown)[::-1]:
-                # when one starts with the other setting, and nothing else happens
-                log = tmp_path / f"{setting}.log"
-                async with serving(AGGREGATOR, server, log, deprecated_conditions=setting):
+    # given a NodePool, and no aggregator any more
+    async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
+        await client.nodepools.apply(pool("p", 1))
+        await client.nodepools.wait("p", "AtTarget", timeout_s=30)
+        await until(lambda: is_right(connection, aggregator))
+    client = Client(server.url, org="acme", cluster="prod")
+    async with client:
+        for setting in get_args(Shown)[::-1]:
+            # when one starts with the other setting, and nothing else happens
+            log = tmp_path / f"{setting}.log"
+            async with serving(AGGREGATOR, server, log, deprecated_conditions=setting):
 
-                    async def follows(wanted: bool = setting == "show") -> bool:
-                        conditions = await condition_types(client, "p")
-                        return ("Accepted" in conditions) is wanted
+                async def follows(wanted: bool = setting == "show") -> bool:
+                    conditions = await condition_types(client, "p")
+                    return ("Accepted" in conditions) is wanted
 
-                    # then the NodePool shows them, or no longer does
-                    await until(follows)
-
-    asyncio.run(story())
+                # then the NodePool shows them, or no longer does
+                await until(follows)
 
 
 async def condition_types(client: Client, name: str) -> list[str]:

@@ -37,7 +37,7 @@ from nodepool.contract.messages import Event
 from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
-from nodepool.nats.log.consumers import VERSION
+from nodepool.nats.objects.stored_objects import VERSION
 from nodepool.nats.wire.connection import Connection
 from testbed.ports import free_port
 
@@ -296,7 +296,7 @@ NOT_FILLED = (
 )
 
 
-def test_after_a_restore_get_ends_with_4_until_the_read_model_is_filled(
+async def test_after_a_restore_get_ends_with_4_until_the_read_model_is_filled(
     server: NatsServer,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -312,27 +312,24 @@ def test_after_a_restore_get_ends_with_4_until_the_read_model_is_filled(
         printed = capsys.readouterr()
         return Done(code, printed.out, printed.err)
 
-    async def story() -> None:
-        # given the backup of a log with a NodePool, which is restored on another server
-        async with connected(server.url) as connection:
-            position = await say(connection, event)
-        assert (await nodepool(server.url, "backup", folder)).code == 0
-        with running(tmp_path, port, ""):
-            assert (await nodepool(url, "restore", folder)).code == 0
-            async with connected(url) as connection:
-                # when a user reads before the aggregator has written an object
-                by_list = await nodepool(url, "get", "np", "-o", "name")
-                by_name = await nodepool(url, "get", "np", "p", "-o", "name")
+    # given the backup of a log with a NodePool, which is restored on another server
+    async with connected(server.url) as connection:
+        position = await say(connection, event)
+    assert (await nodepool(server.url, "backup", folder)).code == 0
+    with running(tmp_path, port, ""):
+        assert (await nodepool(url, "restore", folder)).code == 0
+        async with connected(url) as connection:
+            # when a user reads before the aggregator has written an object
+            by_list = await nodepool(url, "get", "np", "-o", "name")
+            by_name = await nodepool(url, "get", "np", "p", "-o", "name")
 
-                # then the command says that the read model is not filled
-                assert {by_list, by_name} == {Done(4, "", f"{NOTE}{NOT_FILLED}")}
+            # then the command says that the read model is not filled
+            assert {by_list, by_name} == {Done(4, "", f"{NOTE}{NOT_FILLED}")}
 
-                # and it prints the NodePool once the read model is filled
-                await show(connection, event, position)
-                assert await nodepool(url, "get", "np", "-o", "name") == (
-                    0,
-                    "nodepool.compute.coreweave.com/p\n",
-                    "",
-                )
-
-    asyncio.run(story())
+            # and it prints the NodePool once the read model is filled
+            await show(connection, event, position)
+            assert await nodepool(url, "get", "np", "-o", "name") == (
+                0,
+                "nodepool.compute.coreweave.com/p\n",
+                "",
+            )

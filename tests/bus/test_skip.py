@@ -82,68 +82,62 @@ async def nodepool(server: NatsServer, *words: str) -> int:
     return await asyncio.to_thread(run, ["--url", server.url, *words])
 
 
-def test_an_operator_steps_over_an_input_that_ends_the_process_at_every_start(
+async def test_an_operator_steps_over_an_input_that_ends_the_process_at_every_start(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a command among others that ends the process of quota
-            for limit in (1, 2, POISON, 3):
-                await send(connection, command(limit), f"c{limit}")
-            await start_until_it_ends(server, tmp_path, times=3)
-            assert await limits_said(connection) == [1, 2]
+    async with connected(server.url) as connection:
+        # given a command among others that ends the process of quota
+        for limit in (1, 2, POISON, 3):
+            await send(connection, command(limit), f"c{limit}")
+        await start_until_it_ends(server, tmp_path, times=3)
+        assert await limits_said(connection) == [1, 2]
 
-            # when an operator looks for the next input, and has quota pass over it
-            assert await nodepool(server, "skip", "quota") == 0
-            shown = capsys.readouterr().out.splitlines()
-            assert await nodepool(server, "skip", "quota", "--position", "3") == 0
+        # when an operator looks for the next input, and has quota pass over it
+        assert await nodepool(server, "skip", "quota") == 0
+        shown = capsys.readouterr().out.splitlines()
+        assert await nodepool(server, "skip", "quota", "--position", "3") == 0
 
-            # then it was shown, and quota goes on behind it
-            assert shown[0] == "next input of quota: position 3"
-            assert shown[1] == "subject: 'np.cmd.acme._._.SetQuota'"
-            async with serving(BROKEN, server, tmp_path / "after.log") as runtime:
-                refused = (await outcome(connection, f"c{POISON}"))["data"]
-                assert (await outcome(connection, "c3"))["type"] == "CommandAccepted"
-                await until(lambda: runtime.replica.committed == 4)
-                live = list(dump(runtime.replica.safe))
-            assert isinstance(refused, dict)
-            assert refused["message"] == "an operator has had the service pass over it"
-            assert await limits_said(connection) == [1, 2, 3]
+        # then it was shown, and quota goes on behind it
+        assert shown[0] == "next input of quota: position 3"
+        assert shown[1] == "subject: 'np.cmd.acme._._.SetQuota'"
+        async with serving(BROKEN, server, tmp_path / "after.log") as runtime:
+            refused = (await outcome(connection, f"c{POISON}"))["data"]
+            assert (await outcome(connection, "c3"))["type"] == "CommandAccepted"
+            await until(lambda: runtime.replica.committed == 4)
+            live = list(dump(runtime.replica.safe))
+        assert isinstance(refused, dict)
+        assert refused["message"] == "an operator has had the service pass over it"
+        assert await limits_said(connection) == [1, 2, 3]
 
-            # and it lies among the dead letters, and a replay passes over it
-            log = await read_all(connection)
-            letters = [json.loads(e.content) for e in log if e.subject == "np.dead.quota"]
-            assert [letter["position"] for letter in letters] == [3]
-            again = Replica(BROKEN, log=await provision(connection))
-            for entry in log:
-                if BROKEN.wants(entry.subject):
-                    again.read(entry)
-            assert list(dump(again.safe)) == live
-
-    asyncio.run(story())
+        # and it lies among the dead letters, and a replay passes over it
+        log = await read_all(connection)
+        letters = [json.loads(e.content) for e in log if e.subject == "np.dead.quota"]
+        assert [letter["position"] for letter in letters] == [3]
+        again = Replica(BROKEN, log=await provision(connection))
+        for entry in log:
+            if BROKEN.wants(entry.subject):
+                again.read(entry)
+        assert list(dump(again.safe)) == live
 
 
-def test_a_running_service_passes_over_an_input_that_it_has_not_committed(
+async def test_a_running_service_passes_over_an_input_that_it_has_not_committed(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a service that follows the log and commits nothing
-            async with serving(QUOTA, server, tmp_path / "one.log") as runtime:
-                first = await sent(connection, 1)
-                await until(lambda: runtime.replica.committed == first)
-            second = await sent(connection, 2)
+    async with connected(server.url) as connection:
+        # given a service that follows the log and commits nothing
+        async with serving(QUOTA, server, tmp_path / "one.log") as runtime:
+            first = await sent(connection, 1)
+            await until(lambda: runtime.replica.committed == first)
+        second = await sent(connection, 2)
 
-            # when an operator has it pass over its next input
-            assert await nodepool(server, "skip", "quota", "--position", str(second)) == 0
+        # when an operator has it pass over its next input
+        assert await nodepool(server, "skip", "quota", "--position", str(second)) == 0
 
-            # then it never does it
-            async with serving(QUOTA, server, tmp_path / "two.log") as runtime:
-                await send(connection, command(3), "c3")
-                assert (await outcome(connection, "c3"))["type"] == "CommandAccepted"
-            assert await limits_said(connection) == [1, 3]
-
-    asyncio.run(story())
+        # then it never does it
+        async with serving(QUOTA, server, tmp_path / "two.log") as runtime:
+            await send(connection, command(3), "c3")
+            assert (await outcome(connection, "c3"))["type"] == "CommandAccepted"
+        assert await limits_said(connection) == [1, 3]
 
 
 @pytest.mark.parametrize(
@@ -165,63 +159,54 @@ def test_a_running_service_passes_over_an_input_that_it_has_not_committed(
         pytest.param(["quota", "--position", "0"], 2, "0 is not in the range", id="no position"),
     ],
 )
-def test_only_the_next_input_of_a_service_can_be_passed_over(
+async def test_only_the_next_input_of_a_service_can_be_passed_over(
     server: NatsServer, capsys: pytest.CaptureFixture[str], words: list[str], code: int, error: str
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given two commands that quota has not processed
-            await send(connection, command(1), "c1")
-            await send(connection, command(2), "c2")
+    async with connected(server.url) as connection:
+        # given two commands that quota has not processed
+        await send(connection, command(1), "c1")
+        await send(connection, command(2), "c2")
 
-            # when an operator wants to pass over something else
-            # then that is refused, and nothing is stored
-            assert await nodepool(server, "skip", *words) == code
-            assert error in capsys.readouterr().err
-            assert len(await read_all(connection)) == 2
-
-    asyncio.run(story())
+        # when an operator wants to pass over something else
+        # then that is refused, and nothing is stored
+        assert await nodepool(server, "skip", *words) == code
+        assert error in capsys.readouterr().err
+        assert len(await read_all(connection)) == 2
 
 
-def test_what_a_service_has_committed_meanwhile_is_not_passed_over(
+async def test_what_a_service_has_committed_meanwhile_is_not_passed_over(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given an input that was looked at before the service came to it
-            log = await provision(connection)
-            await send(connection, command(1), "c1")
-            standing = await standing_of(connection, QUOTA, log)
-            async with serving(QUOTA, server, tmp_path / "one.log"):
-                await outcome(connection, "c1")
+    async with connected(server.url) as connection:
+        # given an input that was looked at before the service came to it
+        log = await provision(connection)
+        await send(connection, command(1), "c1")
+        standing = await standing_of(connection, QUOTA, log)
+        async with serving(QUOTA, server, tmp_path / "one.log"):
+            await outcome(connection, "c1")
 
-            # when an operator wants to pass over it
-            # then that is a conflict
-            with pytest.raises(Conflict):
-                await skip(connection, QUOTA, log, standing)
-            assert await limits_said(connection) == [1]
-
-    asyncio.run(story())
+        # when an operator wants to pass over it
+        # then that is a conflict
+        with pytest.raises(Conflict):
+            await skip(connection, QUOTA, log, standing)
+        assert await limits_said(connection) == [1]
 
 
-def test_foreign_commit_records_do_not_hide_the_next_input(server: NatsServer) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a command, and a record that another program has put there
-            log = await provision(connection)
-            await send(connection, command(1), "c1")
-            await api.publish(connection, "np.commit.quota", b'{"position": 1, "log": "x"}')
+async def test_foreign_commit_records_do_not_hide_the_next_input(server: NatsServer) -> None:
+    async with connected(server.url) as connection:
+        # given a command, and a record that another program has put there
+        log = await provision(connection)
+        await send(connection, command(1), "c1")
+        await api.publish(connection, "np.commit.quota", b'{"position": 1, "log": "x"}')
 
-            # when an operator looks for the next input
-            standing = await standing_of(connection, QUOTA, log)
+        # when an operator looks for the next input
+        standing = await standing_of(connection, QUOTA, log)
 
-            # then it is the command, and what is to be followed is that record
-            assert (standing.committed, standing.expected_sequence) == (0, 2)
-            assert standing.next is not None
-            assert standing.next.position == 1
-            assert await skip(connection, QUOTA, log, standing) == 5
-
-    asyncio.run(story())
+        # then it is the command, and what is to be followed is that record
+        assert (standing.committed, standing.expected_sequence) == (0, 2)
+        assert standing.next is not None
+        assert standing.next.position == 1
+        assert await skip(connection, QUOTA, log, standing) == 5
 
 
 def test_where_there_is_no_log_that_is_said_without_the_password(

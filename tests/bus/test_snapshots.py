@@ -46,42 +46,36 @@ async def subjects(connection: Connection) -> set[str]:
 # --- when it is saved ---------------------------------------------------------------------------
 
 
-def test_a_service_that_is_restarted_again_and_again_has_a_snapshot_too(
+async def test_a_service_that_is_restarted_again_and_again_has_a_snapshot_too(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a service that never runs long enough to handle much
-            for run in range(8):
-                async with serving(QUOTA, server, tmp_path / f"{run}.log", snapshot_after=60):
-                    await send_several(connection, 3 * run, 3 * run + 3)
+    async with connected(server.url) as connection:
+        # given a service that never runs long enough to handle much
+        for run in range(8):
+            async with serving(QUOTA, server, tmp_path / f"{run}.log", snapshot_after=60):
+                await send_several(connection, 3 * run, 3 * run + 3)
 
-                # when it has stopped, then no start reads much of the log again
-                assert await api.last_position(connection, STREAM) - await goes_to(connection) < 30
-
-    asyncio.run(story())
+            # when it has stopped, then no start reads much of the log again
+            assert await api.last_position(connection, STREAM) - await goes_to(connection) < 30
 
 
-def test_the_stream_of_snapshots_is_made_and_filled_again_when_it_is_deleted(
+async def test_the_stream_of_snapshots_is_made_and_filled_again_when_it_is_deleted(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        log = tmp_path / "one.log"
-        async with (
-            connected(server.url) as connection,
-            serving(QUOTA, server, log, snapshot_after=20),
-        ):
-            # given a service with a snapshot
-            await send_several(connection, 0, 10)
-            await until(lambda: is_stored(connection))
+    log = tmp_path / "one.log"
+    async with (
+        connected(server.url) as connection,
+        serving(QUOTA, server, log, snapshot_after=20),
+    ):
+        # given a service with a snapshot
+        await send_several(connection, 0, 10)
+        await until(lambda: is_stored(connection))
 
-            # when the stream is deleted, and nothing else happens
-            await api.request(connection, f"$JS.API.STREAM.DELETE.{SNAPSHOTS}")
+        # when the stream is deleted, and nothing else happens
+        await api.request(connection, f"$JS.API.STREAM.DELETE.{SNAPSHOTS}")
 
-            # then there is a snapshot again
-            await until(lambda: is_stored(connection))
-
-    asyncio.run(story())
+        # then there is a snapshot again
+        await until(lambda: is_stored(connection))
 
 
 async def is_stored(connection: Connection) -> bool:
@@ -90,48 +84,44 @@ async def is_stored(connection: Connection) -> bool:
     return info is not None and await stored_position(connection, "quota", info.log) > 0
 
 
-def test_chunks_of_a_snapshot_that_was_never_completed_are_removed(
+async def test_chunks_of_a_snapshot_that_was_never_completed_are_removed(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given chunks of a snapshot whose service was killed while it saved
-            for number in range(3):
-                await api.publish(connection, f"np-snapshot.quota.0123456789ab.{number}", b"left")
-            await api.publish(connection, "np-snapshot.fleet.0123456789ab.0", b"of another service")
+    async with connected(server.url) as connection:
+        # given chunks of a snapshot whose service was killed while it saved
+        for number in range(3):
+            await api.publish(connection, f"np-snapshot.quota.0123456789ab.{number}", b"left")
+        await api.publish(connection, "np-snapshot.fleet.0123456789ab.0", b"of another service")
 
-            # when the next snapshot is saved
-            log, publisher = await provision(connection), await opened(connection)
-            await save(Storing(Bus(connection, publisher, log)), QUOTA, Replica(QUOTA))
+        # when the next snapshot is saved
+        log, publisher = await provision(connection), await opened(connection)
+        await save(Storing(Bus(connection, publisher, log)), QUOTA, Replica(QUOTA))
 
-            # then nothing is left but that one, and what belongs to others
-            manifest = json.loads(await content(connection, MANIFEST))
-            chunk = f"np-snapshot.quota.{manifest['id']}.0"
-            other = "np-snapshot.fleet.0123456789ab.0"
-            assert await subjects(connection) == {MANIFEST, chunk, other}
-
-    asyncio.run(story())
+        # then nothing is left but that one, and what belongs to others
+        manifest = json.loads(await content(connection, MANIFEST))
+        chunk = f"np-snapshot.quota.{manifest['id']}.0"
+        other = "np-snapshot.fleet.0123456789ab.0"
+        assert await subjects(connection) == {MANIFEST, chunk, other}
 
 
-def test_of_snapshots_that_are_saved_at_once_one_is_valid_and_whole(server: NatsServer) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given replicas of a service that both save
-            log, publisher = await provision(connection), await opened(connection)
-            storing = Storing(Bus(connection, publisher, log))
-            saves = [save(storing, QUOTA, Replica(QUOTA)) for _ in range(4)]
+async def test_of_snapshots_that_are_saved_at_once_one_is_valid_and_whole(
+    server: NatsServer,
+) -> None:
+    async with connected(server.url) as connection:
+        # given replicas of a service that both save
+        log, publisher = await provision(connection), await opened(connection)
+        storing = Storing(Bus(connection, publisher, log))
+        saves = [save(storing, QUOTA, Replica(QUOTA)) for _ in range(4)]
 
-            # when they do so at the same time
-            results = await asyncio.gather(*saves, return_exceptions=True)
+        # when they do so at the same time
+        results = await asyncio.gather(*saves, return_exceptions=True)
 
-            # then the others are refused, and what is stored is whole
-            refused = [result for result in results if isinstance(result, Conflict)]
-            assert len(refused) < len(saves)
-            assert len(refused) + results.count(0) == len(saves)
-            manifest = json.loads(await content(connection, MANIFEST))
-            assert f"np-snapshot.quota.{manifest['id']}.0" in await subjects(connection)
-
-    asyncio.run(story())
+        # then the others are refused, and what is stored is whole
+        refused = [result for result in results if isinstance(result, Conflict)]
+        assert len(refused) < len(saves)
+        assert len(refused) + results.count(0) == len(saves)
+        manifest = json.loads(await content(connection, MANIFEST))
+        assert f"np-snapshot.quota.{manifest['id']}.0" in await subjects(connection)
 
 
 async def content(connection: Connection, subject: str) -> bytes:
@@ -143,39 +133,36 @@ async def content(connection: Connection, subject: str) -> bytes:
 # --- whether it is used -------------------------------------------------------------------------
 
 
-def test_a_service_that_is_to_ignore_its_snapshot_reads_all_of_the_log_and_replaces_it(
+async def test_a_service_that_is_to_ignore_its_snapshot_reads_all_of_the_log_and_replaces_it(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a snapshot of a service
-            async with serving(QUOTA, server, tmp_path / "one.log", snapshot_after=10):
-                await send_several(connection, 0, 10)
-                await until(lambda: is_stored(connection))
-            before = await content(connection, MANIFEST)
-            committed = json.loads(before)["committed"]
-            assert committed >= 10
+    async with connected(server.url) as connection:
+        # given a snapshot of a service
+        async with serving(QUOTA, server, tmp_path / "one.log", snapshot_after=10):
+            await send_several(connection, 0, 10)
+            await until(lambda: is_stored(connection))
+        before = await content(connection, MANIFEST)
+        committed = json.loads(before)["committed"]
+        assert committed >= 10
 
-            # when another one starts, then it goes on from there, and leaves the snapshot alone
-            async with serving(QUOTA, server, tmp_path / "two.log", snapshot_after=35):
-                await send_several(connection, 10, 11)
-                assert await first_read(connection) == [committed + 1]
-            assert await content(connection, MANIFEST) == before
+        # when another one starts, then it goes on from there, and leaves the snapshot alone
+        async with serving(QUOTA, server, tmp_path / "two.log", snapshot_after=35):
+            await send_several(connection, 10, 11)
+            assert await first_read(connection) == [committed + 1]
+        assert await content(connection, MANIFEST) == before
 
-            # when one starts that is to ignore it
-            log = tmp_path / "three.log"
-            async with serving(QUOTA, server, log, snapshot_after=35, snapshots="ignore"):
-                # then it reads the log from its first position on
-                assert await first_read(connection) == [1]
+        # when one starts that is to ignore it
+        log = tmp_path / "three.log"
+        async with serving(QUOTA, server, log, snapshot_after=35, snapshots="ignore"):
+            # then it reads the log from its first position on
+            assert await first_read(connection) == [1]
 
-                # and saves another snapshot in the place of that one, and says so
-                await until(lambda: is_another(connection, before))
-            after = json.loads(await content(connection, MANIFEST))
-            assert after["committed"] > committed
-            assert logged(log, "snapshot not used", "cause") == ["NODEPOOL_SNAPSHOTS is ignore"]
-            assert logged(log, "snapshot saved", "position") == [after["committed"]]
-
-    asyncio.run(story())
+            # and saves another snapshot in the place of that one, and says so
+            await until(lambda: is_another(connection, before))
+        after = json.loads(await content(connection, MANIFEST))
+        assert after["committed"] > committed
+        assert logged(log, "snapshot not used", "cause") == ["NODEPOOL_SNAPSHOTS is ignore"]
+        assert logged(log, "snapshot saved", "position") == [after["committed"]]
 
 
 async def first_read(connection: Connection) -> list[int]:
@@ -201,20 +188,17 @@ def logged(log: Path, event: str, field: str) -> list[object]:
     return [line[field] for line in lines if line["event"] == event]
 
 
-def test_a_whole_snapshot_of_this_log_is_used(server: NatsServer, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a snapshot of a service
-            async with serving(QUOTA, server, tmp_path / "one.log", snapshot_after=10) as first:
-                await send_several(connection, 0, 10)
-                await until(lambda: is_stored(connection))
+async def test_a_whole_snapshot_of_this_log_is_used(server: NatsServer, tmp_path: Path) -> None:
+    async with connected(server.url) as connection:
+        # given a snapshot of a service
+        async with serving(QUOTA, server, tmp_path / "one.log", snapshot_after=10) as first:
+            await send_several(connection, 0, 10)
+            await until(lambda: is_stored(connection))
 
-            # when another one starts
-            replica, unused = await restore(connection, QUOTA, await provision(connection))
+        # when another one starts
+        replica, unused = await restore(connection, QUOTA, await provision(connection))
 
-            # then it goes on from there
-            assert not unused
-            assert 0 < replica.committed <= first.replica.committed
-            assert isinstance(replica.state, State)
-
-    asyncio.run(story())
+        # then it goes on from there
+        assert not unused
+        assert 0 < replica.committed <= first.replica.committed
+        assert isinstance(replica.state, State)

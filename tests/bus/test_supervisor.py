@@ -58,23 +58,20 @@ async def kept(folder: Path) -> AsyncIterator[tuple[Reports, asyncio.Task[None]]
             await asyncio.gather(keeper, return_exceptions=True)
 
 
-def test_a_service_that_ends_is_started_again(
+async def test_a_service_that_ends_is_started_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story() -> None:
-        async with kept(tmp_path) as (reports, _):
-            # given a service that runs
-            first, connection = await reports.next()
+    async with kept(tmp_path) as (reports, _):
+        # given a service that runs
+        first, connection = await reports.next()
 
-            # when it ends
-            connection.close()
+        # when it ends
+        connection.close()
 
-            # then another process takes its place
-            second, connection = await reports.next()
-            assert second != first
-            connection.close()
-
-    asyncio.run(story())
+        # then another process takes its place
+        second, connection = await reports.next()
+        assert second != first
+        connection.close()
 
     assert "faulty ended with exit code 1; starting it again in 0.2 s" in capsys.readouterr().out
     assert (tmp_path / "faulty.err").read_text().startswith("out of order\n")
@@ -97,21 +94,18 @@ def test_a_service_is_stopped_with_its_keeper(tmp_path: Path) -> None:
         os.kill(asyncio.run(story()), 0)
 
 
-def test_a_service_that_keeps_ending_is_reported_with_what_it_said_last(
+async def test_a_service_that_keeps_ending_is_reported_with_what_it_said_last(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story() -> None:
-        async with kept(tmp_path) as (reports, _):
-            # given a service that ends whenever it starts
-            for _ in range(3):
-                _, connection = await reports.next()
-                connection.close()
-
-            # when it is started for the fourth time
+    async with kept(tmp_path) as (reports, _):
+        # given a service that ends whenever it starts
+        for _ in range(3):
             _, connection = await reports.next()
             connection.close()
 
-    asyncio.run(story())
+        # when it is started for the fourth time
+        _, connection = await reports.next()
+        connection.close()
 
     # then the third end was reported with the last line of its error log
     log = tmp_path / "faulty.err"

@@ -343,7 +343,7 @@ def never_responding() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("receiver", [nothing_there, never_responding])
-def test_a_service_does_its_work_and_ends_where_its_spans_cannot_be_sent(
+async def test_a_service_does_its_work_and_ends_where_its_spans_cannot_be_sent(
     server: NatsServer, tmp_path: Path, receiver: Callable[[], AbstractContextManager[str]]
 ) -> None:
     commands, kept = 300, {"OTEL_BSP_MAX_QUEUE_SIZE": "64", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "32"}
@@ -354,18 +354,14 @@ def test_a_service_does_its_work_and_ends_where_its_spans_cannot_be_sent(
             launched("quota", server, tmp_path, free_port(), others=others, traces="otlp")
         )
 
-        async def all_carried_out() -> None:
-            async with connected(server.url) as connection:
-                for number in range(commands):
-                    await send(connection, limit(number % 9), f"c{number}")
+        async with connected(server.url) as connection:
+            for number in range(commands):
+                await send(connection, limit(number % 9), f"c{number}")
 
-                async def done() -> bool:
-                    return len(await outcomes(connection)) == commands
+            async def done() -> bool:
+                return len(await outcomes(connection)) == commands
 
-                await until(done)
-
-        # when it has much to do
-        asyncio.run(all_carried_out())
+            await until(done)
         began = monotonic()
         replica.process.send_signal(signal.SIGTERM)
 

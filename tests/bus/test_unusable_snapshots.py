@@ -1,6 +1,5 @@
 """Snapshots that no service wrote, or that are damaged: none is used, and none costs much."""
 
-import asyncio
 import hashlib
 import json
 import tracemalloc
@@ -60,27 +59,24 @@ def manifest(**fields: object) -> bytes:
         pytest.param(manifest(log="other"), "of the log 'other'", id="of another log"),
     ],
 )
-def test_a_manifest_is_checked_before_anything_that_it_names_is_read(
+async def test_a_manifest_is_checked_before_anything_that_it_names_is_read(
     server: NatsServer, stored: bytes, cause: str
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a manifest that no service wrote
-            log = await provision(connection)
-            await api.publish(connection, MANIFEST, stored)
+    async with connected(server.url) as connection:
+        # given a manifest that no service wrote
+        log = await provision(connection)
+        await api.publish(connection, MANIFEST, stored)
 
-            # when a service starts
-            tracemalloc.start()
-            replica, unused = await restore(connection, QUOTA, log)
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
+        # when a service starts
+        tracemalloc.start()
+        replica, unused = await restore(connection, QUOTA, log)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
 
-            # then it begins at the log's start, which cost little, and the cause is known
-            assert replica.committed == 0
-            assert cause in unused
-            assert peak < 4 * MEGABYTE
-
-    asyncio.run(story())
+        # then it begins at the log's start, which cost little, and the cause is known
+        assert replica.committed == 0
+        assert cause in unused
+        assert peak < 4 * MEGABYTE
 
 
 async def forged(connection: Connection, lines: bytes, **fields: object) -> Mapping[str, object]:
@@ -122,29 +118,26 @@ LINES = b"\n".join((*dump(Replica(QUOTA).safe), b""))
         ),
     ],
 )
-def test_chunks_are_checked_against_the_manifest(
+async def test_chunks_are_checked_against_the_manifest(
     server: NatsServer, tmp_path: Path, content: bytes, packed: bytes | None, cause: str
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given chunks that are not what the manifest says
-            async with serving(QUOTA, server, tmp_path / "quota.log"):
-                await forged(connection, content)
-            if packed is not None:
-                await api.publish(connection, "np-snapshot.quota.0123456789ab.0", packed)
+    async with connected(server.url) as connection:
+        # given chunks that are not what the manifest says
+        async with serving(QUOTA, server, tmp_path / "quota.log"):
+            await forged(connection, content)
+        if packed is not None:
+            await api.publish(connection, "np-snapshot.quota.0123456789ab.0", packed)
 
-            # when a service starts
-            tracemalloc.start()
-            replica, unused = await restore(connection, QUOTA, await provision(connection))
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
+        # when a service starts
+        tracemalloc.start()
+        replica, unused = await restore(connection, QUOTA, await provision(connection))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
 
-            # then it begins at the log's start, which cost little, and the cause is known
-            assert replica.committed == 0
-            assert cause in unused
-            assert peak < 8 * MEGABYTE
-
-    asyncio.run(story())
+        # then it begins at the log's start, which cost little, and the cause is known
+        assert replica.committed == 0
+        assert cause in unused
+        assert peak < 8 * MEGABYTE
 
 
 def test_the_largest_snapshot_has_more_room_than_a_large_fleet_takes() -> None:

@@ -1,6 +1,5 @@
 """A bus in a container made for one test, where there is an engine."""
 
-import asyncio
 import gc
 import shutil
 import warnings
@@ -100,20 +99,17 @@ def _url(container: "DockerContainer") -> str:
 
 
 @pytest.mark.timeout(180)
-def test_a_service_on_a_bus_in_a_container_processes_a_command(
+async def test_a_service_on_a_bus_in_a_container_processes_a_command(
     contained: InContainer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        # given a bus in a container, provisioned, and a service on it
-        async with (
-            connected(contained.url) as connection,
-            serving(QUOTA, contained, tmp_path / "one.log"),
-        ):
-            # when a command is sent
-            await send(connection, SetQuota(org="a", zone=ZONE, instance_type=H100, limit=1), "c1")
+    # given a bus in a container, provisioned, and a service on it
+    async with (
+        connected(contained.url) as connection,
+        serving(QUOTA, contained, tmp_path / "one.log"),
+    ):
+        # when a command is sent
+        await send(connection, SetQuota(org="a", zone=ZONE, instance_type=H100, limit=1), "c1")
 
-            # then there is an outcome, and it lies in the log
-            assert (await outcome(connection, "c1"))["type"] == "CommandAccepted"
-            assert await api.last_position(connection, STREAM) > 1
-
-    asyncio.run(story())
+        # then there is an outcome, and it lies in the log
+        assert (await outcome(connection, "c1"))["type"] == "CommandAccepted"
+        assert await api.last_position(connection, STREAM) > 1

@@ -34,42 +34,39 @@ class Accepting(Sender[CommandAccepted]):
         )
 
 
-def test_a_node_is_compared_once_a_command_counts_as_shown_whatever_else_wakes_it() -> None:
-    async def story() -> None:
-        # given an accepted command about a Node that the read model does not show
-        work = Work(lambda: True)
-        queue, model = work.queue, BusModel(work.wake)
-        model.nodes["n1"] = NODE
-        events = LogReader(Place("acme", "prod", "zone-a"))
-        commander = Commander(model, events, work, structlog.get_logger())
-        connection = Connection()
-        outcomes = PendingOutcomes(Reader(connection, STREAM, []), CommandAccepted)
-        sender = Accepting(connection, outcomes, source="agent", timeout_s=1.0)
-        commander.begin(sender)
-        began = asyncio.get_running_loop().time()
-        commander.send(KEY, CORDON)
-        async with asyncio.timeout(SHOWN_S):
-            while not queue.take(began):  # noqa: ASYNC110  # The outcome comes by itself.
-                await asyncio.sleep(0)
+async def test_a_node_is_compared_once_a_command_counts_as_shown_whatever_else_wakes_it() -> None:
+    # given an accepted command about a Node that the read model does not show
+    work = Work(lambda: True)
+    queue, model = work.queue, BusModel(work.wake)
+    model.nodes["n1"] = NODE
+    events = LogReader(Place("acme", "prod", "zone-a"))
+    commander = Commander(model, events, work, structlog.get_logger())
+    connection = Connection()
+    outcomes = PendingOutcomes(Reader(connection, STREAM, []), CommandAccepted)
+    sender = Accepting(connection, outcomes, source="agent", timeout_s=1.0)
+    commander.begin(sender)
+    began = asyncio.get_running_loop().time()
+    commander.send(KEY, CORDON)
+    async with asyncio.timeout(SHOWN_S):
+        while not queue.take(began):  # noqa: ASYNC110  # The outcome comes by itself.
+            await asyncio.sleep(0)
 
-        # when it is compared, and again for another reason
-        shown = []
-        for _ in range(2):
-            attempt = commander.attempt(KEY, began)
-            shown.append(attempt and attempt.is_shown)
-            queue.done(KEY)
-            queue.add(KEY)
-            queue.take(began)
+    # when it is compared, and again for another reason
+    shown = []
+    for _ in range(2):
         attempt = commander.attempt(KEY, began)
-        queue.done(KEY)
-
-        # then it is compared again when the command counts as shown, and then it is
-        due = queue.next_due()
-        assert due is not None
-        assert SHOWN_S <= due - began < 2 * SHOWN_S
-        assert queue.take(due) == KEY
-        attempt = commander.attempt(KEY, due)
         shown.append(attempt and attempt.is_shown)
-        assert shown == [False, False, True]
+        queue.done(KEY)
+        queue.add(KEY)
+        queue.take(began)
+    attempt = commander.attempt(KEY, began)
+    queue.done(KEY)
 
-    asyncio.run(story())
+    # then it is compared again when the command counts as shown, and then it is
+    due = queue.next_due()
+    assert due is not None
+    assert SHOWN_S <= due - began < 2 * SHOWN_S
+    assert queue.take(due) == KEY
+    attempt = commander.attempt(KEY, due)
+    shown.append(attempt and attempt.is_shown)
+    assert shown == [False, False, True]

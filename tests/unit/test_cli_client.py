@@ -130,39 +130,33 @@ def answer(event: CapacityFound, id: str) -> Entry:
     return Entry(1, START, subject_of(event, "capacity"), envelope.encode(), {})
 
 
-def test_each_outcome_goes_to_the_command_with_its_id() -> None:
-    async def story() -> tuple[object, object]:
-        pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []), CommandAccepted)
-        first, second = pending.expect("c1"), pending.expect("c2")
-        for message in (
-            outcome(REFUSED, "another client's"),
-            outcome(REFUSED, "c2"),
-            outcome(ACCEPTED, "c1"),
-            outcome(REFUSED, "c1"),
-        ):
-            pending.receive(message)
-        return first.result(), second.result()
-
-    accepted, refused = asyncio.run(story())
+async def test_each_outcome_goes_to_the_command_with_its_id() -> None:
+    pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []), CommandAccepted)
+    first, second = pending.expect("c1"), pending.expect("c2")
+    for message in (
+        outcome(REFUSED, "another client's"),
+        outcome(REFUSED, "c2"),
+        outcome(ACCEPTED, "c1"),
+        outcome(REFUSED, "c1"),
+    ):
+        pending.receive(message)
+    accepted, refused = first.result(), second.result()
 
     assert accepted == ACCEPTED
     assert isinstance(refused, Refused)
     assert str(refused) == "metadata.name: no (NotFound)"
 
 
-def test_each_answer_goes_to_the_query_with_its_id() -> None:
-    async def story() -> tuple[object, object]:
-        pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []), CapacityFound)
-        first, second = pending.expect("q1"), pending.expect("q2")
-        for message in (
-            answer(FOUND, "another client's"),
-            answer(FOUND, "q1"),
-            outcome(NO_QUERY, "q2"),
-        ):
-            pending.receive(message)
-        return first.result(), second.result()
-
-    found, refused = asyncio.run(story())
+async def test_each_answer_goes_to_the_query_with_its_id() -> None:
+    pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []), CapacityFound)
+    first, second = pending.expect("q1"), pending.expect("q2")
+    for message in (
+        answer(FOUND, "another client's"),
+        answer(FOUND, "q1"),
+        outcome(NO_QUERY, "q2"),
+    ):
+        pending.receive(message)
+    found, refused = first.result(), second.result()
 
     assert found == FOUND
     assert isinstance(refused, Refused)

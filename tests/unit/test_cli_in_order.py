@@ -38,7 +38,7 @@ def test_results_come_in_order_and_a_bounded_number_is_under_way() -> None:
     assert most == AT_A_TIME
 
 
-def test_what_is_under_way_ends_with_its_reader() -> None:
+async def test_what_is_under_way_ends_with_its_reader() -> None:
     ended: list[int] = []
 
     async def work(number: int) -> None:
@@ -48,11 +48,8 @@ def test_what_is_under_way_ends_with_its_reader() -> None:
         finally:
             ended.append(number)
 
-    async def story() -> None:
-        async with aclosing(in_order(range(100), work)) as results:
-            await anext(results)
-
-    asyncio.run(story())
+    async with aclosing(in_order(range(100), work)) as results:
+        await anext(results)
     assert sorted(ended) == list(range(AT_A_TIME))
 
 
@@ -94,16 +91,13 @@ def test_a_command_that_is_silent_says_so_and_the_line_goes_before_any_output(
     assert terminal.getvalue() == "\r\x1b[Kwaiting\r\x1b[Koutput\nnote\n"
 
 
-def test_nothing_is_written_where_no_terminal_is(
+async def test_nothing_is_written_where_no_terminal_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(waiting_line, "PATIENCE_S", 0.0)
 
-    async def story() -> None:
-        async with waiting_line.shown_while(lambda _: "waiting"):
-            await asyncio.sleep(0.01)
-
-    asyncio.run(story())
+    async with waiting_line.shown_while(lambda _: "waiting"):
+        await asyncio.sleep(0.01)
 
     assert capsys.readouterr() == ("", "")
 

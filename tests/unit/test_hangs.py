@@ -53,21 +53,18 @@ def page_once_it_is(port: int, path: str, status: int) -> str:
 
 
 @pytest.mark.timeout(60)
-def test_a_service_whose_event_loop_hangs_says_that_it_is_not_alive(log: ServiceLog) -> None:
-    async def story() -> None:
-        async with watched(log) as server:
-            # given a service whose event loop turns
-            assert await asyncio.to_thread(page, server.port, "/livez") == (200, "ok\n")
+async def test_a_service_whose_event_loop_hangs_says_that_it_is_not_alive(log: ServiceLog) -> None:
+    async with watched(log) as server:
+        # given a service whose event loop turns
+        assert await asyncio.to_thread(page, server.port, "/livez") == (200, "ok\n")
 
-            # when the event loop hangs, as in this wait, then its pages say so
-            hang = page_once_it_is(server.port, "/livez", 503)
-            assert hang.startswith("the event loop has not turned for ")
-            assert page(server.port, "/readyz")[1].startswith("not ready: the event loop has not")
+        # when the event loop hangs, as in this wait, then its pages say so
+        hang = page_once_it_is(server.port, "/livez", 503)
+        assert hang.startswith("the event loop has not turned for ")
+        assert page(server.port, "/readyz")[1].startswith("not ready: the event loop has not")
 
-            # and once it turns again the service is alive
-            assert await asyncio.to_thread(page_once_it_is, server.port, "/livez", 200) == "ok\n"
-
-    asyncio.run(story())
+        # and once it turns again the service is alive
+        assert await asyncio.to_thread(page_once_it_is, server.port, "/livez", 200) == "ok\n"
 
 
 @pytest.mark.timeout(60)

@@ -1,6 +1,5 @@
 """The Kubernetes Events that the agent records: their names and their fields."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
@@ -106,24 +105,20 @@ def test_long_names_that_begin_alike_stay_apart() -> None:
     assert first.endswith(f".{KEY}")
 
 
-def test_an_event_is_recorded_again_once_the_api_server_has_dropped_it() -> None:
-    async def story() -> list[int]:
-        # given a recorder whose clock the test drives
-        requests, moments, counts = list[str](), [0.0], list[int]()
-        other = TELL._replace(key="another")
+async def test_an_event_is_recorded_again_once_the_api_server_has_dropped_it() -> None:
+    # given a recorder whose clock the test drives
+    requests, moments, counts = list[str](), [0.0], list[int]()
+    other = TELL._replace(key="another")
 
-        def reply(path: str) -> tuple[int, bytes]:
-            requests.append(path)
-            return 409, b'{"reason": "AlreadyExists"}'
+    def reply(path: str) -> tuple[int, bytes]:
+        requests.append(path)
+        return 409, b'{"reason": "AlreadyExists"}'
 
-        async with answered(reply) as api:
-            recorder = Recorder(api, lambda: moments[-1])
-            # when the same Event is recorded at these moments, and another one in the end
-            for event, now in ((TELL, 0.0), (TELL, KEPT_S / 2), (TELL, KEPT_S), (other, KEPT_S)):
-                moments.append(now)
-                await recorder.record(event, NOW)
-                counts.append(len(requests))
-        return counts
-
-    # then the API server is asked only where it may lack the Event
-    assert asyncio.run(story()) == [1, 1, 2, 3]
+    async with answered(reply) as api:
+        recorder = Recorder(api, lambda: moments[-1])
+        # when the same Event is recorded at these moments, and another one in the end
+        for event, now in ((TELL, 0.0), (TELL, KEPT_S / 2), (TELL, KEPT_S), (other, KEPT_S)):
+            moments.append(now)
+            await recorder.record(event, NOW)
+            counts.append(len(requests))
+    assert (counts) == [1, 1, 2, 3]

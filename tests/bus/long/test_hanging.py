@@ -18,7 +18,7 @@ CHECK = "service quota"
 
 
 @pytest.mark.timeout(240)
-def test_the_doctor_names_a_frozen_process_as_hanging_and_has_it_killed_first(
+async def test_the_doctor_names_a_frozen_process_as_hanging_and_has_it_killed_first(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def found() -> dict[str, str]:
@@ -28,24 +28,21 @@ def test_the_doctor_names_a_frozen_process_as_hanging_and_has_it_killed_first(
         (finding,) = (each for each in checks if each["check"] == CHECK)
         return dict(finding)
 
-    async def story() -> None:
-        with launched("quota", server, tmp_path, free_port()) as replica:
-            # given a service at work, whose only process is then frozen
-            async with connected(server.url) as connection:
-                await send(connection, limit(1), "c1")
-                await outcome(connection, "c1")
-            with paused(replica.pid):
+    with launched("quota", server, tmp_path, free_port()) as replica:
+        # given a service at work, whose only process is then frozen
+        async with connected(server.url) as connection:
+            await send(connection, limit(1), "c1")
+            await outcome(connection, "c1")
+        with paused(replica.pid):
 
-                async def hangs() -> bool:
-                    return "it hangs" in (await found())["text"]
+            async def hangs() -> bool:
+                return "it hangs" in (await found())["text"]
 
-                # when the doctor looks, then it says in the end that the process hangs
-                await until(hangs, HANGS_S)
-                finding = await found()
+            # when the doctor looks, then it says in the end that the process hangs
+            await until(hangs, HANGS_S)
+            finding = await found()
 
-            # and the process is killed before another one is started
-            assert finding["status"] == "problem"
-            assert finding["text"].startswith("a replica has stopped reading the log: it hangs")
-            assert finding["fix"].startswith("look at its /livez; kill the process")
-
-    asyncio.run(story())
+        # and the process is killed before another one is started
+        assert finding["status"] == "problem"
+        assert finding["text"].startswith("a replica has stopped reading the log: it hangs")
+        assert finding["fix"].startswith("look at its /livez; kill the process")

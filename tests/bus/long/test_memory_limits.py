@@ -1,6 +1,5 @@
 """A service under a limit of its memory: its pages respond, or it ends and says why."""
 
-import asyncio
 import resource
 from pathlib import Path
 from urllib.error import HTTPError
@@ -35,28 +34,25 @@ def has_ended(replica: ReplicaProcess) -> bool:
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of processes are Linux's")
 @pytest.mark.timeout(600)
-def test_no_service_works_on_without_its_pages_where_memory_ends(
+async def test_no_service_works_on_without_its_pages_where_memory_ends(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        ended = []
-        for megabytes in LIMITS:
-            with launched("quota", server, tmp_path, free_port()) as replica:
-                # given a limit that is met while the process begins, or later, or not at all
-                limit = megabytes * MEGABYTE
-                resource.prlimit(replica.pid, resource.RLIMIT_AS, (limit, limit))
+    ended = []
+    for megabytes in LIMITS:
+        with launched("quota", server, tmp_path, free_port()) as replica:
+            # given a limit that is met while the process begins, or later, or not at all
+            limit = megabytes * MEGABYTE
+            resource.prlimit(replica.pid, resource.RLIMIT_AS, (limit, limit))
 
-                # when it has ended, or its pages have responded
-                def is_settled(it: ReplicaProcess = replica) -> bool:
-                    return has_ended(it) or all(responds(it, path) for path in PAGES)
+            # when it has ended, or its pages have responded
+            def is_settled(it: ReplicaProcess = replica) -> bool:
+                return has_ended(it) or all(responds(it, path) for path in PAGES)
 
-                await until(is_settled)
-                code = replica.process.poll()
-                ended.append(code is not None)
+            await until(is_settled)
+            code = replica.process.poll()
+            ended.append(code is not None)
 
-                # then one that has ended says why, and no success
-                assert code is None or (code != 0 and replica.errors().strip())
-        # and there were both
-        assert {*ended} == {True, False}
-
-    asyncio.run(story())
+            # then one that has ended says why, and no success
+            assert code is None or (code != 0 and replica.errors().strip())
+    # and there were both
+    assert {*ended} == {True, False}

@@ -51,68 +51,62 @@ async def forget_reader(connection: Connection, service: str) -> None:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
-def test_the_others_show_what_a_leader_showed_that_has_ended_on_a_quiet_log(
+async def test_the_others_show_what_a_leader_showed_that_has_ended_on_a_quiet_log(
     server: NatsServer, tmp_path: Path, ending: signal.Signals
 ) -> None:
-    async def story() -> None:
-        with ExitStack() as stack:
-            names = ("quota", "aggregator", "aggregator", "aggregator")
-            quota, *replicas = (
-                stack.enter_context(launched(name, server, tmp_path, free_port())) for name in names
-            )
-            async with connected(server.url) as connection:
-                # given three replicas, of which one leads and shows what is known of a quota
-                await ready(quota, *replicas)
-                async with Client(server.url, org="acme", cluster="prod") as client:
-                    await client.quotas.set(ZONE, H100, LIMIT)
-                await until(lambda: sorted(map(shown, replicas)) == [0, 0, LIMIT])
-                (leading,) = [each for each in replicas if each.metric("nodepool_leading")]
-                others = [each for each in replicas if each is not leading]
-                before = await read_all(connection)
+    with ExitStack() as stack:
+        names = ("quota", "aggregator", "aggregator", "aggregator")
+        quota, *replicas = (
+            stack.enter_context(launched(name, server, tmp_path, free_port())) for name in names
+        )
+        async with connected(server.url) as connection:
+            # given three replicas, of which one leads and shows what is known of a quota
+            await ready(quota, *replicas)
+            async with Client(server.url, org="acme", cluster="prod") as client:
+                await client.quotas.set(ZONE, H100, LIMIT)
+            await until(lambda: sorted(map(shown, replicas)) == [0, 0, LIMIT])
+            (leading,) = [each for each in replicas if each.metric("nodepool_leading")]
+            others = [each for each in replicas if each is not leading]
+            before = await read_all(connection)
 
-                # when it ends and nothing else happens, and the server forgets what it read by
-                os.kill(leading.pid, ending)
-                if ending == signal.SIGKILL:
-                    await forget_reader(connection, "aggregator")
+            # when it ends and nothing else happens, and the server forgets what it read by
+            os.kill(leading.pid, ending)
+            if ending == signal.SIGKILL:
+                await forget_reader(connection, "aggregator")
 
-                # then one of the others shows it
-                await until(lambda: sorted(map(shown, others)) == [0, LIMIT], SOON_S)
-                assert sorted(each.metric("nodepool_leading") for each in others) == [0, 1]
+            # then one of the others shows it
+            await until(lambda: sorted(map(shown, others)) == [0, LIMIT], SOON_S)
+            assert sorted(each.metric("nodepool_leading") for each in others) == [0, 1]
 
-                # and nothing was stored for it but one commit record
-                after = await read_all(connection)
-                added = [entry.subject for entry in after[len(before) :]]
-                assert added == ["np.commit.aggregator"]
-
-    asyncio.run(story())
+            # and nothing was stored for it but one commit record
+            after = await read_all(connection)
+            added = [entry.subject for entry in after[len(before) :]]
+            assert added == ["np.commit.aggregator"]
 
 
 @pytest.mark.timeout(180)
-def test_a_leader_stays_one_however_quiet_it_is_and_by_whatever_it_reads(
+async def test_a_leader_stays_one_however_quiet_it_is_and_by_whatever_it_reads(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        with (
-            launched("quota", server, tmp_path, free_port()) as one,
-            launched("quota", server, tmp_path, free_port()) as other,
-        ):
-            async with connected(server.url) as connection:
-                # given two replicas of which one leads
-                await ready(one, other)
-                leading, _ = await leader_and_follower(one, other)
-                before = await read_all(connection)
+    with (
+        launched("quota", server, tmp_path, free_port()) as one,
+        launched("quota", server, tmp_path, free_port()) as other,
+    ):
+        async with connected(server.url) as connection:
+            # given two replicas of which one leads
+            await ready(one, other)
+            leading, _ = await leader_and_follower(one, other)
+            before = await read_all(connection)
 
-                # when it reads by another consumer each time, and nothing happens for long
-                await forget_reader(connection, "quota")
-                await asyncio.to_thread(server.kill)
-                await asyncio.to_thread(server.start)
-                await ready(one, other)
-                await fill(connection, FOREIGN)  # So much for others that replicas filter.
-                await asyncio.sleep(ASKED_S)
+            # when it reads by another consumer each time, and nothing happens for long
+            await forget_reader(connection, "quota")
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+            await ready(one, other)
+            await fill(connection, FOREIGN)  # So much for others that replicas filter.
+            await asyncio.sleep(ASKED_S)
 
-                # then nothing else is stored, and it leads
-                after = await read_all(connection)
-                assert [each.subject for each in after[len(before) + len(FOREIGN) :]] == []
-                assert leading.metric("nodepool_leading") == 1
-
-    asyncio.run(story())
+            # then nothing else is stored, and it leads
+            after = await read_all(connection)
+            assert [each.subject for each in after[len(before) + len(FOREIGN) :]] == []
+            assert leading.metric("nodepool_leading") == 1

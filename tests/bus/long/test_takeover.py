@@ -70,77 +70,71 @@ async def leader_and_follower(
 
 
 @pytest.mark.timeout(180)
-def test_a_follower_takes_over_within_a_second_after_its_leader_was_killed(
+async def test_a_follower_takes_over_within_a_second_after_its_leader_was_killed(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        with ExitStack() as stack:
-            async with connected(server.url) as connection:
-                one, other = (
-                    stack.enter_context(launched("quota", server, tmp_path, free_port()))
-                    for _ in range(2)
-                )
-                took: list[float] = []
-                for number in range(ROUNDS):
-                    # given two replicas, one of which leads
-                    await ready(one, other)
-                    await process(connection, 2 * number)
-                    leading, following = await leader_and_follower(one, other)
+    with ExitStack() as stack:
+        async with connected(server.url) as connection:
+            one, other = (
+                stack.enter_context(launched("quota", server, tmp_path, free_port()))
+                for _ in range(2)
+            )
+            took: list[float] = []
+            for number in range(ROUNDS):
+                # given two replicas, one of which leads
+                await ready(one, other)
+                await process(connection, 2 * number)
+                leading, following = await leader_and_follower(one, other)
 
-                    # when the leader is killed, and a command is sent
-                    os.kill(leading.pid, signal.SIGKILL)
-                    began = time.monotonic()
-                    await process(connection, 2 * number + 1)
-                    took.append(time.monotonic() - began)
+                # when the leader is killed, and a command is sent
+                os.kill(leading.pid, signal.SIGKILL)
+                began = time.monotonic()
+                await process(connection, 2 * number + 1)
+                took.append(time.monotonic() - began)
 
-                    # then the follower soon processes it, and leads
-                    await until(lambda it=following: it.metric("nodepool_leading") == 1)
-                    if took[-1] <= TAKEOVER_S:
-                        break
-                    one = following
-                    other = stack.enter_context(launched("quota", server, tmp_path, free_port()))
-                assert min(took) <= TAKEOVER_S
-                assert set(map(len, (await outcomes(connection)).values())) == {1}
-
-    asyncio.run(story())
+                # then the follower soon processes it, and leads
+                await until(lambda it=following: it.metric("nodepool_leading") == 1)
+                if took[-1] <= TAKEOVER_S:
+                    break
+                one = following
+                other = stack.enter_context(launched("quota", server, tmp_path, free_port()))
+            assert min(took) <= TAKEOVER_S
+            assert set(map(len, (await outcomes(connection)).values())) == {1}
 
 
 @pytest.mark.timeout(180)
-def test_a_leader_that_was_stopped_for_a_while_repeats_nothing(
+async def test_a_leader_that_was_stopped_for_a_while_repeats_nothing(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        with (
-            launched("quota", server, tmp_path, free_port()) as one,
-            launched("quota", server, tmp_path, free_port()) as other,
-        ):
-            async with connected(server.url) as connection:
-                await ready(one, other)
-                await process(connection, 0)
-                for number in range(1, 6):
-                    # given a leader that is stopped with open inputs
-                    leading, following = await leader_and_follower(one, other)
-                    numbers = range(number * MANY, (number + 1) * MANY)
-                    for command in numbers[:5]:
-                        await send(connection, limit(command), f"c{command}")
-                    os.kill(leading.pid, signal.SIGSTOP)
+    with (
+        launched("quota", server, tmp_path, free_port()) as one,
+        launched("quota", server, tmp_path, free_port()) as other,
+    ):
+        async with connected(server.url) as connection:
+            await ready(one, other)
+            await process(connection, 0)
+            for number in range(1, 6):
+                # given a leader that is stopped with open inputs
+                leading, following = await leader_and_follower(one, other)
+                numbers = range(number * MANY, (number + 1) * MANY)
+                for command in numbers[:5]:
+                    await send(connection, limit(command), f"c{command}")
+                os.kill(leading.pid, signal.SIGSTOP)
 
-                    # when the follower processes them and others before it continues
-                    for command in numbers[5:]:
-                        await send(connection, limit(command), f"c{command}")
-                    await outcome(connection, f"c{numbers[-1]}")
-                    os.kill(leading.pid, signal.SIGCONT)
-                    await process(connection, 1_000 + number)
+                # when the follower processes them and others before it continues
+                for command in numbers[5:]:
+                    await send(connection, limit(command), f"c{command}")
+                await outcome(connection, f"c{numbers[-1]}")
+                os.kill(leading.pid, signal.SIGCONT)
+                await process(connection, 1_000 + number)
 
-                    # then each command has one outcome
-                    await until(lambda it=following: it.metric("nodepool_leading") >= 0)
-                    by_command = await outcomes(connection)
-                    assert {f"c{number}" for number in numbers} <= by_command.keys()
-                    assert set(map(len, by_command.values())) == {1}
-                assert violations(await read_all(connection)) == []
-                assert (one.errors(), other.errors()) == ("", "")
-
-    asyncio.run(story())
+                # then each command has one outcome
+                await until(lambda it=following: it.metric("nodepool_leading") >= 0)
+                by_command = await outcomes(connection)
+                assert {f"c{number}" for number in numbers} <= by_command.keys()
+                assert set(map(len, by_command.values())) == {1}
+            assert violations(await read_all(connection)) == []
+            assert (one.errors(), other.errors()) == ("", "")
 
 
 @pytest.mark.timeout(240)

@@ -62,66 +62,60 @@ async def three_servers(folder: Path) -> AsyncIterator[Cluster]:
 
 
 @pytest.mark.timeout(300)
-def test_a_log_with_one_copy_gets_three(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with three_servers(tmp_path) as cluster:
-            connection = await connect(cluster.url, "test", patience_s=60)
+async def test_a_log_with_one_copy_gets_three(tmp_path: Path) -> None:
+    async with three_servers(tmp_path) as cluster:
+        connection = await connect(cluster.url, "test", patience_s=60)
 
-            # given a log with one copy, and something in it
-            log = await provisioned(connection, 1)
-            await fill(connection, [("np.cmd.a._._.X", b"{}")] * 50)
+        # given a log with one copy, and something in it
+        log = await provisioned(connection, 1)
+        await fill(connection, [("np.cmd.a._._.X", b"{}")] * 50)
 
-            # when the services want three
-            again = await provisioned(connection, SIZE)
+        # when the services want three
+        again = await provisioned(connection, SIZE)
 
-            # then it is the same log, and each stream has three
-            copies = []
-            for name in streams():
-                info = await api.request(connection, f"$JS.API.STREAM.INFO.{name}")
-                config = info["config"]
-                assert isinstance(config, dict)
-                copies.append(config["num_replicas"])
-            assert (again, set(copies)) == (log, {SIZE})
-            assert len(await read_all(connection, STREAM)) == 50
+        # then it is the same log, and each stream has three
+        copies = []
+        for name in streams():
+            info = await api.request(connection, f"$JS.API.STREAM.INFO.{name}")
+            config = info["config"]
+            assert isinstance(config, dict)
+            copies.append(config["num_replicas"])
+        assert (again, set(copies)) == (log, {SIZE})
+        assert len(await read_all(connection, STREAM)) == 50
 
-            # and where one is wanted again, it has one
-            assert await provisioned(connection, 1) == log
-            assert len(await read_all(connection, STREAM)) == 50
-            await connection.close()
-
-    asyncio.run(story())
+        # and where one is wanted again, it has one
+        assert await provisioned(connection, 1) == log
+        assert len(await read_all(connection, STREAM)) == 50
+        await connection.close()
 
 
 @pytest.mark.timeout(300)
-def test_the_doctor_names_the_server_whose_copy_is_missing(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with three_servers(tmp_path) as cluster:
-            # given a log with three copies, of which none is missing
-            connection = await connect(cluster.url, "test", patience_s=60)
-            await provisioned(connection, SIZE)
+async def test_the_doctor_names_the_server_whose_copy_is_missing(tmp_path: Path) -> None:
+    async with three_servers(tmp_path) as cluster:
+        # given a log with three copies, of which none is missing
+        connection = await connect(cluster.url, "test", patience_s=60)
+        await provisioned(connection, SIZE)
 
-            async def problems() -> list[str]:
-                with suppress(*FAULTS):
-                    each = [finding async for finding in stored(connection, 0)]
-                    return [f.text for f in each if (f.status, f.check) == ("problem", LOG)]
-                return ["the log cannot be asked for"]
+        async def problems() -> list[str]:
+            with suppress(*FAULTS):
+                each = [finding async for finding in stored(connection, 0)]
+                return [f.text for f in each if (f.status, f.check) == ("problem", LOG)]
+            return ["the log cannot be asked for"]
 
-            async def is_whole() -> bool:
-                return await problems() == []
+        async def is_whole() -> bool:
+            return await problems() == []
 
-            await until(is_whole, PATIENCE_S)
+        await until(is_whole, PATIENCE_S)
 
-            # when a server that does not lead the log is gone
-            gone = (await leader(connection) + 1) % SIZE
-            await cluster.servers[gone].kill()
+        # when a server that does not lead the log is gone
+        gone = (await leader(connection) + 1) % SIZE
+        await cluster.servers[gone].kill()
 
-            # then that is the problem, and the server is named: its copy does not follow, or is
-            # behind (where nothing is stored meanwhile, the others take long to call it offline)
-            async def is_named() -> bool:
-                texts = await problems()
-                return len(texts) == 1 and texts[0].startswith(f"its copy on s{gone} ")
+        # then that is the problem, and the server is named: its copy does not follow, or is
+        # behind (where nothing is stored meanwhile, the others take long to call it offline)
+        async def is_named() -> bool:
+            texts = await problems()
+            return len(texts) == 1 and texts[0].startswith(f"its copy on s{gone} ")
 
-            await until(is_named, PATIENCE_S)
-            await connection.close()
-
-    asyncio.run(story())
+        await until(is_named, PATIENCE_S)
+        await connection.close()

@@ -1,6 +1,5 @@
 """What each server of a cluster holds is read from that server, and from no other."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -17,33 +16,30 @@ GONE = 1
 
 
 @pytest.mark.timeout(120)
-def test_the_copy_of_a_server_that_is_gone_is_not_read_from_another(tmp_path: Path) -> None:
-    async def story() -> None:
-        cluster = Cluster(tmp_path, BINARY)
-        connection = None
-        try:
-            for server in cluster.servers:
-                await server.start()
-            connection = await connect(cluster.url, "test", patience_s=60)
+async def test_the_copy_of_a_server_that_is_gone_is_not_read_from_another(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, BINARY)
+    connection = None
+    try:
+        for server in cluster.servers:
+            await server.start()
+        connection = await connect(cluster.url, "test", patience_s=60)
 
-            # given a log of which every server has a copy
-            await provisioned(connection)
-            await fill(connection, MESSAGES)
-            for copy in await copies(connection):
-                assert [(entry.subject, entry.content) for entry in copy] == MESSAGES
+        # given a log of which every server has a copy
+        await provisioned(connection)
+        await fill(connection, MESSAGES)
+        for copy in await copies(connection):
+            assert [(entry.subject, entry.content) for entry in copy] == MESSAGES
 
-            # when one of the servers is gone
-            await cluster.servers[GONE].kill()
+        # when one of the servers is gone
+        await cluster.servers[GONE].kill()
 
-            # then there is no copy of that one, and one of each of the others
-            with pytest.raises(TimeoutError):
-                await copy_of(connection, GONE, patience_s=5)
-            for number in set(range(SIZE)) - {GONE}:
-                assert len(await copy_of(connection, number)) == len(MESSAGES)
-        finally:
-            if connection is not None:
-                await connection.close()
-            for server in cluster.servers:
-                await server.kill()
-
-    asyncio.run(story())
+        # then there is no copy of that one, and one of each of the others
+        with pytest.raises(TimeoutError):
+            await copy_of(connection, GONE, patience_s=5)
+        for number in set(range(SIZE)) - {GONE}:
+            assert len(await copy_of(connection, number)) == len(MESSAGES)
+    finally:
+        if connection is not None:
+            await connection.close()
+        for server in cluster.servers:
+            await server.kill()

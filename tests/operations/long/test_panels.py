@@ -1,6 +1,5 @@
 """Every query of every dashboard has data in a real Prometheus beside a control plane at work."""
 
-import asyncio
 import re
 import sys
 import time
@@ -143,30 +142,27 @@ def offered(running: Prometheus, page: Page, variable: Variable) -> Sequence[str
 
 
 @pytest.mark.timeout(600)
-def test_every_query_of_every_dashboard_has_data(tmp_path: Path) -> None:
+async def test_every_query_of_every_dashboard_has_data(tmp_path: Path) -> None:
     began = time.time()
     with observed(tmp_path) as it:
         running = it.prometheus
 
         # given a control plane to which everything happened
-        async def story() -> None:
-            await until(it.is_ready, PATIENCE_S)
-            await prepare(it.server)
-            for expr in BEFORE:
-                await seen(running, expr)
-            await tell(it)
-            for expr in SEEN:
-                await seen(running, expr)
-            await restart(it.server)
-            await until(it.is_ready, PATIENCE_S)
-            await seen(running, AFTER)
-            await until(lambda: bool(alerts(running)), PATIENCE_S)
-            # So that a change of a target lies between two scrapes in any case.
-            async with Client(it.server.url, org="acme", cluster="prod") as client:
-                await client.nodepools.scale("training", 3)
-            await seen(running, CHANGED)
-
-        asyncio.run(story())
+        await until(it.is_ready, PATIENCE_S)
+        await prepare(it.server)
+        for expr in BEFORE:
+            await seen(running, expr)
+        await tell(it)
+        for expr in SEEN:
+            await seen(running, expr)
+        await restart(it.server)
+        await until(it.is_ready, PATIENCE_S)
+        await seen(running, AFTER)
+        await until(lambda: bool(alerts(running)), PATIENCE_S)
+        # So that a change of a target lies between two scrapes in any case.
+        async with Client(it.server.url, org="acme", cluster="prod") as client:
+            await client.nodepools.scale("training", 3)
+        await seen(running, CHANGED)
 
         # when everything is asked for
         lines = counted(running, began)
