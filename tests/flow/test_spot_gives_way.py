@@ -90,6 +90,57 @@ def test_a_priority_moves_no_preemption_to_another_organisation(world: WorldHarn
     assert preempted(world, "beta/main/dear") == ["n2"]
 
 
+def when_two_pools_are_short_at_once(world: WorldHarness) -> None:
+    """Two NodePools wait for Nodes that leave and are kept; only the second has an affinity."""
+    world.given_machines(2, labels={RACK: "r1"})
+    world.apply("kept", 2, lifecycle=PREFER_IDLE)
+    for node in world.nodes("kept"):
+        world.run_pod(node, interruption="graceful", graceS=300)
+    world.scale("kept", 0)
+    world.apply("any", 1)
+    world.apply("picky", 1, affinity=affinity_to_rack("r1"))
+    world.start_recording()
+    world.scale("kept", 2)
+
+
+def test_a_node_that_a_priority_spares_gives_way_to_another_pool_at_once(
+    world: WorldHarness,
+) -> None:
+    # given a newer spot Node with a higher priority, which alone fits one of two NodePools
+    world.given_cluster()
+    world.given_quota(100)
+    world.given_machines(1, labels={RACK: "r2"})
+    world.apply("cheap", 1, computeClass="spot")
+    world.given_machines(1, labels={RACK: "r1"})
+    world.apply("dear", 1, computeClass="spot", schedulingPriority={"value": 5})
+
+    when_two_pools_are_short_at_once(world)
+
+    assert world.timed_events("cheap")[:1] == ["0:00 PreemptionPending n1"]
+    assert world.timed_events("dear")[:1] == ["0:00 PreemptionPending n2"]
+
+
+def test_a_node_that_a_priority_spares_takes_the_place_of_the_node_that_goes(
+    world: WorldHarness,
+) -> None:
+    # given two organisations with Nodes that fit; the newest Node has a high priority
+    world.given_cluster()
+    world.given_cluster("main", org="beta")
+    world.given_quota(100)
+    world.given_quota(10, org="beta")
+    world.given_machines(3, labels={RACK: "r1"})
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("beta/main/other", 1, computeClass="spot")
+    world.apply("dear", 1, computeClass="spot", schedulingPriority={"value": 5})
+
+    when_two_pools_are_short_at_once(world)
+
+    # then each organisation gives up one Node, as the order of all their Nodes says
+    assert preempted(world, "cheap") == ["n1"]
+    assert preempted(world, "beta/main/other") == ["n2"]
+    assert preempted(world, "dear") == []
+
+
 def test_several_pools_at_once_are_served_in_the_order_in_which_they_wait(
     world: WorldHarness,
 ) -> None:
