@@ -5,10 +5,10 @@ https://docs.coreweave.com/platform/capacity-plans/spot-node-pools. Spot Nodes g
 free machines and the machines that come back anyway are not enough. A machine that comes back
 anyway counts only if it comes back no later than the machine of a preempted Node would.
 
-Machines that come back are counted for NodePools with a node affinity first, since NodePools
-without an affinity can use any machine. If the machines come back in a different order, one more
-Node gives way at that time. The same happens if a leaving Node does not answer, or breaks while it
-leaves.
+Machines that come back are counted in the order in which NodePools are served. NodePools with a
+node affinity choose their part first, since NodePools without an affinity can use any machine. If
+the machines come back in a different order, one more Node gives way at that time. The same happens
+if a leaving Node does not answer, or breaks while it leaves.
 """
 
 from collections import Counter, defaultdict, deque

@@ -603,6 +603,31 @@ def test_pools_with_an_affinity_are_given_first_what_comes_back(world: WorldHarn
     assert preempted(world) == []
 
 
+def test_what_comes_back_counts_for_the_pool_that_gets_it(world: WorldHarness) -> None:
+    # given a machine that comes back and fits both NodePools that wait, and a spot Node that does
+    # not fit the affinity of the second NodePool
+    world.given_cluster()
+    world.given_quota(10)
+    world.given_machines(1, labels={RACK: "r2"})
+    world.apply("cheap", 1, computeClass="spot")
+    world.given_machines(1, labels={RACK: "r1"})
+    world.apply("old", 1)
+    world.run_pod("n2", interruption="graceful", graceS=60)
+    world.delete("old")
+    world.start_recording()
+
+    # when both NodePools are short at once
+    with world.paused("allocator"):
+        world.apply("any", 1)
+        world.apply("picky", 1, affinity=affinity_to_rack("r1"))
+    world.pass_time(minutes=8)
+
+    # then no Node gives way: its machine would be for no NodePool
+    assert preempted(world) == []
+    assert world.nodes("any") == ["n2"]
+    assert world.nodes("picky") == []
+
+
 def test_capacity_says_how_many_spot_nodes_are_preempted_for_it(world: WorldHarness) -> None:
     given_spot(world, 3)
 
@@ -664,6 +689,22 @@ def test_capacity_promises_a_spot_node_that_an_operator_gets_once_it_is_returned
     none = f"False NoneAvailable: none of 1 wanted Nodes of {H100} can be had in {ZONE} now"
     assert before == none
     assert after == f"{none}; 1 spot Node is being preempted for it"
+
+
+def test_capacity_promises_an_operator_the_spot_node_before_a_pool_with_an_affinity(
+    world: WorldHarness,
+) -> None:
+    world.given_cluster()
+    world.given_quota(10)
+    world.given_machines(1, labels={RACK: "r1"})
+    world.apply("cheap", 1, computeClass="spot")
+    world.reclaim(1)
+
+    world.apply("train", 1, affinity=affinity_to_rack("r1"))
+
+    assert world.condition("train", "Capacity") == (
+        f"False NoneAvailable: none of 1 wanted Nodes of {H100} can be had in {ZONE} now"
+    )
 
 
 def test_capacity_promises_a_pool_only_spot_nodes_that_its_affinity_accepts(
