@@ -119,15 +119,20 @@ def coming_count(state: State, offering: OfferingKey, now: datetime) -> int:
 
 
 def victims(state: State, offering: OfferingKey, now: datetime) -> Iterator[Victim]:
-    """Yield the spot Nodes of an offering that may have to give way, in any order."""
+    """Yield the spot Nodes of an offering that may have to give way, in any order.
+
+    A Node of a deleted NodePool is first asked to leave, so that its preemption warns nobody.
+    """
     supply = state.supply(offering)
     leave = _leaving_next(state, offering).union(supply.returning_soon(now))
     for key in supply.spot:
         pool = state.pools[key]
-        if pool.stage is not Stage.ACTIVE:
-            continue
+        is_active = pool.stage is Stage.ACTIVE
         for node, member in pool.members:
-            if member.may_give_way and not (leave and machine_key(pool.zone, node) in leave):
+            is_asked = is_active or member.removal is RemovalReason.POOL_DELETED
+            if not (member.may_give_way and is_asked):
+                continue
+            if not (leave and machine_key(pool.zone, node) in leave):
                 yield Victim(pool, node, member)
 
 

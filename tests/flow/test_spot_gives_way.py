@@ -460,6 +460,21 @@ def test_a_preempted_node_of_a_deleted_pool_is_waited_for(world: WorldHarness, f
     assert world.nodes("train") == ["n2"]
 
 
+def test_a_node_that_takes_long_to_leave_with_its_spot_pool_gives_way(world: WorldHarness) -> None:
+    # given a Node of a deleted spot NodePool with a Pod that may take an hour to end
+    given_spot(world, 1)
+    world.run_pod("n1", interruption="graceful", graceS=3_600)
+    world.delete("cheap")
+
+    world.apply("train", 1)
+    world.pass_time(minutes=8)
+
+    # then the Node leaves after seven minutes, and without a warning
+    assert "7:00 CWNodeDeleted n1" in world.timed_events("cheap")
+    assert preempted(world) == []
+    assert world.nodes("train") == ["n1"]
+
+
 def test_a_deletion_of_the_pool_that_gives_way_preempts_no_further_node(
     world: WorldHarness,
 ) -> None:
