@@ -5,6 +5,7 @@ import pytest
 from support.constants import A100, H100, PREFER_IDLE, RACK, ZONE
 from support.harness import Harness
 from support.services import NAMES
+from support.simulation.bounded import bounded
 from support.world_harness import WorldHarness
 
 
@@ -473,6 +474,31 @@ def test_a_node_that_takes_long_to_leave_with_its_spot_pool_gives_way(world: Wor
     assert "7:00 CWNodeDeleted n1" in world.timed_events("cheap")
     assert preempted(world) == []
     assert world.nodes("train") == ["n1"]
+
+
+def test_each_node_is_asked_to_leave_with_its_spot_pool_before_it_gives_way(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool whose deletion is more than one decision can hold
+    given_spot(world, 6)
+    for node in world.nodes("cheap"):
+        world.run_pod(node, interruption="graceful", graceS=3_600)
+    world.start_recording()
+
+    # when another NodePool is short while the Nodes are asked to leave
+    with bounded(4), world.paused("allocator"):
+        world.delete("cheap")
+        world.apply("train", 6)
+    world.pass_time(minutes=8)
+
+    asked, requested = "CWNodeDeletionRequestSuccess ", "NodePreemptionRequested "
+    messages = [line for line in world.messages("cheap") if line.startswith((asked, requested))]
+    assert all(
+        messages.index(f"{asked}{node}") < messages.index(f"{requested}{node}")
+        for node in world.nodes("train")
+    )
+    assert preempted(world) == []
+    assert len(world.nodes("train")) == 6
 
 
 def test_a_deletion_of_the_pool_that_gives_way_preempts_no_further_node(
