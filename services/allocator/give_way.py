@@ -5,13 +5,13 @@ https://docs.coreweave.com/platform/capacity-plans/spot-node-pools. Spot Nodes g
 free machines and the machines that come back anyway are not enough. A machine that comes back
 anyway counts only if it comes back no later than the machine of a preempted Node would.
 
-Machines that come back are counted for NodePools with a node affinity first, since NodePools
-without an affinity can use any machine. If the machines come back in a different order, one more
-Node gives way at that time. The same happens if a leaving Node does not answer, or breaks while it
-leaves.
+Machines that come back are counted in the order in which NodePools are served. NodePools with a
+node affinity choose their part first, since NodePools without an affinity can use any machine. If
+the machines come back in a different order, one more Node gives way at that time. The same happens
+if a leaving Node does not answer, or breaks while it leaves.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -62,9 +62,9 @@ def preempted(
         return
     choice = _Choice(state, victims(state, offering, now))
     for need in needed:
-        chosen: tuple[Victim, ...] = ()
+        chosen: list[Victim] = []
         with pass_over(need.beneficiary, failed):
-            chosen = tuple(choice.take(need))
+            chosen = choice.take(need)
         for victim in chosen:
             yield _requested(victim, need.beneficiary)
 
@@ -119,15 +119,20 @@ def coming_count(state: State, offering: OfferingKey, now: datetime) -> int:
 
 
 def victims(state: State, offering: OfferingKey, now: datetime) -> Iterator[Victim]:
-    """Yield the spot Nodes of an offering that may have to give way, in any order."""
+    """Yield the spot Nodes of an offering that may have to give way, in any order.
+
+    A Node of a deleted NodePool is first asked to leave, so that its preemption warns nobody.
+    """
     supply = state.supply(offering)
     leave = _leaving_next(state, offering).union(supply.returning_soon(now))
     for key in supply.spot:
         pool = state.pools[key]
-        if pool.stage is not Stage.ACTIVE:
-            continue
+        is_active = pool.stage is Stage.ACTIVE
         for node, member in pool.members:
-            if member.may_give_way and not (leave and machine_key(pool.zone, node) in leave):
+            is_asked = is_active or member.removal is RemovalReason.POOL_DELETED
+            if not (member.may_give_way and is_asked):
+                continue
+            if not (leave and machine_key(pool.zone, node) in leave):
                 yield Victim(pool, node, member)
 
 
@@ -184,27 +189,45 @@ class _Choice:
     The order of all these Nodes decides how many Nodes each organisation gives up. The order within
     an organisation decides which of its Nodes give way. So a priority never moves a preemption to
     another organisation.
+
+    A place in the order of all Nodes belongs to an organisation. If an organisation gives up
+    another Node than the Node in the place, both Nodes change places.
     """
 
     def __init__(self, state: State, found: Iterable[Victim]) -> None:
         spot = sorted(found, key=_order)
+        self._line_of = state.inventory.line_of
         self._victims = {victim.machine: victim for victim in spot}
-        self._all = state.inventory.line_of(tuple(self._victims))
+        self._places, self._all = tuple(self._victims), self._line_of(tuple(self._victims))
+        self._used: set[MachineKey] = set()
+        self._chosen: set[MachineKey] = set()
         own: dict[str, list[MachineKey]] = defaultdict(list)
         for victim in sorted(spot, key=_order_of_own):
             own[victim.org].append(victim.machine)
-        self._own = {org: state.inventory.line_of(keys) for org, keys in own.items()}
+        self._own = {org: self._line_of(keys) for org, keys in own.items()}
 
-    def take(self, need: Need) -> Iterator[Victim]:
-        """Yield the Nodes that go for a need; fewer where no others satisfy its affinity."""
-        missing = need.machines
-        while missing and (keys := self._all.take(need.affinity, missing)):
-            orgs = [self._victims[key].org for key in keys]
-            chosen = {
-                org: iter(self._own[org].take(need.affinity, count))
-                for org, count in Counter(orgs).items()
-            }
-            for org in orgs:
-                for key in islice(chosen[org], 1):
-                    missing -= 1
-                    yield self._victims[key]
+    def take(self, need: Need) -> list[Victim]:
+        """Return the Nodes that go for a need; fewer if no others satisfy its affinity."""
+        # Without an affinity only the organisations of the places matter, not the Nodes in them.
+        if need.affinity is not None and self._used != self._chosen:
+            self._change_places()
+        keys = self._all.take(need.affinity, need.machines)
+        orgs = [self._victims[key].org for key in keys]
+        own = {
+            org: iter(self._own[org].take(need.affinity, count))
+            for org, count in Counter(orgs).items()
+        }
+        chosen = [next(own[org]) for org in orgs]
+        self._used.update(keys)
+        self._chosen.update(chosen)
+        return [self._victims[key] for key in chosen]
+
+    def _change_places(self) -> None:
+        """Let the Nodes that are left fill the places that are left of their organisations."""
+        left: dict[str, deque[MachineKey]] = defaultdict(deque)
+        for key in self._places:
+            if key not in self._chosen:
+                left[self._victims[key].org].append(key)
+        free = (self._victims[key].org for key in self._places if key not in self._used)
+        self._places = tuple(left[org].popleft() for org in free)
+        self._all, self._used, self._chosen = self._line_of(self._places), set(), set()

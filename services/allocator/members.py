@@ -106,15 +106,17 @@ class Member:
     @property
     def may_give_way(self) -> bool:
         """Whether its preemption would bring its machine back, or bring it back sooner."""
-        if self.removal is RemovalReason.SCALE_DOWN:
-            return not (self.triage or self.returns)
-        return self.removal is None and not self.triage
+        if self.removal in (RemovalReason.UNHEALTHY, RemovalReason.PREEMPTED):
+            return False
+        return not (self.triage or self.returns)
 
     def is_new_supply(self, before: "Member") -> bool:
         """Return whether this Node, or another Node in its place, may newly have to give way."""
         was_coming = before.returns or before.returns_by not in (None, self.returns_by)
         is_missing = was_coming and not self.returns
-        return is_missing or (self.may_give_way and not before.may_give_way)
+        # The Nodes of a deleted NodePool may give way only once they are asked to leave.
+        is_asked = self.removal is not before.removal
+        return is_missing or (self.may_give_way and (is_asked or not before.may_give_way))
 
 
 NOBODY: Final = Member(0)

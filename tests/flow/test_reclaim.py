@@ -304,7 +304,7 @@ def test_nodes_that_cannot_come_back_cannot_be_reclaimed(world: WorldHarness) ->
     # given a Node whose machine goes to triage, and one that takes an hour to leave
     world.given_data_center(machines=3)
     world.apply("cheap", 2, computeClass="spot")
-    world.apply("gone", 1, computeClass="spot")
+    world.apply("gone", 1)
     world.run_pod("n3", interruption="graceful", graceS=3_600)
     world.delete("gone")
     world.break_machines("n2", fault="gpu-lost")
@@ -315,6 +315,20 @@ def test_nodes_that_cannot_come_back_cannot_be_reclaimed(world: WorldHarness) ->
         f"Invalid count: at most 1 machine of {H100} in {ZONE} can be reclaimed, not 2: "
         "0 free and 1 spot Node"
     ]
+
+
+def test_a_spot_node_that_takes_long_to_leave_with_its_pool_can_be_reclaimed(
+    world: WorldHarness,
+) -> None:
+    given_spot(world, 1, machines=1)
+    world.run_pod("n1", interruption="graceful", graceS=86_400)
+    world.delete("cheap")
+
+    command = world.reclaim(1)
+    world.pass_time(minutes=7)
+
+    assert world.outcomes(command) == ["done"]
+    assert counts(world) == (0, 0, 1)
 
 
 def test_nodes_of_default_pools_that_leave_can_be_reclaimed(world: WorldHarness) -> None:

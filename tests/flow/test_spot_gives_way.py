@@ -5,6 +5,7 @@ import pytest
 from support.constants import A100, H100, PREFER_IDLE, RACK, ZONE
 from support.harness import Harness
 from support.services import NAMES
+from support.simulation.bounded import bounded
 from support.world_harness import WorldHarness
 
 
@@ -88,6 +89,57 @@ def test_a_priority_moves_no_preemption_to_another_organisation(world: WorldHarn
 
     assert preempted(world, "cheap") == []
     assert preempted(world, "beta/main/dear") == ["n2"]
+
+
+def when_two_pools_are_short_at_once(world: WorldHarness) -> None:
+    """Two NodePools wait for Nodes that leave and are kept; only the second has an affinity."""
+    world.given_machines(2, labels={RACK: "r1"})
+    world.apply("kept", 2, lifecycle=PREFER_IDLE)
+    for node in world.nodes("kept"):
+        world.run_pod(node, interruption="graceful", graceS=300)
+    world.scale("kept", 0)
+    world.apply("any", 1)
+    world.apply("picky", 1, affinity=affinity_to_rack("r1"))
+    world.start_recording()
+    world.scale("kept", 2)
+
+
+def test_a_node_that_a_priority_spares_gives_way_to_another_pool_at_once(
+    world: WorldHarness,
+) -> None:
+    # given a newer spot Node with a higher priority, which alone fits one of two NodePools
+    world.given_cluster()
+    world.given_quota(100)
+    world.given_machines(1, labels={RACK: "r2"})
+    world.apply("cheap", 1, computeClass="spot")
+    world.given_machines(1, labels={RACK: "r1"})
+    world.apply("dear", 1, computeClass="spot", schedulingPriority={"value": 5})
+
+    when_two_pools_are_short_at_once(world)
+
+    assert world.timed_events("cheap")[:1] == ["0:00 PreemptionPending n1"]
+    assert world.timed_events("dear")[:1] == ["0:00 PreemptionPending n2"]
+
+
+def test_a_node_that_a_priority_spares_takes_the_place_of_the_node_that_goes(
+    world: WorldHarness,
+) -> None:
+    # given two organisations with Nodes that fit; the newest Node has a high priority
+    world.given_cluster()
+    world.given_cluster("main", org="beta")
+    world.given_quota(100)
+    world.given_quota(10, org="beta")
+    world.given_machines(3, labels={RACK: "r1"})
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("beta/main/other", 1, computeClass="spot")
+    world.apply("dear", 1, computeClass="spot", schedulingPriority={"value": 5})
+
+    when_two_pools_are_short_at_once(world)
+
+    # then each organisation gives up one Node, as the order of all their Nodes says
+    assert preempted(world, "cheap") == ["n1"]
+    assert preempted(world, "beta/main/other") == ["n2"]
+    assert preempted(world, "dear") == []
 
 
 def test_several_pools_at_once_are_served_in_the_order_in_which_they_wait(
@@ -409,6 +461,46 @@ def test_a_preempted_node_of_a_deleted_pool_is_waited_for(world: WorldHarness, f
     assert world.nodes("train") == ["n2"]
 
 
+def test_a_node_that_takes_long_to_leave_with_its_spot_pool_gives_way(world: WorldHarness) -> None:
+    # given a Node of a deleted spot NodePool with a Pod that may take an hour to end
+    given_spot(world, 1)
+    world.run_pod("n1", interruption="graceful", graceS=3_600)
+    world.delete("cheap")
+
+    world.apply("train", 1)
+    world.pass_time(minutes=8)
+
+    # then the Node leaves after seven minutes, and without a warning
+    assert "7:00 CWNodeDeleted n1" in world.timed_events("cheap")
+    assert preempted(world) == []
+    assert world.nodes("train") == ["n1"]
+
+
+def test_each_node_is_asked_to_leave_with_its_spot_pool_before_it_gives_way(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool whose deletion is more than one decision can hold
+    given_spot(world, 6)
+    for node in world.nodes("cheap"):
+        world.run_pod(node, interruption="graceful", graceS=3_600)
+    world.start_recording()
+
+    # when another NodePool is short while the Nodes are asked to leave
+    with bounded(4), world.paused("allocator"):
+        world.delete("cheap")
+        world.apply("train", 6)
+    world.pass_time(minutes=8)
+
+    asked, requested = "CWNodeDeletionRequestSuccess ", "NodePreemptionRequested "
+    messages = [line for line in world.messages("cheap") if line.startswith((asked, requested))]
+    assert all(
+        messages.index(f"{asked}{node}") < messages.index(f"{requested}{node}")
+        for node in world.nodes("train")
+    )
+    assert preempted(world) == []
+    assert len(world.nodes("train")) == 6
+
+
 def test_a_deletion_of_the_pool_that_gives_way_preempts_no_further_node(
     world: WorldHarness,
 ) -> None:
@@ -552,6 +644,31 @@ def test_pools_with_an_affinity_are_given_first_what_comes_back(world: WorldHarn
     assert preempted(world) == []
 
 
+def test_what_comes_back_counts_for_the_pool_that_gets_it(world: WorldHarness) -> None:
+    # given a machine that comes back and fits both NodePools that wait, and a spot Node that does
+    # not fit the affinity of the second NodePool
+    world.given_cluster()
+    world.given_quota(10)
+    world.given_machines(1, labels={RACK: "r2"})
+    world.apply("cheap", 1, computeClass="spot")
+    world.given_machines(1, labels={RACK: "r1"})
+    world.apply("old", 1)
+    world.run_pod("n2", interruption="graceful", graceS=60)
+    world.delete("old")
+    world.start_recording()
+
+    # when both NodePools are short at once
+    with world.paused("allocator"):
+        world.apply("any", 1)
+        world.apply("picky", 1, affinity=affinity_to_rack("r1"))
+    world.pass_time(minutes=8)
+
+    # then no Node gives way: its machine would be for no NodePool
+    assert preempted(world) == []
+    assert world.nodes("any") == ["n2"]
+    assert world.nodes("picky") == []
+
+
 def test_capacity_says_how_many_spot_nodes_are_preempted_for_it(world: WorldHarness) -> None:
     given_spot(world, 3)
 
@@ -613,6 +730,22 @@ def test_capacity_promises_a_spot_node_that_an_operator_gets_once_it_is_returned
     none = f"False NoneAvailable: none of 1 wanted Nodes of {H100} can be had in {ZONE} now"
     assert before == none
     assert after == f"{none}; 1 spot Node is being preempted for it"
+
+
+def test_capacity_promises_an_operator_the_spot_node_before_a_pool_with_an_affinity(
+    world: WorldHarness,
+) -> None:
+    world.given_cluster()
+    world.given_quota(10)
+    world.given_machines(1, labels={RACK: "r1"})
+    world.apply("cheap", 1, computeClass="spot")
+    world.reclaim(1)
+
+    world.apply("train", 1, affinity=affinity_to_rack("r1"))
+
+    assert world.condition("train", "Capacity") == (
+        f"False NoneAvailable: none of 1 wanted Nodes of {H100} can be had in {ZONE} now"
+    )
 
 
 def test_capacity_promises_a_pool_only_spot_nodes_that_its_affinity_accepts(

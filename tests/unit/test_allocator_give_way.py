@@ -79,6 +79,7 @@ def test_a_node_gives_way_if_that_brings_its_machine_back_sooner() -> None:
         Member(1, removal=scale_down, grace_s=HOUR, triage=True),
         Member(1, removal=deleted),
         Member(1, removal=deleted, grace_s=HOUR),
+        Member(1, removal=deleted, grace_s=HOUR, triage=True),
         Member(1, removal=deleted, grace_s=HOUR, is_preempted=True),
         Member(1, removal=deleted, is_preempted=True, triage=True),
         Member(1, removal=RemovalReason.PREEMPTED, grace_s=HOUR),
@@ -93,9 +94,18 @@ def test_a_node_gives_way_if_that_brings_its_machine_back_sooner() -> None:
         (False, True),
         (False, False),
         (True, False),
+        (False, True),
         (False, False),
         (True, False),
         (False, False),
         (True, False),
         (False, False),
     ]
+
+
+def test_a_node_of_a_deleted_pool_is_new_supply_once_it_is_asked_to_leave() -> None:
+    before = Member(1, grace_s=HOUR)
+    asked = Member(1, grace_s=HOUR, removal=RemovalReason.POOL_DELETED)
+
+    assert asked.is_new_supply(before)
+    assert not asked.is_new_supply(asked)

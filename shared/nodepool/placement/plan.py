@@ -144,14 +144,24 @@ def meet(
 ) -> list[tuple[Need, list[MachineKey]]]:
     """Return the machines for each need, in the order of the needs.
 
-    NodePools with a node affinity choose before NodePools without: the rest fits the latter, too.
+    The needs are met in their order, since NodePools get machines in this order. As many machines
+    as a need without an affinity can have are kept for it, but needs with an affinity choose first:
+    the rest fits, too.
     """
     listed = list(found)
     met: dict[int, list[MachineKey]] = {}
-    for number in sorted(range(len(listed)), key=lambda each: listed[each].affinity is None):
-        need = listed[number]
+    kept: dict[int, int] = {}
+    left = line.left
+    for number, need in enumerate(listed):
+        if need.affinity is None:
+            kept[number] = min(need.machines, left)
+            left -= kept[number]
+            continue
         with pass_over(need.beneficiary, failed, own):
-            met[number] = line.take(need.affinity, need.machines)
+            met[number] = line.take(need.affinity, min(need.machines, left))
+            left -= len(met[number])
+    for number, count in kept.items():
+        met[number] = line.take(None, count)
     return [(need, met[number]) for number, need in enumerate(listed) if number in met]
 
 

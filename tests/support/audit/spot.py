@@ -71,6 +71,8 @@ def _requested(facts: Facts, message: NodePreemptionRequested, origin: Origin) -
         raise Violation(f"{stay.machine} has to give way twice")
     if _is_sick(facts, message.assignment, origin.cause):
         raise Violation(f"{stay.machine} has to give way, and goes to triage")
+    if stay.pool.is_deleting(origin.cause) and stay.removals.is_empty:
+        raise Violation(f"{stay.machine} has to give way before it leaves with its NodePool")
     facts.giving_way[message.assignment] = stay
     offering = stay.pool.offering
     short = [

@@ -466,9 +466,7 @@ def faults(model: CapacityModel) -> Iterator[str]:
 def spot_nodes(model: CapacityModel, demand: Demand) -> list[str]:
     """The machines of spot Nodes that a NodePool could have instead."""
     holders = {
-        uid
-        for uid, each in model.demands.items()
-        if each.spec.compute_class is ComputeClass.SPOT and not each.deleting
+        uid for uid, each in model.demands.items() if each.spec.compute_class is ComputeClass.SPOT
     }
     return [
         machine.name
