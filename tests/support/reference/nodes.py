@@ -105,7 +105,7 @@ class NodesModel:
         size = group.rack_size
         held = racks.by_domain(member.labels for member in group.grown_members)
         parts = {domain: count for domain, count in held.items() if size and count % size}
-        if parts:
+        if parts and len(group.members) < group.granted:
             self._fault(group, f"is given Nodes of {parts}, which are no whole racks")
         if not size or group.shrunk is None:
             return

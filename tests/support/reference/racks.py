@@ -2,7 +2,8 @@
 
 * A rack is `size` machines of one NVLink domain; machines without a domain have one in common.
 * What a NodePool lacks of a rack comes first, the rack that lacks least before the others, and only
-  all of it together; then whole racks, as many as it has fewer than its goal, by domain.
+  all of it together, or all that its goal leaves. Whole racks follow, as many as it has fewer than
+  its goal, by domain.
 * It gives up racks while it has more than its target: those with the fewest Nodes.
 """
 
@@ -35,8 +36,9 @@ def given(size: int, goal: int, held: Mapping[str, int], free: Mapping[str, int]
 
     lacking = sorted((-count % size, domain) for domain, count in held.items() if count % size)
     for lack, domain in lacking:
-        if lack <= left[domain] and now.total() + lack <= goal:
-            take(domain, lack)
+        count = min(lack, goal - now.total())
+        if 0 < count <= left[domain]:
+            take(domain, count)
     for domain in sorted(left):
         while (
             left[domain] >= size and racks(size, now) < goal // size and now.total() + size <= goal
