@@ -22,6 +22,14 @@ def cost_without_cordons(member: Any) -> int:
     return 1 + 2 * member.active if member.registered else 0
 
 
+AT_WORK = replace(
+    GIVING_WAY,
+    limits=(12,),
+    actions={"scale": 60, "run_pod": 80, "stop_pod": 30, "batch": 4},
+)
+"""Most Nodes are at work while NodePools grow and shrink."""
+
+
 def none_exchanged(*_args: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """No idle Node takes the place of a victim that waits for its Pods."""
     return (), ()
@@ -50,9 +58,8 @@ PLANTS = {
     ),
     "a victim that waits for its Pods is never exchanged": Plant(
         "waits for Pods at",
-        GIVING_WAY,
+        AT_WORK,
         functions={"allocator.shrink._exchanged": none_exchanged},
-        seed=9,
     ),
     "a lowered limit makes the oldest NodePool wait last": Plant(
         "waits for since",
