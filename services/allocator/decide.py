@@ -88,7 +88,7 @@ def reconcile(
     if pool is None:
         yield from _shared_out(state, OfferingKey(key), context.time)
         return
-    yield from _undeliverable(pool)
+    yield from _report_undelivered(pool)
     yield from _acknowledged(pool)
     yield from shrunk(pool)
     if pool.failure:
@@ -117,10 +117,10 @@ def _shared_out(
     yield from preempted(state, offering, failed, now)
     for key, cause in failed.items():
         if key == retried or not state.pools[key].failure:
-            yield from _reported(state.pools[key], cause)
+            yield from _report_failure(state.pools[key], cause)
 
 
-def _undeliverable(pool: Pool) -> Iterator[Says]:
+def _report_undelivered(pool: Pool) -> Iterator[Says]:
     for node, reason in pool.undelivered:
         text = f"not delivered: {reason}"
         yield on.CWNodeDeliverFail(**pool_fields(pool.key), node=node, message=text)
@@ -158,10 +158,10 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
             text = f"internal error while reclaiming machines: {failure.cause}"
             yield on.CapacityReclaimFailed(zone=zone, instance_type=kind, message=text)
         return
-    yield from _reported(pool, failure.cause)
+    yield from _report_failure(pool, failure.cause)
 
 
-def _reported(
+def _report_failure(
     pool: Pool, cause: str
 ) -> Iterator[on.AllocationFailed | on.CWNodePoolNodesRequestFailed]:
     """Report that a decision about a NodePool failed, to people only if the cause is new."""

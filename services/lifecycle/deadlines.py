@@ -1,8 +1,8 @@
 """How long a Node may take for each step; the module `table` says what happens at the end.
 
-The deadlines of a preemption (two and seven minutes), which the preemption service keeps, and
-`BOOT_MAX`, which bounds the first boot, are in `nodepool.contract.timetable`, because other
-services use them too.
+The deadlines of a preemption and `BOOT_MAX`, within which a Node must join its cluster, are in
+`nodepool.contract.timetable`, because other services use them too. The preemption service announces
+the drain after two minutes; the lifecycle service deletes the Node after seven (`Exit.gone_by`).
 """
 
 from datetime import timedelta

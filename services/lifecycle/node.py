@@ -171,7 +171,7 @@ class Node:
     name: the name of the machine, and of the Node.
     assignment: the number of the stay.
     topology: the labels of the machine itself.
-    boot_by: when its registration fails if the machine has not booted.
+    boot_by: when its registration fails if the Node has not joined its cluster.
     is_reported: whether its agent has reported the Node, which shows that it is in its cluster.
     revision: the revision of the template that the Node has; 0 before its registration.
     action: the action that is under way, or that the Node waits for, as last published.

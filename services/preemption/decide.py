@@ -44,7 +44,8 @@ def decide(
 def reconcile(state: State, key: NodeKey, context: Context) -> Generator[Says, State, None]:
     """Yield the next stage of a preemption if it is due, after what an earlier try did not say.
 
-    The lifecycle service ends its stay at seven minutes, by the moment in its warning.
+    The lifecycle service deletes the Node seven minutes after the warning, see `gone_by` in
+    `lifecycle.node`.
     """
     for ended in state.ended(key):
         yield _deleted(ended)

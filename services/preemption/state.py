@@ -122,7 +122,7 @@ def _reached(state: State, event: Stages, context: Context) -> State:
     state = replace(state, work=state.work.succeeded(event.node_key), figures=figures)
     match event:
         case on.NodePreempted():
-            # No drain is announced; the Node is gone after seven minutes in any case.
+            # No drain is announced for a Node on which no work runs.
             node = replace(node, pending_since=context.time, in_progress=True)
         case on.PreemptionPending(since=since):
             node = replace(node, pending_since=since, has_timetable=True, in_progress=False)

@@ -203,7 +203,7 @@ def test_a_proposal_in_doubt_that_was_stored_is_found_in_the_log() -> None:
     log, replica = given_log(print_now(2))
     log.commit(proposal_of(replica))
 
-    replica.in_doubt()
+    replica.undo_proposal()
 
     assert replica.state == State()
     read(replica, log)
@@ -215,7 +215,7 @@ def test_a_proposal_in_doubt_that_was_lost_is_made_again_with_the_same_ids() -> 
     _, replica = given_log(print_now(2))
     lost = proposal_of(replica)
 
-    replica.in_doubt()
+    replica.undo_proposal()
     again = proposal_of(replica)
 
     assert again.messages == lost.messages

@@ -219,7 +219,7 @@ def happens(act: Act, log: Log, replicas: list[PrinterReplica]) -> None:
                 return
             position = log.commit(proposal) if act.what != "lose" else None
             if act.what != "commit":
-                replica.in_doubt()
+                replica.undo_proposal()
             elif position is None:
                 replica.conflicted()
             else:

@@ -178,7 +178,7 @@ def test_a_wake_that_was_undone_has_its_dead_letter_when_it_is_processed_again()
     fire(live, log)
     read(live, log)
     live.propose()
-    live.in_doubt()
+    live.undo_proposal()
 
     commit(live, log)
 

@@ -1,8 +1,9 @@
 """Merges a NodePool three ways: its object, the bus, and the last agreement of both.
 
-People in the cluster and commands on the bus both change a NodePool, and the log decides. A change
-in the cluster becomes a command. If the command loses, the object is set back, and an Event says
-what is lost. `merge` decides, and `agent.pools.actions` makes actions of the decision.
+People in the cluster and commands on the bus both change a NodePool. A change in the cluster
+becomes a command. If both sides have changed the same field, the bus holds: the object is set back,
+and an Event says what is lost. `merge` decides, and `agent.pools.actions` makes actions of the
+decision.
 """
 
 from enum import Enum, auto

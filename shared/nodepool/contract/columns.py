@@ -1,5 +1,7 @@
 """The columns that `get nodepools` prints, with kubectl and with `nodepool`.
 
+`make contracts` writes them into the CRD; `nodepool.cli.tables` adds the columns that only the
+command has.
 They are the columns of https://docs.coreweave.com/products/cks/reference/node-pool.
 """
 

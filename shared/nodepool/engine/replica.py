@@ -146,7 +146,7 @@ class Replica(Generic[S, I, O]):
         # A record that is not trusted commits nothing, but the next commit must still follow it.
         self.expected_sequence = record.position
         self._recorded.clear()
-        self.in_doubt()
+        self.undo_proposal()
         self.is_behind = False
         return followed is not None
 
@@ -283,10 +283,10 @@ class Replica(Generic[S, I, O]):
 
     def conflicted(self) -> None:
         """Undo the proposal: another replica committed first, and its commit is not read yet."""
-        self.in_doubt()
+        self.undo_proposal()
         self.is_behind = True
 
-    def in_doubt(self) -> None:
+    def undo_proposal(self) -> None:
         """Undo the proposal; if it was stored all the same, it is read from the log."""
         self._folded = self.safe
         self._passed = 0

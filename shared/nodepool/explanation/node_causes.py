@@ -86,7 +86,7 @@ def _booting(facts: Facts) -> Iterator[Cause]:
     nodes = _oldest([node for node in facts.nodes if not node.registered])
     one, began = facts.in_progress == 1, next((node.created for node in nodes), None)
     surplus = f", {facts.in_progress - coming} too many" if coming < facts.in_progress else ""
-    # The lifecycle service replaces a Node that has not joined after `BOOT_MAX`.
+    # The registration of a Node that has not joined after `BOOT_MAX` fails, and another Node comes.
     late = is_late(facts, began, BOOT_MAX + ANSWERS_WITHIN)
     who = f"{coming} of them" if surplus else "it" if one else "they"
     wait = Remedy(f"wait until {who} {'joins' if coming == 1 else 'join'} the cluster", Wait())

@@ -108,8 +108,9 @@ class Committing(Generic[S, I, O]):
     async def run(self) -> int:
         """Process and commit the open inputs; return how many inputs were processed.
 
-        Returns early if a commit was not stored: the next message read decides. A replica that has
-        nothing to process, and has met no other for a while, makes an empty commit. Raises Stale.
+        Returns early if a commit was not stored: after a conflict the next message read decides,
+        and after a refusal the caller tries again. A replica that has nothing to process, and has
+        met no other for a while, makes an empty commit. Raises Stale.
         """
         replica, leadership = self._replica, self._leadership
         before, now = self._processed, self._clock()
@@ -205,14 +206,14 @@ class Committing(Generic[S, I, O]):
 
     def _after_doubt(self, error: InDoubt) -> None:
         self._fault = f"a commit is in doubt: {error}"
-        self._replica.in_doubt()
+        self._replica.undo_proposal()
         # The server may have lost writes of the read model for the same reason as the reply.
         self._projector.invalidate()
         self._telemetry.log.warning("commit in doubt", cause=str(error))
 
     async def _after_refusal(self, refusal: ServerRefusal) -> None:
         self._fault = f"a commit is refused: {refusal}"
-        self._replica.in_doubt()
+        self._replica.undo_proposal()
         self._size.refused()
         self._telemetry.log.error("commit failed", cause=str(refusal))
         await asyncio.sleep(BACK_OFF_S)

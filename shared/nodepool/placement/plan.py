@@ -49,10 +49,11 @@ class Part:
         if not line.left:
             return 0
         if self._held is None:
-            self._size, self._most = self.pool.rack_size, self.pool.claimed or 0
+            self._size, self._allowed = self.pool.rack_size, self.pool.claimed or 0
             self._held = dict(self.pool.domains)
         held, size, affinity = self._held, self._size, self.pool.spec.affinity
-        goal = min(self._most, sum(held.values()) - (-count // size) * size)
+        # `-(-count // size)` rounds up to whole racks.
+        goal = min(self._allowed, sum(held.values()) - (-count // size) * size)
         self.last = line.fitting(affinity)
         self.first = self.first or self.last
         parts = deliveries(size, goal, held, self.last)

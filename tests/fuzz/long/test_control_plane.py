@@ -127,7 +127,7 @@ def _process(world: World, host: Host) -> None:
     for message in proposal.messages:
         assert len(message.content) <= MESSAGE_BYTES_MAX
         assert len(message.subject.encode()) < SUBJECT_BYTES_MAX
-    host.replica.in_doubt()
+    host.replica.undo_proposal()
     world.process(host)
 
 

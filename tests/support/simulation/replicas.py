@@ -109,7 +109,7 @@ class Replicas:
         """Every proposal that is under way is given up; what was stored of it is read later."""
         for actor in self.actors:
             if actor.proposal is not None:
-                actor.replica.in_doubt()
+                actor.replica.undo_proposal()
                 actor.proposal = actor.stored = None
 
     def _act(self, actor: Actor) -> None:
@@ -141,7 +141,7 @@ class Replicas:
         is_old = any(map(self.world.log.is_old, actor.proposal.wakes))
         if self.random.random() < 0.05 or is_old:
             actor.proposal = None
-            actor.replica.in_doubt()
+            actor.replica.undo_proposal()
         else:
             actor.stored = self.world.log.commit(actor.proposal) or 0
 
@@ -150,7 +150,7 @@ class Replicas:
         proposal, stored = actor.proposal, actor.stored
         actor.proposal = actor.stored = None
         if self.random.random() < 0.08:  # The server's response is lost on its way back.
-            actor.replica.in_doubt()
+            actor.replica.undo_proposal()
         elif stored:
             actor.replica.accepted(proposal, stored)
             if self.random.random() < 0.06:

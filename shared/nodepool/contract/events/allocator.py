@@ -150,7 +150,10 @@ class CWNodeDeliverFail(KubernetesEvent):
 
 
 class CWNodePoolNodesRequestFailed(KubernetesEvent):
-    """The Nodes of a NodePool could not be requested for an internal error."""
+    """The Nodes of a NodePool could not be requested for an internal error.
+
+    In a cluster, an Event with this reason also says that a change of an object is not taken.
+    """
 
     speaker: ClassVar[str] = "allocator"
     severity: ClassVar[Severity] = "Warning"
