@@ -10,7 +10,7 @@ import pytest
 from agent.actions import Action, Attempt, Create, Delete, Patch, Place, RecordEvent, Send
 from agent.host.performing import kubernetes_event
 from agent.pools.actions import missing_for_pool
-from agent.pools.agreement import AGREED, agreed, agreement_of
+from agent.pools.agreement import AGREED, agreed, agreement_in_epoch, agreement_of, is_unresolved
 from agent.pools.objects import Log, PoolObject, WantedPool
 from agent.pools.sides import Deletion, Facts, Origin
 from agent.pools.status import shown_status
@@ -554,6 +554,44 @@ def test_what_was_sent_for_an_object_is_waited_for_until_the_read_model_shows_it
     edited = replace(recorded(changed, change), generation=3, spec=spec(targetNodes=6))
 
     assert missing(earlier, edited, origins=[said(sent(change).id, on_bus(targetNodes=5))]) == []
+
+
+def test_a_nodepool_that_only_the_read_model_lacks_is_not_created_again() -> None:
+    # given an object with an edit, whose NodePool is in the log, and a read model that is filled
+    before = on_bus()
+    edited = replace(in_cluster(before, targetNodes=5), generation=2)
+
+    assert missing(None, edited, origins=[said("", before)]) == []
+
+
+def test_an_edit_that_is_taken_back_before_its_command_is_processed_is_taken_back_later() -> None:
+    # given an edit whose command has no outcome, and that is taken back
+    before = on_bus()
+    edited = replace(in_cluster(before, targetNodes=5), generation=2)
+    change = missing(before, edited)
+    found = replace(recorded(edited, change), generation=3, spec=before.spec)
+    waiting = missing(before, found)
+
+    # when the command is processed after that
+    wanted = replace(on_bus(targetNodes=5), generation=2, version="20")
+    command = sent(missing(wanted, found, origins=[said(sent(change).id, wanted)])).command
+
+    # then its record was kept, and the bus is told the newer state of the object
+    assert not any(isinstance(each, Patch) and "metadata" in each.patch for each in waiting)
+    assert isinstance(command, ApplyNodePool)
+    assert command.spec.target_nodes == before.spec["targetNodes"]
+
+
+def test_new_labels_are_not_set_back_by_a_read_model_that_is_late() -> None:
+    # given a change of labels that the log has, and a read model that is thought to show it
+    before = on_bus()
+    labelled = replace(in_cluster(before), labels={"l": "x"})
+    actions = missing(before, labelled)
+    found, attempt = recorded(labelled, actions), accepted(sent(actions))
+    origins = [said(sent(actions).id, before)]
+
+    assert is_unresolved(agreement_in_epoch(found, before, LOG), attempt)
+    assert missing(before, found, attempt, origins=origins) == []
 
 
 def test_an_object_from_a_backup_older_than_what_was_sent_for_it_follows_the_bus() -> None:

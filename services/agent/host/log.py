@@ -52,6 +52,8 @@ class LogReader:
 
     def begin(self, connection: Connection, log: LogId) -> None:
         """Ask about this log on this connection from now on."""
+        # A read on an earlier connection may have ended after `end`.
+        self.end()
         self._connection, self._log = connection, log
 
     def end(self) -> None:

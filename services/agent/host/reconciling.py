@@ -171,7 +171,8 @@ class Reconciler:
         deleted = await self._bus.log.deletion_of(key.name) if is_alone else NOT_DELETED
         attempt = self._bus.commander.attempt(key, self._clock(), deleted.position)
         origins: Sequence[Origin] = ()
-        if agreement is not None and is_unresolved(agreement, attempt):
+        is_hidden = is_alone and agreement is not None and agreement.uid != ""
+        if agreement is not None and (is_hidden or is_unresolved(agreement, attempt)):
             origins = await self._bus.log.origins_of(key.name, agreement.version)
             attempt = self._bus.commander.attempt(key, self._clock(), deleted.position)
         wanted, found = model.pools.get(key.name), self._view.pool(key.name)

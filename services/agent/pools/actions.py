@@ -85,7 +85,9 @@ def _agreement(sides: Sides) -> Sequence[Action]:
     wanted, found, agreement = sides.wanted, sides.found, sides.agreement
     assert wanted is not None, "both sides have it"
     is_written = AGREED in found.annotations and FINALIZER in found.finalizers
-    is_same = (agreement.object, agreement.uid, agreement.sent) == (found.uid, wanted.uid, ())
+    is_same = (agreement.object, agreement.uid) == (found.uid, wanted.uid)
+    # The record of a command that may still arrive tells later that it came from here.
+    is_same = is_same and (not agreement.sent or sides.may_arrive)
     if is_written and is_same and agreement.fields == digests(sides.theirs):
         return _status(sides)
     return (_agree(sides, wanted),)

@@ -127,10 +127,19 @@ def agreed(wanted: WantedPool, found: PoolObject | None, log: Log) -> Agreement:
 
 
 def is_unresolved(agreement: Agreement, attempt: Attempt | None) -> bool:
-    """Whether a command may have changed the bus whose outcome this process does not know."""
-    is_known = attempt is not None and attempt.outcome in ("", "accepted")
-    is_last = attempt is not None and bool(agreement.sent) and attempt.id == agreement.sent[-1].id
-    return bool(agreement.sent) and not (is_known and is_last)
+    """Whether a command may have changed the bus in a way that this process does not know.
+
+    The read model may be behind a command that it is taken to show: a change of labels raises no
+    generation.
+    """
+    if attempt is None or not is_last_sent(agreement, attempt):
+        return bool(agreement.sent)
+    return bool(attempt.outcome) and (attempt.outcome != "accepted" or attempt.is_shown)
+
+
+def is_last_sent(agreement: Agreement, attempt: Attempt) -> bool:
+    """Whether a command is the last one that an agreement names."""
+    return bool(agreement.sent) and attempt.id == agreement.sent[-1].id
 
 
 def refusal_of(found: PoolObject) -> Attempt | None:

@@ -65,6 +65,8 @@ def merge(sides: Sides) -> Merge:  # noqa: C901, PLR0912  # It is to be read fro
     if wanted is None:  # The cluster alone has it.
         if sides.was_deleted:
             return Merge(Outcome.FOLLOW)
+        if sides.is_hidden:
+            return Merge(Outcome.WAIT)
         if isinstance(sides.spec, SpecFault):
             return Merge(Outcome.SET_BACK, why=str(sides.spec))
         return Merge(Outcome.SEND) if refusal is None else _refused(refusal)

@@ -15,6 +15,7 @@ from agent.pools.agreement import (
     agreement_of,
     differences,
     digests,
+    is_last_sent,
     refusal_of,
 )
 from agent.pools.objects import Log, PoolObject, SpecFault, WantedPool, fields_of, read_spec
@@ -60,7 +61,7 @@ class Facts:
       object was deleted, or if there is another object now.
     is_leaving: whether the kind NodePool itself is being deleted, and all objects with it.
     origins: states in the log after the agreement, the oldest first, if the agreement names a
-      command whose outcome is not known.
+      command whose outcome is not known, or if the read model lacks the NodePool.
     """
 
     deleted: Deletion = NOT_DELETED
@@ -135,6 +136,21 @@ class Sides:
         version = version_number(self.wanted.version) if self.wanted is not None else 0
         newest = max((each.position for each in self.facts.origins), default=0)
         return version < max(self.agreement.version, newest)
+
+    @property
+    def may_arrive(self) -> bool:
+        """Whether the log may still get the last command that the agreement names."""
+        attempt, sent = self.attempt, self._sent
+        is_known = attempt is not None and is_last_sent(self.agreement, attempt)
+        return (
+            bool(sent) and not is_known and not any(each.id in sent for each in self.facts.origins)
+        )
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the log has the NodePool of the object, and the read model lacks it."""
+        uid = self.agreed_uid
+        return uid != "" and any(origin.uid == uid for origin in self.facts.origins)
 
     @property
     def was_deleted(self) -> bool:

@@ -278,7 +278,7 @@ class Session(Generic[S, I, O]):
             await self.committing.finish()
         with suppress(Conflict, InDoubt, ServerRefusal, StreamChanged, NatsError, OSError):
             await self._host.snapshots.finish(self.replica.committed, self._saving())
-        with suppress(InDoubt, ServerRefusal, NatsError, OSError):
+        with suppress(InDoubt, ServerRefusal, StreamChanged, NatsError, OSError):
             await self._projector.finish()
 
 

@@ -171,7 +171,8 @@ class MemoryAgent:
         wanted, found = self.pools.get(name), self.objects.get(name)
         attempt, origins = self._attempt(name), list[Origin]()
         agreement = None if found is None else agreement_of(found)
-        if agreement is not None and is_unresolved(agreement, attempt):
+        is_hidden = wanted is None and agreement is not None and agreement.uid != ""
+        if agreement is not None and (is_hidden or is_unresolved(agreement, attempt)):
             origins = self.sides.origins(name, agreement.version)
         facts = Facts(self.sides.deleted(name), self.removed.get(name), origins=origins)
         return list(self.compare(name, wanted, found, attempt, log, PLACE, facts))

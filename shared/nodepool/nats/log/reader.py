@@ -371,8 +371,9 @@ async def read_to_end(
         await reader.open()
         while reader.pending:
             entries = await reader.next(SILENCE_S)
-            if not entries:
+            if entries:
+                yield entries
+            elif reader.pending:  # The last messages may have expired meanwhile.
                 raise InDoubt("the server has stopped sending what it has")
-            yield entries
     finally:
         await reader.close()

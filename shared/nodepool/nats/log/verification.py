@@ -8,7 +8,7 @@ from datetime import datetime
 from nats.errors import Error as NatsError
 
 from nodepool.nats.wire.client import HURRIED_S, BusClient
-from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
 from nodepool.nats.wire.waiting import RETRY_S
 
 Verify = Callable[[int, datetime | None], Awaitable[None]]
@@ -65,7 +65,11 @@ class Verification:
     async def check(self) -> None:
         """Verify the stream now; raise StreamChanged, or one of FAULTS."""
         if self._verify is not None:
-            await self._verify(*self._last())
+            try:
+                await self._verify(*self._last())
+            except StreamChanged:
+                self._holds = False  # At once: the reader ends some turns of the loop later.
+                raise
         self._holds = True
         self._distrusted.clear()
         self._done()
