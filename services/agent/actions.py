@@ -15,7 +15,7 @@ from nodepool.contract.events import (
 from nodepool.contract.messages import Command
 
 Drain = Literal["", "safe", "forced"]
-"""Whether to drain a Node, and if so, whether to wait for what may block the drain."""
+"""How a Node is drained: not at all, with its Pods able to block the drain, or by force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +163,10 @@ Action = Send | Report | ReportWaiting | ListPods | Create | Patch | Delete | Ev
 
 
 def ends_pod(action: Action) -> bool:
-    """Whether an action ends a Pod."""
+    """Return whether an action ends a Pod."""
     return isinstance(action, Evict) or (isinstance(action, Delete) and action.kind == "Pod")
 
 
 def is_deletion(action: Action) -> bool:
-    """Whether an action deletes a NodePool on the bus."""
+    """Return whether an action deletes a NodePool on the bus."""
     return isinstance(action, Send) and isinstance(action.command, DeleteNodePool)

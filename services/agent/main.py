@@ -85,7 +85,7 @@ class Agent:
             telemetry.close()
 
     def obstacle(self) -> str | None:
-        """Why the agent is not ready, as one line; None if it is ready, as on standby."""
+        """Return why the agent is not ready, as one line; None if it is ready, as on standby."""
         lease, term = self._lease, self._term
         if lease is None:
             return "starting"

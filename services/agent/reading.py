@@ -104,7 +104,7 @@ def number(document: Document, field: str, otherwise: int = 0) -> int:
 
 
 def flag(document: Document, field: str) -> bool:
-    """Whether a field is true; one that is not there is false."""
+    """Return whether a field is true; one that is not there is false."""
     value = document.get(field)
     if value is None:
         return False

@@ -127,7 +127,7 @@ class NodePoolObject:
 
     @property
     def is_invalid(self) -> bool:
-        """Whether its spec is invalid, so that quota grants it no more Nodes than it has."""
+        """Return whether its spec is invalid, so that quota grants it no more Nodes than it has."""
         condition = self.conditions.get(Validated.__name__)
         return condition is not None and condition.reason == Validated.INVALID
 
@@ -160,7 +160,7 @@ class NodePoolObject:
 
     @property
     def is_shrinking(self) -> bool:
-        """Whether it loses Nodes, so that its status names the Nodes that it waits for."""
+        """Return whether it loses Nodes, so that its status names the Nodes that it waits for."""
         return self.at_target in (AtTarget.PENDING_DELETE, AtTarget.OVER_TARGET)
 
 
@@ -247,7 +247,7 @@ class NodeObject:
 
     @property
     def is_busy(self) -> bool:
-        """Whether workloads run on it, or it will leave."""
+        """Return whether workloads run on it, or it will leave."""
         return self.active or self.removal is not None
 
     @property

@@ -56,13 +56,13 @@ class Member:
 
     @property
     def is_busy_victim(self) -> bool:
-        """Whether a scale-down waits for its Pods, and lifecycle may not keep it instead."""
+        """Return whether a scale-down waits for its Pods, and lifecycle may not keep it instead."""
         is_victim = self.removal is RemovalReason.SCALE_DOWN
         return is_victim and self.active and not self.idle_only
 
     @property
     def kind(self) -> tuple[RemovalReason | None, bool, bool]:
-        """What a NodePool counts: Nodes of the same kind count alike."""
+        """Return what a NodePool counts: Nodes of the same kind count alike."""
         return self.removal, self.is_busy_victim, self.is_cancelled
 
     @property
@@ -77,7 +77,7 @@ class Member:
 
     @property
     def returns(self) -> bool:
-        """Whether its machine certainly comes back, and no later than after a preemption.
+        """Return whether its machine certainly comes back, and no later than after a preemption.
 
         This holds if the Node leaves and no Pod can delay it. The machine of an unhealthy Node goes
         to triage.
@@ -105,7 +105,7 @@ class Member:
 
     @property
     def may_give_way(self) -> bool:
-        """Whether its preemption would bring its machine back, or bring it back sooner."""
+        """Return whether its preemption would bring its machine back, or bring it back sooner."""
         if self.removal in (RemovalReason.UNHEALTHY, RemovalReason.PREEMPTED):
             return False
         return not (self.triage or self.returns)
@@ -207,7 +207,7 @@ class Members:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no Node, not even a reserved one."""
+        """Return whether there is no Node, not even a reserved one."""
         return not self.nodes and not self.reserved
 
     @property
@@ -222,7 +222,7 @@ class Members:
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether a Node, reserved or not, may leave although its removal was cancelled."""
+        """Return whether a Node, reserved or not, may leave although its removal was cancelled."""
         reserved = self.reserved.values()
         return self.counts.cancelled > 0 or any(each.is_cancelled for each in reserved)
 

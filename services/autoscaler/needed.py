@@ -16,7 +16,7 @@ class _Nodes:
     slots: int
 
     def room(self, shape: Shape) -> int:
-        """How many Pods of this shape each of them can take."""
+        """Return how many Pods of this shape each of them can take."""
         return shape.room(self.gpus, self.accelerators, self.slots)
 
     def with_each(self, shape: Shape, pods: int, count: int) -> "_Nodes":
@@ -30,7 +30,7 @@ class _Nodes:
 
 
 def nodes_needed(waiting: Mapping[Shape, int], gpus: int, most: int) -> int:
-    """How many empty Nodes with so many GPUs take these Pods, at most `most`.
+    """Return how many empty Nodes with so many GPUs take these Pods, at most `most`.
 
     The Pods that ask for most come first, and each goes to the first Node that has room for it. A
     Pod that fits no empty Node is passed over.

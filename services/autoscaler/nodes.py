@@ -38,7 +38,7 @@ class Node:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the Node is empty and takes Pods."""
+        """Return whether the Node is empty and takes Pods."""
         return self.is_idle and self.usable
 
 

@@ -143,7 +143,7 @@ class Pool:
         return INSTANCE_TYPES.get(self.spec.instance_type)
 
     def fits(self, pod: Pod) -> bool:
-        """Whether an empty Node of it could take this Pod."""
+        """Return whether an empty Node of it could take this Pod."""
         instance = self.instance
         if instance is None or max(pod.gpus, pod.accelerators) > instance.gpus:
             return False
@@ -180,7 +180,7 @@ class Pool:
 
     @property
     def needed(self) -> int:
-        """How many Nodes the running and the waiting Pods need, up to the maximum target.
+        """Return how many Nodes the running and the waiting Pods need, up to the maximum target.
 
         Nodes that are ready, or on their way, count as room for the waiting Pods.
         """

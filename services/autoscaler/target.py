@@ -101,7 +101,7 @@ def _waiting(who: str, more: int, kept: int = 0) -> str:
 
 
 def _falls_at(pool: Pool) -> datetime | None:
-    """When a Node that it can do without has been idle, or been missing, for long enough."""
+    """Return when a Node that it can do without has been idle, or been missing, for long enough."""
     least, _ = pool.bounds
     target, nodes = pool.spec.target, pool.nodes
     if target <= least:

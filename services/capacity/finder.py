@@ -92,7 +92,7 @@ def tag(count: int, *, free: int, demand: int, healthy: int) -> Availability:
 
 
 def _malformed(query: FindCapacity) -> CommandOutcome | None:
-    """Why a query has no answer; None where it has one."""
+    """Return why a query has no answer; None where it has one."""
     if reason := grammar.organisation(query.org):
         return refused(query, "org", reason)
     seen: set[str] = set()

@@ -50,15 +50,15 @@ class Pool(Claimant):
 
     @property
     def held(self) -> int:
-        """How many Nodes it has."""
+        """Return how many Nodes it has."""
         return sum(self.domains.values())
 
     @property
     def is_checked(self) -> bool:
-        """Whether its last verdict still stands."""
+        """Return whether its last verdict still stands."""
         return self.said is not None
 
     @property
     def granted(self) -> int:
-        """How many Nodes quota grants for the generation that was checked last."""
+        """Return how many Nodes quota grants for the generation that was checked last."""
         return self.check.nodes if self.check is not None else 0

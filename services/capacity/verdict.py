@@ -12,7 +12,7 @@ DOMAINS_MAX = 3
 
 
 def verdict(pool: Pool, share: Share) -> CapacityChecked:
-    """How many of the Nodes that the NodePool still wants could be had now."""
+    """Return how many of the Nodes that the NodePool still wants could be had now."""
     assert pool.wait.since is not None, f"{pool.key} has a verdict before its quota was checked"
     return CapacityChecked(
         **pool_fields(pool.key),

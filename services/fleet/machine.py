@@ -96,12 +96,12 @@ class Machine:
 
     @property
     def answers(self) -> bool:
-        """Whether it reports what changes on its Node."""
+        """Return whether it reports what changes on its Node."""
         return not (self.joined and (self.is_silent or self.restarting))
 
     @property
     def is_silent(self) -> bool:
-        """Whether it sends no heartbeat."""
+        """Return whether it sends no heartbeat."""
         return self.failing == "hang" or self.mute
 
     @property

@@ -86,7 +86,7 @@ class Pool:
 
     @property
     def is_over(self) -> bool:
-        """Whether the NodePool is deleted and none of its Pods is left."""
+        """Return whether the NodePool is deleted and none of its Pods is left."""
         return not self.exists and not self.pods
 
 

@@ -35,7 +35,7 @@ def _concerned(state: State, failure: Failure) -> PoolKey | None:
 
 
 def _is_removal(state: State, failure: Failure) -> bool:
-    """Whether a Node that leaves could not be taken further."""
+    """Return whether a Node that leaves could not be taken further."""
     node = _failed_node(state, failure)
     if node is not None:
         return node.exit.reason is not None

@@ -112,7 +112,7 @@ class Health(NamedTuple):
 
     @property
     def settles_at(self) -> datetime | None:
-        """When the remaining problems that a reboot cures count again; None if none remain.
+        """Return when the remaining problems that a reboot cures count again; None if none remain.
 
         A node problem detector runs on the Node itself, so it withdraws a cured problem only some
         time after the boot.

@@ -252,7 +252,7 @@ class Node:
 
     @property
     def gone_by(self) -> datetime | None:
-        """When its preemption ends its stay; None without a preemption.
+        """Return when its preemption ends its stay; None without a preemption.
 
         If work runs on a Node whose preemption began without a timetable, the Node first gets a
         timetable, which warns that work. The deletion of a NodePool gives no such warning.

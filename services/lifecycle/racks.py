@@ -31,7 +31,7 @@ class Rack(NamedTuple):
     lost: Map[MachineKey, bool] = Map()
 
     def is_down(self, size: int) -> bool:
-        """Whether more of its `size` Nodes are unavailable than may be."""
+        """Return whether more of its `size` Nodes are unavailable than may be."""
         missing = min(len(self.lost), max(0, size - len(self.nodes)))
         return len(self.unavailable) + missing > UNAVAILABLE_MAX
 

@@ -61,17 +61,17 @@ class Node:
 
     @property
     def is_to_begin(self) -> bool:
-        """Whether a preemption of the Node was requested and has not begun."""
+        """Return whether a preemption of the Node was requested and has not begun."""
         return self.requested is not None and self.pending_since is None
 
     @property
     def may_be_acknowledged(self) -> bool:
-        """Whether the Node is or will be preempted; the warning may not be published yet."""
+        """Return whether the Node is or will be preempted; the warning may not be published yet."""
         return self.is_to_begin or self.pending_since is not None
 
     @property
     def is_to_go_on(self) -> bool:
-        """Whether the next stage must be published now, regardless of the timetable."""
+        """Return whether the next stage must be published now, regardless of the timetable."""
         is_asked_to_drain = self.acknowledged and self.due is not None
         return self.is_to_begin or self.is_stranded or is_asked_to_drain
 
@@ -89,7 +89,7 @@ class Node:
         return self.pending_since + DRAIN_AFTER
 
     def is_to_be_drained(self, now: datetime) -> bool:
-        """Whether its drain is due; none is announced of one whose time is over."""
+        """Return whether its drain is due; none is announced of one whose time is over."""
         if self.due is None or self.pending_since is None:
             return False
         is_due = self.acknowledged or self.due <= now

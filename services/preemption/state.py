@@ -175,7 +175,7 @@ def _drained(state: State, event: on.CWDrainNode, context: Context) -> State:
 
 
 def is_announced(node: Node, event: on.CWNodeDeleted) -> bool:
-    """Whether the end of this Node is the end of a preemption that users were told of.
+    """Return whether the end of this Node is the end of a preemption that users were told of.
 
     Where its NodePool removed it before it knew of the preemption, it is not.
     """

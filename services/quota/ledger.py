@@ -53,12 +53,12 @@ class Ledger:
 
     @property
     def is_unused(self) -> bool:
-        """Whether it has no limit, no reserved Nodes and no NodePools."""
+        """Return whether it has no limit, no reserved Nodes and no NodePools."""
         return self.limit is None and not self.holders and not self.pools
 
     @property
     def renewal_s(self) -> int:
-        """How many seconds after a number changes the verdicts that name it are renewed."""
+        """Return how many seconds after a number changes the verdicts that name it are renewed."""
         return len(self.waiting) // RENEWALS_PER_SECOND
 
     def next(self) -> PoolKey | None:

@@ -84,7 +84,7 @@ class Pool:
 
     @property
     def granted(self) -> int:
-        """How many Nodes it may have, as published last."""
+        """Return how many Nodes it may have, as published last."""
         return self.grants[-1].nodes if self.grants and not self.withdrawn else 0
 
     @property
@@ -97,12 +97,12 @@ class Pool:
 
     @property
     def number(self) -> int:
-        """The number of its last grant; 0 before the first grant."""
+        """Return the number of its last grant; 0 before the first grant."""
         return self.grants[-1].number if self.grants else self.last_number
 
     @property
     def needed(self) -> int:
-        """How many Nodes must stay reserved: its Nodes, or more if a grant allows more."""
+        """Return how many Nodes must stay reserved: its Nodes, or more if a grant allows more."""
         return max(self.held, *(grant.nodes for grant in self.grants), 0)
 
     @property
@@ -122,7 +122,7 @@ class Pool:
 
     @property
     def is_uncovered(self) -> bool:
-        """Whether it wants to keep Nodes that its grant does not cover.
+        """Return whether it wants to keep Nodes that its grant does not cover.
 
         The allocator may have assigned these Nodes by an earlier grant, before it acknowledged a
         smaller grant. Or these Nodes were reserved for the control plane, and count again.

@@ -15,7 +15,7 @@ VERSION_DIGITS_MAX = 20
 
 
 def cluster_conflict(command: RegisterCluster, before: Cluster | None) -> Refusal | None:
-    """Why a cluster cannot be registered that is registered already as `before`."""
+    """Return why a cluster cannot be registered that is registered already as `before`."""
     if before is None:
         return _nothing_replaced(command) if command.replaces else None
     if before.zone != command.zone:
@@ -49,18 +49,18 @@ def _other_kubernetes(command: RegisterCluster, before: Cluster) -> Refusal:
 
 
 def unknown_cluster(command: ApplyNodePool | ScaleNodePool | DeleteNodePool) -> Refusal:
-    """Why a command about a NodePool of a cluster that was never registered is refused."""
+    """Return why a command about a NodePool of a cluster that was never registered is refused."""
     message = f"{command.org}/{command.cluster} is not a known cluster; register it first"
     return Refusal("cluster", message, "NotFound")
 
 
 def unknown_pool(command: ScaleNodePool | DeleteNodePool) -> Refusal:
-    """Why a command to a NodePool that does not exist is refused."""
+    """Return why a command to a NodePool that does not exist is refused."""
     return Refusal("metadata.name", f"NodePool {command.pool} does not exist", "NotFound")
 
 
 def apply_conflict(command: ApplyNodePool, pool: Pool | None, position: int) -> Refusal | None:
-    """Why a manifest cannot be stored, given the NodePool of its name; None where it can.
+    """Return why a manifest cannot be stored, given the NodePool of its name; None where it can.
 
     `position` is where the command itself lies in the log, in this function and those below.
     """
@@ -79,13 +79,13 @@ def apply_conflict(command: ApplyNodePool, pool: Pool | None, position: int) -> 
 
 
 def scale_conflict(command: ScaleNodePool, pool: Pool, position: int) -> Refusal | None:
-    """Why a NodePool cannot be scaled; None where it can."""
+    """Return why a NodePool cannot be scaled; None where it can."""
     version = command.resource_version
     return _unfit("resourceVersion", version, pool, position) or _being_deleted(pool)
 
 
 def delete_conflict(command: DeleteNodePool, pool: Pool, position: int) -> Refusal | None:
-    """Why a NodePool cannot be deleted; None where it can, or where it is being deleted."""
+    """Return why a NodePool cannot be deleted; None where it can, or where it is being deleted."""
     version = command.resource_version
     return _another("uid", command.uid, pool) or _unfit("resourceVersion", version, pool, position)
 

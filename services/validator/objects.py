@@ -95,7 +95,7 @@ def checked_again(stored: NodePoolValidated) -> NodePoolValidated:
 
 
 def is_same(before: NodePoolValidated, after: NodePoolValidated) -> bool:
-    """Whether two versions of a NodePool differ in nothing but the version."""
+    """Return whether two versions of a NodePool differ in nothing but the version."""
     return after.model_copy(update={"version": before.version}) == before
 
 

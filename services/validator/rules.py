@@ -180,7 +180,7 @@ def scaled(spec: NodePoolSpec, target: int) -> NodePoolSpec:
 
 
 def unscalable(spec: NodePoolSpec, target: int) -> Refusal | None:
-    """Why a target in racks cannot be scaled to so many Nodes; None where it can."""
+    """Return why a target in racks cannot be scaled to so many Nodes; None where it can."""
     size = spec.rack_size or RACK_SIZE
     if spec.target_racks is None or not target % size:
         return None

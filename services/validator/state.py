@@ -52,7 +52,7 @@ class Pool:
 
     @property
     def is_unchecked(self) -> bool:
-        """Whether its check failed, and it is not being deleted."""
+        """Return whether its check failed, and it is not being deleted."""
         return self.deleting is None and self.stored.reason is Validated.INTERNAL_ERROR
 
 

@@ -36,7 +36,7 @@ VALID = Verdict(Validated.VALID, HEALTHY[Validated.VALID])
 
 
 def verdict(spec: NodePoolSpec, zone: str) -> Verdict:
-    """Whether a NodePool with this spec can ever be delivered in the zone of its cluster."""
+    """Return whether a NodePool with this spec can ever be delivered in the zone of its cluster."""
     instance = INSTANCE_TYPES.get(spec.instance_type)
     if instance is None:
         message = f"instance type {type_fault(spec.instance_type)}"
@@ -52,7 +52,7 @@ def verdict(spec: NodePoolSpec, zone: str) -> Verdict:
 
 
 def _spot_zones(instance: InstanceType) -> str:
-    """Where there are spot Nodes of a type, as the end of a sentence."""
+    """Return where there are spot Nodes of a type, as the end of a sentence."""
     zones = [zone for zone in instance.zones if ZONES[zone].access is Access.GENERAL]
     return f"{instance.id} is offered as spot in {', '.join(zones) or 'no zone'}"
 

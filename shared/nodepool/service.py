@@ -83,7 +83,7 @@ class Failure:
 
     @property
     def is_command(self) -> bool:
-        """Whether a sender waits for an outcome."""
+        """Return whether a sender waits for an outcome."""
         return self.address.kind == "cmd"
 
 
@@ -274,11 +274,11 @@ class Service(Generic[S, I, O]):
         return heard + bool(self.outputs) > FILTERS_MAX
 
     def is_input(self, subject: str) -> bool:
-        """Whether a message on this subject is an input, be it readable or not."""
+        """Return whether a message on this subject is an input, be it readable or not."""
         return self._heard_at(subject) is not None or self.is_unknown_command(subject)
 
     def is_unknown_command(self, subject: str) -> bool:
-        """Whether this is a command of an unknown name, and this service refuses those."""
+        """Return whether this is a command of an unknown name, and this service refuses those."""
         if not self.commands or not subject.startswith("np.cmd.") or subject.count(".") != 5:
             return False
         return subject.rpartition(".")[2] not in self.commands

@@ -476,11 +476,8 @@ def test_a_problem_that_a_reboot_cures_may_end_some_time_after_the_reboot(
     assert violations(world.entries()) == []
 
 
-@pytest.mark.parametrize("verify_s", [0, 600])
-def test_a_node_that_only_a_command_reboots_stays_although_its_problem_lasts(
-    world: WorldHarness, verify_s: float
-) -> None:
-    # given a NodePool whose unhealthy Nodes are cordoned only
+def given_reboot_by_command(world: WorldHarness, verify_s: float) -> None:
+    """A Node that a command reboots for a problem, in a NodePool whose unhealthy Nodes stay."""
     world.given_machines(3, boot_s=60, verifySeconds=verify_s)
     world.given_quota(10)
     connect(world)
@@ -488,15 +485,26 @@ def test_a_node_that_only_a_command_reboots_stays_although_its_problem_lasts(
     world.pass_time(minutes=1)
     report(world, "n1")
     world.pass_time(minutes=11)
+    world.start_recording()
     report_condition(world, "n1", "XIDErrors", "True")
-
-    # when a command reboots a Node, which does not end its problem
     world.command_node("RebootNode", "train", "n1")
     report(world, "n1")
+
+
+@pytest.mark.parametrize("verify_s", [0, 600])
+def test_a_node_that_only_a_command_reboots_stays_although_its_problem_lasts(
+    world: WorldHarness, verify_s: float
+) -> None:
+    # given a Node whose detector never withdraws its problem
+    given_reboot_by_command(world, verify_s)
+
+    # when the time is over in which a detector withdraws a problem that is cured
     world.pass_time(minutes=60)
 
+    # then the Node stays, cordoned, until somebody asks for its replacement
     assert status(world, "n1")["phase"] == "cordoned"
     assert world.nodes("train") == ["n1"]
+    assert world.event_messages("train", "CWNodeCordoned") == ["Node n1 is cordoned: XIDErrors"] * 2
 
 
 @pytest.mark.parametrize("verify_s", [0, 600])
@@ -529,18 +537,8 @@ def test_a_problem_that_a_reboot_may_have_cured_sends_no_machine_to_triage(
 def test_a_problem_that_a_requested_reboot_may_have_cured_sends_no_machine_to_triage(
     world: WorldHarness, verify_s: int
 ) -> None:
-    # given a NodePool whose unhealthy Nodes stay until somebody asks for their reboot
-    world.given_machines(1, boot_s=60, verifySeconds=verify_s)
-    world.given_quota(10)
-    connect(world)
-    world.apply("train", 1)
-    world.pass_time(minutes=1)
-    report(world, "n1")
-    world.pass_time(minutes=11)
-    world.start_recording()
-    report_condition(world, "n1", "XIDErrors", "True")
-    world.command_node("RebootNode", "train", "n1")
-    report(world, "n1")
+    # given a Node that a command reboots for a problem, in a NodePool whose unhealthy Nodes stay
+    given_reboot_by_command(world, verify_s)
 
     # when its NodePool no longer wants the Node, before its detector has withdrawn the problem
     world.pass_time(minutes=2)
@@ -550,29 +548,6 @@ def test_a_problem_that_a_requested_reboot_may_have_cured_sends_no_machine_to_tr
     deleted = [e.data for e in world.envelopes_of("train") if isinstance(e.data, CWNodeDeleted)]
     assert [each.triage for each in deleted] == [False]
     assert len(world.event_messages("train", "CWNodeCordoned")) == 1
-
-
-def test_a_problem_that_a_requested_reboot_did_not_cure_cordons_the_node_for_triage(
-    world: WorldHarness,
-) -> None:
-    # given a Node that was rebooted by a command for a problem that its detector never withdraws
-    world.given_machines(1, boot_s=60)
-    world.given_quota(10)
-    connect(world)
-    world.apply("train", 1)
-    world.pass_time(minutes=1)
-    report(world, "n1")
-    world.start_recording()
-    report_condition(world, "n1", "XIDErrors", "True")
-    world.command_node("RebootNode", "train", "n1")
-    report(world, "n1")
-
-    # when the time is over in which a detector withdraws a problem that is cured
-    world.pass_time(minutes=12)
-
-    # then the Node stays, cordoned, until somebody asks for its replacement
-    assert status(world, "n1")["phase"] == "cordoned"
-    assert world.event_messages("train", "CWNodeCordoned") == ["Node n1 is cordoned: XIDErrors"] * 2
 
 
 def test_a_silence_long_ago_takes_no_time_from_a_later_drain(world: WorldHarness) -> None:

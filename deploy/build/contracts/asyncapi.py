@@ -125,7 +125,7 @@ _SERVERS: Final[Json] = {
 
 
 def _place(kind: type[Message]) -> tuple[bool, str, str]:
-    """Where a message stands: commands first, then events by speaker."""
+    """Return where a message stands: commands first, then events by speaker."""
     return not issubclass(kind, Command), getattr(kind, "speaker", ""), kind.__name__
 
 

@@ -66,13 +66,13 @@ def of_offerings(metric: Metric, by: str, where: str = "") -> str:
 
 
 def rate(metric: Metric, *labels: str, by: str, where: str = "", window: str = RATE) -> str:
-    """How much of a counter there is a second, by labels."""
+    """Return how much of a counter there is a second, by labels."""
     chosen = series(metric, *labels, where=where)
     return f"sum by ({by}) (rate({chosen}[{window}]))"
 
 
 def count(metric: Metric, *labels: str, by: str = "", where: str = "", window: str = RANGE) -> str:
-    """How much of a counter there was in a window, by labels."""
+    """Return how much of a counter there was in a window, by labels."""
     chosen = series(metric, *labels, where=where)
     total = f"sum by ({by})" if by else "sum"
     return f"{total} (increase({chosen}[{window}]))"

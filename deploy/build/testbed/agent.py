@@ -132,7 +132,7 @@ class Agent:
         return code
 
     def is_running(self) -> bool:
-        """Whether the process has not ended."""
+        """Return whether the process has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def errors(self) -> str:
@@ -140,7 +140,7 @@ class Agent:
         return self._errors.read_text() if self._errors.exists() else ""
 
     def obstacle(self) -> str:
-        """Why it is not ready; empty where it is."""
+        """Return why it is not ready; empty where it is."""
         try:
             with urlopen(f"http://{HOST}:{self.port}/readyz", timeout=PAGE_S):
                 return ""
@@ -174,11 +174,11 @@ class Agent:
         return sum(values)
 
     def leads(self) -> bool:
-        """Whether it holds the Lease and acts; raises OSError where it does not respond."""
+        """Return whether it holds the Lease and acts; raises OSError where it does not respond."""
         return self.is_running() and self.metric("nodepool_leading") == 1
 
     def is_leading(self) -> bool:
-        """Whether it responds, and leads."""
+        """Return whether it responds, and leads."""
         with suppress(OSError):
             return self.leads()
         return False
@@ -210,7 +210,7 @@ def declare(cluster: Cluster) -> Path:
 
 
 def is_served(cluster: Cluster) -> bool:
-    """Whether a NodePool could be created, and would have what the mutating policy adds."""
+    """Return whether a NodePool could be created, and would have what the mutating policy adds."""
     try_it = ("create", "--dry-run=server", "-o", "jsonpath={.metadata.finalizers}", "-f", "-")
     return FINALIZER in cluster.run(*try_it, given=TRIED).stdout
 

@@ -214,7 +214,7 @@ class Cluster:
         return items
 
     def is_ready(self) -> bool:
-        """Whether the API server says that it is ready."""
+        """Return whether the API server says that it is ready."""
         return self.run("get", "--raw", "/readyz").returncode == 0
 
     def _has_account(self) -> bool:

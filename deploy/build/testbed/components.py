@@ -50,7 +50,7 @@ current-context: test
 
 
 def missing() -> str:
-    """Why no cluster can be started, as one line; empty where one can."""
+    """Return why no cluster can be started, as one line; empty where one can."""
     for program in ("kubectl", "openssl"):
         if shutil.which(program) is None:
             return f"{program} is not on PATH"
@@ -85,7 +85,7 @@ class Process:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has been started and has not ended."""
+        """Return whether it has been started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     @property

@@ -177,7 +177,7 @@ class Kubelets:
             self._mark(name)
 
     async def _try(self, name: str) -> bool:
-        """Whether what this kubelet has to do is done."""
+        """Return whether what this kubelet has to do is done."""
         machine = self._machines.get(name)
         if machine is None or not machine.is_up or self.never & {name, machine.instance_type}:
             return True

@@ -44,7 +44,7 @@ class Machine:
 
     @property
     def is_up(self) -> bool:
-        """Whether its kubelet runs."""
+        """Return whether its kubelet runs."""
         return self.assignment > 0 and self.boot is not None
 
 

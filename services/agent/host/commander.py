@@ -26,7 +26,7 @@ CAUGHT_UP_S: Final = 10.0
 """After this time, a NodePool of the read model counts as showing what a command has changed
 outside its spec."""
 IN_FLIGHT_MAX: Final = 64
-"""How many commands may wait for an outcome at a time."""
+"""The most commands that may wait for their outcomes at one time."""
 INFINITY: Final = float("inf")
 _PASSING: Final = frozenset({"TooManyRequests", "InternalError"})
 """The reasons for refusals after which the same command may be sent again."""
@@ -156,12 +156,12 @@ class Commander:
 def shows_pool(
     wanted: WantedPool | None, accepted: Accepted | None, deleted: int, *, has_waited: bool
 ) -> bool:
-    """Return whether the read model has caught up with the outcome of a command about a NodePool.
+    """Return whether the read model shows the outcome of a command about a NodePool.
 
-    wanted: the NodePool of the read model; None where it has none of that name.
-    accepted: what the log said of the NodePool when the outcome was there.
-    deleted: where the log says last that a NodePool of this name was deleted; 0 for never.
-    has_waited: whether the read model has had its time to show what is no new generation.
+    wanted: the NodePool of the read model; None if the read model lacks the NodePool.
+    accepted: the state of the NodePool in the log when the outcome arrived.
+    deleted: the position of the last deletion of a NodePool of this name; 0 if there is none.
+    has_waited: whether enough time has passed for changes that do not raise the generation.
     """
     if wanted is None:
         # A missing NodePool was not created yet, or was deleted since.

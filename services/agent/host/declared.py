@@ -25,7 +25,7 @@ NAME: Final = "nodepools.compute.coreweave.com"
 
 
 class KindChange(Enum):
-    """What has happened to the kind NodePool since an object was created."""
+    """The state of the kind NodePool since the creation of an object."""
 
     NONE = auto()
     """The kind was not deleted."""
@@ -44,9 +44,10 @@ class PoolKind:
     async def since(self, found: PoolObject) -> KindChange:
         """Return what became of the kind since an object was created that is deleted now.
 
-        An object that goes with its kind was deleted by nobody. An object is older than a kind that
-        was made anew since, and was deleted before; the moments may be of API servers with
-        different clocks. Raises Failure or Unreachable where that is not known.
+        Nobody deletes an object that goes with its kind. If the kind was made again, the object was
+        created before the new kind, and deleted no later than the new kind was made. The clocks of
+        two API servers may differ by `SKEW_MAX`. Raises Failure or Unreachable if the API server
+        does not say.
         """
         try:
             definition = await self._api.get(DEFINITIONS, NAME)
@@ -66,7 +67,7 @@ class PoolKind:
 
 
 def _is_after(deleted: str, made: str) -> bool:
-    """Whether a moment is certainly after another one, whichever clocks they are by."""
+    """Return whether `deleted` is later than `made` by more than two clocks may differ."""
     try:
         return datetime.fromisoformat(deleted) > datetime.fromisoformat(made) + SKEW_MAX
     except ValueError:

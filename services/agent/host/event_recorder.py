@@ -109,7 +109,7 @@ class EventRecorder:
         return _Noted(*map(int, numbers))
 
     async def _is_of(self, connection: Connection, log: Log) -> bool:
-        """Whether what is noted is of the history that a log has.
+        """Return whether what is noted is of the history that a log has.
 
         A log that is restored from an older backup keeps its identity. What lies at the position
         now, if anything does, was stored after all that had been read before.

@@ -116,7 +116,7 @@ class LogReader:
     async def has_ended(
         self, node: str, assignment: int, since: int, oldest: Callable[[], int]
     ) -> bool:
-        """Whether the log says after the position `since` that a stay of a Node has ended.
+        """Return whether the log says after the position `since` that a stay of a Node has ended.
 
         The log is asked if the read model has no deletion mark of a Node: marks expire, and the
         read model may be rebuilt. Thousands of questions at the same time cause one read, only as

@@ -233,7 +233,7 @@ def _stale(failure: Failure, *expected: str) -> Result:
 
 
 def _has_several_budgets(failure: Failure) -> bool:
-    """Whether an eviction was refused because several budgets protect the Pod.
+    """Return whether an eviction was refused because several budgets protect the Pod.
 
     See https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/#how-api-initiated-eviction-works.
     """

@@ -43,7 +43,7 @@ class Registration:
             await asyncio.sleep(REFUSED_S if isinstance(fault, Refused) else RETRY_S)
 
     async def _fault(self) -> ClientError | Failure | Unreachable | None:
-        """Why it could not be registered; None where it could."""
+        """Return why it could not be registered; None where it could."""
         service, place = self._settings.service, self._settings.place
         client = Client(
             service.url,

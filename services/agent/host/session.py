@@ -107,7 +107,7 @@ class Bus:
 
     @property
     def obstacle(self) -> str:
-        """Why nothing can be compared now, as one line; empty if there is no obstacle."""
+        """Return why nothing can be compared now, as one line; empty if there is no obstacle."""
         connection = self._connection
         if connection is not None and not connection.is_connected:
             return connection.fault

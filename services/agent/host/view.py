@@ -86,7 +86,7 @@ class ClusterView:
         return self.pools, self.nodes, self.pods
 
     def fault(self, kind: str) -> str:
-        """Why objects of a kind cannot be compared now; empty where they can."""
+        """Return why objects of a kind cannot be compared now; empty where they can."""
         if kind == "Pod":
             return self.waiting.fault
         if kind == "NodePool":
@@ -100,7 +100,7 @@ class ClusterView:
         )
 
     def faults(self) -> Iterator[str]:
-        """Why some objects are not known as they are now, each as one line."""
+        """Return why some objects are not known as they are now, each as one line."""
         found = (*(informer.fault for informer in self.informers), self.waiting.fault)
         yield from dict.fromkeys(fault for fault in found if fault)
 
@@ -225,7 +225,7 @@ class ClusterView:
         self._wake(node_key(key))
 
     def _is_ours(self, name: str, *objects: NodeObject | None) -> bool:
-        """Whether a Node is one of the bus: any other costs nothing."""
+        """Return whether a Node is one of the bus: any other costs nothing."""
         return name in self._model.nodes or any(
             node is not None and _has_marks(node) for node in objects
         )
@@ -249,7 +249,7 @@ class ClusterView:
 
 
 def _has_marks(node: NodeObject) -> bool:
-    """Whether the control plane has taken a Node, or a kubelet of ours has registered it."""
+    """Return whether the control plane has taken a Node, or a kubelet of ours has registered it."""
     return MANAGED in node.annotations or has_startup_taint(node)
 
 

@@ -46,7 +46,7 @@ def by_type(conditions: Sequence[Document]) -> Mapping[str, Document]:
 
 
 def is_ready(found: NodeObject) -> bool:
-    """Whether the kubelet of a Node says that it takes Pods."""
+    """Return whether the kubelet of a Node says that it takes Pods."""
     return status_of(by_type(found.conditions).get(READY)) == "True"
 
 

@@ -75,9 +75,10 @@ def is_of_stay(state: Managed, wanted: WantedNode, log: LogId) -> bool:
 
 
 def is_of_earlier_stay(state: Managed, wanted: WantedNode, log: LogId) -> bool:
-    """Whether an object is left of an earlier stay, so that it is no part of this one.
+    """Return whether an object is left of an earlier stay, so that it is no part of this one.
 
-    Of another log, and of a later stay as after the log went back to a backup, that is not known.
+    False for a record of another log, and for a later stay, as after a restored backup: then the
+    stay is not known.
     """
     return state.log == log and 0 < state.assignment < wanted.assignment
 
@@ -152,7 +153,7 @@ def has_startup_taint(found: NodeObject) -> bool:
 
 
 def loses_reservation(found: NodeObject, wanted: WantedNode) -> bool:
-    """Whether a taint of a Node that keeps Pods away is to go."""
+    """Return whether a taint of a Node that keeps Pods away is to go."""
     own = {taint_key(taint) for taint in taints_of(wanted)}
     return any(each.key == RESERVED and taint_key(each) not in own for each in found.taints)
 

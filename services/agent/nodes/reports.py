@@ -46,7 +46,7 @@ def node_report(
 
 
 def is_minor(report: NodeReported, reported: Reported) -> bool:
-    """Whether a report says only that other Pods run on a Node in use, and may come later.
+    """Return whether a report says only that other Pods run on a Node in use, and may come later.
 
     Nothing waits for that: the Node is as active as before, neither cordoned nor locked.
     """
@@ -68,7 +68,7 @@ def without_more(report: NodeReported, reported: Reported) -> NodeReported | Non
 
 
 def proves_more(report: NodeReported, reported: Reported) -> bool:
-    """Whether a report says that a cordon or a lock has come that the last one did not.
+    """Return whether a report says that a cordon or a lock has come that the last one did not.
 
     The Pods in such a report must have been read after the scheduler has seen the cordon: one that
     was bound just before would be missed otherwise, and the Node taken for idle.

@@ -105,7 +105,7 @@ def pod_object(document: Document) -> PodObject | None:
 
 
 def is_daemon_set(metadata: Document) -> bool:
-    """Whether a Pod with this metadata belongs to a DaemonSet, or is a static one."""
+    """Return whether a Pod with this metadata belongs to a DaemonSet, or is a static one."""
     if MIRROR in part(metadata, "annotations"):
         return True
     return any(
@@ -164,7 +164,7 @@ def _toleration(key: str, operator: str, value: str, effect: str) -> Toleration:
 
 
 def gpus_asked_for(spec: Document, resource: str) -> int:
-    """How many GPUs a Pod with this spec needs at any time, under one of their names.
+    """Return how many GPUs a Pod with this spec needs at any time, under one of their names.
 
     GPUS_MAX where that is not understood: a Pod that runs is not to be overlooked because of it.
     """

@@ -21,7 +21,7 @@ _SUFFIXES: Final = {
 
 
 def asked_for(spec: Document, resource: str) -> Decimal:
-    """How much of a resource a Pod with this spec needs at any time.
+    """Return how much of a resource a Pod with this spec needs at any time.
 
     See https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers.
     """

@@ -48,7 +48,7 @@ class Demand:
     tolerations: tuple[Toleration, ...] = ()
 
     def accepts(self, labels: Mapping[str, str]) -> bool:
-        """Whether it may be on a Node with these labels."""
+        """Return whether it may be on a Node with these labels."""
         if any(labels.get(key) != value for key, value in self.selector):
             return False
         return self.terms is None or any(_holds(term, labels) for term in self.terms)

@@ -21,7 +21,7 @@ AGREED: Final = "compute.coreweave.com/agreed"
 REFUSED: Final = "compute.coreweave.com/refused"
 """The annotation of an object that the bus refuses: which command was refused, and why."""
 SENT_MAX: Final = 8
-"""How many commands an agreement names: of all with the same base, the bus takes one at most."""
+"""How many commands an agreement names; the bus takes at most one command per agreed state."""
 
 Fields = Mapping[str, str]
 """The digest of each non-empty field, by the name of the field."""
@@ -127,7 +127,7 @@ def agreed(wanted: WantedPool, found: PoolObject | None, log: Log) -> Agreement:
 
 
 def is_unresolved(agreement: Agreement, attempt: Attempt | None) -> bool:
-    """Whether a command may have changed the bus in a way that this process does not know.
+    """Return whether a command may have changed the bus in a way that this process does not know.
 
     The read model may be behind a command that it is taken to show: a change of labels raises no
     generation.
@@ -138,7 +138,7 @@ def is_unresolved(agreement: Agreement, attempt: Attempt | None) -> bool:
 
 
 def is_last_sent(agreement: Agreement, attempt: Attempt) -> bool:
-    """Whether a command is the last one that an agreement names."""
+    """Return whether a command is the last one that an agreement names."""
     return bool(agreement.sent) and attempt.id == agreement.sent[-1].id
 
 

@@ -131,7 +131,7 @@ def _merge_bus(
 
 
 def _is_whole(document: Document) -> bool:
-    """Whether a spec mixed of both sides is one that the API server takes."""
+    """Return whether a spec mixed of both sides is one that the API server takes."""
     spec = read_spec({name: value for name, value in document.items() if "." not in name})
     if isinstance(spec, SpecFault):
         return False

@@ -47,7 +47,7 @@ class Opening:
     free: int
 
     def takes(self, demand: Demand) -> bool:
-        """Whether an empty Node of it could take a Pod that asks for this."""
+        """Return whether an empty Node of it could take a Pod that asks for this."""
         return (
             demand.accepts(self.labels)
             and not demand.is_repelled(self.taints, "NoSchedule", "NoExecute")
@@ -55,7 +55,7 @@ class Opening:
         )
 
     def room(self, requests: Requests) -> int:
-        """How many Pods that ask for so much an empty Node of it takes."""
+        """Return how many Pods that ask for so much an empty Node of it takes."""
         kind, rooms = self.instance_type, [PODS_MAX]
         if requests.cpu:
             rooms.append(int(kind.vcpu / requests.cpu))
@@ -133,7 +133,7 @@ def _has_capacity(wanted: WantedPool) -> bool:
 
 
 def _is_empty(node: WantedNode) -> bool:
-    """Whether a Node takes Pods, and none runs there."""
+    """Return whether a Node takes Pods, and none runs there."""
     if node.phase is not NodePhase.PRODUCTION or node.unschedulable:
         return False
     return any(

@@ -139,7 +139,7 @@ class Sides:
 
     @property
     def may_arrive(self) -> bool:
-        """Whether the log may still get the last command that the agreement names."""
+        """Return whether the log may still get the last command that the agreement names."""
         attempt, sent = self.attempt, self._sent
         is_known = attempt is not None and is_last_sent(self.agreement, attempt)
         return (
@@ -148,13 +148,13 @@ class Sides:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether the log has the NodePool of the object, and the read model lacks it."""
+        """Return whether the log has the NodePool of the object, and the read model lacks it."""
         uid = self.agreed_uid
         return uid != "" and any(origin.uid == uid for origin in self.facts.origins)
 
     @property
     def was_deleted(self) -> bool:
-        """Whether the bus has deleted the NodePool that the object stands for."""
+        """Return whether the bus has deleted the NodePool that the object stands for."""
         uid, deleted = self.agreed_uid, self.facts.deleted
         if self.wanted is not None:
             return False
@@ -200,7 +200,7 @@ class Sides:
         return start.with_sent(Sent(id=id, generation=found.generation, fields=ours))
 
     def _is_of_now(self, attempt: Attempt) -> bool:
-        """Whether a command asks for what the object says now."""
+        """Return whether a command asks for what the object says now."""
         sent = self._sent.get(attempt.id)
         asked = digests(self.ours)
         return sent is not None and (sent.generation, sent.fields) == (self.found.generation, asked)
@@ -212,12 +212,12 @@ class Sides:
 
     @property
     def is_deletion_sent(self) -> bool:
-        """Whether the command that was sent last is this deletion."""
+        """Return whether the command that was sent last is this deletion."""
         return self.attempt is not None and self.attempt.id == self.deletion_id
 
     @property
     def refusal(self) -> Attempt | None:
-        """The refusal of what the object says now; None if there is none, or it no longer holds."""
+        """The refusal of the current content of the object, if it still holds; None otherwise."""
         is_gone = self.found.deleting or not self.has_object
         for refused in self._refused():
             if is_gone:
@@ -235,10 +235,10 @@ class Sides:
             yield recorded
 
     def _is_over(self, attempt: Attempt | None) -> bool:
-        """Whether a command had a conflict that is over.
+        """Return whether a command had a conflict that is over.
 
-        Either the bus has changed since, if only in what is not compared, or what had the name is
-        gone.
+        The conflict is over if the NodePool has changed on the bus since, even in fields that are
+        not compared, or if the NodePool that had the name is gone.
         """
         if attempt is None or attempt.reason != "Conflict":
             return False

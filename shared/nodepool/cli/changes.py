@@ -22,7 +22,7 @@ class Changes:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no objects with these names exist."""
+        """Return whether no objects with these names exist."""
         return not self._known
 
     def take(self, item: Item) -> None:

@@ -43,7 +43,7 @@ class Format:
 
     @property
     def is_table(self) -> bool:
-        """Whether the format is a table with the columns of the type."""
+        """Return whether the format is a table with the columns of the type."""
         return self.form in ("", "wide")
 
     @property

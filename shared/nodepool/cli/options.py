@@ -70,7 +70,7 @@ class Output:
 
     @property
     def shows_objects(self) -> bool:
-        """Whether the objects are printed, all together after the last change."""
+        """Return whether the objects are printed, all together after the last change."""
         return not (self.format.is_table or self.format.form == "name")
 
     def print_line(self, name: str, line: str) -> None:

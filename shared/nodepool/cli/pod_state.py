@@ -33,7 +33,7 @@ class PodState:
 
     @property
     def ends(self) -> bool:
-        """Whether the program of the Pod has to end."""
+        """Return whether the program of the Pod has to end."""
         return self.phase in ("Terminating", "Gone")
 
     @property
@@ -48,12 +48,12 @@ class PodState:
 
     @property
     def is_taken(self) -> bool:
-        """Whether the Pod was taken from its Node, or is about to be."""
+        """Return whether the Pod was taken from its Node, or is about to be."""
         return self.ends or self.is_preempted
 
     @property
     def why(self) -> str:
-        """Why the Pod was taken from its Node, as a clause."""
+        """Return why the Pod was taken from its Node, as a clause."""
         if self.ends and self.pod is not None and not self.is_preempted:
             return self.pod.message or "it has ended"
         return "its Node is being preempted"

@@ -49,7 +49,7 @@ class DeadLetter:
 
     @property
     def is_command(self) -> bool:
-        """Whether the message is a command, so that its sender waits for an outcome."""
+        """Return whether the message is a command, so that its sender waits for an outcome."""
         return self.address is not None and self.address.kind == "cmd"
 
 

@@ -109,7 +109,7 @@ class Session:
 
     @property
     def messages_received(self) -> int:
-        """How many messages the server has sent; 0 before the connection is open."""
+        """Return how many messages the server has sent; 0 before the connection is open."""
         connection = self._connection
         return connection.stats["in_msgs"] if connection is not None else 0
 

@@ -211,7 +211,7 @@ class NodePoolSpec(Value):
 
     @property
     def target(self) -> int:
-        """How many Nodes the spec asks for, in Nodes or racks; else `minNodes` or 0."""
+        """Return how many Nodes the spec asks for, in Nodes or racks; else `minNodes` or 0."""
         if self.target_nodes is None and self.target_racks is None:
             return self.min_nodes or 0
         return self.target_nodes if self.target_nodes is not None else self._target_of_racks

@@ -148,7 +148,7 @@ class Pod(Value):
 
     @property
     def counts_as_work(self) -> bool:
-        """Whether it makes its Node active; DaemonSet and verification Pods do not."""
+        """Return whether it makes its Node active; DaemonSet and verification Pods do not."""
         return not (self.daemon_set or self.verification)
 
     @property

@@ -50,7 +50,7 @@ class Size(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether the same step can take no further message."""
+        """Return whether the same step can take no further message."""
         return self.messages >= OUTPUTS_MAX or self.bytes >= BYTES_MAX
 
     def plus(self, message: Message) -> "Size":

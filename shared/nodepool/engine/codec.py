@@ -199,9 +199,9 @@ def _integer(raw: Json) -> int:
 
 
 def _number(raw: Json) -> float:
-    if type(raw) not in (int, float) or not math.isfinite(raw):  # type: ignore[arg-type]  # It is a number here.
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
         raise _wrong(raw, "number")
-    return raw  # type: ignore[return-value]  # It is a number.
+    return raw
 
 
 def _truth(raw: Json) -> bool:

@@ -60,7 +60,7 @@ class Input(Generic[I]):
 
     @property
     def context(self) -> Context:
-        """Where, when and under which id the log stored the input."""
+        """Return where, when and under which id the log stored the input."""
         envelope = self.envelope
         due = self.message.due if isinstance(self.message, Wake) else None
         return Context(self.entry.position, self.entry.time, envelope.id if envelope else "", due)

@@ -94,7 +94,7 @@ class Replica(Generic[S, I, O]):
 
     @property
     def open(self) -> int:
-        """How many inputs are read but not processed yet."""
+        """Return how many inputs are read but not processed yet."""
         return len(self._open) - self._passed
 
     @property

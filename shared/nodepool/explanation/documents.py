@@ -66,7 +66,7 @@ def facts(
 
 
 def target_of(pool: object) -> int:
-    """How many Nodes the document of a NodePool wants, in Nodes or in racks."""
+    """Return how many Nodes the document of a NodePool wants, in Nodes or in racks."""
     racks = _number(pool, "spec", "targetRacks")
     if not racks:
         return _number(pool, "spec", "targetNodes")

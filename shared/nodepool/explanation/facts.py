@@ -215,7 +215,7 @@ class Facts:
 
     @property
     def held(self) -> int:
-        """How many Nodes it has, including Nodes that have not joined yet."""
+        """Return how many Nodes it has, including Nodes that have not joined yet."""
         return self.current + self.in_progress
 
     @property
@@ -230,5 +230,5 @@ class Facts:
 
     @property
     def reserved(self) -> int:
-        """How many Nodes of the quota it takes."""
+        """Return how many Nodes of the quota it takes."""
         return max(self.granted or 0, self.held)

@@ -45,7 +45,7 @@ class Explanation:
 
 
 def explain(facts: Facts) -> Explanation:
-    """Why the NodePool does not have what it wants, or that it has it."""
+    """Return why the NodePool does not have what it wants, or that it has it."""
     found = tuple(causes(facts))
     parts = [_wanted(facts)]
     if not found:

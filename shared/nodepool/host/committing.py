@@ -66,12 +66,12 @@ class Committing(Generic[S, I, O]):
 
     @property
     def fault(self) -> str:
-        """Why the last commit was not stored, as one line; empty if it was."""
+        """Return why the last commit was not stored, as one line; empty if it was."""
         return self._fault
 
     @property
     def in_flight(self) -> bool:
-        """Whether a commit is in flight."""
+        """Return whether a commit is in flight."""
         return self._in_flight
 
     def followed(self, record: Entry, now: float, *, caught_up: bool) -> None:

@@ -90,7 +90,7 @@ class HealthServer:
 
     @property
     def _hang(self) -> str | None:
-        """Why the service is not alive, as one line; None if it is."""
+        """Return why the service is not alive, as one line; None if it is."""
         silent_s = self._loop.seconds
         if silent_s <= self._hang_s:
             return None

@@ -48,12 +48,12 @@ class Leadership:
 
     @property
     def leading(self) -> bool:
-        """Whether the last commit that this replica knows of is its own."""
+        """Return whether the last commit that this replica knows of is its own."""
         return self._role is _Role.LEADER
 
     @property
     def following(self) -> bool:
-        """Whether this replica leaves inputs to another replica for a while."""
+        """Return whether this replica leaves inputs to another replica for a while."""
         return self._role is _Role.FOLLOWER
 
     @property
@@ -111,7 +111,7 @@ class Leadership:
 
     @property
     def takeover_at(self) -> float:
-        """When a follower may process the inputs that are open now."""
+        """Return when a follower may process the inputs that are open now."""
         return max(self._leader_heard_at, self._oldest_input_at) + STANDBY_S
 
     def leader_silent_s(self, now: float) -> float:

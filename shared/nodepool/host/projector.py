@@ -61,7 +61,7 @@ class Projector(Generic[S, I]):
 
     @property
     def fault(self) -> str:
-        """Why the read model is not written, as one line; empty if any replica writes it."""
+        """Return why the read model is not written, as one line; empty if any replica writes it."""
         writer = self._writer
         if writer is None or writer.suspended or not writer.unwritten.fault:
             return ""

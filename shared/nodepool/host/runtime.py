@@ -92,7 +92,7 @@ class Runtime(Generic[S, I, O]):
 
     @property
     def committing(self) -> bool:
-        """Whether a commit is in flight."""
+        """Return whether a commit is in flight."""
         return self._session is not None and self._session.committing.in_flight
 
     async def run(self, stop: asyncio.Event) -> None:

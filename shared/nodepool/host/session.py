@@ -132,7 +132,7 @@ class Session(Generic[S, I, O]):
 
     @property
     def obstacle(self) -> str | None:
-        """Why the replica does not do its work now, as one line; None if it does."""
+        """Return why the replica does not do its work now, as one line; None if it does."""
         if not self.connection.is_connected:
             return self.connection.fault
         for part in (self.committing, self._firing, self._log_state, self._projector):

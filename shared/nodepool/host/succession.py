@@ -4,8 +4,8 @@ On a quiet log, a follower cannot know this otherwise: a leader commits nothing 
 nothing to do. Without this check, metrics that only a leader shows, such as all metrics of
 NodePools, would be missing until the next input.
 
-The expected sequence of the commit record refuses the commits of a stale leader, so that a wrong
-conclusion here costs one empty commit and no correctness.
+A wrong conclusion here costs one empty commit and harms nothing: the server refuses the commits of
+a stale leader, because their expected sequence is outdated.
 """
 
 import asyncio

@@ -45,7 +45,7 @@ class Failure(Exception):
 
     @property
     def is_lasting(self) -> bool:
-        """Whether a retry would be refused too, because of the content of the request."""
+        """Return whether a retry would be refused too, because of the content of the request."""
         return 400 <= self.code < 500 and self.code not in _PASSING and not self.lacks_right
 
 

@@ -75,12 +75,12 @@ class Election:
         self._renewed_at = float("-inf")
 
     def holds(self, now: float) -> bool:
-        """Whether this replica may act."""
+        """Return whether this replica may act."""
         return now < self.ends_at
 
     @property
     def ends_at(self) -> float:
-        """When this replica must stop unless it renews the Lease."""
+        """Return when this replica must stop unless it renews the Lease."""
         return self._renewed_at + DEADLINE_S
 
     @property
@@ -133,7 +133,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether this replica may act now."""
+        """Return whether this replica may act now."""
         return self._election.holds(self._clock())
 
     @property

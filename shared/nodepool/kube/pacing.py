@@ -25,7 +25,7 @@ class Pauses(Generic[K]):
         return self._pauses.get(key, (0.0, ""))[1]
 
     def is_over(self, key: K, now: float) -> bool:
-        """Whether a key may be repeated."""
+        """Return whether a key may be repeated."""
         return now >= self.ends_at(key)
 
     def begin(self, key: K, until: float, cause: str = "") -> None:

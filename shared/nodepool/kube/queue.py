@@ -38,7 +38,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def working(self) -> int:
-        """How many keys are with a worker now."""
+        """Return how many keys are with a worker now."""
         return len(self._working)
 
     def add(self, key: K) -> None:

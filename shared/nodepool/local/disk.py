@@ -35,7 +35,7 @@ class DiskWatch:
 
     @property
     def is_full(self) -> bool:
-        """Whether the last check found that the server was unable to store a message."""
+        """Return whether the last check found that the server was unable to store a message."""
         return self._is_full
 
     def check(self) -> bool:

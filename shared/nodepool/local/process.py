@@ -75,7 +75,7 @@ class LocalProcess:
 
     @property
     def is_ending(self) -> bool:
-        """Whether the program was asked to end."""
+        """Return whether the program was asked to end."""
         return self._ending_since is not None
 
     def terminate(self, grace_s: float) -> None:

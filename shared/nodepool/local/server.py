@@ -50,7 +50,7 @@ class NatsServer:
 
     @property
     def running(self) -> bool:
-        """Whether the server's process is alive."""
+        """Return whether the server's process is alive."""
         if self._process is None:
             return False
         if self._process.poll() is None:

@@ -64,7 +64,7 @@ class Claimant(ABC):
     @property
     @abstractmethod
     def held(self) -> int:
-        """How many Nodes it has."""
+        """Return how many Nodes it has."""
 
     @property
     @abstractmethod
@@ -78,22 +78,22 @@ class Claimant(ABC):
 
     @property
     def offering(self) -> OfferingKey:
-        """Where its machines come from."""
+        """Return where its machines come from."""
         return offering_key(self.zone, self.spec.instance_type)
 
     @property
     def is_spot(self) -> bool:
-        """Whether its Nodes may have to give way."""
+        """Return whether its Nodes may have to give way."""
         return self.spec.compute_class is ComputeClass.SPOT
 
     @cached_property
     def rack_size(self) -> int:
-        """How many Nodes form a rack; 1 for a type that does not come in racks."""
+        """Return how many Nodes form a rack; 1 for a type that does not come in racks."""
         return self.spec.rack_size or 1
 
     @cached_property
     def goal(self) -> int | None:
-        """How many Nodes it may have now: its grant, at most its target.
+        """Return how many Nodes it may have now: its grant, at most its target.
 
         None until the checks of its current generation are done, and for an invalid NodePool.
         """
@@ -106,7 +106,7 @@ class Claimant(ABC):
 
     @property
     def claimed(self) -> int | None:
-        """How many Nodes it may have now, even while its newest version is being checked.
+        """Return how many Nodes it may have now, even while its newest version is being checked.
 
         During the check, the number is what the last checks allow, at most the target. So a change
         of other settings does not cost the NodePool the machines that become free for it. A spot
@@ -122,7 +122,7 @@ class Claimant(ABC):
 
     @cached_property
     def claim(self) -> int:
-        """How many machines are kept for the NodePool as machines become free.
+        """Return how many machines are kept for the NodePool as machines become free.
 
         While its newest version is being checked, the number is at most the number of machines that
         the NodePool waited for.

@@ -44,7 +44,7 @@ class LabelIndex:
 
     @property
     def remembered(self) -> int:
-        """How many affinities and labels the index caches in total."""
+        """Return how many affinities and labels the index caches in total."""
         return len(self._accepted) + len(self._values)
 
     def accepted(self, affinity: Affinity | None) -> int:

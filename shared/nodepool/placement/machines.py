@@ -59,7 +59,7 @@ class Machine:
 
     @property
     def is_in_service(self) -> bool:
-        """Whether the machine is free or a Node."""
+        """Return whether the machine is free or a Node."""
         return self.holder not in (TRIAGE, RECLAIMED)
 
 
@@ -82,17 +82,17 @@ class Stock:
 
     @property
     def outstanding(self) -> int:
-        """How many more machines to hold back; they go to no NodePool."""
+        """Return how many more machines to hold back; they go to no NodePool."""
         return max(0, self.to_reclaim - len(self.reclaimed))
 
     @property
     def returned(self) -> int:
-        """How many held-back machines to set free again."""
+        """Return how many held-back machines to set free again."""
         return max(0, len(self.reclaimed) - self.to_reclaim)
 
     @property
     def available(self) -> int:
-        """How many machines are free that no operator wants."""
+        """Return how many machines are free that no operator wants."""
         return max(0, self.count - self.outstanding)
 
     def moved(self, key: MachineKey, before: Machine | None, after: Machine) -> "Stock":

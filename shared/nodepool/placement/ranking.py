@@ -57,7 +57,7 @@ class Waiting(NamedTuple):
 
     @property
     def nodes(self) -> int:
-        """How many Nodes it lacks."""
+        """Return how many Nodes it lacks."""
         runs = self.runs
         return runs[0].nodes if len(runs) == 1 else sum(run.nodes for run in runs)
 
@@ -105,7 +105,7 @@ class Ranking:
 
     @property
     def has_default(self) -> bool:
-        """Whether a NodePool of class `default` waits."""
+        """Return whether a NodePool of class `default` waits."""
         return bool(self.places) and not self.places[0][0]
 
     def moved(self, before: Waiting | None, after: Waiting | None) -> "Ranking":

@@ -27,7 +27,7 @@ class Wait:
 
     @property
     def lacks(self) -> int:
-        """How many positions it has."""
+        """Return how many positions it has."""
         return sum(run.nodes for run in self.runs)
 
     @property

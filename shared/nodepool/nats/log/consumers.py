@@ -44,7 +44,7 @@ class Delivery(NamedTuple):
 
     @property
     def time(self) -> datetime:
-        """When the server stored the message, truncated to microseconds."""
+        """Return when the server stored the message, truncated to microseconds."""
         return _EPOCH + timedelta(microseconds=self.nanoseconds // 1000)
 
 

@@ -81,7 +81,7 @@ class Publisher:
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """The bus as the read model is written to it.
+    """What it takes to write the read model and the snapshots of a log.
 
     log: the identity of the log whose positions are the versions of the objects.
     replicas: how many copies of a bucket the servers keep, if it must be created again.

@@ -101,7 +101,7 @@ class Reader:
 
     @property
     def pending(self) -> int:
-        """How many messages of the stream are not handed over yet.
+        """Return how many messages of the stream are not handed over yet.
 
         While the reader reads without filters, this includes messages that it will drop.
         """
@@ -109,7 +109,7 @@ class Reader:
 
     @property
     def oldest(self) -> datetime | None:
-        """When the oldest message not handed over, or the message before it, was stored."""
+        """Return when the oldest message not handed over, or the message before it, was stored."""
         if self._buffer:
             with suppress(IndexError):  # Another thread may take it meanwhile.
                 return self._buffer[0].time
@@ -216,7 +216,7 @@ class Reader:
 
     @property
     def _is_between(self) -> bool:
-        """Whether something was read, and no consumer is there to read on."""
+        """Return whether something was read, and no consumer is there to read on."""
         consumer = self.consumer
         return self._last_time is not None and consumer is not None and consumer.given_up.done()
 
@@ -332,7 +332,7 @@ class Reader:
         )
 
     def _follows(self, delivery: Delivery) -> bool:
-        """Return whether no message is missing before this one: the server does not report gaps."""
+        """Return whether a message directly follows the last message; no server reports gaps."""
         if self._filtering is None:
             return True
         if self._filtering.filtered:
@@ -340,7 +340,7 @@ class Reader:
         return delivery.position <= self.last + 1
 
     async def _kept(self, filtering: Filtering, subject: str) -> bool:
-        """Return whether a message is wanted; replace an unwanted message at once by another."""
+        """Return whether a message is wanted; if not, request another message in its place."""
         if not (kept := filtering.filtered or self._wants is None or self._wants(subject)):
             filtering.dropped()
             if self.consumer is not None and self.consumer.requested <= PULL:

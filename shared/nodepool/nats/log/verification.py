@@ -44,7 +44,7 @@ class Verification:
 
     @property
     def holds(self) -> bool:
-        """Whether the stream is known to still hold the messages that were read.
+        """Return whether the stream is known to still hold the messages that were read.
 
         This is unknown after a lost connection and after a pause of this process: the stream may
         have changed meanwhile.

@@ -53,7 +53,7 @@ class Written(Protocol):
 
     @property
     def is_writing(self) -> bool:
-        """Whether the writer writes, and knows which objects are stored."""
+        """Return whether the writer writes, and knows which objects are stored."""
         ...
 
     def invalidate(self) -> None:

@@ -120,7 +120,7 @@ class ReadModelWriter(Generic[S, I]):
 
     @property
     def is_writing(self) -> bool:
-        """Whether this writer writes, and knows which objects are stored."""
+        """Return whether this writer writes, and knows which objects are stored."""
         return self.is_current and not self.suspended
 
     async def run(self) -> None:

@@ -43,7 +43,7 @@ class Unwritten:
 
     @property
     def is_known(self) -> bool:
-        """Whether the stored objects are known."""
+        """Return whether the stored objects are known."""
         return self._unknown_since is None
 
     def lost(self) -> None:

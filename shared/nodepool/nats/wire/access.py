@@ -112,7 +112,7 @@ class Access:
 
     @property
     def is_shown(self) -> bool:
-        """Whether any certificate, key, credential or password file is set."""
+        """Return whether any certificate, key, credential or password file is set."""
         return replace(self, inbox_prefix="") != NO_ACCESS
 
     def key_pair(self) -> KeyPair:

@@ -1,4 +1,4 @@
-"""A client of NATS that knows when a reply will not come, because the server to send it is gone."""
+"""A client of NATS whose requests fail early if the server that should reply is gone."""
 
 import asyncio
 import time

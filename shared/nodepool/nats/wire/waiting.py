@@ -39,7 +39,7 @@ async def cancel(*tasks: "asyncio.Task[object]") -> None:
 
 
 async def all_of(*work: Coroutine[None, None, None]) -> None:
-    """Run all coroutines until the first fails, and raise its error; none ends by itself."""
+    """Run coroutines that never return; cancel the others if one fails, and raise its error."""
     tasks = [asyncio.create_task(each) for each in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -50,9 +50,10 @@ async def all_of(*work: Coroutine[None, None, None]) -> None:
 
 
 async def heeding(work: Awaitable[T]) -> T:
-    """Return the result of `work`, which may use `asyncio.wait_for`, and heed each cancellation.
+    """Return the result of `work`, and lose no cancellation in it.
 
-    Raises CancelledError if the calling task was cancelled meanwhile, even if `work` lost that.
+    Raises CancelledError if the calling task was cancelled meanwhile, even if `work` lost the
+    cancellation, as `asyncio.wait_for` of Python 3.11 may.
     """
     task = asyncio.current_task()
     assert task is not None, "whatever waits does so in a task"
