@@ -16,7 +16,6 @@ from agent.host.reconciling import Reconciler
 from agent.host.registration import Registration
 from agent.host.session import Bus
 from agent.host.settings import AgentSettings, read_agent
-from agent.host.streams import until_first
 from agent.host.telemetry import NAME, Telemetry
 from agent.host.view import ClusterView
 from agent.host.work import Work
@@ -29,6 +28,7 @@ from nodepool.host.process import ending_with_a_line, run_until_stopped
 from nodepool.host.version import version_of
 from nodepool.kube.api import Api
 from nodepool.kube.lease import Lease
+from nodepool.nats.wire.waiting import until_first
 
 MANAGER: Final = "nodepool-agent"
 PROGRESS: Final = "compute.coreweave.com/events"

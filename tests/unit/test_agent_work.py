@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from agent.host.streams import until_first
 from agent.host.work import Work, pool_key
+from nodepool.nats.wire.waiting import until_first
 
 BOUND_S = 5.0
 

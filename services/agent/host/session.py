@@ -15,7 +15,7 @@ from agent.host.commander import Commander
 from agent.host.model import BusModel
 from agent.host.registration import Registration
 from agent.host.settings import AgentSettings
-from agent.host.streams import LOOK_S, objects_reader, present, until_closed, until_first
+from agent.host.streams import LOOK_S, objects_reader, present, until_closed
 from agent.host.telemetry import NAME, Telemetry
 from agent.pools.objects import Log
 from agent.reading import Document
@@ -42,6 +42,7 @@ from nodepool.nats.wire.errors import (
     ServerRefusal,
     StreamChanged,
 )
+from nodepool.nats.wire.waiting import until_first
 from nodepool.state.back_off import pause_s
 
 CATCHING_UP: Final = 3

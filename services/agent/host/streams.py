@@ -1,7 +1,6 @@
-"""Reads streams of the bus, and runs coroutines together until the first of them ends."""
+"""Reads streams of the bus."""
 
 import asyncio
-from collections.abc import Coroutine
 from datetime import datetime
 from typing import Final
 
@@ -10,7 +9,6 @@ from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import StreamInfo, stream_info, verify_log
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import ConnectionClosed, StreamChanged
-from nodepool.nats.wire.waiting import cancel
 
 LOOK_S: Final = 0.5
 """The interval in seconds between two checks for something that does not exist yet."""
@@ -45,17 +43,3 @@ async def until_closed(connection: Connection) -> None:
     while not connection.is_closed:  # noqa: ASYNC110  # The client has no callback for it.
         await asyncio.sleep(LOOK_S)
     raise ConnectionClosed(connection.fault)
-
-
-async def until_first(*work: Coroutine[object, None, object]) -> None:
-    """Run all coroutines until the first ends; cancel the others, and raise its error if any.
-
-    `asyncio.TaskGroup` cancels a task once, and nats-py may lose that, see `cancel`.
-    """
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        await cancel(*tasks)

@@ -8,7 +8,6 @@ from typing import Final
 from agent.actions import Place, ReportWaiting
 from agent.host.declared import NODE_POOLS, NODES, PODS, PoolKind, TolerationPolicy
 from agent.host.model import BusModel
-from agent.host.streams import until_first
 from agent.host.work import REPORT_S, WAITING, Key, Work, node_key, pool_key
 from agent.nodes.marks import has_startup_taint
 from agent.nodes.memory import NodeMemory
@@ -23,6 +22,7 @@ from nodepool.contract.well_known import MANAGED
 from nodepool.host.logs import Logger
 from nodepool.kube.api import Api
 from nodepool.kube.informer import Informer
+from nodepool.nats.wire.waiting import until_first
 
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _UNPLACED: Final = "spec.nodeName=,status.phase=Pending"

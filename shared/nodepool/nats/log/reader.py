@@ -32,7 +32,7 @@ from nodepool.nats.log.streams import stream_info
 from nodepool.nats.log.verification import FAULTS, Verification, Verify
 from nodepool.nats.wire.client import HURRIED_S, BusClient
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal, StreamChanged
-from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S, all_of, cancel
+from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S, cancel, until_first
 from nodepool.state.back_off import pause_s
 
 BUFFER_MAX = 8_192
@@ -177,7 +177,7 @@ class Reader:
         work = [self._consume(), self._watch(), self.verification.run()]
         if self._wants is not None and self._filtering is not None:
             work += self._bridge(self._wants), self._choose(self._filtering)
-        await all_of(*work)
+        await until_first(*work)
 
     async def _consume(self) -> None:
         """Read from one consumer after another, each created after the last position."""

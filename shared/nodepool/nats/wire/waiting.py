@@ -38,8 +38,11 @@ async def cancel(*tasks: "asyncio.Task[object]") -> None:
         raise asyncio.CancelledError
 
 
-async def all_of(*work: Coroutine[None, None, None]) -> None:
-    """Run coroutines that never return; cancel the others if one fails, and raise its error."""
+async def until_first(*work: Coroutine[object, None, object]) -> None:
+    """Run coroutines until the first ends; cancel the others, and raise its error if it failed.
+
+    `asyncio.TaskGroup` cancels a task once, and nats-py may lose that, see `cancel`.
+    """
     tasks = [asyncio.create_task(each) for each in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
