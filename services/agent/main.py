@@ -12,7 +12,7 @@ from agent.host.event_recorder import EventRecorder
 from agent.host.log import LogReader
 from agent.host.model import BusModel
 from agent.host.performing import Performer
-from agent.host.reconciling import Reconciler
+from agent.host.reconciling import ReconcileLoop
 from agent.host.registration import Registration
 from agent.host.session import Bus
 from agent.host.settings import AgentSettings, read_agent
@@ -143,7 +143,9 @@ class Term:
             following=self.recorder.follow,
         )
         self._performer = Performer(api, self.bus, self.view, telemetry, work)
-        self._reconciler = Reconciler(place, work, self.bus, self.view, self._performer, telemetry)
+        self._reconciler = ReconcileLoop(
+            place, work, self.bus, self.view, self._performer, telemetry
+        )
 
     def resync(self) -> None:
         """Wake every key."""

@@ -28,7 +28,7 @@ from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, provision
 from nodepool.nats.wire.access import NO_ACCESS, Access
 from nodepool.nats.wire.connection import Connection, connect
-from nodepool.nats.wire.errors import InDoubt, Unreachable
+from nodepool.nats.wire.errors import InDoubt, ServerUnreachable
 from nodepool.service import I, O, S, Service
 from support.constants import H100, ZONE
 
@@ -55,14 +55,14 @@ async def connected(url: str) -> AsyncIterator[Connection]:
         await connection.close()
 
 
-async def unreachable(url: str, reason: str, access: Access = NO_ACCESS) -> Unreachable:
+async def unreachable(url: str, reason: str, access: Access = NO_ACCESS) -> ServerUnreachable:
     """What is raised where no server takes a connection, which is to be for this reason.
 
     Where it is another one, it is tried again with more patience: on a busy machine no attempt may
     be done before the first is up.
     """
     for patience_s in (1.0, 5.0, PATIENCE_S):
-        with pytest.raises(Unreachable) as error:
+        with pytest.raises(ServerUnreachable) as error:
             await connect(url, "test", patience_s=patience_s, access=access)
         if reason in error.value.reason:
             break

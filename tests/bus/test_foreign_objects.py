@@ -21,7 +21,7 @@ from nodepool.host.runtime import Runtime
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
 from nodepool.nats.log.streams import STREAM
-from nodepool.nats.objects.stored_objects import LOG, VERSION
+from nodepool.nats.objects.stored_objects import LOG, VERSION_HEADER
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 from quota.decide import SERVICE as QUOTA
@@ -70,7 +70,7 @@ class Quotas:
         except ValueError:
             return False
         lasts = all("Nats-TTL" not in entry.headers for entry in entries.values())
-        versions = {name: entry.headers.get(VERSION) for name, entry in entries.items()}
+        versions = {name: entry.headers.get(VERSION_HEADER) for name, entry in entries.items()}
         return lasts and documents == self.wanted() and set(versions.values()) == self._versions()
 
     def _versions(self) -> set[str]:
@@ -116,7 +116,7 @@ async def write(shown: Quotas, content: bytes, subject: str = SUBJECT, **other: 
 async def headers_of(shown: Quotas) -> Mapping[str, str]:
     entry = (await shown.entries())[SUBJECT]
     own = {name: text for name, text in entry.headers.items() if name.startswith("Nodepool-")}
-    assert {VERSION, LOG} <= own.keys()
+    assert {VERSION_HEADER, LOG} <= own.keys()
     return own
 
 
@@ -129,11 +129,11 @@ async def no_json(shown: Quotas) -> None:
 
 
 async def beyond_the_end(shown: Quotas) -> None:
-    await write(shown, b'{"limit": 1000}', **{VERSION: str(FAR)})
+    await write(shown, b'{"limit": 1000}', **{VERSION_HEADER: str(FAR)})
 
 
 async def endless_version(shown: Quotas) -> None:
-    await write(shown, b'{"limit": 1000}', **{VERSION: "9" * 5_000})
+    await write(shown, b'{"limit": 1000}', **{VERSION_HEADER: "9" * 5_000})
 
 
 async def bare(shown: Quotas) -> None:
@@ -141,7 +141,7 @@ async def bare(shown: Quotas) -> None:
 
 
 async def of_another_log(shown: Quotas) -> None:
-    await write(shown, b'{"limit": 1000}', **{LOG: "other", VERSION: str(FAR)})
+    await write(shown, b'{"limit": 1000}', **{LOG: "other", VERSION_HEADER: str(FAR)})
 
 
 async def deleted(shown: Quotas) -> None:
@@ -149,12 +149,12 @@ async def deleted(shown: Quotas) -> None:
 
 
 async def deleted_beyond_the_end(shown: Quotas) -> None:
-    await write(shown, b"", **{"KV-Operation": "DEL", VERSION: str(FAR)})
+    await write(shown, b"", **{"KV-Operation": "DEL", VERSION_HEADER: str(FAR)})
 
 
 async def deleted_as_by_the_aggregator(shown: Quotas) -> None:
     last = await api.last_position(shown.connection, STREAM)
-    await write(shown, b"", **{"KV-Operation": "DEL", VERSION: str(last)})
+    await write(shown, b"", **{"KV-Operation": "DEL", VERSION_HEADER: str(last)})
 
 
 async def purged(shown: Quotas) -> None:
@@ -191,7 +191,7 @@ async def object_of_an_older_state(shown: Quotas) -> None:
     await outcome(shown.connection, "c9")
     await until(lambda: shown.aggregator.replica.state.read_model.quotas[KEY].limit == 50)
     await until(shown.are_right)
-    await write(shown, before.content, **{VERSION: before.headers[VERSION]})
+    await write(shown, before.content, **{VERSION_HEADER: before.headers[VERSION_HEADER]})
 
 
 async def bucket_deleted(shown: Quotas) -> None:

@@ -37,7 +37,7 @@ from nodepool.contract.messages import Event
 from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
-from nodepool.nats.objects.stored_objects import VERSION
+from nodepool.nats.objects.stored_objects import VERSION_HEADER
 from nodepool.nats.wire.connection import Connection
 from testbed.ports import free_port
 
@@ -86,7 +86,7 @@ def deleted(name: str) -> CWNodePoolDeleted:
 async def show(connection: Connection, event: Event, position: int) -> None:
     """Writes the object of a NodePool as this event at this position leaves it."""
     assert isinstance(event, NodePoolValidated | NodePoolDeleting | CWNodePoolDeleted)
-    headers, content = {VERSION: str(position)}, b""
+    headers, content = {VERSION_HEADER: str(position)}, b""
     match event:
         case NodePoolValidated():
             content = b'{"metadata":{"name":"%s","labels":{"team":"%s"}}}' % (
@@ -193,7 +193,7 @@ def test_an_object_of_each_kind_is_read_as_it_was_changed_last(
     server: NatsServer, kind: Kind, key: str, event: Event, everywhere: bool
 ) -> None:
     async def put(connection: Connection, position: int) -> None:
-        headers = {VERSION: str(position)}
+        headers = {VERSION_HEADER: str(position)}
         content = b'{"position":%d}' % position
         await api.publish(connection, f"$KV.{kind.bucket}.{key}", content, headers)
 
@@ -226,7 +226,7 @@ def test_a_node_that_was_deleted_is_not_read(server: NatsServer) -> None:
             Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
         ):
             subject = f"$KV.nodes.{ORG}.{CLUSTER}.g1"
-            await api.publish(connection, subject, b"{}", {VERSION: "0"})
+            await api.publish(connection, subject, b"{}", {VERSION_HEADER: "0"})
             gone = CWNodeDeleted(
                 **OF_NODE, registered=True, uid="u", removal=RemovalReason.SCALE_DOWN, message=""
             )

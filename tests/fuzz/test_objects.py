@@ -15,7 +15,7 @@ from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.log import Entry
 from nodepool.nats.objects.stored_objects import (
     RENDERING,
-    VERSION,
+    VERSION_HEADER,
     StoredObject,
     headers_of,
     key_of_object,
@@ -37,7 +37,7 @@ NODE_POOL = {
 
 def _headers(random: Random) -> dict[str, str]:
     written = {
-        VERSION: random.choice(VERSIONS),
+        VERSION_HEADER: random.choice(VERSIONS),
         RENDERING: random.choice(VERSIONS),
         "KV-Operation": random.choice(OPERATIONS),
     }

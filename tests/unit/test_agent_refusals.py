@@ -4,7 +4,7 @@ import pytest
 
 from agent.actions import Create, Delete, Evict, Kind, Patch
 from agent.host.refusals import Refusable, refusal_event
-from nodepool.kube.failures import Failure
+from nodepool.kube.failures import ApiFailure
 
 POOL: tuple[Kind, str, str] = ("NodePool", "train", "u-1")
 CHANGE = {
@@ -84,7 +84,7 @@ def test_the_same_refusal_is_one_event_and_another_one_is_another() -> None:
 def test_what_is_refused_for_the_moment_is_not_refused_for_ever(
     code: int, is_lasting: bool
 ) -> None:
-    assert Failure(code, {}, 0.0).is_lasting is is_lasting
+    assert ApiFailure(code, {}, 0.0).is_lasting is is_lasting
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_what_is_refused_for_the_moment_is_not_refused_for_ever(
 def test_a_right_that_is_missing_is_told_from_an_object_that_is_refused(
     code: int, message: str, lacks_right: bool
 ) -> None:
-    failure = Failure(code, {"message": message}, 0.0)
+    failure = ApiFailure(code, {"message": message}, 0.0)
 
     assert (failure.lacks_right, failure.is_lasting) == (lacks_right, not lacks_right)
 
@@ -117,7 +117,7 @@ def test_a_failure_has_the_fields_that_its_causes_name() -> None:
         "nonsense",
     ]
 
-    failure = Failure(422, {"details": {"causes": causes}}, 0.0)
+    failure = ApiFailure(422, {"details": {"causes": causes}}, 0.0)
 
     assert failure.fields == ("metadata.labels",)
     assert failure.causes == {"FieldValueInvalid": "?"}

@@ -14,11 +14,11 @@ from agent.host.work import Key, Work, node_key, pool_key
 from agent.nodes.objects import POOL_LABEL
 from nodepool.host.logs import Logger
 from nodepool.kube.api import Api
-from nodepool.kube.failures import Failure
+from nodepool.kube.failures import ApiFailure
 from support.agent.answered import unanswered
 from support.agent_nodes import PLACE
 
-REFUSED = Failure(422, {"message": "no"}, 0.0)
+REFUSED = ApiFailure(422, {"message": "no"}, 0.0)
 NODES = [node_key(f"n{number:02}") for number in range(TOLD_MAX + 2)]
 OTHER = node_key("other")
 FOREIGN = node_key("foreign")
@@ -28,7 +28,7 @@ POOLS = {**dict.fromkeys((key.name for key in NODES), "train"), OTHER.name: "ser
 class Told:
     """What the agent of a cluster tells, which has the NodePool `train`, and Nodes of two."""
 
-    def __init__(self, api: Api, log: Logger, failure: Failure | None) -> None:
+    def __init__(self, api: Api, log: Logger, failure: ApiFailure | None) -> None:
         model = BusModel(lambda _key: None)
         view = ClusterView(api, PLACE, model, Work(lambda: True), lambda: None, log)
         view.wrote("NodePool", _object("NodePool", "train"))
@@ -52,7 +52,7 @@ class Told:
 
 
 @asynccontextmanager
-async def telling(failure: Failure | None = None) -> AsyncIterator[Told]:
+async def telling(failure: ApiFailure | None = None) -> AsyncIterator[Told]:
     """An agent that nobody answers; failure: what each Event is refused with."""
     async with unanswered() as (api, log):
         yield Told(api, log, failure)
@@ -94,7 +94,7 @@ def test_where_every_node_is_refused_it_is_told_of_some_of_each_nodepool() -> No
 def test_what_is_refused_for_the_moment_is_not_told(code: int) -> None:
     async def story() -> list[RecordEvent]:
         async with telling() as told:
-            await told.refusals.tell(NODES[0], Patch("Node", "n00", {}), Failure(code, {}, 0.0))
+            await told.refusals.tell(NODES[0], Patch("Node", "n00", {}), ApiFailure(code, {}, 0.0))
             return told.events
 
     assert asyncio.run(story()) == []

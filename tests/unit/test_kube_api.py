@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from nodepool.kube.api import Resource
-from nodepool.kube.failures import Unreachable
+from nodepool.kube.failures import ApiUnreachable
 from support.agent.answered import answered
 
 NODES = Resource("api/v1", "nodes", "Node")
@@ -38,5 +38,5 @@ def test_an_end_of_line_within_a_text_ends_no_event(letter: str) -> None:
     "line", [b"<html>", b"[]", b"\xff", b"[" * 100_000], ids=["html", "list", "bytes", "deep"]
 )
 def test_a_line_that_is_no_object_is_a_fault_of_the_connection(line: bytes) -> None:
-    with pytest.raises(Unreachable, match="a watch sent a line that is no JSON object"):
+    with pytest.raises(ApiUnreachable, match="a watch sent a line that is no JSON object"):
         asyncio.run(watched(line + b"\n"))

@@ -1,9 +1,9 @@
 """The queue of keys: each once, each after its back-off, by a clock that the test drives."""
 
-from nodepool.kube.queue import LEAST_S, MOST_S, WorkQueue
+from nodepool.kube.queue import LEAST_S, MOST_S, KeyQueue
 
 
-def taken(queue: WorkQueue[str], now: float) -> list[str]:
+def taken(queue: KeyQueue[str], now: float) -> list[str]:
     """All keys that are handed out now."""
     keys = []
     while (key := queue.take(now)) is not None:
@@ -12,7 +12,7 @@ def taken(queue: WorkQueue[str], now: float) -> list[str]:
 
 
 def test_keys_come_in_their_order_and_each_once() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue: KeyQueue[str] = KeyQueue()
     for key in ("a", "b", "a", "c", "b"):
         queue.add(key)
 
@@ -20,7 +20,7 @@ def test_keys_come_in_their_order_and_each_once() -> None:
 
 
 def test_an_urgent_key_comes_before_all_others() -> None:
-    queue: WorkQueue[str] = WorkQueue(lambda key: key == "pool")
+    queue: KeyQueue[str] = KeyQueue(lambda key: key == "pool")
     for key in ("n1", "n2", "pool"):
         queue.add(key)
 
@@ -28,7 +28,7 @@ def test_an_urgent_key_comes_before_all_others() -> None:
 
 
 def test_a_key_that_changes_while_it_is_worked_on_comes_again_after_that() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue: KeyQueue[str] = KeyQueue()
     queue.add("a")
     queue.take(0)
 
@@ -40,7 +40,7 @@ def test_a_key_that_changes_while_it_is_worked_on_comes_again_after_that() -> No
 
 
 def test_a_key_that_did_not_change_meanwhile_does_not_come_again() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue: KeyQueue[str] = KeyQueue()
     queue.add("a")
     queue.take(0)
 
@@ -50,7 +50,7 @@ def test_a_key_that_did_not_change_meanwhile_does_not_come_again() -> None:
 
 
 def test_a_key_with_a_moment_comes_then_and_not_before() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue: KeyQueue[str] = KeyQueue()
     queue.add_at("a", 5.0)
 
     assert [taken(queue, now) for now in (4.9, 5.0, 6.0)] == [[], ["a"], []]
@@ -58,7 +58,7 @@ def test_a_key_with_a_moment_comes_then_and_not_before() -> None:
 
 
 def test_of_two_moments_of_a_key_the_earlier_one_counts() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue: KeyQueue[str] = KeyQueue()
     queue.add_at("a", 5.0)
     queue.add_at("a", 3.0)
     queue.add_at("a", 7.0)
@@ -71,7 +71,7 @@ def test_of_two_moments_of_a_key_the_earlier_one_counts() -> None:
 
 
 def test_a_change_does_not_wait_for_the_moment_of_its_key() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue: KeyQueue[str] = KeyQueue()
     queue.add_at("a", 5.0)
 
     queue.add("a")
@@ -84,7 +84,7 @@ def test_a_change_does_not_wait_for_the_moment_of_its_key() -> None:
 def test_the_pause_after_a_failure_doubles_up_to_its_longest_and_begins_anew_after_a_success() -> (
     None
 ):
-    queue: WorkQueue[str] = WorkQueue()
+    queue: KeyQueue[str] = KeyQueue()
     pauses = []
     now = 0.0
     for _ in range(12):
@@ -102,7 +102,7 @@ def test_the_pause_after_a_failure_doubles_up_to_its_longest_and_begins_anew_aft
 
 
 def test_a_failure_waits_as_long_as_the_server_asks_for() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue: KeyQueue[str] = KeyQueue()
     queue.add("a")
     queue.take(0)
 
@@ -112,7 +112,7 @@ def test_a_failure_waits_as_long_as_the_server_asks_for() -> None:
 
 
 def test_a_failure_of_one_key_keeps_no_other_waiting() -> None:
-    queue: WorkQueue[str] = WorkQueue()
+    queue: KeyQueue[str] = KeyQueue()
     for key in ("a", "b"):
         queue.add(key)
     queue.take(0)
@@ -122,7 +122,7 @@ def test_a_failure_of_one_key_keeps_no_other_waiting() -> None:
 
 
 def test_thousands_of_keys_are_kept_once_each_however_often_they_change() -> None:
-    queue: WorkQueue[int] = WorkQueue()
+    queue: KeyQueue[int] = KeyQueue()
     for _ in range(3):
         for key in range(10_000):
             queue.add(key)

@@ -12,7 +12,7 @@ from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.nats.objects.stored_objects import (
     NOTHING,
     TOMBSTONE_S,
-    VERSION,
+    VERSION_HEADER,
     Extent,
     Finding,
     StoredObject,
@@ -99,13 +99,13 @@ def test_a_write_has_the_headers_that_it_is_known_by(written: StoredObject) -> N
 @pytest.mark.parametrize(
     ("headers", "written"),
     [
-        ({VERSION: "40"}, StoredObject(7, 40)),
-        ({VERSION: "40", "KV-Operation": "DEL"}, StoredObject(7, 40, deleted=True)),
-        ({VERSION: "40", "KV-Operation": "PURGE"}, StoredObject(7, 40, deleted=True)),
+        ({VERSION_HEADER: "40"}, StoredObject(7, 40)),
+        ({VERSION_HEADER: "40", "KV-Operation": "DEL"}, StoredObject(7, 40, deleted=True)),
+        ({VERSION_HEADER: "40", "KV-Operation": "PURGE"}, StoredObject(7, 40, deleted=True)),
         ({}, StoredObject(7, 0)),
-        ({VERSION: "forty"}, StoredObject(7, 0)),
-        ({VERSION: "-1"}, StoredObject(7, 0)),
-        ({VERSION: "9" * 5_000}, StoredObject(7, 0)),
+        ({VERSION_HEADER: "forty"}, StoredObject(7, 0)),
+        ({VERSION_HEADER: "-1"}, StoredObject(7, 0)),
+        ({VERSION_HEADER: "9" * 5_000}, StoredObject(7, 0)),
     ],
 )
 def test_a_write_is_known_by_its_headers(headers: dict[str, str], written: StoredObject) -> None:

@@ -13,7 +13,7 @@ from nodepool.contract.model import API_VERSION
 from nodepool.contract.pods import reserved_taint
 from nodepool.host.logs import Logger
 from nodepool.kube.api import Api, Resource
-from nodepool.kube.failures import Failure, Unreachable
+from nodepool.kube.failures import ApiFailure, ApiUnreachable
 
 NODE_POOLS: Final = Resource(f"apis/{API_VERSION}", "nodepools", "NodePool")
 NODES: Final = Resource("api/v1", "nodes", "Node")
@@ -46,12 +46,12 @@ class PoolKind:
 
         Nobody deletes an object that goes with its kind. If the kind was made again, the object was
         created before the new kind, and deleted no later than the new kind was made. The clocks of
-        two API servers may differ by `SKEW_MAX`. Raises Failure or Unreachable if the API server
-        does not say.
+        two API servers may differ by `SKEW_MAX`. Raises ApiFailure or ApiUnreachable if the API
+        server does not say.
         """
         try:
             definition = await self._api.get(DEFINITIONS, NAME)
-        except Failure as failure:
+        except ApiFailure as failure:
             if failure.reason == "NotFound":
                 return KindChange.LEAVING
             raise
@@ -127,10 +127,10 @@ class TolerationPolicy:
             await self._api.get(POLICIES, POLICY)
             binding = await self._api.get(BINDINGS, POLICY)
             parameters = await self._api.get(CONFIG_MAPS, CONFIG_MAP, NAMESPACE)
-        except Failure as failure:
+        except ApiFailure as failure:
             is_certain = failure.reason == "NotFound" or failure.lacks_right
             return failure.message if is_certain else None
-        except (Unreachable, OSError):
+        except (ApiUnreachable, OSError):
             return None
         spec = binding.get("spec")
         if not isinstance(spec, Mapping) or spec.get("policyName") != POLICY:

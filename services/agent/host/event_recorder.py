@@ -14,7 +14,7 @@ from agent.pools.objects import Log
 from nodepool.client.events import KINDS, ObjectEvent, object_events
 from nodepool.contract.keys import token
 from nodepool.host.logs import Logger
-from nodepool.kube.failures import Failure, Unreachable
+from nodepool.kube.failures import ApiFailure, ApiUnreachable
 from nodepool.nats.log import api
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, StreamInfo, verify_log
@@ -150,13 +150,13 @@ class EventRecorder:
                 *(self._record(self._event_of(each.event)) for each in some), return_exceptions=True
             )
             for each, result in zip(some, results, strict=True):
-                if isinstance(result, Unreachable) or _is_passing(result):
+                if isinstance(result, ApiUnreachable) or _is_passing(result):
                     self.fault = f"cannot record Events: {result}"
                     await asyncio.sleep(RETRY_S)
                     return
-                if isinstance(result, BaseException) and not isinstance(result, Failure):
+                if isinstance(result, BaseException) and not isinstance(result, ApiFailure):
                     raise result
-                if isinstance(result, Failure):
+                if isinstance(result, ApiFailure):
                     self._log.warning("event not recorded", cause=result.message)
                 self.fault = ""
                 with suppress(ValueError):
@@ -186,7 +186,7 @@ class EventRecorder:
 
 def _is_passing(result: object) -> bool:
     """Whether another try may succeed: the API server is overloaded, or the right is missing."""
-    if not isinstance(result, Failure):
+    if not isinstance(result, ApiFailure):
         return False
     return result.lacks_right or result.code == 429 or result.code >= 500
 

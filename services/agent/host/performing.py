@@ -30,7 +30,7 @@ from nodepool.contract.events import NodeReported
 from nodepool.contract.model import API_VERSION
 from nodepool.kube.api import MERGE, STRATEGIC, Api, Resource
 from nodepool.kube.events import Event, Recorder, Regarding
-from nodepool.kube.failures import TERMINATING, Failure, Unreachable, part
+from nodepool.kube.failures import TERMINATING, ApiFailure, ApiUnreachable, part
 
 RESOURCES: Final[Mapping[str, Resource]] = {each.kind: each for each in (NODE_POOLS, NODES, PODS)}
 VERSIONS: Final = {"NodePool": API_VERSION, "Node": "v1", "Pod": "v1"}
@@ -67,7 +67,7 @@ class Performer:
 
     work: says, right before each action, whether this replica may act.
 
-    Raises Failure, Unreachable, or an error of the bus.
+    Raises ApiFailure, ApiUnreachable, or an error of the bus.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class Performer:
         result = FAILED
         try:
             if not self._work.may():
-                raise Unreachable("the Lease is not held any more")
+                raise ApiUnreachable("the Lease is not held any more")
             done = await self._perform(key, action)
             result = done.name.lower()
             return done
-        except Failure as failure:
+        except ApiFailure as failure:
             result = REFUSED if failure.is_lasting else FAILED
             raise
         finally:
@@ -167,7 +167,7 @@ class Performer:
                     subresource=action.subresource,
                     content_type=STRATEGIC if is_strategic else MERGE,
                 )
-        except Failure as failure:
+        except ApiFailure as failure:
             is_new = isinstance(action, Create)
             return _stale(failure, *(("AlreadyExists",) if is_new else ("NotFound", "Conflict")))
         self._view.wrote(action.kind, document)
@@ -184,7 +184,7 @@ class Performer:
             document = await self._api.delete(
                 RESOURCES[action.kind], action.name, action.namespace, options
             )
-        except Failure as failure:
+        except ApiFailure as failure:
             if failure.reason != "NotFound":
                 return _stale(failure, "Conflict")
             document = {}
@@ -208,7 +208,7 @@ class Performer:
             await self._api.create(
                 PODS, _eviction(action), name=name, namespace=namespace, subresource="eviction"
             )
-        except Failure as failure:
+        except ApiFailure as failure:
             if TERMINATING in failure.causes:
                 # The Pod cannot be evicted; its deletion has the same grace period.
                 return await self._delete(Delete("Pod", name, action.uid, namespace))
@@ -225,14 +225,14 @@ class Performer:
         await self._recorder.record(kubernetes_event(action), action.time)
 
 
-def _stale(failure: Failure, *expected: str) -> Result:
+def _stale(failure: ApiFailure, *expected: str) -> Result:
     """Return STALE if a failure says that the objects have changed; raise any other failure."""
     if failure.reason not in expected:
         raise failure
     return Result.STALE
 
 
-def _has_several_budgets(failure: Failure) -> bool:
+def _has_several_budgets(failure: ApiFailure) -> bool:
     """Return whether an eviction was refused because several budgets protect the Pod.
 
     See https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/#how-api-initiated-eviction-works.

@@ -33,7 +33,7 @@ from agent.pools.actions import missing_for_pool
 from agent.pools.agreement import agreement_of, is_unresolved
 from agent.pools.objects import Log, PoolObject
 from agent.pools.sides import NOT_DELETED, Facts, Origin
-from nodepool.kube.failures import Failure, Unreachable
+from nodepool.kube.failures import ApiFailure, ApiUnreachable
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 
 ROUNDS_MAX: Final = 10
@@ -44,7 +44,7 @@ FORBIDDEN_S: Final = 5.0
 """The pause before retrying an action that this account has no right to do."""
 
 
-class Reconciler:
+class ReconcileLoop:
     """Compares each key that is woken, while this replica may act.
 
     forbidden: why the API server forbids an action, as one line, by the action that was tried.
@@ -74,9 +74,9 @@ class Reconciler:
         try:
             actions = await self._missing(key)
             result = await self._carry_out(key, actions)
-        except Failure as failure:
+        except ApiFailure as failure:
             self._refused(key, failure)
-        except (Unreachable, InDoubt, ServerRefusal, NatsError, OSError) as error:
+        except (ApiUnreachable, InDoubt, ServerRefusal, NatsError, OSError) as error:
             pause_s = self._work.retry(key)
             self._log_failure(key, str(error), pause_s)
         except Exception:  # A bug that concerns this object alone.
@@ -194,11 +194,11 @@ class Reconciler:
         return missing_for_pool(*args, replace(facts, is_leaving=change is not KindChange.NONE))
 
     async def _change_of_kind(self, item: PoolObject) -> KindChange:
-        """Return what happened to the kind; raise Failure if the API server does not say."""
+        """Return what happened to the kind; raise ApiFailure if the API server does not say."""
         tried = "get the kind NodePool"
         try:
             change = await self._view.kind.since(item)
-        except Failure as failure:
+        except ApiFailure as failure:
             self.forbidden |= {tried: failure.message} if failure.lacks_right else {}
             raise
         self.forbidden.pop(tried, None)
@@ -228,7 +228,7 @@ class Reconciler:
         them, except actions that end Pods: a drain may have little time.
         """
         worst: Result | None = None
-        failed: Failure | None = None
+        failed: ApiFailure | None = None
         is_stopped = False
         for action in actions:
             is_of_pod = ends_pod(action)
@@ -237,7 +237,7 @@ class Reconciler:
             tried = f"{type(action).__name__} {getattr(action, 'kind', '')}"
             try:
                 result = await self._perform(key, action)
-            except Failure as failure:
+            except ApiFailure as failure:
                 if failure.lacks_right:
                     self.forbidden[tried] = failure.message
                 if isinstance(action, RecordEvent) and (failure.lacks_right or failure.is_lasting):
@@ -281,7 +281,7 @@ class Reconciler:
             self._work.queue.succeeded(key)
         self._rounds.pop(key, None)
 
-    def _refused(self, key: Key, failure: Failure) -> None:
+    def _refused(self, key: Key, failure: ApiFailure) -> None:
         least_s = max(failure.retry_after_s, FORBIDDEN_S if failure.lacks_right else 0.0)
         pause_s = self._work.retry(key, least_s=least_s)
         self._log_failure(key, failure.message, pause_s)

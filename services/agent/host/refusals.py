@@ -12,7 +12,7 @@ from agent.nodes.set_backs import SetBacks, set_back_event
 from agent.reading import digest
 from nodepool.contract.keys import pod_name
 from nodepool.host.logs import Logger
-from nodepool.kube.failures import Failure, Unreachable
+from nodepool.kube.failures import ApiFailure, ApiUnreachable
 
 TOLD_MAX: Final = 10
 """The most objects of a NodePool with a recorded refusal: a policy may refuse every Node."""
@@ -45,7 +45,7 @@ class Refusals:
         self._set_backs = SetBacks()
         self.held_until = self._set_backs.held_until
 
-    async def tell(self, key: Key, action: Action, failure: Failure) -> None:
+    async def tell(self, key: Key, action: Action, failure: ApiFailure) -> None:
         """Record why an action was refused; record nothing if another try may succeed."""
         if not failure.is_lasting or not isinstance(action, Refusable):
             return
@@ -69,7 +69,7 @@ class Refusals:
     async def _try(self, key: Key, event: RecordEvent) -> None:
         try:
             await self._record(key, event)
-        except (Failure, Unreachable) as error:  # The next refusal tries again.
+        except (ApiFailure, ApiUnreachable) as error:  # The next refusal tries again.
             self._log.warning("event not recorded", cause=str(error))
 
     def forget(self, key: Key) -> None:

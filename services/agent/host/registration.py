@@ -11,7 +11,7 @@ from nodepool.client.errors import ClientError, Refused
 from nodepool.contract.commands import UID_MAX
 from nodepool.host.logs import Logger
 from nodepool.kube.api import Api, Resource
-from nodepool.kube.failures import Failure, Unreachable
+from nodepool.kube.failures import ApiFailure, ApiUnreachable
 
 NAMESPACES: Final = Resource("api/v1", "namespaces", "Namespace")
 KUBE_SYSTEM: Final = "kube-system"
@@ -42,7 +42,7 @@ class Registration:
             self._log.warning("not registered", cause=str(fault))
             await asyncio.sleep(REFUSED_S if isinstance(fault, Refused) else RETRY_S)
 
-    async def _fault(self) -> ClientError | Failure | Unreachable | None:
+    async def _fault(self) -> ClientError | ApiFailure | ApiUnreachable | None:
         """Return why it could not be registered; None where it could."""
         service, place = self._settings.service, self._settings.place
         client = Client(
@@ -57,7 +57,7 @@ class Registration:
             self.uid = uid = await self._uid()
             async with client:
                 await client.clusters.register(place.cluster, place.zone, kubernetes=True, uid=uid)
-        except (ClientError, Failure, Unreachable) as error:
+        except (ClientError, ApiFailure, ApiUnreachable) as error:
             return error
         return None
 
@@ -65,7 +65,7 @@ class Registration:
         """Return the uid of the namespace `kube-system`; empty if the account may not read it."""
         try:
             namespace = await self._api.get(NAMESPACES, KUBE_SYSTEM)
-        except Failure as failure:
+        except ApiFailure as failure:
             if failure.code != 403:
                 raise
             self._log.warning("cluster not identified", cause=failure.message)

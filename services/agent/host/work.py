@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Literal, NamedTuple, get_args
 
 from nodepool.kube.pacing import Pauses
-from nodepool.kube.queue import WorkQueue
+from nodepool.kube.queue import KeyQueue
 from nodepool.nats.wire.waiting import cancel
 
 Kind = Literal["NodePool", "Node", "Pod"]
@@ -56,7 +56,7 @@ class Work:
 
     def __init__(self, may: Callable[[], bool]) -> None:
         self.may = may
-        self.queue: WorkQueue[Key] = WorkQueue(lambda key: key.kind != "Node")
+        self.queue: KeyQueue[Key] = KeyQueue(lambda key: key.kind != "Node")
         self.reports: Pauses[Key] = Pauses(KEPT_MAX)
         self.evictions: Pauses[str] = Pauses(KEPT_MAX)
         self.clock = asyncio.get_running_loop().time

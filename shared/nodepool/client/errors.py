@@ -69,7 +69,7 @@ def translated(url: str) -> Iterator[None]:
         else:
             message = f"no control plane is set up at {address}: start one with 'nodepool up'"
         raise Unreachable(message) from None
-    except (errors.Unreachable, InDoubt, NatsError, OSError):
+    except (errors.ServerUnreachable, InDoubt, NatsError, OSError):
         raise not_responding(url) from None
 
 

@@ -71,7 +71,7 @@ class Session:
                 silence_s=self.timeout_s,
                 access=self._access,
             )
-        except errors.Unreachable as error:
+        except errors.ServerUnreachable as error:
             raise Unreachable(
                 f"no NATS server responds at {address} ({error.reason}): start one with"
                 " 'nodepool up', or set NODEPOOL_URL"

@@ -7,7 +7,7 @@ from functools import partial
 from nodepool.engine.replica import Replica
 from nodepool.host.host import Host, Start
 from nodepool.host.log_state import check_beginning
-from nodepool.host.session import Session
+from nodepool.host.session import ReplicaSession
 from nodepool.host.version import version_of
 from nodepool.nats.log.api import check_limits, last_message, last_position
 from nodepool.nats.log.consumers import REPLICA, SERVICE, VERSION
@@ -22,7 +22,7 @@ from nodepool.service import I, O, S, commit_subject
 @asynccontextmanager
 async def open_session(
     host: Host[S, I, O], connection: Connection
-) -> AsyncIterator[Session[S, I, O]]:
+) -> AsyncIterator[ReplicaSession[S, I, O]]:
     """Provide a session on a provisioned bus, restored from the newest snapshot, and reading."""
     service = host.service
     check_limits(connection)
@@ -55,7 +55,7 @@ async def open_session(
         await reader.open()
         committed = last_commit.position if last_commit is not None else 0
         start = Start(log, committed, await last_position(connection, STREAM))
-        yield Session(host, connection, publisher, reader, replica, start)
+        yield ReplicaSession(host, connection, publisher, reader, replica, start)
     finally:
         host.snapshots.abandon()
         await reader.close()

@@ -38,7 +38,7 @@ from nodepool.service import I, O, S, Service
 from nodepool.state.back_off import pause_s
 
 if TYPE_CHECKING:
-    from nodepool.host.session import Session
+    from nodepool.host.session import ReplicaSession
 
 FAULTS = (
     AccessError,
@@ -88,7 +88,7 @@ class Runtime(Generic[S, I, O]):
         self._host = Host(
             service, settings, self.telemetry, snapshots, self.ready, BatchSize(), Doubts()
         )
-        self._session: Session[S, I, O] | None = None
+        self._session: ReplicaSession[S, I, O] | None = None
 
     @property
     def committing(self) -> bool:

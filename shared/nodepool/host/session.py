@@ -45,7 +45,7 @@ SILENCE_S = 3 * HEARTBEAT_S
 """The longest silence of a working server."""
 
 
-class Session(Generic[S, I, O]):
+class ReplicaSession(Generic[S, I, O]):
     """The loop of one replica: read what has arrived, commit, fire a `Wake`, save.
 
     The session has caught up once it has read the last commit that its service had at the start;

@@ -11,7 +11,7 @@ import httpx2
 from lightkube.config.client_adapter import AsyncClient, ConnectionParams
 from lightkube.config.kubeconfig import SingleConfig
 
-from nodepool.kube.failures import Document, Failure, Unreachable, part
+from nodepool.kube.failures import ApiFailure, ApiUnreachable, Document, part
 
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
 REQUEST_S: Final = 3.0
@@ -69,7 +69,7 @@ class Api:
     manager: the name of this program in the managed fields of the objects that it writes.
     ended: called after each request, with the seconds it took.
 
-    Each method raises Failure or Unreachable.
+    Each method raises ApiFailure or ApiUnreachable.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Api:
                 code = response.status_code
                 if not response.is_success:
                     await response.aread()
-                    raise Failure(code, _document(response), _retry_after_s(response))
+                    raise ApiFailure(code, _document(response), _retry_after_s(response))
                 yield response
             finally:
                 await response.aclose()
@@ -212,7 +212,7 @@ async def _events(response: httpx2.Response) -> AsyncIterator[Document]:
         for line in lines:
             yield _event(line)
         if len(rest) > LINE_MAX:
-            raise Unreachable(f"a watch sent a line of more than {LINE_MAX} bytes")
+            raise ApiUnreachable(f"a watch sent a line of more than {LINE_MAX} bytes")
 
 
 def _event(line: bytes) -> Document:
@@ -221,7 +221,7 @@ def _event(line: bytes) -> Document:
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict):
-        raise Unreachable("a watch sent a line that is no JSON object")
+        raise ApiUnreachable("a watch sent a line that is no JSON object")
     return event
 
 
@@ -240,6 +240,6 @@ def _retry_after_s(response: httpx2.Response) -> float:
     return min(float(text), RETRY_AFTER_MAX_S) if text.isdecimal() else 0.0
 
 
-def _unreachable(error: Exception) -> Unreachable:
+def _unreachable(error: Exception) -> ApiUnreachable:
     cause = " ".join(str(error).split()) or type(error).__name__
-    return Unreachable(f"no reply of the API server: {cause}")
+    return ApiUnreachable(f"no reply of the API server: {cause}")

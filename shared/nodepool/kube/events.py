@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 from nodepool.contract.grammar import DNS_SUBDOMAIN, SUBDOMAIN_LIMIT
 from nodepool.contract.moments import rfc3339
 from nodepool.kube.api import Api, Resource
-from nodepool.kube.failures import TERMINATING, Document, Failure
+from nodepool.kube.failures import TERMINATING, ApiFailure, Document
 from nodepool.kube.pacing import Pauses
 
 EVENTS: Final = Resource("api/v1", "events", "Event")
@@ -110,7 +110,7 @@ class Recorder:
         """Record an Event; an existing Event of the same name stays as it is.
 
         moment: the time of the Event; None for the current time.
-        Raise Failure or Unreachable, but not if the namespace of the Event is being deleted.
+        Raise ApiFailure or ApiUnreachable, but not if the namespace of the Event is being deleted.
         """
         namespace = event.regarding.namespace or NAMESPACE
         key = namespace, event.name
@@ -119,7 +119,7 @@ class Recorder:
         document = event.document(moment or datetime.now(UTC))
         try:
             await self._api.create(EVENTS, document, namespace=namespace)
-        except Failure as failure:
+        except ApiFailure as failure:
             is_going = TERMINATING in failure.causes or failure.reason == "NotFound"
             if failure.reason != "AlreadyExists" and not is_going:
                 raise

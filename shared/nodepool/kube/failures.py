@@ -10,11 +10,11 @@ TERMINATING: Final = "NamespaceTerminating"
 """The cause in a refusal that means that nothing can be created in a namespace being deleted."""
 
 
-class Unreachable(Exception):
+class ApiUnreachable(Exception):
     """No reply arrived, so the change may or may not have been made; the message is one line."""
 
 
-class Failure(Exception):
+class ApiFailure(Exception):
     """The API server refused a request, and nothing was changed.
 
     code: the HTTP status.

@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 from structlog.typing import FilteringBoundLogger as Logger
 
 from nodepool.kube.api import Api, Resource
-from nodepool.kube.failures import Document, Failure, Unreachable, part
+from nodepool.kube.failures import ApiFailure, ApiUnreachable, Document, part
 from nodepool.kube.store import Changed, Kept, Store
 from nodepool.state.back_off import pause_s
 
@@ -80,9 +80,9 @@ class Informer(Generic[T]):
                 await self._watch(self._position or "")
                 failures = 0
                 continue
-            except Failure as failure:
+            except ApiFailure as failure:
                 least_s = self._failed(failure)
-            except Unreachable as error:
+            except ApiUnreachable as error:
                 self._position = None
                 self._note(str(error))
             failures = 1 if time.monotonic() - began > STABLE_S else failures + 1
@@ -90,7 +90,7 @@ class Informer(Generic[T]):
                 max(least_s, pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
             )
 
-    def _failed(self, failure: Failure) -> float:
+    def _failed(self, failure: ApiFailure) -> float:
         """Note a failed watch, and return for how many seconds the API server asks to wait."""
         if failure.code == 410 or _NO_LONGER & {failure.reason, *failure.causes}:
             self._position = None
@@ -138,7 +138,7 @@ class Informer(Generic[T]):
             page = await self._api.list_page(self.resource, params)
             metadata, items = page.get("metadata"), page.get("items")
             if not isinstance(metadata, Mapping) or not isinstance(items, list | None):
-                raise Unreachable(f"a list of {self.resource.plural} is none")
+                raise ApiUnreachable(f"a list of {self.resource.plural} is none")
             for item in items or ():
                 read = self._kept(item)
                 if read is not None and read[1] is not None:
@@ -168,7 +168,7 @@ class Informer(Generic[T]):
         if kind == "ERROR":
             status = item if isinstance(item, Mapping) else {}
             code = status.get("code")
-            raise Failure(code if isinstance(code, int) else 500, status, 0.0)
+            raise ApiFailure(code if isinstance(code, int) else 500, status, 0.0)
         if not isinstance(item, Mapping):
             return
         if kind != "BOOKMARK":

@@ -16,7 +16,7 @@ from uuid import uuid4
 from structlog.typing import FilteringBoundLogger as Logger
 
 from nodepool.kube.api import Api, Resource
-from nodepool.kube.failures import Document, Failure, Unreachable, part
+from nodepool.kube.failures import ApiFailure, ApiUnreachable, Document, part
 
 LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases", "Lease")
 DURATION_S: Final = 15
@@ -182,9 +182,9 @@ class Lease:
                 if seen.holder == self.identity:
                     released = {"holderIdentity": "", "leaseDurationSeconds": 1}
                     await self._update(lease, {**self._spec(seen), **released})
-            except (Failure, Unreachable) as error:
+            except (ApiFailure, ApiUnreachable) as error:
                 # The API server may still write an abandoned renewal after the read above.
-                if tries_left and isinstance(error, Failure) and error.reason == "Conflict":
+                if tries_left and isinstance(error, ApiFailure) and error.reason == "Conflict":
                     continue
                 self._log.warning("Lease not released", cause=str(error))
             return
@@ -194,13 +194,13 @@ class Lease:
         try:
             await self._step(self._clock())
             self.fault = ""
-        except Failure as failure:
+        except ApiFailure as failure:
             self._written = None
             if failure.reason in ("Conflict", "AlreadyExists"):
                 self.fault = ""  # Another replica was faster; the Lease is read again soon.
                 return
             self._note(f"cannot hold the Lease {self._namespace}/{self._name}: {failure.message}")
-        except Unreachable as error:
+        except ApiUnreachable as error:
             self._note(str(error))
 
     def _note(self, fault: str) -> None:
@@ -236,7 +236,7 @@ class Lease:
     async def _found(self) -> Document | None:
         try:
             return await self._api.get(LEASES, self._name, self._namespace)
-        except Failure as failure:
+        except ApiFailure as failure:
             if failure.reason != "NotFound":
                 raise
             return None

@@ -13,7 +13,7 @@ MOST_S = 30.0
 K = TypeVar("K", bound=Hashable)
 
 
-class WorkQueue(Generic[K]):
+class KeyQueue(Generic[K]):
     """Keys in the order of arrival; every `now` is in seconds of one monotonic clock.
 
     Urgent keys come before all others: a NodePool does not wait behind a thousand Nodes.

@@ -15,7 +15,7 @@ from nodepool.client.doctor.server import NOT_KNOWN, Storing
 from nodepool.nats.log.streams import STREAM
 from nodepool.nats.wire.access import NO_ACCESS, Access
 from nodepool.nats.wire.connection import Connection, connect
-from nodepool.nats.wire.errors import AccessError, Unreachable
+from nodepool.nats.wire.errors import AccessError, ServerUnreachable
 from nodepool.service import AnyService
 
 CONNECT_S = 5.0
@@ -51,7 +51,7 @@ async def examine(
         return
     try:
         connection = await connect(url, "nodepool-doctor", patience_s=CONNECT_S, access=access)
-    except Unreachable as error:
+    except ServerUnreachable as error:
         yield reaching.unreachable(url, error.reason)
         return
     except AccessError as error:

@@ -13,7 +13,7 @@ ObjectKey = tuple[str, str]
 """An object of the read model: its bucket, and its key with slashes."""
 Report = Callable[[str, int], None]
 """Reports a fault of objects in the read model: the fault, and the number of objects."""
-VERSION = "Nodepool-Version"
+VERSION_HEADER = "Nodepool-Version"
 """The header with an object's version: the position of the last log entry that touched it."""
 LOG = "Nodepool-Log"
 """The header that names the log whose positions the version counts."""
@@ -84,7 +84,7 @@ def key_of_object(bucket: str, subject: str) -> ObjectKey:
 
 def stored_object(headers: Mapping[str, str], position: int) -> StoredObject:
     """Return a write by its headers; a write without a valid version gets version 0."""
-    text = headers.get(VERSION, "")
+    text = headers.get(VERSION_HEADER, "")
     version = int(text) if _DIGITS.fullmatch(text) else 0
     deleted = headers.get("KV-Operation") in ("DEL", "PURGE")
     return StoredObject(
@@ -96,7 +96,7 @@ def headers_of(written: StoredObject, replaced: int) -> dict[str, str]:
     """Return the headers of a write that replaces the write at sequence `replaced`."""
     headers = {
         "Nats-Expected-Last-Subject-Sequence": str(replaced),
-        VERSION: str(written.version),
+        VERSION_HEADER: str(written.version),
         RENDERING: written.rendering,
         LOG: written.log,
     }

@@ -22,7 +22,7 @@ from nodepool.nats.wire.access import NO_ACCESS, Access, check_address
 from nodepool.nats.wire.addresses import split_addresses, without_password
 from nodepool.nats.wire.authentication import AuthenticatingClient
 from nodepool.nats.wire.client import notify
-from nodepool.nats.wire.errors import AccessError, Unreachable
+from nodepool.nats.wire.errors import AccessError, ServerUnreachable
 from nodepool.nats.wire.protocol import SEQUENCE, Parser, parse_headers, text
 from nodepool.nats.wire.reasons import reason_of
 from nodepool.nats.wire.transports import transport_to
@@ -265,7 +265,7 @@ async def connect(
     access: whom to trust, and what to show.
     on_fault: called with the reason whenever a server cannot be reached, now and later.
 
-    Raises Unreachable if no server answers in time, AccessError if a file cannot be used.
+    Raises ServerUnreachable if no server answers in time, AccessError if a file cannot be used.
     """
     addresses = split_addresses(url)
     access.check(time.time())
@@ -277,7 +277,7 @@ async def connect(
     try:
         await asyncio.wait((attempt,), timeout=patience_s)
         if not attempt.done():
-            raise Unreachable(without_password(url), connection.reason)
+            raise ServerUnreachable(without_password(url), connection.reason)
         attempt.result()
     except BaseException:
         await cancel(attempt)

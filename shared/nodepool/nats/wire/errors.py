@@ -18,7 +18,7 @@ class AccessError(Exception):
         self.field = field
 
 
-class Unreachable(Exception):
+class ServerUnreachable(Exception):
     """No server replies; the message is one line that names the server and the remedy.
 
     `reason` says in a few words why the last attempt failed.
