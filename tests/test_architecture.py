@@ -74,7 +74,7 @@ OVERSIZED: dict[str, str] = {
     "allocator.state.evolve": LISTS_MESSAGES,
     "capacity.state.evolve": LISTS_MESSAGES,
     "fleet.state.evolve": LISTS_MESSAGES,
-    "lifecycle.state._evolved": LISTS_MESSAGES,
+    "lifecycle.state._fold_message": LISTS_MESSAGES,
     "lifecycle.changes.change_node": LISTS_MESSAGES,
     "lifecycle.changes": "how each message changes a Node, side by side",
     "lifecycle.table": "the whole state machine of a Node, to be read from its top",

@@ -16,7 +16,7 @@ from nodepool.contract import conditions, events
 from nodepool.contract.availability import Availability
 from nodepool.contract.events import KubernetesEvent
 from nodepool.contract.model import MANAGED_TAINTS, RemovalReason, ScaleDownStrategy
-from nodepool.contract.reference import described
+from nodepool.contract.reference import describe_model
 from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
 
 TESTS = Path(__file__).parent
@@ -74,7 +74,7 @@ def _node_conditions() -> Iterator[str]:
 
 def _fields() -> Iterator[str]:
     """The fields of a spec and of a status, and those of what they hold."""
-    for part in described(NodePoolShape, "nodepool").fields:
+    for part in describe_model(NodePoolShape, "nodepool").fields:
         if part.name in ("spec", "status"):
             for field in part.fields:
                 yield field.name

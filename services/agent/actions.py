@@ -84,7 +84,7 @@ class ReportWaiting:
 class ListPods:
     """Lists the Pods of a Node from the API server, once the scheduler has seen a cordon.
 
-    key: what the list proves, see `agent.nodes.NodeView.proven`.
+    key: what the list proves, see `agent.nodes.memory.NodeMemory.find_proven_key`.
     """
 
     node: str

@@ -59,8 +59,8 @@ class Agent:
         """Serve until `stop` is set; a fault of the bus or of the cluster only delays the agent."""
         telemetry, settings = self._telemetry, self._settings
         self.port = telemetry.serve(self.obstacle)
-        telemetry.log.info("started", version=version_of(), **settings.shown())
-        api = Api(settings.kubeconfig, MANAGER, telemetry.requested)
+        telemetry.log.info("started", version=version_of(), **settings.list_settings())
+        api = Api(settings.kubeconfig, MANAGER, telemetry.count_request)
         lease = lease_of(settings, api, telemetry.log)
         self._lease = lease
         watching = asyncio.create_task(telemetry.watch(stop))

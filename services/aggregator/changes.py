@@ -12,7 +12,7 @@ from aggregator.machines import capacity_reclaimed, machine_reported, with_inven
 from aggregator.objects import ClusterObject, NodeObject, NodePoolObject
 from aggregator.profiles import counted_profiles, profile_of
 from aggregator.read_model import ReadModel
-from aggregator.templates import counted, dropped, published
+from aggregator.templates import add_template, drop_templates, move_node
 from nodepool.contract import events as on
 from nodepool.contract.keys import NodeKey, PoolKey, cluster_key, ledger_key
 from nodepool.contract.messages import OfMachine, OfPool
@@ -49,14 +49,14 @@ def evolve(  # noqa: C901, PLR0912  # It lists the messages.
         case on.CapacityReclaimed():
             return capacity_reclaimed(model, message, context)
         case on.CapacityChecked():
-            return _pool_changed(model, message, pools.checked, context)
+            return _pool_changed(model, message, pools.apply_verdict, context)
         case on.QuotaChecked() | on.QuotaSet() | on.QuotaDeleted() | on.QuotaReleased():
             return _quota_counted(model, message, context)
         case on.NodePoolValidated():
-            pool = pools.specified(model.pools.get(message.key), message, context)
+            pool = pools.specify_pool(model.pools.get(message.key), message, context)
             return replace(model, pools=model.pools.set(pool.key, pool))
         case on.NodeTemplateChanged():
-            return replace(model, templates=published(model.templates, message))
+            return replace(model, templates=add_template(model.templates, message))
         case on.NodePoolDeleting():
             return _pool_changed(model, message, pools.deleting, context)
         case on.CWNodePoolNodesRemoved():
@@ -66,7 +66,7 @@ def evolve(  # noqa: C901, PLR0912  # It lists the messages.
         case on.ClusterRegistered():
             return _cluster_registered(model, message, context)
         case on.AllocationRecovered() | on.NodeRemovalRecovered():
-            return _pool_changed(model, message, pools.recovered, context)
+            return _pool_changed(model, message, pools.clear_error, context)
         case (
             on.CWNodePoolQuotaCheckFailed()
             | on.CapacityCheckFailed()
@@ -114,7 +114,7 @@ def _pool_deleted(model: ReadModel, event: on.CWNodePoolDeleted) -> ReadModel:
     return replace(
         model,
         pools=model.pools.delete(pool.key),
-        templates=dropped(model.templates, pool.key),
+        templates=drop_templates(model.templates, pool.key),
     )
 
 
@@ -126,19 +126,19 @@ def _node_assigned(model: ReadModel, event: on.CWNodeAssigned, context: Context)
     return replace(
         with_inventory(model, event, inventory, context),
         pools=_changed_pools(model.pools, event, pools.node_assigned, context),
-        nodes=model.nodes.set(event.node_key, nodes.assigned(event, context, profile)),
+        nodes=model.nodes.set(event.node_key, nodes.build_node(event, context, profile)),
     )
 
 
 def _node_joined(model: ReadModel, event: on.CWNodeRegistered, context: Context) -> ReadModel:
     """Return the read model after a Node joined its cluster."""
     key = event.node_key
-    node = nodes.changed(model.nodes[key], event, context)
+    node = nodes.change_node(model.nodes[key], event, context)
     return replace(
         model,
         pools=_changed_pools(model.pools, event, pools.node_registered, context),
         nodes=model.nodes.set(key, node),
-        templates=counted(model.templates, node.pool, 0, node.template),
+        templates=move_node(model.templates, node.pool, 0, node.template),
     )
 
 
@@ -148,10 +148,10 @@ def _node_changed(model: ReadModel, event: NodeChanged, context: Context) -> Rea
     before = model.nodes.get(key)
     if before is None:
         return model
-    after = nodes.changed(before, event, context)
+    after = nodes.change_node(before, event, context)
     if after is before:
         return model
-    templates = counted(model.templates, after.pool, before.template, after.template)
+    templates = move_node(model.templates, after.pool, before.template, after.template)
     busy, pools_ = model.busy, model.pools
     if after.boot != before.boot:
         after, pools_ = _booted_again(pools_, after, context)
@@ -182,7 +182,7 @@ def _node_reported(model: ReadModel, event: ConditionSeen, context: Context) -> 
     key = model.reported_node(event)
     if key is None:
         return model
-    after = nodes.reported(model.nodes[key], event, context)
+    after = nodes.set_reported_condition(model.nodes[key], event, context)
     return replace(model, nodes=model.nodes.set(key, after))
 
 
@@ -207,7 +207,7 @@ def _node_left(model: ReadModel, event: NodeLeft, context: Context) -> ReadModel
         pools=_changed_pools(model.pools, event, change, context),
         nodes=model.nodes.delete(key),
         busy=_with_busy(model.busy, node.pool, key, is_busy=False),
-        templates=counted(model.templates, node.pool, node.template, 0),
+        templates=move_node(model.templates, node.pool, node.template, 0),
     )
 
 
@@ -249,10 +249,10 @@ def _cluster_registered(
 def _quota_counted(model: ReadModel, event: QuotaCounted, context: Context) -> ReadModel:
     """Return the read model after a change of a limit, or of the Nodes that count against it."""
     if isinstance(event, on.QuotaChecked):
-        model = _pool_changed(model, event, pools.checked, context)
+        model = _pool_changed(model, event, pools.apply_verdict, context)
     key = ledger_key(event.org, event.zone, event.instance_type)
     before = model.quotas.get(key)
-    after = quotas.counted(before, event, context)
+    after = quotas.update_quota(before, event, context)
     if after is before:
         return model
     quotas_ = model.quotas.delete(key) if after is None else model.quotas.set(key, after)

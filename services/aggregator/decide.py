@@ -10,7 +10,7 @@ from nodepool.service import Projection, Service
 
 PROJECTION: Projection[State, Hears] = Projection(
     buckets=BUCKETS,
-    touched=lambda state, message: projection.touched(state.read_model, message),
+    touched=lambda state, message: projection.list_touched(state.read_model, message),
     get=lambda state, bucket, key: projection.get(state.read_model, bucket, key),
     keys=lambda state, bucket: projection.keys(state.read_model, bucket),
     render=projection.render,

@@ -31,7 +31,7 @@ MachineEvent = (
 def machine_reported(model: ReadModel, event: MachineReported, context: Context) -> ReadModel:
     """Return the read model after a change of a machine that is no Node, or may be no Node."""
     if not isinstance(event, on.MachineBroken | on.MachineStateChanged):
-        return with_inventory(model, event, model.inventory.changed(event), context)
+        return with_inventory(model, event, model.inventory.fold_change(event), context)
     before = model.machines.get(event.machine_key)
     if before is None:
         return model
@@ -57,7 +57,7 @@ def with_inventory(
         return model
     key = event.machine_key
     before, after = model.machine(key), inventory.machines[key]
-    item = _recounted(model.capacity.get(after.offering), before, after, context)
+    item = _recount_offering(model.capacity.get(after.offering), before, after, context)
     status = _changed_hands(model.machines.get(key), after, event, context)
     return replace(
         model,
@@ -86,7 +86,7 @@ def state_of(machine: Machine) -> MachineState:
     return "triage" if machine.holder == TRIAGE else "assigned"
 
 
-def _recounted(
+def _recount_offering(
     item: CapacityObject | None, before: Machine | None, after: Machine, context: Context
 ) -> CapacityObject:
     """Return the counts of the machine's offering; `before` is None for a new machine."""

@@ -12,7 +12,7 @@ from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Context
 
 
-def assigned(event: on.CWNodeAssigned, context: Context, profile: str) -> NodeObject:
+def build_node(event: on.CWNodeAssigned, context: Context, profile: str) -> NodeObject:
     """Return a new Node with this profile; the Node has not joined its cluster yet."""
     return NodeObject(
         name=event.node,
@@ -26,13 +26,13 @@ def assigned(event: on.CWNodeAssigned, context: Context, profile: str) -> NodeOb
     )
 
 
-def changed(node: NodeObject, event: NodeChanged, context: Context) -> NodeObject:
+def change_node(node: NodeObject, event: NodeChanged, context: Context) -> NodeObject:
     """Return the Node after an event; an event about another assignment changes nothing."""
     if event.assignment != node.assignment:
         return node
     match event:
         case on.NodeUpdated():
-            return _updated(node, event, context)
+            return _update_node(node, event, context)
         case on.NodeActivityChanged(active=active, message=work):
             return replace(
                 node,
@@ -50,7 +50,7 @@ def changed(node: NodeObject, event: NodeChanged, context: Context) -> NodeObjec
                 registered=context.time,
                 labels=event.labels,
                 annotations=event.annotations,
-                taints=_shared(event.taints),
+                taints=_share_taints(event.taints),
                 template=event.template,
                 version=context.position,
             )
@@ -66,7 +66,7 @@ REPORTED_MAX = 32
 """The maximum number of reported conditions of a Node; there are fewer kinds of problems."""
 
 
-def reported(node: NodeObject, event: ConditionSeen, context: Context) -> NodeObject:
+def set_reported_condition(node: NodeObject, event: ConditionSeen, context: Context) -> NodeObject:
     """Return the Node with a reported condition; a report on another assignment is ignored."""
     if event.assignment != node.assignment:
         return node
@@ -83,12 +83,12 @@ def reported(node: NodeObject, event: ConditionSeen, context: Context) -> NodeOb
 
 
 @lru_cache(maxsize=1024)
-def _shared(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+def _share_taints(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
     """Return equal taints as the same object: most Nodes share taints of half a kilobyte."""
     return taints
 
 
-def _updated(node: NodeObject, event: on.NodeUpdated, context: Context) -> NodeObject:
+def _update_node(node: NodeObject, event: on.NodeUpdated, context: Context) -> NodeObject:
     turned = (node.removal is None) is not (event.removal is None)
     is_preempted = event.removal is RemovalReason.PREEMPTED
     after = replace(
@@ -100,7 +100,7 @@ def _updated(node: NodeObject, event: on.NodeUpdated, context: Context) -> NodeO
         forced=node.forced and event.phase is NodePhase.DRAINING,
         labels=event.labels,
         annotations=event.annotations,
-        taints=_shared(event.taints),
+        taints=_share_taints(event.taints),
         template=event.template,
         removal=event.removal,
         removal_since=context.time if turned else node.removal_since,

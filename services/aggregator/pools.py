@@ -16,11 +16,11 @@ from nodepool.contract.conditions import (
 )
 from nodepool.contract.model import RemovalReason
 from nodepool.contract.node_failures import NodeFailure, failure_of
-from nodepool.placement.racks import counted, domain_of
+from nodepool.placement.racks import change_count, domain_of
 from nodepool.service import Context
 
 
-def specified(
+def specify_pool(
     before: NodePoolObject | None, event: on.NodePoolValidated, context: Context
 ) -> NodePoolObject:
     """Return the NodePool with a new desired state or verdict; a new NodePool for a new uid."""
@@ -46,7 +46,7 @@ def specified(
         spec=event.spec,
         fault=event.fault,
         granted=0 if event.reason is Validated.INVALID else before.granted,
-        autoscaled=_autoscaled(before, event, context),
+        autoscaled=_update_autoscaled(before, event, context),
         # The allocator decides on a new version at once, and reports a persistent error again.
         allocation_error="" if is_new else before.allocation_error,
     )
@@ -55,7 +55,7 @@ def specified(
     return with_counts(pool, context, (event.reason, event.message))
 
 
-def _autoscaled(
+def _update_autoscaled(
     before: NodePoolObject, event: on.NodePoolValidated, context: Context
 ) -> Autoscaled | None:
     """Return why the autoscaler has set the target, and since when; None if it has not."""
@@ -74,7 +74,7 @@ def deleting(pool: NodePoolObject, event: on.NodePoolDeleting, context: Context)
     return with_counts(_without_queue(pool), context)
 
 
-def checked(
+def apply_verdict(
     pool: NodePoolObject, event: on.QuotaChecked | on.CapacityChecked, context: Context
 ) -> NodePoolObject:
     """Return the NodePool after a verdict.
@@ -161,7 +161,7 @@ def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> 
             assert_never(event)
 
 
-def recovered(pool: NodePoolObject, event: Recovered, context: Context) -> NodePoolObject:
+def clear_error(pool: NodePoolObject, event: Recovered, context: Context) -> NodePoolObject:
     """Return the NodePool without an error, with the conditions that follow from its counts."""
     if event.uid != pool.uid:
         return pool
@@ -242,4 +242,4 @@ def _in_domain(pool: NodePoolObject, domain: str, change: int) -> NodePoolObject
     """Return the NodePool with `change` more current Nodes in a domain, if its type has racks."""
     if not pool.spec.rack_size:
         return pool
-    return replace(pool, domains=counted(pool.domains, domain, change))
+    return replace(pool, domains=change_count(pool.domains, domain, change))

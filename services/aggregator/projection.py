@@ -40,7 +40,7 @@ _BOOTED_AGAIN: Final = (NodePhase.REBOOTING, NodePhase.VERIFYING)
 """The phases of a Node in which its profile may have changed."""
 
 
-def touched(  # noqa: C901, PLR0912  # It lists the messages.
+def list_touched(  # noqa: C901, PLR0912  # It lists the messages.
     model: ReadModel, message: Hears
 ) -> Iterator[tuple[str, str]]:
     """Yield the bucket and the key of each object that an event may have changed."""
@@ -50,7 +50,7 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
         case on.CWDrainNode() | on.NodeReportRequested():
             yield from _node(model, message)
         case on.NodeConditionChanged() | on.NodeConditionReported():
-            yield from _reported(model, message)
+            yield from _list_reported_node(model, message)
         case (
             on.NodeTemplateChanged()
             | on.CWNodeCordoned()
@@ -91,7 +91,7 @@ def _node(model: ReadModel, event: OfNode) -> Iterator[tuple[str, str]]:
         yield POOLS, event.key
 
 
-def _reported(model: ReadModel, event: ConditionSeen) -> Iterator[tuple[str, str]]:
+def _list_reported_node(model: ReadModel, event: ConditionSeen) -> Iterator[tuple[str, str]]:
     node = model.reported_node(event)
     if node is not None:
         yield NODES, node

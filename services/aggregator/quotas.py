@@ -8,7 +8,7 @@ from nodepool.contract import events as on
 from nodepool.service import Context
 
 
-def counted(
+def update_quota(
     before: QuotaObject | None, event: QuotaCounted, context: Context
 ) -> QuotaObject | None:
     """Return the limit and the Nodes that count against it; `before` if neither changes.

@@ -11,9 +11,9 @@ from nodepool.contract.conditions import (
     AtTarget,
     Condition,
     NodesRemoved,
-    deprecated,
+    list_deprecated,
 )
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.contract.model import ScaleDownStrategy
 from nodepool.contract.moments import rfc3339
 from nodepool.contract.progress import progressing
@@ -46,10 +46,10 @@ def _origin(pool: NodePoolObject) -> Document:
     """Return when the spec was stored, why by the autoscaler, and when anything came of it last."""
     moments = {"specified": pool.specified, "progressed": pool.progressed}
     found = {name: rfc3339(moment) for name, moment in moments.items() if moment is not None}
-    return {**found, **_autoscaled(pool)}
+    return {**found, **_build_autoscaled(pool)}
 
 
-def _autoscaled(pool: NodePoolObject) -> dict[str, object]:
+def _build_autoscaled(pool: NodePoolObject) -> dict[str, object]:
     """Return why the autoscaler has set the target, if it has."""
     if pool.autoscaled is None:
         return {}
@@ -103,7 +103,7 @@ def _conditions(pool: NodePoolObject, *, show_deprecated: bool) -> Iterator[Cond
     if condition is not None and pool.progressing is not None:
         yield replace(condition, since=pool.progressing.since)
     if show_deprecated:
-        yield from deprecated(current, pool.accepted)
+        yield from list_deprecated(current, pool.accepted)
 
 
 def _with_numbers(pool: NodePoolObject, condition: Condition) -> Condition:
@@ -122,11 +122,11 @@ def _at_target(pool: NodePoolObject, reason: AtTarget) -> str:
         case AtTarget.TARGET_MET:
             return HEALTHY[reason]
         case AtTarget.UNDER_TARGET:
-            count = f"NodePool has {pool.current} of {counted(pool.spec.target)}"
+            count = f"NodePool has {pool.current} of {format_count(pool.spec.target)}"
             text = "; ".join((count, *_missing(pool)))
             return text if text.endswith("?") else f"{text}."
         case AtTarget.OVER_TARGET:
-            target, has = pool.spec.target, counted(pool.current)
+            target, has = pool.spec.target, format_count(pool.current)
             return f"NodePool has {has} and wants {target}; {surplus(_facts(pool))}."
         case AtTarget.PENDING_DELETE:
             return f"NodePool is being deleted, {still_there(_facts(pool))}."

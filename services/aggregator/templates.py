@@ -27,7 +27,7 @@ Templates = Map[PoolKey, Map[int, Template]]
 """The templates of each NodePool by revision: the newest, and all that a Node still has."""
 
 
-def published(templates: Templates, event: NodeTemplateChanged) -> Templates:
+def add_template(templates: Templates, event: NodeTemplateChanged) -> Templates:
     """Return the templates with a new template; drop older templates that no Node has."""
     known = templates.get(event.key, Map())
     kept = {revision: template for revision, template in known.items() if template.nodes}
@@ -35,7 +35,7 @@ def published(templates: Templates, event: NodeTemplateChanged) -> Templates:
     return templates.set(event.key, Map({**kept, event.revision: template}))
 
 
-def counted(templates: Templates, key: PoolKey, before: int, after: int) -> Templates:
+def move_node(templates: Templates, key: PoolKey, before: int, after: int) -> Templates:
     """Return the templates after a Node moved from `before` to `after`; 0 is no template."""
     if before == after:
         return templates
@@ -50,6 +50,6 @@ def counted(templates: Templates, key: PoolKey, before: int, after: int) -> Temp
     return templates.set(key, known) if known else templates
 
 
-def dropped(templates: Templates, key: PoolKey) -> Templates:
+def drop_templates(templates: Templates, key: PoolKey) -> Templates:
     """Return the templates without the templates of a NodePool that is gone."""
     return templates.delete(key) if key in templates else templates

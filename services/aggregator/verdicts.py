@@ -9,8 +9,8 @@ from nodepool.contract.conditions import (
     Condition,
     NodesRemoved,
     Reason,
-    accepted,
-    changed,
+    change_condition,
+    compute_accepted,
 )
 from nodepool.contract.progress import evaluated_generation, progressing
 from nodepool.service import Context
@@ -34,12 +34,12 @@ def _with_conditions(
     for reason, message in verdicts:
         kind = type(reason).__name__
         before = conditions.get(kind)
-        after = changed(before, reason, message, pool.generation, context.time, position)
+        after = change_condition(before, reason, message, pool.generation, context.time, position)
         if after is not before:
             conditions = conditions.set(kind, after)
     if conditions is pool.conditions:
         return pool
-    kept = accepted(pool.accepted, conditions, context.time, refused=pool.fault == "Zone")
+    kept = compute_accepted(pool.accepted, conditions, context.time, refused=pool.fault == "Zone")
     return replace(
         pool,
         conditions=conditions,

@@ -45,15 +45,15 @@ def change_member(  # noqa: C901  # It lists the messages.
         case on.CWNodeUncordoned():
             return replace(member, cordoned=False, triage=False)
         case on.NodeKept(request=request):
-            return _spared(member) if request == member.requests else member
+            return _spare_node(member) if request == member.requests else member
         case on.NodeRemovalCancelled():
-            return _cancelled(member)
+            return _cancel_removal(member)
         case on.NodeReservationChanged(usable=usable):
             return replace(member, is_reserved=not usable)
         case on.NodeUpdated(removal=removal):
             return _with_health(member, removal)
         case on.NodePreemptionRequested() | on.NodePreempted() | on.PreemptionPending():
-            return _preempted(member)
+            return _preempt_node(member)
         case on.CWNodeDeletionRequestSuccess(removal=removal, request=request):
             return replace(
                 member,
@@ -77,7 +77,7 @@ def _drained_by(member: Member) -> datetime | None:
     return member.drained_by if goes_on else None
 
 
-def _spared(member: Member) -> Member:
+def _spare_node(member: Member) -> Member:
     """Return the Node as lifecycle keeps it, no victim any more.
 
     A preemption, or a deletion of the NodePool, goes on.
@@ -87,7 +87,7 @@ def _spared(member: Member) -> Member:
     return replace(member, removal=removal, removed_in=0, is_cancelled=False)
 
 
-def _cancelled(member: Member) -> Member:
+def _cancel_removal(member: Member) -> Member:
     """Return the Node as one to keep; until lifecycle answers, it may leave all the same."""
     if member.removal is not RemovalReason.SCALE_DOWN:
         return member
@@ -107,7 +107,7 @@ def _with_health(member: Member, removal: RemovalReason | None) -> Member:
     return member
 
 
-def _preempted(member: Member) -> Member:
+def _preempt_node(member: Member) -> Member:
     """Return the Node as one that leaves for its preemption; a victim of a scale-down stays one.
 
     A Node of a deleted NodePool leaves for the deletion, but no later than its preemption allows.

@@ -5,14 +5,14 @@ from datetime import datetime
 from typing import assert_never
 
 from allocator import Decides, Hears, Says
-from allocator.give_way import preempted
-from allocator.grow import requested, served
+from allocator.give_way import preempt_nodes
+from allocator.grow import announce_growth, assign_machines
 from allocator.pool import Pool, Stage
 from allocator.reclaim import held_back, outcome
 from allocator.shrink import shrunk
 from allocator.state import State, evolve
 from nodepool.contract import events as on
-from nodepool.contract.catalog import offered
+from nodepool.contract.catalog import is_offered
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.keys import (
     OfferingKey,
@@ -39,7 +39,7 @@ def decide(
         case on.CapacityChecked(key=key, uid=uid):
             pool = state.pool(key, uid)
             if pool is not None:
-                yield from requested(pool)
+                yield from announce_growth(pool)
         case _:
             assert_never(message)
 
@@ -53,7 +53,7 @@ def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
             return pool.offering if pool is not None and is_new and pool.shortfall else None
         case ReclaimCapacity() | ReturnCapacity():
             zone, kind = message.zone, message.instance_type
-            return offering_key(zone, kind) if offered(kind, zone) else None
+            return offering_key(zone, kind) if is_offered(kind, zone) else None
         case (
             on.NodePoolValidated(key=key)
             | on.NodePoolDeleting(key=key)
@@ -89,13 +89,13 @@ def reconcile(
         yield from _shared_out(state, OfferingKey(key), context.time)
         return
     yield from _report_undelivered(pool)
-    yield from _acknowledged(pool)
+    yield from _acknowledge_grant(pool)
     yield from shrunk(pool)
     if pool.failure:
         events = tuple(_shared_out(state, pool.offering, context.time, pool.key))
         own = [type(event) for event in events if isinstance(event, OfPool) and event.key == key]
         if on.AllocationFailed not in own and on.CWNodeAssigned not in own:
-            yield from requested(pool)
+            yield from announce_growth(pool)
         for event in events:
             yield event
         if on.AllocationFailed not in own:
@@ -113,8 +113,8 @@ def _shared_out(
     line = state.inventory.line(offering)
     failed: dict[PoolKey, str] = {}
     yield from held_back(state, offering, line)
-    yield from served(state, offering, line, failed)
-    yield from preempted(state, offering, failed, now)
+    yield from assign_machines(state, offering, line, failed)
+    yield from preempt_nodes(state, offering, failed, now)
     for key, cause in failed.items():
         if key == retried or not state.pools[key].failure:
             yield from _report_failure(state.pools[key], cause)
@@ -129,7 +129,7 @@ def _report_undelivered(pool: Pool) -> Iterator[Says]:
         yield on.CWNodeDeliverFail(**pool_fields(pool.key), message=text)
 
 
-def _acknowledged(pool: Pool) -> Iterator[Says]:
+def _acknowledge_grant(pool: Pool) -> Iterator[Says]:
     granted = pool.unused_grant
     if granted is not None:
         yield on.GrantAcknowledged(
@@ -149,7 +149,7 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
     again. An offering without a waiting NodePool is tried again for the operator who reclaims
     machines.
     """
-    key = _concerned(state, failure)
+    key = _find_failed_pool(state, failure)
     pool = state.pools.get(key) if key is not None else None
     if pool is None:
         offering = OfferingKey(failure.key)
@@ -171,7 +171,7 @@ def _report_failure(
         yield on.CWNodePoolNodesRequestFailed(**pool_fields(pool.key), message=text)
 
 
-def _concerned(state: State, failure: Failure) -> PoolKey | None:
+def _find_failed_pool(state: State, failure: Failure) -> PoolKey | None:
     """Return the NodePool that failed; for an offering, the first NodePool that waits for it."""
     if not failure.key:
         return failure.pool

@@ -48,7 +48,7 @@ class Victim(NamedTuple):
         return machine_key(self.pool.zone, self.node)
 
 
-def preempted(
+def preempt_nodes(
     state: State, offering: OfferingKey, failed: dict[PoolKey, str], now: datetime
 ) -> Iterator[NodePreemptionRequested]:
     """Yield the preemptions of spot Nodes for an operator, then for NodePools that are short.
@@ -66,7 +66,7 @@ def preempted(
         with pass_over(need.beneficiary, failed):
             chosen = choice.take(need)
         for victim in chosen:
-            yield _requested(victim, need.beneficiary)
+            yield _request_preemption(victim, need.beneficiary)
 
 
 def is_short(state: State, offering: OfferingKey) -> bool:
@@ -170,7 +170,7 @@ def _order_of_own(victim: Victim) -> tuple[int, tuple[int, int, str]]:
     return victim.pool.spec.priority, _order(victim)
 
 
-def _requested(victim: Victim, beneficiary: PoolKey | None) -> NodePreemptionRequested:
+def _request_preemption(victim: Victim, beneficiary: PoolKey | None) -> NodePreemptionRequested:
     pool = victim.pool
     same = beneficiary is not None and pool_path(beneficiary)[0] == pool_path(pool.key)[0]
     return NodePreemptionRequested(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from allocator.pool import Pool
 from allocator.state import State
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.contract.events import CWNodeAssigned, CWNodePoolScaledUp, CWNodeRequestQueued
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, pool_path
 from nodepool.contract.messages import pool_fields
@@ -12,7 +12,7 @@ from nodepool.placement.line import Line
 from nodepool.placement.plan import Part, take_turns
 
 
-def requested(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued]:
+def announce_growth(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued]:
     """Yield the announcements due when a NodePool may have more Nodes than it asked for before.
 
     Lost Nodes are replaced without an announcement. Nodes that the NodePool removed itself are
@@ -22,15 +22,15 @@ def requested(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued]:
     if goal is None:
         return
     if before < goal == pool.target:
-        text = f"scaled up from {before} to {counted(goal)}"
+        text = f"scaled up from {before} to {format_count(goal)}"
         yield CWNodePoolScaledUp(**pool_fields(pool.key), before=before, after=goal, message=text)
     count = pool.shortfall
     if count and goal > pool.requested:
-        text = f"requested {counted(count)} of {pool.spec.instance_type}"
+        text = f"requested {format_count(count)} of {pool.spec.instance_type}"
         yield CWNodeRequestQueued(**pool_fields(pool.key), count=count, granted=goal, message=text)
 
 
-def served(
+def assign_machines(
     state: State, offering: OfferingKey, line: Line, failed: dict[PoolKey, str]
 ) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued | CWNodeAssigned]:
     """Yield the assignments of free machines to the NodePools that wait, in their order.
@@ -46,7 +46,7 @@ def served(
     def take(key: PoolKey, count: int) -> int:
         pool = state.pools[key]
         if key not in parts:
-            announced[key] = tuple(requested(pool))
+            announced[key] = tuple(announce_growth(pool))
             parts[key] = Part(pool)
         taken = parts[key].take(line, count)
         given.append((pool, parts[key].machines))
@@ -61,10 +61,10 @@ def served(
             yield event
         for machine in machines:
             assignment += 1
-            yield _assigned(state, pool, machine, assignment)
+            yield _assign_machine(state, pool, machine, assignment)
 
 
-def _assigned(state: State, pool: Pool, key: MachineKey, assignment: int) -> CWNodeAssigned:
+def _assign_machine(state: State, pool: Pool, key: MachineKey, assignment: int) -> CWNodeAssigned:
     machine = state.inventory.machines[key]
     _, _, name = pool_path(pool.key)
     return CWNodeAssigned(

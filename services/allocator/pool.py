@@ -199,7 +199,7 @@ def announce(pool: Pool, event: Announced) -> Pool:
             requested = min(pool.requested, after)
             return replace(pool, scaled=after, requested=requested, removed=None)
         case on.CWNodeDeliverFail(node=node):
-            return _reported(pool, node)
+            return _mark_reported(pool, node)
         case _:
             assert_never(event)
 
@@ -222,7 +222,7 @@ def drop_node(pool: Pool, member: Member, event: Left) -> Pool:
     return replace(pool, removed=pool.removed + 1, requested=max(0, pool.requested - 1))
 
 
-def _reported(pool: Pool, node: str) -> Pool:
+def _mark_reported(pool: Pool, node: str) -> Pool:
     """Return the NodePool after the report that `node` could not be delivered.
 
     node: empty if the settings of the NodePool are wrong, so that no Node can be delivered.

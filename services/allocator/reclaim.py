@@ -6,12 +6,12 @@ from itertools import islice
 
 from allocator.give_way import coming, victims
 from allocator.state import State
-from nodepool.contract.catalog import INSTANCE_TYPES, offered, type_fault, zone_fault
+from nodepool.contract.catalog import INSTANCE_TYPES, is_offered, type_fault, zone_fault
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.contract.events import CapacityReclaimed, MachineReclaimed, MachineReturned
 from nodepool.contract.keys import OfferingKey, PoolKey, machine_parts, offering_key, offering_parts
-from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 from nodepool.placement.line import Line
 from nodepool.placement.machines import RECLAIMED
 from nodepool.placement.plan import hold_back, reclaimable
@@ -23,25 +23,25 @@ def outcome(
     state: State, command: Reclaim, now: datetime
 ) -> Iterator[CapacityReclaimed | CommandOutcome]:
     """Yield the outcome of a command and, if accepted, how many machines to hold back now."""
-    fault = _malformed(command) or _excess(state, command, now)
+    fault = _find_fault(command) or _excess(state, command, now)
     if fault is not None:
-        yield refused(command, *fault)
+        yield build_refusal(command, *fault)
         return
     zone, kind, count = command.zone, command.instance_type, command.count
     before = state.stock(offering_key(zone, kind)).to_reclaim
     after = before + (count if isinstance(command, ReclaimCapacity) else -count)
-    yield accepted(command, "done")
+    yield build_acceptance(command, "done")
     yield CapacityReclaimed(zone=zone, instance_type=kind, count=after)
 
 
-def _malformed(command: Reclaim) -> tuple[str, str] | None:
+def _find_fault(command: Reclaim) -> tuple[str, str] | None:
     """Return the field that is wrong at any capacity, and why; None if no field is wrong."""
     zone, kind = command.zone, command.instance_type
     if reason := zone_fault(zone):
         return "zone", reason
     if reason := type_fault(kind):
         return "instanceType", reason
-    if not offered(kind, zone):
+    if not is_offered(kind, zone):
         return "instanceType", f"{kind} is not offered in {zone}"
     rack = INSTANCE_TYPES[kind].rack_size
     if rack and command.count % rack:
@@ -60,7 +60,7 @@ def _excess(state: State, command: Reclaim, now: datetime) -> tuple[str, str] | 
         most = state.stock(offering).to_reclaim
         if command.count <= most:
             return None
-        held = counted(most, "machine")
+        held = format_count(most, "machine")
         return "count", f"at most {held} {where} can be returned, not {command.count}"
     free, pending = reclaimable(state.inventory, offering), state.stock(offering).outstanding
     in_racks = INSTANCE_TYPES[command.instance_type].rack_size > 0
@@ -68,12 +68,15 @@ def _excess(state: State, command: Reclaim, now: datetime) -> tuple[str, str] | 
     most = max(0, free + spot + leave - pending)
     if command.count <= most:
         return None
-    there = f"{free} free and {counted(spot, 'spot Node')}"
+    there = f"{free} free and {format_count(spot, 'spot Node')}"
     if in_racks:
         there = f"{free} free in whole racks"
     elif leave:
-        there = f"{free} free, {counted(spot, 'spot Node')} and, on the way out, {counted(leave)}"
-    message = f"at most {counted(most, 'machine')} {where} can be reclaimed, not {command.count}: "
+        leaving = format_count(leave)
+        there = f"{free} free, {format_count(spot, 'spot Node')} and, on the way out, {leaving}"
+    message = (
+        f"at most {format_count(most, 'machine')} {where} can be reclaimed, not {command.count}: "
+    )
     less = f", less {pending} still to be reclaimed" if pending else ""
     return "count", f"{message}{there}{less}"
 

@@ -15,7 +15,7 @@ from allocator.choose import (
 from allocator.members import Member
 from allocator.pool import Pool, Stage
 from nodepool.contract import events as on
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.contract.keys import pool_path
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
@@ -47,20 +47,20 @@ def shrunk(pool: Pool) -> Iterator[Shrinking]:
     """Yield the events that are missing until a NodePool has no more Nodes than it wants."""
     match pool.stage:
         case Stage.DELETING:
-            yield from _emptied(pool)
+            yield from _empty_pool(pool)
         case Stage.ACTIVE:
             is_cancelled = False
-            kept = (_cancelled(pool, node) for node in pool.members.reserved_victims)
-            for event in chain(kept, _fitted(pool), _chosen_again(pool)):
+            kept = (_cancel_removal(pool, node) for node in pool.members.reserved_victims)
+            for event in chain(kept, _fit_racks(pool), _chosen_again(pool)):
                 is_cancelled = is_cancelled or isinstance(event, on.NodeRemovalCancelled)
                 yield event
             if not is_cancelled:
-                yield from _ended(pool)
+                yield from _end_removal(pool)
         case Stage.EMPTIED:
             return
 
 
-def _fitted(pool: Pool) -> Iterator[Shrinking]:
+def _fit_racks(pool: Pool) -> Iterator[Shrinking]:
     """Yield the removals of surplus racks, or keep as many Nodes that leave as are wanted again.
 
     The other Nodes of a rack that stays in part are kept, too. A NodePool that is not valid loses
@@ -79,7 +79,7 @@ def _fitted(pool: Pool) -> Iterator[Shrinking]:
     if counts.spareable and (counts.racks_staying < pool.racks_wanted or counts.split):
         kept = reprieved_racks(pool.members, pool.rack_size, pool.racks_wanted, frozenset(leaving))
         for node in kept:
-            yield _cancelled(pool, node)
+            yield _cancel_removal(pool, node)
 
 
 def _chosen_again(pool: Pool) -> Iterator[Shrinking]:
@@ -99,14 +99,14 @@ def _chosen_again(pool: Pool) -> Iterator[Shrinking]:
     elif size > 1:
         leaving, kept = exchanged_racks(members, size)
     else:
-        leaving, kept = _exchanged(pool, busy)
+        leaving, kept = _choose_exchange(pool, busy)
     for node in leaving:
         yield _removal(pool, node, RemovalReason.SCALE_DOWN, idle_only=False)
     for node in kept:
-        yield _cancelled(pool, node)
+        yield _cancel_removal(pool, node)
 
 
-def _exchanged(
+def _choose_exchange(
     pool: Pool, busy: list[tuple[str, Member]]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the idle Nodes that leave, and the busy victims whose place these Nodes take."""
@@ -118,7 +118,7 @@ def _exchanged(
     return tuple(node for node, _ in leaving), tuple(node for node, _ in kept)
 
 
-def _ended(pool: Pool) -> Iterator[Shrinking]:
+def _end_removal(pool: Pool) -> Iterator[Shrinking]:
     """Yield the end of a removal, if no Node is too many and no cancelled removal may succeed."""
     if pool.has_too_many or pool.members.is_unanswered:
         return
@@ -131,18 +131,18 @@ def _ended(pool: Pool) -> Iterator[Shrinking]:
             count=pool.removed,
             remaining=remaining,
             removal=RemovalReason.SCALE_DOWN,
-            message=f"{counted(pool.removed)} removed, {remaining} {verb}",
+            message=f"{format_count(pool.removed)} removed, {remaining} {verb}",
         )
     if pool.target < pool.scaled:
         yield on.CWNodePoolScaledDown(
             **pool_fields(pool.key),
             before=pool.scaled,
             after=pool.target,
-            message=f"scaled down from {pool.scaled} to {counted(pool.target)}",
+            message=f"scaled down from {pool.scaled} to {format_count(pool.target)}",
         )
 
 
-def _emptied(pool: Pool) -> Iterator[Shrinking]:
+def _empty_pool(pool: Pool) -> Iterator[Shrinking]:
     """Yield the removals of all Nodes of a deleted NodePool; once they are gone, yield the end."""
     if pool.members.is_empty:
         _, _, name = pool_path(pool.key)
@@ -163,7 +163,7 @@ def _emptied(pool: Pool) -> Iterator[Shrinking]:
 
 
 def _begun(pool: Pool, count: int, cause: str) -> on.CWNodePoolRemoveNodes:
-    text = f"removing {counted(count)} ({cause})"
+    text = f"removing {format_count(count)} ({cause})"
     # A Node that its reservation gives back may be one more than the NodePool ever wanted.
     before = max(pool.scaled, pool.held)
     return on.CWNodePoolRemoveNodes(
@@ -187,7 +187,7 @@ def _removal(
     )
 
 
-def _cancelled(pool: Pool, node: str) -> on.NodeRemovalCancelled:
+def _cancel_removal(pool: Pool, node: str) -> on.NodeRemovalCancelled:
     return on.NodeRemovalCancelled(
         **pool_fields(pool.key),
         zone=pool.zone,

@@ -72,34 +72,34 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
     if isinstance(message, MemberChanged):
         return _member_changed(state, message, context)
     if isinstance(message, Announced):
-        return _announced(state, message, context)
+        return _fold_announcement(state, message, context)
     match message:
         case on.NodePoolValidated(key=key, uid=uid):
-            return _stored(state, specify(state.pool(key, uid), message))
+            return _store_pool(state, specify(state.pool(key, uid), message))
         case on.NodePoolDeleting(key=key, uid=uid):
             return _deleting(state, state.pool(key, uid))
         case on.CWNodePoolDeleted(key=key, uid=uid):
-            return _deleted(state, state.pool(key, uid))
+            return _fold_deletion(state, state.pool(key, uid))
         case on.QuotaChecked(key=key, uid=uid):
-            return _granted(state, state.pool(key, uid), message, context)
+            return _fold_quota_verdict(state, state.pool(key, uid), message, context)
         case on.QuotaCheckFailed(key=key):
             pool = state.pools.get(key)
-            return state if pool is None else _stored(state, replace(pool, quota_failed=True))
+            return state if pool is None else _store_pool(state, replace(pool, quota_failed=True))
         case on.CapacityChecked(key=key, uid=uid) | on.CapacityCheckFailed(key=key, uid=uid):
-            return _checked(state, state.pool(key, uid), message)
+            return _fold_capacity_check(state, state.pool(key, uid), message)
         case on.MachineAdded() | on.MachineRepaired():
             return _machine_changed(state, message)
         case on.MachineReclaimed() | on.MachineReturned():
             return _machine_changed(state, message)
         case on.CWNodeAssigned():
-            return _assigned(state, message, context)
+            return _fold_assignment(state, message, context)
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
-            return _left(state, message, context)
+            return _fold_departure(state, message, context)
         case on.CapacityReclaimed(zone=zone, instance_type=kind, count=count):
             inventory = state.inventory.reclaim(offering_key(zone, kind), count)
-            return offered(replace(state, inventory=inventory), offering_key(zone, kind))
+            return schedule_offering(replace(state, inventory=inventory), offering_key(zone, kind))
         case on.CapacityReclaimFailed(zone=zone, instance_type=kind):
-            failed = state.work.failed(offering_key(zone, kind), context.time)
+            failed = state.work.retry_later(offering_key(zone, kind), context.time)
             return replace(state, work=failed)
         case on.CWNodePoolNodesRequestFailed() | ReclaimCapacity() | ReturnCapacity():
             return state
@@ -107,7 +107,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             assert_never(message)
 
 
-def offered(state: State, offering: OfferingKey) -> State:
+def schedule_offering(state: State, offering: OfferingKey) -> State:
     """Return the state in which an offering is work while a machine of it may change hands.
 
     A free machine may go to a NodePool that waits, or be held back; a spot Node may have to give
@@ -123,7 +123,7 @@ def offered(state: State, offering: OfferingKey) -> State:
     return state if work is state.work else replace(state, work=work)
 
 
-def _stored(state: State, pool: Pool) -> State:
+def _store_pool(state: State, pool: Pool) -> State:
     """Return the state with this NodePool, in its place among those that wait for machines."""
     if pool.removed == 0 and pool.keeps_all:
         pool = replace(pool, removed=None)  # Nothing was removed.
@@ -133,15 +133,15 @@ def _stored(state: State, pool: Pool) -> State:
     if known is not None and (known.surplus > 0) is not (pool.surplus > 0):
         shrinking = mark(supply.shrinking, pool.key, is_in=pool.surplus > 0)
         supply = replace(supply, shrinking=shrinking)
-    after = _supplied(state.with_pool(pool), offering, supply)
+    after = _store_supply(state.with_pool(pool), offering, supply)
     # Machines that were kept for it during its check are no longer kept.
     was_waiting = pool.key in state.ranking(offering).waiting
     is_waiting = pool.key in after.ranking(offering).waiting
     is_freed = was_waiting and not is_waiting and known is not None and known.goal is None
-    return offered(after, offering) if is_freed else after
+    return schedule_offering(after, offering) if is_freed else after
 
 
-def _supplied(state: State, offering: OfferingKey, supply: Supply) -> State:
+def _store_supply(state: State, offering: OfferingKey, supply: Supply) -> State:
     if supply is state.supply(offering):
         return state
     known = supply if supply != NO_SUPPLY else None
@@ -156,7 +156,7 @@ def _returning(state: State, offering: OfferingKey, key: MachineKey, member: Mem
     if returning is supply.returning and lingering is supply.lingering:
         return state
     supply = replace(supply, returning=returning, lingering=lingering)
-    return _supplied(state, offering, supply)
+    return _store_supply(state, offering, supply)
 
 
 def _deleting(state: State, pool: Pool | None) -> State:
@@ -164,29 +164,35 @@ def _deleting(state: State, pool: Pool | None) -> State:
     if pool is None or pool.stage is not Stage.ACTIVE:
         return state
     pool = replace(pool, stage=Stage.DELETING, grant=None, check=None, removed=None, undelivered=())
-    return _stored(state, pool)
+    return _store_pool(state, pool)
 
 
-def _deleted(state: State, pool: Pool | None) -> State:
+def _fold_deletion(state: State, pool: Pool | None) -> State:
     if pool is None:
         return state
     supply = state.supply(pool.offering)
     if pool.key in supply.spot:
         supply = replace(supply, spot=supply.spot.delete(pool.key))
-    state = _supplied(state, pool.offering, supply)
+    state = _store_supply(state, pool.offering, supply)
     return replace(state, pools=state.pools.delete(pool.key), work=state.work.drop(pool.key))
 
 
-def _granted(state: State, pool: Pool | None, verdict: on.QuotaChecked, context: Context) -> State:
+def _fold_quota_verdict(
+    state: State, pool: Pool | None, verdict: on.QuotaChecked, context: Context
+) -> State:
     """Return the state with a grant, unless a deleted NodePool has given the grant back."""
     if pool is None or pool.outstanding is None or pool.stage is not Stage.ACTIVE:
         return state
     after = grant(pool, verdict, context.time)
     is_back = pool.goal is None and after.goal is not None  # Capacity was checked for this grant.
-    return offered(_stored(state, after), pool.offering) if is_back else _stored(state, after)
+    return (
+        schedule_offering(_store_pool(state, after), pool.offering)
+        if is_back
+        else _store_pool(state, after)
+    )
 
 
-def _checked(
+def _fold_capacity_check(
     state: State, pool: Pool | None, event: on.CapacityChecked | on.CapacityCheckFailed
 ) -> State:
     """Return the state with a capacity check, or without a check if the check failed."""
@@ -197,27 +203,27 @@ def _checked(
         check = Check(event.generation, event.granted, event.since)
         is_renewed = pool.check is not None and pool.check[:3] == check[:3]
         check = check._replace(is_renewed=is_renewed)
-    return _stored(state, replace(pool, check=check))
+    return _store_pool(state, replace(pool, check=check))
 
 
 def _machine_changed(state: State, event: MachineChanged) -> State:
     """Return the state after a machine changed hands; an unknown machine is not repaired."""
-    state = replace(state, inventory=state.inventory.changed(event))
+    state = replace(state, inventory=state.inventory.fold_change(event))
     machine = state.inventory.machines.get(event.machine_key)
-    return state if machine is None else offered(state, machine.offering)
+    return state if machine is None else schedule_offering(state, machine.offering)
 
 
-def _assigned(state: State, event: on.CWNodeAssigned, context: Context) -> State:
+def _fold_assignment(state: State, event: on.CWNodeAssigned, context: Context) -> State:
     state, pool = state.with_node(event, state.pools[event.key])
     assert pool is not None
     state = replace(state, assignments=max(state.assignments, event.assignment))
     domain = state.inventory.machines[event.machine_key].domain
     member = Member(event.assignment, domain=domain, batch=context.position)
     pool = replace(pool, members=pool.members.put(event.node, member))
-    return offered(_stored(state, pool), pool.offering)
+    return schedule_offering(_store_pool(state, pool), pool.offering)
 
 
-def _left(state: State, event: Left, context: Context) -> State:
+def _fold_departure(state: State, event: Left, context: Context) -> State:
     key, machine = event.machine_key, state.inventory.machines[event.machine_key]
     state = replace(state, inventory=state.inventory.depart(event))
     pool = state.pools.get(event.key)
@@ -228,8 +234,8 @@ def _left(state: State, event: Left, context: Context) -> State:
         if not member.is_reserved:  # A reserved Node was lost when its reservation changed.
             wait = pool.wait.after_failed_boot(pool.held, since, context.time)
             pool = replace(pool, wait=wait)
-        state = _returning(_stored(state, pool), pool.offering, key, NOBODY)
-    return offered(state, machine.offering)
+        state = _returning(_store_pool(state, pool), pool.offering, key, NOBODY)
+    return schedule_offering(state, machine.offering)
 
 
 def _member_changed(state: State, event: MemberChanged, context: Context) -> State:
@@ -245,19 +251,19 @@ def _member_changed(state: State, event: MemberChanged, context: Context) -> Sta
         pool = replace(pool, wait=pool.wait.after_loss(pool.held, context.time))
     elif pool.held > known.held:
         pool = replace(pool, wait=pool.wait.after_gain(pool.held))
-    state = _returning(_stored(state, pool), pool.offering, event.machine_key, changed)
+    state = _returning(_store_pool(state, pool), pool.offering, event.machine_key, changed)
     is_moved = pool.held != known.held or changed.is_new_supply(member)
-    return offered(state, pool.offering) if is_moved else state
+    return schedule_offering(state, pool.offering) if is_moved else state
 
 
-def _announced(state: State, event: Announced, context: Context) -> State:
+def _fold_announcement(state: State, event: Announced, context: Context) -> State:
     """Return the state after an event; a NodePool that failed is tried again until it succeeds."""
     pool = state.pools.get(event.key)
     if pool is None:
         return state
-    state, work = _stored(state, announce(pool, event)), state.work
+    state, work = _store_pool(state, announce(pool, event)), state.work
     if isinstance(event, on.AllocationFailed):
-        return replace(state, work=work.failed(event.key, context.time))
+        return replace(state, work=work.retry_later(event.key, context.time))
     if isinstance(event, on.AllocationRecovered):
-        return replace(state, work=work.succeeded(event.key))
+        return replace(state, work=work.clear_failures(event.key))
     return state

@@ -38,7 +38,7 @@ def reconcile(
         for event in events:
             state = yield event
     for full, cause in failed.items():
-        yield _reported(full, cause)
+        yield _report_failure(full, cause)
 
 
 def _target(state: State, key: PoolKey, context: Context) -> Iterator[NodePoolAutoscaled]:
@@ -64,10 +64,10 @@ def on_failure(state: State, failure: Failure) -> Iterator[Says]:
         key = state.ledger(LedgerKey(key)).full.head
     pool = state.pools.get(key) if key is not None else None
     if pool is not None and next_change(pool) is not None:
-        yield _reported(pool.key, failure.cause)
+        yield _report_failure(pool.key, failure.cause)
 
 
-def _reported(key: PoolKey, cause: str) -> AutoscalingFailed:
+def _report_failure(key: PoolKey, cause: str) -> AutoscalingFailed:
     """Report that no target could be decided on for a NodePool."""
     return AutoscalingFailed(
         **pool_fields(key), message=f"internal error while autoscaling: {cause}"

@@ -44,15 +44,15 @@ def nodes_needed(waiting: Mapping[Shape, int], gpus: int, most: int) -> int:
         room = empty.room(shape)
         if not room:
             continue
-        nodes, left = _placed(nodes, shape, waiting[shape])
+        nodes, left = _place_pods(nodes, shape, waiting[shape])
         if left:
-            nodes += _placed([replace(empty, count=-(-left // room))], shape, left)[0]
+            nodes += _place_pods([replace(empty, count=-(-left // room))], shape, left)[0]
         if sum(each.count for each in nodes) >= most:
             return most
     return sum(each.count for each in nodes)
 
 
-def _placed(nodes: list[_Nodes], shape: Shape, pods: int) -> tuple[list[_Nodes], int]:
+def _place_pods(nodes: list[_Nodes], shape: Shape, pods: int) -> tuple[list[_Nodes], int]:
     """Return the Nodes with these Pods, each on the first with room, and the count of Pods left."""
     placed: list[_Nodes] = []
     for each in nodes:

@@ -77,13 +77,13 @@ class Nodes:
 
     def put(self, name: str, node: Node) -> "Nodes":
         """Return the Nodes with this Node, in place of what was known of the Node."""
-        return self._counted(name, node, self.nodes.set(name, node))
+        return self._recount(name, node, self.nodes.set(name, node))
 
     def drop(self, name: str) -> "Nodes":
         """Return the Nodes without this Node."""
-        return self._counted(name, None, self.nodes.delete(name))
+        return self._recount(name, None, self.nodes.delete(name))
 
-    def removed(self, name: str, node: Node) -> "Nodes":
+    def begin_removal(self, name: str, node: Node) -> "Nodes":
         """Return the Nodes with this idle Node leaving, because the NodePool has too many.
 
         Which of them leaves is not decided by how long each has been idle, but how many may leave
@@ -96,7 +96,7 @@ class Nodes:
         idle = self.idle.drop(longest).replace(name, longest)
         return replace(self, nodes=nodes, idle=idle).put(name, node)
 
-    def _counted(self, name: str, after: Node | None, nodes: Map[str, Node]) -> "Nodes":
+    def _recount(self, name: str, after: Node | None, nodes: Map[str, Node]) -> "Nodes":
         before, idle = self.nodes.get(name), self.idle
         was_held, was_coming, was_ready, was_reserved = _marks(before)
         is_held, is_coming, is_ready, is_reserved = _marks(after)

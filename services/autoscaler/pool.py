@@ -64,7 +64,7 @@ class Waiting:
         pod = self.pods.get(name)
         return self._without(name) if pod is not None and pod.number == number else self
 
-    def refitted(self, fits: Callable[[Pod], bool]) -> "Waiting":
+    def refit(self, fits: Callable[[Pod], bool]) -> "Waiting":
         """Return the Pods with each simulated Pod checked again; an agent repeats its report."""
         waiting = Waiting() if self.pods else self
         for each in self.pods.values():
@@ -148,9 +148,9 @@ class Pool:
         if instance is None or max(pod.gpus, pod.accelerators) > instance.gpus:
             return False
         taints = production_taints(instance, self.spec.node_taints)
-        return pod.repelled(taints, "NoSchedule", "NoExecute") is None
+        return pod.find_repelling_taint(taints, "NoSchedule", "NoExecute") is None
 
-    def reported(self, waiting: Iterable[WaitingPods]) -> "Pool":
+    def replace_waiting(self, waiting: Iterable[WaitingPods]) -> "Pool":
         """Return the NodePool with the waiting Pods that the agent of its cluster has counted."""
         gpus, shapes = self.instance.gpus if self.instance else 0, dict[Shape, int]()
         for each in waiting:
@@ -159,9 +159,9 @@ class Pool:
                 shapes[shape] = shapes.get(shape, 0) + each.count
         return replace(self, waiting=Waiting(shapes=Map(shapes), count=sum(shapes.values())))
 
-    def refitted(self) -> "Pool":
+    def refit(self) -> "Pool":
         """Return the NodePool with each waiting Pod checked again, after its taints changed."""
-        return replace(self, waiting=self.waiting.refitted(self.fits))
+        return replace(self, waiting=self.waiting.refit(self.fits))
 
     @property
     def is_autoscaled(self) -> bool:
@@ -189,7 +189,7 @@ class Pool:
         gpus = instance.gpus if instance is not None else 0
         return min(most, busy + nodes_needed(self.waiting.shapes, gpus, max(0, most - busy)))
 
-    def observed(self, now: datetime) -> "Pool":
+    def update_moments(self, now: datetime) -> "Pool":
         """Return the NodePool with the moments from which it lacks Nodes, or room, up to date."""
         is_short = self.nodes.kept < self.spec.target
         short = (self.short_since or now) if is_short else None

@@ -55,12 +55,12 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """Return the state after a message; ignore a message about a NodePool or Node that is gone."""
     match message:
         case on.NodePoolValidated():
-            return _stored(state, _specified(state, message, context), context)
+            return _store_pool(state, _specify_pool(state, message, context), context)
         case on.NodePoolDeleting(key=key, uid=uid):
             pool = state.pools.get(key)
             if pool is None or pool.uid != uid:
                 return state
-            return _stored(state, replace(pool, valid=False, asked=0), context)
+            return _store_pool(state, replace(pool, valid=False, asked=0), context)
         case on.CWNodePoolDeleted(key=key, uid=uid):
             pool = state.pools.get(key)
             if pool is None or pool.uid != uid:
@@ -81,14 +81,14 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return state
         case on.NodePoolAutoscaled(key=key):
             pool = replace(state.pools[key], proposed=True, asked=message.target)
-            return _stored(state, pool, context)
+            return _store_pool(state, pool, context)
         case on.AutoscalingFailed(key=key):
-            return _failed(state, key, context)
+            return _fold_failure(state, key, context)
         case _:
             assert_never(message)
 
 
-def _specified(state: State, event: on.NodePoolValidated, context: Context) -> Pool:
+def _specify_pool(state: State, event: on.NodePoolValidated, context: Context) -> Pool:
     """Return the NodePool as it is stored now, with who changed its target, and when."""
     valid = event.reason is Validated.VALID
     known = state.pools.get(event.key)
@@ -114,7 +114,7 @@ def _specified(state: State, event: on.NodePoolValidated, context: Context) -> P
     if cluster_of(event.key) in state.agents and not is_reported:
         # The agent reports the waiting Pods again only when the NodePool can grow again.
         return replace(pool, waiting=Waiting())
-    return pool if event.spec.node_taints == known.spec.node_taints else pool.refitted()
+    return pool if event.spec.node_taints == known.spec.node_taints else pool.refit()
 
 
 def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
@@ -131,9 +131,9 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
         case _ if node is None:
             return state
         case on.NodeUpdated(removal=RemovalReason.SCALE_DOWN) if node.is_idle:
-            nodes = nodes.removed(name, _updated(node, event, context))
+            nodes = nodes.begin_removal(name, _update_node(node, event, context))
         case on.NodeUpdated():
-            nodes = nodes.put(name, _updated(node, event, context))
+            nodes = nodes.put(name, _update_node(node, event, context))
         case on.NodeActivityChanged(active=active):
             since = node.since if active == node.active else context.time
             nodes = nodes.put(name, replace(node, active=active, since=since))
@@ -144,7 +144,7 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
             nodes = nodes.drop(name)
         case _:
             assert_never(event)
-    return _stored(state, replace(pool, nodes=nodes), context)
+    return _store_pool(state, replace(pool, nodes=nodes), context)
 
 
 def _new(assignment: int, phase: NodePhase, context: Context) -> Node:
@@ -153,7 +153,7 @@ def _new(assignment: int, phase: NodePhase, context: Context) -> Node:
     return Node(assignment, context.time, held=not is_coming, coming=is_coming)
 
 
-def _updated(node: Node, event: on.NodeUpdated, context: Context) -> Node:
+def _update_node(node: Node, event: on.NodeUpdated, context: Context) -> Node:
     """Return the Node as it looks in its cluster; a Node that is back is idle from then on."""
     stays, is_coming = event.removal is None, event.phase in COMING
     held = stays and not is_coming
@@ -174,7 +174,7 @@ def _pod_changed(state: State, event: on.PodChanged, context: Context) -> State:
         waiting = pool.waiting.drop(event.name, event.number)
     if waiting is pool.waiting:
         return state
-    return _stored(state, replace(pool, waiting=waiting), context)
+    return _store_pool(state, replace(pool, waiting=waiting), context)
 
 
 def _pods_reported(state: State, event: on.PodsWaitingReported, context: Context) -> State:
@@ -187,27 +187,27 @@ def _pods_reported(state: State, event: on.PodsWaitingReported, context: Context
         return state
     if event.generation < pool.generation:
         return state
-    return _stored(state, pool.reported(event.waiting), context)
+    return _store_pool(state, pool.replace_waiting(event.waiting), context)
 
 
-def _failed(state: State, key: PoolKey, context: Context) -> State:
+def _fold_failure(state: State, key: PoolKey, context: Context) -> State:
     """Return the state with a NodePool due again, not before its next change."""
     pool = state.pools.get(key)
     due = next_change(pool) if pool is not None else None
     if due is None:
         return replace(state, work=state.work.drop(key))
-    work = state.work.failed(key, context.time)
+    work = state.work.retry_later(key, context.time)
     if due > work.deadlines.moments[key]:
         work = work.put_at(key, due)
     return replace(state, work=work)
 
 
-def _stored(state: State, pool: Pool, context: Context) -> State:
+def _store_pool(state: State, pool: Pool, context: Context) -> State:
     """Return the state with this NodePool, due when another target becomes right.
 
     A NodePool that quota allows no Node more is due when there is more room under its limit.
     """
-    before, pool = state.pools.get(pool.key), pool.observed(context.time)
+    before, pool = state.pools.get(pool.key), pool.update_moments(context.time)
     due = next_change(pool)
     state = _ledger_of(state, pool, before)
     if due is not None and due <= context.time:
@@ -253,12 +253,12 @@ def _limit_changed(state: State, event: LimitChanged, context: Context) -> State
             return _with_ledger(state, key, replace(ledger, used=used))
         case on.QuotaChecked(limit=limit, used=used):
             state = _with_ledger(state, key, replace(ledger, limit=limit, used=used))
-            return _judged(state, event, context)
+            return _fold_quota_verdict(state, event, context)
         case _:
             assert_never(event)
 
 
-def _judged(state: State, event: on.QuotaChecked, context: Context) -> State:
+def _fold_quota_verdict(state: State, event: on.QuotaChecked, context: Context) -> State:
     """Return the state after quota has judged a NodePool."""
     pool = state.pools.get(event.key)
     if pool is None or pool.uid != event.uid:
@@ -267,4 +267,4 @@ def _judged(state: State, event: on.QuotaChecked, context: Context) -> State:
     is_over = event.reason is not Quota.UNDER if is_current else pool.is_over
     asked = 0 if is_current and not pool.proposed else pool.asked
     after = replace(pool, granted=event.granted, is_over=is_over, asked=asked)
-    return state if after == pool else _stored(state, after, context)
+    return state if after == pool else _store_pool(state, after, context)

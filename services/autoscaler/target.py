@@ -14,7 +14,7 @@ from itertools import islice
 
 from autoscaler.ledger import Ledger
 from autoscaler.pool import Pool
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 
 DELAY_OF_PODS = timedelta(seconds=3)
 """How long Pods have to wait before Nodes are added for them."""
@@ -77,8 +77,8 @@ def _upward(pool: Pool, ledger: Ledger) -> Advice | None:
     who = f"{pods} {_plural(pods, 'Pod waits', 'Pods wait')}"
     change = f"targetNodes from {before} to {after}"
     if after < needed:
-        lacking = f"quota lacks {counted(needed - after)} for them"
-        return Advice(after, f"{change}, {_allowed(after, ledger)}: {who}, and {lacking}")
+        lacking = f"quota lacks {format_count(needed - after)} for them"
+        return Advice(after, f"{change}, {_format_allowance(after, ledger)}: {who}, and {lacking}")
     if is_corrected:
         return Advice(after, f"{change}, which quota allows: {_waiting(who, after - pool.counted)}")
     limit = ", which is maxNodes" if after == most else ""
@@ -86,7 +86,7 @@ def _upward(pool: Pool, ledger: Ledger) -> Advice | None:
     return Advice(after, f"{change}{limit}: {_waiting(who, more, after)}")
 
 
-def _allowed(target: int, ledger: Ledger) -> str:
+def _format_allowance(target: int, ledger: Ledger) -> str:
     """Return why quota allows a target and no higher one."""
     if ledger.limit is None:
         return "as many as it has and no quota is set"
@@ -97,7 +97,11 @@ def _allowed(target: int, ledger: Ledger) -> str:
 
 def _waiting(who: str, more: int, kept: int = 0) -> str:
     """Return that Pods wait for Nodes that come, or that a NodePool keeps those that it has."""
-    return f"{who} for {counted(more)} more" if more > 0 else f"{who}, so it keeps {counted(kept)}"
+    return (
+        f"{who} for {format_count(more)} more"
+        if more > 0
+        else f"{who}, so it keeps {format_count(kept)}"
+    )
 
 
 def _falls_at(pool: Pool) -> datetime | None:
@@ -133,9 +137,11 @@ def _downward(pool: Pool, now: datetime) -> Advice:
 def _why(idle: int, missing: int) -> str:
     minutes = int(UNNEEDED_AFTER.total_seconds() // 60)
     if idle:
-        return f"{counted(idle)} {_plural(idle, 'has', 'have')} been idle for {minutes} minutes"
+        return (
+            f"{format_count(idle)} {_plural(idle, 'has', 'have')} been idle for {minutes} minutes"
+        )
     return (
-        f"no Pod waits, and {counted(missing)} {_plural(missing, 'has', 'have')} been missing"
+        f"no Pod waits, and {format_count(missing)} {_plural(missing, 'has', 'have')} been missing"
         f" for {minutes} minutes"
     )
 

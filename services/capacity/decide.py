@@ -30,7 +30,7 @@ def decide(
         case FindCapacity():
             yield from answer(state, message)
         case on.QuotaChecked(key=key, uid=uid):
-            yield from _checked(state, state.pool(key, uid))
+            yield from _check_pool(state, state.pool(key, uid))
         case _:
             assert_never(message)
 
@@ -43,26 +43,26 @@ def reconcile(
     That may have kept all others of its offering from theirs.
     """
     pool, failed = state.pools.get(PoolKey(key)), dict[PoolKey, str]()
-    yield from _checked(state, pool)
+    yield from _check_pool(state, pool)
     for share in shares(state, pool.offering if pool is not None else OfferingKey(key), failed):
         if share.key != key and state.pools[share.key].goal is not None:
             events: tuple[Says, ...] = ()
             with passing_over(share.key, failed):
-                events = tuple(_said(state.pools[share.key], share))
+                events = tuple(_publish_verdict(state.pools[share.key], share))
             for event in events:
                 yield event
     for each, cause in failed.items():
         if state.pools[each].said is not None:  # Otherwise the failure is already reported.
-            yield _reported(state.pools[each], cause)
+            yield _report_failure(state.pools[each], cause)
 
 
-def _checked(state: State, pool: Pool | None) -> Iterator[Says]:
+def _check_pool(state: State, pool: Pool | None) -> Iterator[Says]:
     """Yield the verdict on a NodePool once its quota was checked for its current target."""
     if pool is not None and pool.goal is not None:
-        yield from _said(pool, share_of(state, pool))
+        yield from _publish_verdict(pool, share_of(state, pool))
 
 
-def _said(pool: Pool, share: Share) -> Iterator[Says]:
+def _publish_verdict(pool: Pool, share: Share) -> Iterator[Says]:
     """Yield a verdict that says something new, and a new warning.
 
     A warning is new if its reason is new, or the number of Nodes that the NodePool wants in all.
@@ -86,10 +86,10 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
         key = PoolKey(failure.key) if failure.key in state.pools else next(iter(concerned), None)
     pool = state.pools.get(key) if key is not None else None
     if pool is not None:
-        yield _reported(pool, failure.cause)
+        yield _report_failure(pool, failure.cause)
 
 
-def _reported(pool: Pool, cause: str) -> on.CapacityCheckFailed:
+def _report_failure(pool: Pool, cause: str) -> on.CapacityCheckFailed:
     """Report that the check of a NodePool failed."""
     text = f"internal error while checking capacity: {cause}"
     return on.CapacityCheckFailed(**pool_fields(pool.key), uid=pool.uid, message=text)

@@ -22,11 +22,11 @@ from collections.abc import Iterator
 from capacity.state import State
 from nodepool.contract import grammar
 from nodepool.contract.availability import Availability, CapacitySelection, ZoneAvailability
-from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, offered, type_fault
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, is_offered, type_fault
 from nodepool.contract.commands import FindCapacity
 from nodepool.contract.events import CapacityFound
 from nodepool.contract.keys import offering_key
-from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 
 Order = tuple[list[int], bool, str]
 """The ranks of a zone's tags, worst first; whether the organisation has no cluster there; name."""
@@ -34,13 +34,13 @@ Order = tuple[list[int], bool, str]
 
 def answer(state: State, query: FindCapacity) -> Iterator[CapacityFound | CommandOutcome]:
     """Yield what was found, and then the outcome; only the outcome if the query is refused."""
-    refusal = _malformed(query)
+    refusal = _refuse_malformed(query)
     if refusal is not None:
         yield refusal
         return
     found = found_zones(state, query.org, query.selections)
     yield CapacityFound(org=query.org, selections=query.selections, zones=found)
-    yield accepted(query, "done")
+    yield build_acceptance(query, "done")
 
 
 def found_zones(
@@ -67,7 +67,7 @@ def _zone(
 
 
 def _tag(state: State, zone: str, selection: CapacitySelection) -> Availability:
-    if not offered(selection.instance_type, zone):
+    if not is_offered(selection.instance_type, zone):
         return Availability.SKU_UNAVAILABLE
     key = offering_key(zone, selection.instance_type)
     stock, demand = state.stock(key), state.ranking(key).demand
@@ -91,14 +91,14 @@ def tag(count: int, *, free: int, demand: int, healthy: int) -> Availability:
     return Availability.NOT_AVAILABLE
 
 
-def _malformed(query: FindCapacity) -> CommandOutcome | None:
+def _refuse_malformed(query: FindCapacity) -> CommandOutcome | None:
     """Return why a query has no answer; None where it has one."""
     if reason := grammar.organisation(query.org):
-        return refused(query, "org", reason)
+        return build_refusal(query, "org", reason)
     seen: set[str] = set()
     for number, selection in enumerate(query.selections):
         if reason := _fault(selection.instance_type, seen):
-            return refused(query, f"selections[{number}].instanceType", reason)
+            return build_refusal(query, f"selections[{number}].instanceType", reason)
         seen.add(selection.instance_type)
     return None
 

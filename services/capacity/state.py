@@ -14,7 +14,7 @@ from nodepool.contract.conditions import Capacity, Validated
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
 from nodepool.placement.claims import Check
 from nodepool.placement.placement import Placement
-from nodepool.placement.racks import counted
+from nodepool.placement.racks import change_count
 from nodepool.service import Context
 from nodepool.state.maps import mark, put
 from nodepool.state.queue import Queue
@@ -56,26 +56,26 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             zones = {*state.zones.get(org, ()), zone}
             return replace(state, zones=state.zones.set(org, tuple(sorted(zones))))
         case on.NodePoolValidated():
-            return _specified(state, message)
+            return _fold_spec(state, message)
         case on.QuotaChecked(key=key, uid=uid):
-            return _granted(state, state.pool(key, uid), message, context)
+            return _fold_quota_verdict(state, state.pool(key, uid), message, context)
         case on.QuotaCheckFailed(key=key):
             pool = state.pools.get(key)
-            return state if pool is None else _changed(state, replace(pool, quota_failed=True))
+            return state if pool is None else _store_pool(state, replace(pool, quota_failed=True))
         case on.CWNodeAssigned(key=key, uid=uid):
             state, pool = state.with_node(message, state.pool(key, uid))
-            return _held(state, pool, message.machine_key, 1)
+            return _change_held(state, pool, message.machine_key, 1)
         case on.CWNodeCordoned() | on.CWNodeUncordoned():
-            return _cordoned(state, message)
+            return _fold_cordon(state, message)
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
-            return _left(state, message, context)
+            return _fold_departure(state, message, context)
         case on.NodePoolDeleting(key=key, uid=uid):
-            return _forgotten(state, state.pool(key, uid))
+            return _fold_deletion(state, state.pool(key, uid))
         case (
             on.MachineAdded() | on.MachineRepaired() | on.MachineReclaimed() | on.MachineReturned()
         ):
-            state = replace(state, inventory=state.inventory.changed(message))
-            return _supplied(state, message.machine_key)
+            state = replace(state, inventory=state.inventory.fold_change(message))
+            return _change_supply(state, message.machine_key)
         case on.CapacityReclaimed():
             offering = offering_key(message.zone, message.instance_type)
             inventory = state.inventory.reclaim(offering, message.count)
@@ -85,13 +85,13 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
                 return state
             return _giving_way(state, message.machine_key, gives_way=True)
         case on.NodeReservationChanged():
-            return _reserved(state, message, context)
+            return _fold_reservation(state, message, context)
         case on.CapacityChecked(key=key, uid=uid):
-            return _published(state, state.pool(key, uid), message, context)
+            return _fold_capacity_verdict(state, state.pool(key, uid), message, context)
         case on.CWInsufficientCapacity(key=key):
-            return _warned(state, state.pools.get(key))
+            return _fold_warning(state, state.pools.get(key))
         case on.CapacityCheckFailed(key=key):
-            return _failed(state, state.pools.get(key), context)
+            return _fold_failure(state, state.pools.get(key), context)
         case FindCapacity() | on.CapacityFound():
             return state
         case _:
@@ -117,36 +117,38 @@ def supply_changed(state: State, key: OfferingKey) -> State:
     return replace(state, work=state.work.put_at(key, renewed + timedelta(seconds=seconds)))
 
 
-def _changed(state: State, pool: Pool) -> State:
+def _store_pool(state: State, pool: Pool) -> State:
     """Return the state with this NodePool; NodePools behind it may get other machines."""
     return supply_changed(state.with_pool(pool), pool.offering)
 
 
-def _supplied(state: State, key: MachineKey) -> State:
+def _change_supply(state: State, key: MachineKey) -> State:
     machine = state.inventory.machines.get(key)
     return state if machine is None else supply_changed(state, machine.offering)
 
 
-def _specified(state: State, event: on.NodePoolValidated) -> State:
+def _fold_spec(state: State, event: on.NodePoolValidated) -> State:
     known, valid = state.pool(event.key, event.uid), event.reason is Validated.VALID
     if known is None:
         # A NodePool that was never valid can get no machine, so the state does not hold it.
         pool = Pool(event.key, event.uid, event.zone, event.generation, event.spec, valid)
         return state.with_pool(pool) if valid else state
     pool = known.with_spec(event.generation, event.spec, valid=valid)
-    return _changed(state, pool if valid else replace(pool, said=None))
+    return _store_pool(state, pool if valid else replace(pool, said=None))
 
 
-def _granted(state: State, known: Pool | None, verdict: on.QuotaChecked, context: Context) -> State:
+def _fold_quota_verdict(
+    state: State, known: Pool | None, verdict: on.QuotaChecked, context: Context
+) -> State:
     if known is None:
         return state
     pool = known.with_grant(verdict, context.time)
     if verdict.generation == pool.generation:
         pool = replace(pool, check=Check(verdict.generation, verdict.granted))
-    return _changed(state, pool)
+    return _store_pool(state, pool)
 
 
-def _forgotten(state: State, pool: Pool | None) -> State:
+def _fold_deletion(state: State, pool: Pool | None) -> State:
     """Return the state without a NodePool that is being deleted; no verdict can revive it."""
     if pool is None:
         return state
@@ -174,16 +176,16 @@ def _is_held(
     return stay == (event.key, event.assignment)
 
 
-def _held(state: State, pool: Pool | None, key: MachineKey, change: int) -> State:
+def _change_held(state: State, pool: Pool | None, key: MachineKey, change: int) -> State:
     machine = state.inventory.machines[key]
     if pool is not None:
         assert pool.held + change >= 0, f"{pool.key} holds fewer than no Nodes"
-        domains = counted(pool.domains, machine.domain, change)
+        domains = change_count(pool.domains, machine.domain, change)
         state = state.with_pool(replace(pool, domains=domains))
     return supply_changed(state, machine.offering)
 
 
-def _left(
+def _fold_departure(
     state: State, event: on.CWNodeDeleted | on.CWNodeRegistrationFailed, context: Context
 ) -> State:
     """Return the state without a Node, whose NodePool waits for another one from now on.
@@ -197,14 +199,14 @@ def _left(
     state = _to_triage(_giving_way(state, key, gives_way=False), key, is_broken=False)
     if key in state.reserved:
         state = replace(state, reserved=state.reserved.delete(key))  # No NodePool held it.
-        return _supplied(state, key)
+        return _change_supply(state, key)
     if pool is not None:
         wait = pool.wait.after_failed_boot(pool.held - 1, since, context.time)
         pool = replace(pool, wait=wait)
-    return _held(state, pool, key, -1)
+    return _change_held(state, pool, key, -1)
 
 
-def _reserved(state: State, event: on.NodeReservationChanged, context: Context) -> State:
+def _fold_reservation(state: State, event: on.NodeReservationChanged, context: Context) -> State:
     """Return the state in which a NodePool holds a Node no more, or holds it again."""
     key, pool = event.machine_key, state.pools.get(event.key)
     machine = state.inventory.machines.get(key)
@@ -217,10 +219,10 @@ def _reserved(state: State, event: on.NodeReservationChanged, context: Context) 
         held, wait = pool.held + change, pool.wait
         wait = wait.after_gain(held) if event.usable else wait.after_loss(held, context.time)
         pool = replace(pool, wait=wait)
-    return _held(state, pool, key, change)
+    return _change_held(state, pool, key, change)
 
 
-def _cordoned(state: State, event: on.CWNodeCordoned | on.CWNodeUncordoned) -> State:
+def _fold_cordon(state: State, event: on.CWNodeCordoned | on.CWNodeUncordoned) -> State:
     """Return the state in which the machine of a Node will go to triage, or will not."""
     is_broken = isinstance(event, on.CWNodeCordoned) and event.triage
     is_held = _is_held(state, event)
@@ -231,7 +233,7 @@ def _to_triage(state: State, key: MachineKey, *, is_broken: bool) -> State:
     if is_broken is (key in state.to_triage):
         return state
     state = replace(state, to_triage=mark(state.to_triage, key, is_in=is_broken))
-    return _supplied(state, key)
+    return _change_supply(state, key)
 
 
 def _giving_way(state: State, key: MachineKey, *, gives_way: bool) -> State:
@@ -244,13 +246,13 @@ def _giving_way(state: State, key: MachineKey, *, gives_way: bool) -> State:
         return state
     after = mark(before, key, is_in=gives_way)
     giving_way = put(state.giving_way, machine.offering, after if len(after) else None)
-    return _supplied(replace(state, giving_way=giving_way), key)
+    return _change_supply(replace(state, giving_way=giving_way), key)
 
 
 # What was published.
 
 
-def _published(
+def _fold_capacity_verdict(
     state: State, pool: Pool | None, verdict: on.CapacityChecked, context: Context
 ) -> State:
     if pool is None:
@@ -261,11 +263,11 @@ def _published(
     renewed = state.renewed
     if pool.rack_size > 1:
         renewed = renewed.set(pool.offering, context.time)
-    pools, work = state.pools.set(pool.key, pool), state.work.succeeded(pool.key)
+    pools, work = state.pools.set(pool.key, pool), state.work.clear_failures(pool.key)
     return replace(state, pools=pools, work=work, renewed=renewed)
 
 
-def _failed(state: State, pool: Pool | None, context: Context) -> State:
+def _fold_failure(state: State, pool: Pool | None, context: Context) -> State:
     """Return the state in which a check is made again, and its verdict always published."""
     if pool is None:
         return state
@@ -274,10 +276,10 @@ def _failed(state: State, pool: Pool | None, context: Context) -> State:
     state = _short(state.with_pool(pool), pool, is_short=True)
     if is_kept:  # Other NodePools may get the machines that were kept for it.
         state = supply_changed(state, pool.offering)
-    return replace(state, work=state.work.failed(pool.key, context.time))
+    return replace(state, work=state.work.retry_later(pool.key, context.time))
 
 
-def _warned(state: State, pool: Pool | None) -> State:
+def _fold_warning(state: State, pool: Pool | None) -> State:
     if pool is None or pool.said is None:
         return state
     pool = replace(pool, warned=(pool.said.reason, pool.goal or 0))

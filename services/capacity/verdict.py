@@ -2,7 +2,7 @@
 
 from capacity.pool import Pool, Share
 from nodepool.contract.conditions import HEALTHY, Capacity
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.contract.events import CapacityChecked, CWInsufficientCapacity
 from nodepool.contract.messages import pool_fields
 from nodepool.placement.racks import Delivery, lacking
@@ -78,13 +78,13 @@ def text(pool: Pool, share: Share) -> str:
     return (
         f"{share.available or 'none'} of {pool.claim} wanted Nodes of {instance_type}{which} "
         f"can be had in {zone} now{_racks(pool, share) if pool.rack_size > 1 else ''}"
-        f"{_preempted(share.preempted) if share.preempted else ''}"
+        f"{_format_preempted(share.preempted) if share.preempted else ''}"
     )
 
 
-def _preempted(count: int) -> str:
+def _format_preempted(count: int) -> str:
     verb = "is" if count == 1 else "are"
-    return f"; {counted(count, 'spot Node')} {verb} being preempted for it"
+    return f"; {format_count(count, 'spot Node')} {verb} being preempted for it"
 
 
 def _racks(pool: Pool, share: Share) -> str:

@@ -15,7 +15,7 @@ from fleet.conditions import (
     problems_ended,
 )
 from fleet.machine import Machine
-from fleet.pods import observed
+from fleet.pods import observe_node
 from fleet.silence import with_silence
 from nodepool.contract import events as on
 from nodepool.contract.health import CAUSES, NodeFault
@@ -33,7 +33,7 @@ NodeReport = (
 """What a machine reports after a reboot."""
 
 
-def broken(machine: Machine, event: on.MachineBroken) -> Machine:
+def break_machine(machine: Machine, event: on.MachineBroken) -> Machine:
     """Return the machine after a fault began or ended; a Node hangs, or answers again, at once."""
     times, failing = event.times, machine.failing
     node_fault = as_node_fault(event.fault)
@@ -112,7 +112,7 @@ def powered_off(machine: Machine) -> Machine:
     )
 
 
-def restarted(machine: Machine, boot: int, now: datetime) -> Machine:
+def begin_reboot(machine: Machine, boot: int, now: datetime) -> Machine:
     """Return the machine at the start of a reboot in its stay; only DaemonSet Pods come back."""
     failing = machine.fault if machine.fault_times else ""
     done = None if failing == "silence" else now + timedelta(seconds=machine.boot_s)
@@ -134,7 +134,7 @@ def restarted(machine: Machine, boot: int, now: datetime) -> Machine:
     )
 
 
-def rebooted(key: MachineKey, machine: Machine) -> Iterator[NodeReport]:
+def report_reboot(key: MachineKey, machine: Machine) -> Iterator[NodeReport]:
     """Yield what a machine reports when a reboot of its Node is over; only that, if it failed.
 
     What a reboot cures ends after the boot, as a node problem detector on the Node reports it.
@@ -144,7 +144,7 @@ def rebooted(key: MachineKey, machine: Machine) -> Iterator[NodeReport]:
         yield outcome
         return
     if machine.failing != "hang" and not machine.has_agent:
-        yield observed(key, machine, machine.pods)
+        yield observe_node(key, machine, machine.pods)
     yield outcome
     if machine.failing != "hang":
         yield from problems_ended(key, machine, *gone_after_reboot(machine))
@@ -158,7 +158,7 @@ def rebooted(key: MachineKey, machine: Machine) -> Iterator[NodeReport]:
         yield from problem_begun(key, replace(machine, conditions=rest.finish()), node_fault)
 
 
-def booted(key: MachineKey, machine: Machine, now: datetime) -> Machine:
+def end_boot(key: MachineKey, machine: Machine, now: datetime) -> Machine:
     """Return the machine after its boot; from now on a Node without problems may fail by itself."""
     machine = replace(machine, boots_at=None, restarting=False)
     if not machine.joined or machine.conditions:

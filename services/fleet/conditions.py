@@ -33,7 +33,7 @@ def problem_begun(
     if cause.type == READY:
         yield from heartbeats_stopped(key, machine)
     elif cause.type not in machine.conditions:
-        yield _changed(key, machine, fault)
+        yield _report_condition(key, machine, fault)
 
 
 def heartbeats_stopped(key: MachineKey, machine: Machine) -> Iterator[HeartbeatsStopped]:
@@ -51,7 +51,7 @@ def ready_changed(
 ) -> NodeConditionChanged:
     """Return the condition Ready of the Node; `request` numbers the request that it answers."""
     if not is_ready:
-        return _changed(key, machine, "kubelet", request)
+        return _report_condition(key, machine, "kubelet", request)
     zone, name = machine_parts(key)
     return NodeConditionChanged(
         zone=zone,
@@ -65,7 +65,7 @@ def ready_changed(
     )
 
 
-def _changed(
+def _report_condition(
     key: MachineKey, machine: Machine, fault: NodeFault, request: int = 0
 ) -> NodeConditionChanged:
     cause = CAUSES[fault]

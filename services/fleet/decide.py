@@ -5,7 +5,7 @@ from functools import partial
 from typing import assert_never
 
 from fleet import Decides, Hears, Says
-from fleet.boot import broken, is_node, rebooted, report, shows, verification
+from fleet.boot import break_machine, is_node, report, report_reboot, shows, verification
 from fleet.conditions import (
     SILENT_AFTER_S,
     as_node_fault,
@@ -16,11 +16,11 @@ from fleet.conditions import (
 )
 from fleet.failures import on_failure
 from fleet.machine import Machine, name_of
-from fleet.pods import observed, surviving
-from fleet.pool_pods import completed, create, delete
+from fleet.pods import observe_node, surviving
+from fleet.pool_pods import complete_pod, create, delete
 from fleet.refusal import Refusal, not_running, unbreakable, unfit, unschedulable
-from fleet.scheduling import ended, missing
-from fleet.silence import answer, found_silent, timed, types_ended
+from fleet.scheduling import end_pods, missing
+from fleet.silence import answer, found_silent, time_silences, types_ended
 from fleet.state import State, evolve
 from fleet.triage import move
 from nodepool.contract import events as on
@@ -37,7 +37,7 @@ from nodepool.contract.commands import (
 from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.messages import Command
 from nodepool.contract.node_states import MachineState
-from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 from nodepool.placement.racks import NVLINK_DOMAIN
 from nodepool.service import Context, Reconciler, Service, decide_on
 
@@ -46,10 +46,12 @@ def decide(
     state: State, message: Decides, context: Context, *, silent_after_s: float = SILENT_AFTER_S
 ) -> Generator[Says | CommandOutcome, State, None]:
     """Yield the outcome of a command and its events, or the events that follow from an event."""
-    yield from timed(_decided(state, message, context), silent_after_s)
+    yield from time_silences(_decide_message(state, message, context), silent_after_s)
 
 
-def _decided(state: State, message: Decides, context: Context) -> Iterator[Says | CommandOutcome]:
+def _decide_message(
+    state: State, message: Decides, context: Context
+) -> Iterator[Says | CommandOutcome]:
     match message:
         case AddMachines():
             yield from _add(state, message)
@@ -60,12 +62,12 @@ def _decided(state: State, message: Decides, context: Context) -> Iterator[Says 
         case DeletePod():
             yield from delete(state, message, context)
         case on.NodeUpdated() | on.CWDrainNode():
-            yield from _ended(state, message)
+            yield from _end_placed_pods(state, message)
             yield from _observe(state, message)
         case on.CWNodeDeleted():
-            yield from _ended(state, message)
+            yield from _end_placed_pods(state, message)
         case on.CWNodeRegistered():
-            yield from _joined(state, message)
+            yield from _report_first_problem(state, message)
         case on.NodeReportRequested(machine_key=key):
             machine = state.machine_of(message)
             if machine is not None:
@@ -78,7 +80,7 @@ def reconcile(
     state: State, key: MachineKey | PoolKey, context: Context, *, silent_after_s: float
 ) -> Generator[Says, State, None]:
     """Yield the events that are missing for the Pods of a NodePool, or for a machine."""
-    yield from timed(_missing(state, key, context), silent_after_s)
+    yield from time_silences(_missing(state, key, context), silent_after_s)
 
 
 def _missing(state: State, key: MachineKey | PoolKey, context: Context) -> Iterator[Says]:
@@ -97,7 +99,7 @@ def _due(key: MachineKey, machine: Machine, context: Context) -> Iterator[Says]:
     yield from found_silent(key, machine, now)
     if machine.boots_at is not None and machine.boots_at <= now:
         if machine.restarting:
-            yield from rebooted(key, machine)
+            yield from report_reboot(key, machine)
         else:
             yield report(key, machine)
         return
@@ -109,7 +111,7 @@ def _due(key: MachineKey, machine: Machine, context: Context) -> Iterator[Says]:
     pods = surviving(machine, now)
     is_unobserved = machine.joined and not machine.is_observed
     if machine.answers and (is_unobserved or len(pods) < len(machine.pods)):
-        yield observed(key, machine, pods)
+        yield observe_node(key, machine, pods)
 
 
 def concerns(_state: State, message: Hears) -> MachineKey | None:
@@ -124,9 +126,9 @@ def concerns(_state: State, message: Hears) -> MachineKey | None:
 def _add(state: State, command: AddMachines) -> Iterator[Says | CommandOutcome]:
     refusal = unfit(command)
     if refusal is not None:
-        yield _refused(command, refusal)
+        yield _refuse_command(command, refusal)
         return
-    yield accepted(command, "done")
+    yield build_acceptance(command, "done")
     first = len(state.machines) + 1
     for number in range(first, first + command.count):
         yield on.MachineAdded(
@@ -161,15 +163,15 @@ def _command(
     key = command.machine_key
     machine = state.machines.get(key)
     if machine is None:
-        yield _refused(command, Refusal("machine", f"{key} is not a known machine"))
+        yield _refuse_command(command, Refusal("machine", f"{key} is not a known machine"))
         return
     match command:
         case BreakMachine():
             yield from _break(key, machine, command)
         case RepairMachine() if machine.state is MachineState.PRODUCTION:
-            yield accepted(command, "unchanged")
+            yield build_acceptance(command, "unchanged")
         case RepairMachine():
-            yield accepted(command, "done")
+            yield build_acceptance(command, "done")
             yield on.MachineRepaired(zone=command.zone, machine=command.machine)
         case RunPod():
             yield from _run(state, key, machine, command)
@@ -184,9 +186,9 @@ def _break(
 ) -> Iterator[Says | CommandOutcome]:
     """Yield the outcome, the fault and its effects; a Node that answers again is observed."""
     if refusal := unbreakable(machine, command):
-        yield _refused(command, refusal)
+        yield _refuse_command(command, refusal)
         return
-    yield accepted(command, "done")
+    yield build_acceptance(command, "done")
     event = on.MachineBroken(
         zone=command.zone,
         machine=command.machine,
@@ -196,7 +198,7 @@ def _break(
     )
     yield event
     fault = as_node_fault(command.fault)
-    after = broken(machine, event)
+    after = break_machine(machine, event)
     if is_node(machine) and not command.times:
         yield from problems_ended(key, machine, *types_ended(after, command.fault))
     elif fault is not None and shows(machine, fault):
@@ -204,10 +206,10 @@ def _break(
     elif after.joined and after.failing == "hang" != machine.failing:
         yield from heartbeats_stopped(key, after)
     if not machine.answers and after.answers and not machine.has_agent:
-        yield observed(key, machine, machine.pods)
+        yield observe_node(key, machine, machine.pods)
 
 
-def _joined(state: State, message: on.CWNodeRegistered) -> Iterator[Says]:
+def _report_first_problem(state: State, message: on.CWNodeRegistered) -> Iterator[Says]:
     """Yield the problem that a Node has from the start."""
     machine = state.machine_of(message)
     fault = as_node_fault(machine.failing) if machine is not None else None
@@ -222,11 +224,11 @@ def _run(
 ) -> Iterator[Says | CommandOutcome]:
     refusal = unschedulable(key, machine, state.pool_of(machine), command.pod)
     if refusal is not None:
-        yield _refused(command, refusal)
+        yield _refuse_command(command, refusal)
         return
-    yield accepted(command, "done")
+    yield build_acceptance(command, "done")
     pod = command.pod.model_copy(update={"terminating": False})
-    yield observed(key, machine, machine.pods.set(pod.name, pod))
+    yield observe_node(key, machine, machine.pods.set(pod.name, pod))
 
 
 def _stop(
@@ -234,31 +236,31 @@ def _stop(
 ) -> Iterator[Says | CommandOutcome]:
     refusal = not_running(machine, command)
     if refusal is not None:
-        yield _refused(command, refusal)
+        yield _refuse_command(command, refusal)
         return
-    yield accepted(command, "done")
-    yield from completed(state, key, machine, command.name)
-    yield observed(key, machine, machine.pods.delete(command.name))
+    yield build_acceptance(command, "done")
+    yield from complete_pod(state, key, machine, command.name)
+    yield observe_node(key, machine, machine.pods.delete(command.name))
 
 
-def _ended(
+def _end_placed_pods(
     state: State, message: on.NodeUpdated | on.CWDrainNode | on.CWNodeDeleted
 ) -> Iterator[Says]:
     """Yield the Pods of the NodePool that end because of this message about their Node."""
     pool = state.pools.get(message.key)
     if pool is not None:
-        yield from ended(message.key, pool, state.machines, message.machine_key)
+        yield from end_pods(message.key, pool, state.machines, message.machine_key)
 
 
 def _observe(state: State, message: on.NodeUpdated | on.CWDrainNode) -> Iterator[Says]:
     """Yield the Node as it is now, after a drain or if its marks were not observed yet."""
     machine = state.machine_of(message)
     if machine is not None and machine.joined and machine.answers and not machine.is_observed:
-        yield observed(message.machine_key, machine, machine.pods)
+        yield observe_node(message.machine_key, machine, machine.pods)
 
 
-def _refused(command: Command, refusal: Refusal) -> on.CommandRefused:
-    return refused(command, refusal.field, refusal.message)
+def _refuse_command(command: Command, refusal: Refusal) -> on.CommandRefused:
+    return build_refusal(command, refusal.field, refusal.message)
 
 
 def service(silent_after_s: float) -> Service[State, Hears, Says]:

@@ -17,13 +17,13 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
     if pool in state.pools:
         yield PodUpdateFailed(**pool_fields(pool), message=text)
         return
-    machine = MachineKey(failure.key) if failure.key else _unobserved(state, failure)
+    machine = MachineKey(failure.key) if failure.key else _find_unobserved_node(state, failure)
     if machine in state.machines:
         zone, name = machine_parts(machine)
         yield MachineUpdateFailed(zone=zone, machine=name, message=text)
 
 
-def _unobserved(state: State, failure: Failure) -> MachineKey:
+def _find_unobserved_node(state: State, failure: Failure) -> MachineKey:
     """Return the first Node of the input's NodePool that owes a report and has not failed.
 
     Return an empty key if no Node does.

@@ -5,17 +5,17 @@ from datetime import datetime
 
 from immutables import Map
 
-from fleet.boot import in_phase, restarted
+from fleet.boot import begin_reboot, in_phase
 from fleet.conditions import READY, fails_at
 from fleet.machine import Machine
-from fleet.pods import evicted
+from fleet.pods import evict_pods
 from fleet.waiting import gpus_of
 from nodepool.contract import events as on
 from nodepool.contract.health import is_problem
 from nodepool.contract.model import NodePhase
 
 
-def added(event: on.MachineAdded) -> Machine:
+def build_machine(event: on.MachineAdded) -> Machine:
     """Return a new machine."""
     return Machine(
         event.boot_seconds,
@@ -43,20 +43,20 @@ def handed_over(machine: Machine) -> Machine:
     )
 
 
-def joined(machine: Machine, event: on.CWNodeRegistered, now: datetime) -> Machine:
+def join_cluster(machine: Machine, event: on.CWNodeRegistered, now: datetime) -> Machine:
     """Return the machine as a Node of its cluster."""
     machine = in_phase(replace(machine, joined=True), event.phase, now)
     return replace(machine, fails_at=fails_at(event.machine_key, machine, now))
 
 
-def instructed(machine: Machine, event: on.NodeUpdated, now: datetime) -> Machine:
+def instruct_machine(machine: Machine, event: on.NodeUpdated, now: datetime) -> Machine:
     """Return the machine with the cordon, the lock and the phase that its Node should have."""
     machine = replace(
         machine, unschedulable=event.unschedulable, cordon=event.cordon, lock=event.lock
     )
     if event.phase is NodePhase.REBOOTING and event.boot > machine.boot:
-        return evicted(restarted(machine, event.boot, now), now)
-    return evicted(in_phase(machine, event.phase, now), now)
+        return evict_pods(begin_reboot(machine, event.boot, now), now)
+    return evict_pods(in_phase(machine, event.phase, now), now)
 
 
 def condition_changed(machine: Machine, event: on.NodeConditionChanged) -> Machine:

@@ -43,10 +43,10 @@ def is_open(machine: Machine, pod: Pod) -> bool:
     is_closed = machine.unschedulable or machine.verifying
     if not machine.joined or not machine.answers or is_closed:
         return False
-    return pod.repelled(machine.taints, "NoSchedule", "NoExecute") is None
+    return pod.find_repelling_taint(machine.taints, "NoSchedule", "NoExecute") is None
 
 
-def placed(
+def place_pods(
     nodes: Sequence[tuple[MachineKey, Machine]], pods: Iterable[Pod]
 ) -> Iterator[tuple[Pod, MachineKey, Machine]]:
     """Yield the Pods that a Node takes now, in their order, each with the first Node that does.

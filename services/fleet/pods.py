@@ -12,7 +12,7 @@ from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.pods import Pod, PodClass
 
 
-def drained(machine: Machine, now: datetime, *, force: bool) -> Machine:
+def drain_machine(machine: Machine, now: datetime, *, force: bool) -> Machine:
     """Return the machine with a drain begun, which still has to be observed.
 
     Interruptable Pods end immediately. Graceful Pods end after their grace period, and so do all
@@ -31,7 +31,7 @@ def drained(machine: Machine, now: datetime, *, force: bool) -> Machine:
     return replace(machine, pods=pods, kills=kills, evicting=True)
 
 
-def evicted(machine: Machine, now: datetime) -> Machine:
+def evict_pods(machine: Machine, now: datetime) -> Machine:
     """Return the machine with the Pods evicted that do not tolerate its NoExecute taints.
 
     Interruptable Pods end immediately, all others after their grace period. Pods of DaemonSets are
@@ -39,7 +39,7 @@ def evicted(machine: Machine, now: datetime) -> Machine:
     """
     after = machine
     for name, pod in machine.pods.items():
-        if pod.repelled(machine.taints, "NoExecute") is None or pod.terminating:
+        if pod.find_repelling_taint(machine.taints, "NoExecute") is None or pod.terminating:
             continue
         if pod.interruption is PodClass.INTERRUPTABLE:
             after = without_pod(after, name)
@@ -86,7 +86,7 @@ def with_pods(machine: Machine, pods: Iterable[Pod]) -> Machine:
     return replace(machine, pods=left, kills=kills)
 
 
-def observed(key: MachineKey, machine: Machine, pods: Map[str, Pod]) -> NodeObserved:
+def observe_node(key: MachineKey, machine: Machine, pods: Map[str, Pod]) -> NodeObserved:
     """Return the observation of a Node with these Pods, sorted by name."""
     zone, name = machine_parts(key)
     return NodeObserved(

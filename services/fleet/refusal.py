@@ -7,7 +7,7 @@ from fleet.placement import free
 from fleet.waiting import WAITING_MAX, Pool, PoolPod, gpus_of
 from nodepool.contract import grammar
 from nodepool.contract.affinity import TOPOLOGY_KEYS
-from nodepool.contract.catalog import offered, rack_size, type_fault, zone_fault
+from nodepool.contract.catalog import is_offered, rack_size, type_fault, zone_fault
 from nodepool.contract.commands import AddMachines, BreakMachine, CreatePod, DeletePod, StopPod
 from nodepool.contract.events import RefusalReason
 from nodepool.contract.keys import MachineKey, pool_path
@@ -31,17 +31,17 @@ def unfit(command: AddMachines) -> Refusal | None:
         return Refusal("instanceType", reason)
     if reason := zone_fault(command.zone):
         return Refusal("zone", reason)
-    if not offered(command.instance_type, command.zone):
+    if not is_offered(command.instance_type, command.zone):
         return Refusal("zone", f"{command.instance_type} is not offered in {command.zone}")
     for key, value in command.labels.items():
         if key not in TOPOLOGY_KEYS:
             return Refusal(f"labels[{key[:100]}]", "is not a topology label of machines")
         if reason := grammar.label_value(value):
             return Refusal(f"labels[{key}]", reason)
-    return _unracked(command) if command.in_racks else None
+    return _find_rack_fault(command) if command.in_racks else None
 
 
-def _unracked(command: AddMachines) -> Refusal | None:
+def _find_rack_fault(command: AddMachines) -> Refusal | None:
     """Return why these machines are no whole racks with an NVLink domain each; None if they are."""
     size = rack_size(command.instance_type)
     if not size:
@@ -57,7 +57,7 @@ def _unracked(command: AddMachines) -> Refusal | None:
 
 def unschedulable(key: MachineKey, machine: Machine, pool: Pool | None, pod: Pod) -> Refusal | None:
     """Return why this Pod cannot run on this machine of a NodePool; None if it can."""
-    if refusal := malformed(pod) or foreign(machine):
+    if refusal := find_pod_fault(pod) or foreign(machine):
         return refusal
     if not machine.joined:
         return Refusal("machine", "is not a Node of any cluster")
@@ -74,8 +74,10 @@ def unschedulable(key: MachineKey, machine: Machine, pool: Pool | None, pod: Pod
         return Refusal("pod.name", f"{pod.name} runs there already")
     if len(machine.pods) >= PODS_MAX:
         return Refusal("machine", f"runs {PODS_MAX} Pods already")
-    if taint := pod.repelled(machine.taints, "NoExecute"):
-        return Refusal("pod.tolerations", f"do not tolerate the taint {shown(taint)} of the Node")
+    if taint := pod.find_repelling_taint(machine.taints, "NoExecute"):
+        return Refusal(
+            "pod.tolerations", f"do not tolerate the taint {format_taint(taint)} of the Node"
+        )
     return _too_few_gpus(machine, pod)
 
 
@@ -98,7 +100,7 @@ def _own_pods(cluster: str) -> str:
     return f"cluster {cluster} has Pods of its own: use kubectl"
 
 
-def malformed(pod: Pod) -> Refusal | None:
+def find_pod_fault(pod: Pod) -> Refusal | None:
     """Return why no Pod can have this spec; None if a Pod can."""
     if reason := grammar.dns1123_subdomain(pod.name):
         return Refusal("pod.name", reason)
@@ -125,7 +127,7 @@ def _too_few_gpus(machine: Machine, pod: Pod) -> Refusal | None:
     return None
 
 
-def shown(taint: Taint) -> str:
+def format_taint(taint: Taint) -> str:
     """Return a taint as kubectl writes it."""
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}"
@@ -134,7 +136,7 @@ def shown(taint: Taint) -> str:
 def creating(command: CreatePod, pool: Pool | None) -> Pool | Refusal:
     """Return the NodePool in which this Pod can be created, or why it cannot be created."""
     pod = command.pod
-    if refusal := malformed(pod):
+    if refusal := find_pod_fault(pod):
         return refusal
     for field, value in (("daemonSet", pod.daemon_set), ("verification", pod.verification)):
         if value:

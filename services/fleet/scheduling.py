@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from immutables import Map
 
 from fleet.machine import Machine
-from fleet.placement import placed
-from fleet.pods import observed
+from fleet.placement import place_pods
+from fleet.pods import observe_node
 from fleet.waiting import HANDED_OVER, MESSAGES, REBOOTED, Pool, PoolPod
 from nodepool.contract.events import NodeObserved, PodChanged
 from nodepool.contract.events.fleet import PodPhase, PodReason
@@ -23,21 +23,21 @@ def missing(key: PoolKey, pool: Pool, machines: Machines) -> Iterator[PodChanged
     """
     if pool.has_agent:
         for name in sorted(pool.pods):
-            yield changed(key, pool.pods[name], "Gone", "Deleted", message=HANDED_OVER)
+            yield change_pod(key, pool.pods[name], "Gone", "Deleted", message=HANDED_OVER)
         return
     for machine in sorted(pool.unobserved):
         if machine in pool.nodes and machines[machine].answers:
-            yield observed(machine, machines[machine], machines[machine].pods)
+            yield observe_node(machine, machines[machine], machines[machine].pods)
     for machine in sorted(pool.placed):
-        yield from ended(key, pool, machines, machine)
+        yield from end_pods(key, pool, machines, machine)
     for name in pool.waiting:
         if not pool.exists or pool.pods[name].uid != pool.uid:
-            yield changed(key, pool.pods[name], "Gone", "NodePoolDeleted")
+            yield change_pod(key, pool.pods[name], "Gone", "NodePoolDeleted")
     if pool.exists and pool.waiting:
         yield from _placements(key, pool, machines)
 
 
-def ended(
+def end_pods(
     key: PoolKey, pool: Pool, machines: Machines, machine: MachineKey
 ) -> Iterator[PodChanged]:
     """Yield each Pod placed on this machine that ends, if that was not published yet."""
@@ -46,7 +46,7 @@ def ended(
         change = _change(pod, machines[machine])
         if change is not None:
             is_rebooted = change == ("Gone", "Evicted") and machines[machine].restarting
-            yield changed(key, pod, *change, message=REBOOTED if is_rebooted else "")
+            yield change_pod(key, pod, *change, message=REBOOTED if is_rebooted else "")
 
 
 def _placements(
@@ -55,11 +55,11 @@ def _placements(
     nodes = [(machine, machines[machine]) for machine in sorted(pool.nodes)]
     after: dict[MachineKey, Machine] = {}
     own = (pool.pods[name] for name in pool.waiting)
-    for pod, machine, with_it in placed(nodes, (pod.pod for pod in own if pod.uid == pool.uid)):
+    for pod, machine, with_it in place_pods(nodes, (pod.pod for pod in own if pod.uid == pool.uid)):
         after[machine] = with_it
         yield _running(key, pool.pods[pod.name], machine, with_it.assignment)
     for machine, with_them in after.items():
-        yield observed(machine, with_them, with_them.pods)
+        yield observe_node(machine, with_them, with_them.pods)
 
 
 def _change(pod: PoolPod, machine: Machine) -> tuple[PodPhase, PodReason] | None:
@@ -76,7 +76,7 @@ def _change(pod: PoolPod, machine: Machine) -> tuple[PodPhase, PodReason] | None
     return None
 
 
-def changed(
+def change_pod(
     key: PoolKey,
     pod: PoolPod,
     phase: PodPhase,

@@ -25,7 +25,7 @@ SILENCES: Final = ("hang", "kubelet")
 """The faults that stop the heartbeats of a machine that is a Node."""
 
 
-def timed(events: Iterable[E], silent_after_s: float) -> Iterator[E | HeartbeatsStopped]:
+def time_silences(events: Iterable[E], silent_after_s: float) -> Iterator[E | HeartbeatsStopped]:
     """Yield the events; each start of a silence gets the time after which the silence shows."""
     for event in events:
         if isinstance(event, HeartbeatsStopped):
@@ -44,7 +44,7 @@ def with_silence(machine: Machine, fault: MachineFault, *, is_broken: bool) -> M
     return machine if machine.is_silent else replace(machine, unknown_at=None)
 
 
-def stopped(machine: Machine, event: HeartbeatsStopped, now: datetime) -> Machine:
+def stop_heartbeats(machine: Machine, event: HeartbeatsStopped, now: datetime) -> Machine:
     """Return the machine that sends no heartbeat from `now` on; it does not fail by itself."""
     return replace(
         machine,
@@ -54,7 +54,7 @@ def stopped(machine: Machine, event: HeartbeatsStopped, now: datetime) -> Machin
     )
 
 
-def asked(machine: Machine, event: NodeReportRequested) -> Machine:
+def request_report(machine: Machine, event: NodeReportRequested) -> Machine:
     """Return the machine that owes an answer; kubelets of Kubernetes are observed by an agent."""
     return machine if machine.has_agent else replace(machine, asked=event.request)
 

@@ -9,12 +9,18 @@ from typing import assert_never
 from immutables import Map
 
 from fleet import Hears, Says, silence, waiting
-from fleet.boot import booted, broken, powered_on
+from fleet.boot import break_machine, end_boot, powered_on
 from fleet.machine import Machine
-from fleet.nodes import added, condition_changed, handed_over, instructed, joined
-from fleet.pods import drained, ending, with_pod, with_pods, without_pod
-from fleet.triage import left, moved, repaired
-from fleet.waiting import Pool, PoolPod, concerns_pods, specified
+from fleet.nodes import (
+    build_machine,
+    condition_changed,
+    handed_over,
+    instruct_machine,
+    join_cluster,
+)
+from fleet.pods import drain_machine, ending, with_pod, with_pods, without_pod
+from fleet.triage import end_stay, move_machine, repair_machine
+from fleet.waiting import Pool, PoolPod, concerns_pods, specify_pool
 from nodepool.contract import events as on
 from nodepool.contract.commands import (
     AddMachines,
@@ -73,51 +79,53 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """Return the state after a message."""
     match message:
         case on.MachineAdded(machine_key=key):
-            return _stored(state, key, added(message))
+            return _store_machine(state, key, build_machine(message))
         case on.MachineBroken(machine_key=key):
-            return _stored(state, key, broken(state.machines[key], message))
+            return _store_machine(state, key, break_machine(state.machines[key], message))
         case on.CWNodeAssigned(machine_key=key, assignment=assignment):
             machine = state.machines.get(key)
             if machine is None:
                 return state
             booting = powered_on(machine, assignment, context.time)
             has_agent = cluster_of(message.key) in state.agents
-            return _stored(state, key, replace(booting, pool=message.key, has_agent=has_agent))
+            return _store_machine(
+                state, key, replace(booting, pool=message.key, has_agent=has_agent)
+            )
         case on.ClusterRegistered():
-            return _registered(state, message)
+            return _fold_registration(state, message)
         case on.CWNodeRegistered() | on.NodeUpdated():
-            return _updated(state, message, context.time)
+            return _fold_update(state, message, context.time)
         case on.NodePoolValidated() | on.CWNodePoolDeleted() | on.NodeTemplateChanged():
             return _pool_changed(state, message)
         case on.PodChanged():
             return _pod_changed(state, message, context)
         case on.CWDrainNode(force=force):
             return _in_stay(
-                state, message, lambda machine: drained(machine, context.time, force=force)
+                state, message, lambda machine: drain_machine(machine, context.time, force=force)
             )
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
-            return _in_stay(state, message, partial(left, event=message, now=context.time))
+            return _in_stay(state, message, partial(end_stay, event=message, now=context.time))
         case on.MachineStateChanged(machine_key=key, state=new):
-            return _stored(state, key, moved(state.machines[key], new, context.time))
+            return _store_machine(state, key, move_machine(state.machines[key], new, context.time))
         case on.MachineRepaired(machine_key=key):
-            return _stored(state, key, repaired(state.machines[key]))
+            return _store_machine(state, key, repair_machine(state.machines[key]))
         case on.MachineBooted(machine_key=key) | on.MachineFailed(machine_key=key):
-            return _stored(state, key, booted(key, state.machines[key], context.time))
+            return _store_machine(state, key, end_boot(key, state.machines[key], context.time))
         case on.NodeVerified(machine_key=key):
-            return _stored(state, key, replace(state.machines[key], verified_at=None))
+            return _store_machine(state, key, replace(state.machines[key], verified_at=None))
         case on.HeartbeatsStopped(machine_key=key):
-            machine = silence.stopped(state.machines[key], message, context.time)
-            return _stored(state, key, machine)
+            machine = silence.stop_heartbeats(state.machines[key], message, context.time)
+            return _store_machine(state, key, machine)
         case on.NodeReportRequested():
-            return _in_stay(state, message, partial(silence.asked, event=message))
+            return _in_stay(state, message, partial(silence.request_report, event=message))
         case on.NodeConditionChanged(machine_key=key):
-            return _stored(state, key, condition_changed(state.machines[key], message))
+            return _store_machine(state, key, condition_changed(state.machines[key], message))
         case on.NodeObserved():
-            return _observed(state, message)
+            return _fold_observation(state, message)
         case on.MachineUpdateFailed(machine_key=key):
-            return replace(state, work=state.work.failed(key, context.time))
+            return replace(state, work=state.work.retry_later(key, context.time))
         case on.PodUpdateFailed(key=key):
-            return replace(state, work=state.work.failed(key, context.time))
+            return replace(state, work=state.work.retry_later(key, context.time))
         case AddMachines() | BreakMachine() | RepairMachine():
             return state
         case RunPod() | StopPod() | CreatePod() | DeletePod():
@@ -126,7 +134,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             assert_never(message)
 
 
-def _registered(state: State, event: on.ClusterRegistered) -> State:
+def _fold_registration(state: State, event: on.ClusterRegistered) -> State:
     """Return the state after a cluster got an agent: its machines run no simulated Pod any more."""
     cluster = cluster_key(event.org, event.cluster)
     if not event.kubernetes or cluster in state.agents:
@@ -134,21 +142,23 @@ def _registered(state: State, event: on.ClusterRegistered) -> State:
     state = replace(state, agents=state.agents.set(cluster, True))
     for key, machine in state.machines.items():
         if machine.pool is not None and cluster_of(machine.pool) == cluster:
-            state = _stored(state, key, handed_over(machine))
+            state = _store_machine(state, key, handed_over(machine))
     for pool_key, pool in state.pools.items():
         if cluster_of(pool_key) == cluster:
             state = _with_pool(state, pool_key, replace(pool, has_agent=True))
     return state
 
 
-def _updated(state: State, message: on.CWNodeRegistered | on.NodeUpdated, now: datetime) -> State:
+def _fold_update(
+    state: State, message: on.CWNodeRegistered | on.NodeUpdated, now: datetime
+) -> State:
     """Return the state with a Node as the message says that it should be."""
-    state = _tainted(state, message)
+    state = _fold_taints(state, message)
     match message:
         case on.CWNodeRegistered():
-            return _in_stay(state, message, partial(joined, event=message, now=now))
+            return _in_stay(state, message, partial(join_cluster, event=message, now=now))
         case on.NodeUpdated():
-            return _in_stay(state, message, partial(instructed, event=message, now=now))
+            return _in_stay(state, message, partial(instruct_machine, event=message, now=now))
         case _:
             assert_never(message)
 
@@ -156,10 +166,10 @@ def _updated(state: State, message: on.CWNodeRegistered | on.NodeUpdated, now: d
 def _in_stay(state: State, message: OfNode, change: Callable[[Machine], Machine]) -> State:
     """Return the state with a Node's machine changed; ignore a message about an earlier stay."""
     machine = state.machine_of(message)
-    return state if machine is None else _stored(state, message.machine_key, change(machine))
+    return state if machine is None else _store_machine(state, message.machine_key, change(machine))
 
 
-def _stored(
+def _store_machine(
     state: State, key: MachineKey, machine: Machine, *, is_placement: bool = False
 ) -> State:
     """Return the state with this machine, and with its deadline and its NodePool up to date.
@@ -167,7 +177,7 @@ def _stored(
     is_placement: whether no other Pod can be placed, or ends, because of the change.
     """
     before, due = state.machines.get(key), machine.due
-    work = state.work.drop(key) if due is None else state.work.succeeded(key).put_at(key, due)
+    work = state.work.drop(key) if due is None else state.work.clear_failures(key).put_at(key, due)
     state = replace(state, machines=state.machines.set(key, machine), work=work)
     of = machine.pool or (before.pool if before is not None else None)
     pool = state.pools.get(of) if of is not None else None
@@ -181,7 +191,7 @@ def _stored(
     return state
 
 
-def _observed(state: State, report: on.NodeObserved) -> State:
+def _fold_observation(state: State, report: on.NodeObserved) -> State:
     """Return the state after a Node was observed with its marks and its Pods."""
     key = report.machine_key
     machine = replace(
@@ -191,13 +201,13 @@ def _observed(state: State, report: on.NodeObserved) -> State:
         evicting=False,
     )
     pool = state.pool_of(machine)
-    after = None if pool is None else waiting.observed(pool, key)
+    after = None if pool is None else waiting.note_observation(pool, key)
     if machine.pool is not None and after is not None and after is not pool:
         state = replace(state, pools=state.pools.set(machine.pool, after))
-    return _stored(state, key, with_pods(machine, report.pods))
+    return _store_machine(state, key, with_pods(machine, report.pods))
 
 
-def _tainted(state: State, event: on.CWNodeRegistered | on.NodeUpdated) -> State:
+def _fold_taints(state: State, event: on.CWNodeRegistered | on.NodeUpdated) -> State:
     """Return the state with the taints of a Node that keep Pods of its organisation away.
 
     Most Nodes of a NodePool have the same taints; such taints are kept once.
@@ -216,7 +226,7 @@ def _tainted(state: State, event: on.CWNodeRegistered | on.NodeUpdated) -> State
         if own is not pool.last_taints:
             pool = replace(pool, last_taints=own)
             state = replace(state, pools=state.pools.set(event.key, pool))
-    return _stored(state, event.machine_key, replace(machine, taints=own))
+    return _store_machine(state, event.machine_key, replace(machine, taints=own))
 
 
 def _pool_changed(
@@ -225,7 +235,7 @@ def _pool_changed(
     key, pool = event.key, state.pools.get(event.key)
     match event:
         case on.NodePoolValidated():
-            after = specified(pool, event, has_agent=cluster_of(key) in state.agents)
+            after = specify_pool(pool, event, has_agent=cluster_of(key) in state.agents)
         case _ if pool is None:
             return state
         case on.CWNodePoolDeleted(uid=uid):
@@ -249,7 +259,7 @@ def _with_pool(state: State, key: PoolKey, pool: Pool) -> State:
 def _pod_changed(state: State, event: on.PodChanged, context: Context) -> State:
     """Return the state with a Pod in its phase, in its NodePool and on its Node."""
     pool = state.pools[event.key]
-    state = replace(state, work=state.work.succeeded(event.key))
+    state = replace(state, work=state.work.clear_failures(event.key))
     if event.phase == "Pending":
         return _with_pool(state, event.key, waiting.with_pod(pool, event))
     pod = pool.pods[event.name].pod
@@ -260,11 +270,11 @@ def _pod_changed(state: State, event: on.PodChanged, context: Context) -> State:
     if machine is not None and machine.joined and machine.assignment == event.assignment:
         match event.phase:
             case "Running":
-                return _stored(state, key, with_pod(machine, pod), is_placement=True)
+                return _store_machine(state, key, with_pod(machine, pod), is_placement=True)
             case "Terminating":
                 due = context.time + timedelta(seconds=event.grace_s)
                 ending_ = ending(machine, event.name, due)
-                return _stored(state, key, ending_, is_placement=True)
+                return _store_machine(state, key, ending_, is_placement=True)
             case "Gone":
-                state = _stored(state, key, without_pod(machine, event.name))
+                state = _store_machine(state, key, without_pod(machine, event.name))
     return _with_pool(state, event.key, state.pools[event.key]) if after.is_over else state

@@ -14,7 +14,7 @@ VISITS_MAX = 3
 """The number of visits to triage after which a machine is returned to its vendor."""
 
 
-def left(
+def end_stay(
     machine: Machine, event: on.CWNodeDeleted | on.CWNodeRegistrationFailed, now: datetime
 ) -> Machine:
     """Return the machine after a stay: free, or in triage, where its investigation may begin."""
@@ -26,14 +26,14 @@ def left(
     return replace(machine, state=MachineState.TRIAGE, visits=visits, moves_at=moment)
 
 
-def moved(machine: Machine, state: MachineState, now: datetime) -> Machine:
+def move_machine(machine: Machine, state: MachineState, now: datetime) -> Machine:
     """Return the machine in another state; debugging takes the second half of the repair time."""
     is_debugged = state is MachineState.DEBUG
     moment = now + timedelta(seconds=machine.repair_s / 2) if is_debugged else None
     return replace(machine, state=state, moves_at=moment)
 
 
-def repaired(machine: Machine) -> Machine:
+def repair_machine(machine: Machine) -> Machine:
     """Return the machine, free again; a machine back from its vendor has no visits to triage."""
     visits = 0 if machine.state is MachineState.RMA else machine.visits
     return replace(machine, state=MachineState.PRODUCTION, visits=visits, moves_at=None)

@@ -96,7 +96,7 @@ def gpus_of(instance_type: str) -> int:
     return entry.gpus if entry is not None else 0
 
 
-def specified(pool: Pool | None, event: NodePoolValidated, *, has_agent: bool) -> Pool:
+def specify_pool(pool: Pool | None, event: NodePoolValidated, *, has_agent: bool) -> Pool:
     """Return the NodePool after its validation; Pods of an earlier NodePool of this name remain."""
     if pool is None:
         return Pool(event.uid, event.spec.instance_type, has_agent)
@@ -145,7 +145,7 @@ def _without(pool: Pool, name: str) -> Pool:
     return replace(pool, placed=after)
 
 
-def created(key: PoolKey, pool: Pool, pod: Pod, number: int) -> PodChanged:
+def create_pod(key: PoolKey, pool: Pool, pod: Pod, number: int) -> PodChanged:
     """Return the event of a new Pod that waits for a Node."""
     return PodChanged(
         **pool_fields(key),
@@ -166,10 +166,10 @@ def with_node(pool: Pool, key: MachineKey, before: Machine | None, after: Machin
         return pool
     if after.joined:
         return replace(pool, nodes=pool.nodes.set(key, True))
-    return observed(replace(pool, nodes=pool.nodes.delete(key)), key)
+    return note_observation(replace(pool, nodes=pool.nodes.delete(key)), key)
 
 
-def observed(pool: Pool, key: MachineKey) -> Pool:
+def note_observation(pool: Pool, key: MachineKey) -> Pool:
     """Return the NodePool after this Node was observed with the Pods that were placed on it."""
     if key not in pool.unobserved:
         return pool
@@ -178,9 +178,9 @@ def observed(pool: Pool, key: MachineKey) -> Pool:
 
 def concerns_pods(before: Machine | None, after: Machine) -> bool:
     """Return whether a Pod may end or be placed because of this change of a machine."""
-    return before is None or _seen(before) != _seen(after)
+    return before is None or _list_visible_parts(before) != _list_visible_parts(after)
 
 
-def _seen(machine: Machine) -> tuple[object, ...]:
+def _list_visible_parts(machine: Machine) -> tuple[object, ...]:
     states = machine.joined, machine.answers, machine.unschedulable, machine.verifying
     return (*states, machine.restarting, machine.assignment, machine.taints, machine.pods)

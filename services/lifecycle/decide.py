@@ -16,7 +16,7 @@ from lifecycle.failures import on_failure
 from lifecycle.gauges import gauges
 from lifecycle.locking import find_place, release_lock, take_lock
 from lifecycle.node import Node
-from lifecycle.node_events import asked_for, lock_changed, template_changed, updated
+from lifecycle.node_events import asked_for, lock_changed, template_changed, update_node
 from lifecycle.options import Options, with_options
 from lifecycle.racks import find_nodes_in_racks
 from lifecycle.state import State, evolve
@@ -27,7 +27,7 @@ from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.keys import MachineKey, PoolKey, machine_key, pool_path
 from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.model import NodePhase
-from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 from nodepool.service import Context, Reconciler, Service, decide_on
 
 E = TypeVar("E", bound=Message)
@@ -128,17 +128,17 @@ def _follow_command(
     state: State, command: NodeCommand, context: Context, options: Options
 ) -> Generator[Says | CommandOutcome, State, None]:
     """Yield the outcome of a command about a Node, and the steps that follow at once."""
-    node = state.commanded(command)
+    node = state.find_commanded_node(command)
     refusal = find_fault(command) or (node and find_conflict(node, command))
     if node is None or refusal is not None:
         refusal = refusal or refuse_unknown(command)
-        yield refused(command, refusal.field, refusal.message, refusal.reason)
+        yield build_refusal(command, refusal.field, refusal.message, refusal.reason)
         return
     asked = add_to_asked(node, command)
     if asked == node.health.asked:
-        yield accepted(command, "unchanged")
+        yield build_acceptance(command, "unchanged")
         return
-    yield accepted(command, "done")
+    yield build_acceptance(command, "done")
     template = state.templates[node.pool]
     key = machine_key(template.zone, node.name)
     state = yield asked_for(template, node, asked)
@@ -203,7 +203,7 @@ def _update_nodes(state: State, key: PoolKey, options: Options) -> Generator[Say
     for machine in sorted(state.members.get(key, ())):
         node = state.nodes[machine]
         if not node.is_booting and node.revision < template.revision:
-            look = updated(template, node, node.phase, node.exit.reason)
+            look = update_node(template, node, node.phase, node.exit.reason)
             for each in _with_what_belongs(state, look, options):
                 state = yield each
     _, _, pool = pool_path(key)

@@ -17,7 +17,7 @@ from nodepool.service import Failure
 
 def on_failure(state: State, failure: Failure) -> Iterable[Says]:
     """Yield that the NodePool is reconciled again later; if Nodes leave, tell users once."""
-    key = _concerned(state, failure)
+    key = _find_failed_pool(state, failure)
     if key is None:
         return
     text = f"internal error while removing a Node: {failure.cause}"
@@ -27,7 +27,7 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
         yield CWNodePoolNodesRemoveError(**pool_fields(key), uid=uid, message=text)
 
 
-def _concerned(state: State, failure: Failure) -> PoolKey | None:
+def _find_failed_pool(state: State, failure: Failure) -> PoolKey | None:
     """Return the NodePool that a failure is about; None if the failure is about no NodePool."""
     node = _failed_node(state, failure)
     key = node.pool if node is not None else failure.pool or PoolKey(failure.key)

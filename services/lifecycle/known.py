@@ -132,7 +132,7 @@ class State(WithWork[PoolKey | MachineKey]):
         state = self.with_node(key, replace(node, health=node.health._replace(silence=after)))
         return replace(state, work=state.work.put(key)) if silence.is_lasting else state
 
-    def commanded(self, command: PhaseCommand) -> Node | None:
+    def find_commanded_node(self, command: PhaseCommand) -> Node | None:
         """Return the Node that a command is about; None if its NodePool has no such Node."""
         template = self.templates.get(command.key)
         node = template and self.nodes.get(machine_key(template.zone, command.node))

@@ -8,13 +8,13 @@ from lifecycle.commands import find_conflict
 from lifecycle.known import State
 from lifecycle.lock import Lock, begin_lock
 from lifecycle.node import Node
-from lifecycle.node_events import lock_changed, updated
+from lifecycle.node_events import lock_changed, update_node
 from lifecycle.template import NodeTemplate
 from nodepool.contract import grammar
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import CommandRefused, NodeLockChanged
 from nodepool.contract.keys import machine_key
-from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 from nodepool.service import Context
 
 LockCommand = LockNode | UnlockNode
@@ -38,17 +38,17 @@ def take_lock(
     """
     lock = node.work.lock
     if lock is not None and lock.job == command.job:
-        yield accepted(command, "unchanged")
+        yield build_acceptance(command, "unchanged")
         return (yield _publish_lock(template, node, lock))
     if lock is not None:
         text = f"Node {node.name} is locked by {lock.work}"
-        return (yield refused(command, "node", text, "Conflict"))
+        return (yield build_refusal(command, "node", text, "Conflict"))
     if refusal := find_conflict(node, command):
-        return (yield refused(command, refusal.field, refusal.message, refusal.reason))
-    yield accepted(command, "done")
+        return (yield build_refusal(command, refusal.field, refusal.message, refusal.reason))
+    yield build_acceptance(command, "done")
     lock = begin_lock(command.job, context.position, context.time)
     node = yield _publish_lock(template, node, lock)
-    return (yield updated(template, node, node.phase, node.exit.reason))
+    return (yield update_node(template, node, node.phase, node.exit.reason))
 
 
 def release_lock(template: NodeTemplate, node: Node, command: UnlockNode) -> CommandSteps:
@@ -58,14 +58,14 @@ def release_lock(template: NodeTemplate, node: Node, command: UnlockNode) -> Com
     """
     lock = node.work.lock
     if lock is None:
-        return (yield accepted(command, "unchanged"))
+        return (yield build_acceptance(command, "unchanged"))
     if lock.job != command.job:
         text = f"Node {node.name} is locked by {lock.work}; only that releases it"
-        return (yield refused(command, "job", text, "Conflict"))
-    yield accepted(command, "done")
+        return (yield build_refusal(command, "job", text, "Conflict"))
+    yield build_acceptance(command, "done")
     text = f"{lock.work} released it"
     node = yield lock_changed(template, node, lock, "released", text)
-    return (yield updated(template, node, node.phase, node.exit.reason))
+    return (yield update_node(template, node, node.phase, node.exit.reason))
 
 
 def find_place(state: State, command: LockCommand) -> Place | CommandRefused:
@@ -73,13 +73,13 @@ def find_place(state: State, command: LockCommand) -> Place | CommandRefused:
     template = state.templates.get(command.key)
     if template is None:
         text = f"NodePool {command.pool} does not exist"
-        return refused(command, "metadata.name", text, "NotFound")
+        return build_refusal(command, "metadata.name", text, "NotFound")
     if reason := _no_job(command.job):
-        return refused(command, "job", reason)
+        return build_refusal(command, "job", reason)
     node = state.nodes.get(machine_key(template.zone, command.node))
     if node is None or node.pool != command.key:
         text = f"{command.node} is no Node of NodePool {command.pool}"
-        return refused(command, "node", text, "NotFound")
+        return build_refusal(command, "node", text, "NotFound")
     return Place(template, node)
 
 

@@ -50,7 +50,7 @@ def template_changed(template: NodeTemplate) -> on.NodeTemplateChanged:
     )
 
 
-def registered(template: NodeTemplate, node: Node) -> on.CWNodeRegistered:
+def register_node(template: NodeTemplate, node: Node) -> on.CWNodeRegistered:
     """Return that the Node joined its cluster: in production, or with a verification to come."""
     phase = NodePhase.VERIFYING if node.boot.verifies else NodePhase.PRODUCTION
     assert may_follow(node.phase, phase), describe_illegal_move(node, phase)
@@ -62,7 +62,7 @@ def registered(template: NodeTemplate, node: Node) -> on.CWNodeRegistered:
     )
 
 
-def updated(
+def update_node(
     template: NodeTemplate,
     node: Node,
     phase: NodePhase,
@@ -121,7 +121,7 @@ def registration_failed(
     )
 
 
-def cordoned(template: NodeTemplate, node: Node) -> on.CWNodeCordoned:
+def cordon_node(template: NodeTemplate, node: Node) -> on.CWNodeCordoned:
     """Return the event of a cordon, with the causes other than the removal of the Node."""
     cause = cordon_text(node, plan_for(template, node))
     return on.CWNodeCordoned(
@@ -132,7 +132,7 @@ def cordoned(template: NodeTemplate, node: Node) -> on.CWNodeCordoned:
     )
 
 
-def uncordoned(template: NodeTemplate, node: Node) -> on.CWNodeUncordoned:
+def uncordon_node(template: NodeTemplate, node: Node) -> on.CWNodeUncordoned:
     """Return the event that the Node may be used again, or is cordoned for its removal only."""
     end = "no longer cordoned" if node.exit.reason is None else "cordoned for its removal only"
     return on.CWNodeUncordoned(**node_fields(template, node), message=f"Node {node.name} is {end}")
@@ -200,7 +200,7 @@ def _activity_of(
     )
 
 
-def kept(template: NodeTemplate, node: Node, why: str) -> on.NodeKept:
+def keep_node(template: NodeTemplate, node: Node, why: str) -> on.NodeKept:
     """Return that the Node stays, and that nobody follows the request to delete it."""
     return on.NodeKept(
         **node_fields(template, node),
@@ -222,7 +222,7 @@ def draining(template: NodeTemplate, node: Node) -> on.CWDrainNode:
     )
 
 
-def deleted(
+def delete_node(
     template: NodeTemplate, node: Node, *, triage: bool = False, lost: int = 0
 ) -> on.CWNodeDeleted:
     """Return that the Node is gone.
@@ -244,7 +244,7 @@ def deleted(
     )
 
 
-def replaced(template: NodeTemplate, node: Node, why: str = "") -> on.CWNodeDeleted:
+def replace_node(template: NodeTemplate, node: Node, why: str = "") -> on.CWNodeDeleted:
     """Return that the Node is gone because it is unhealthy, or for `why`, and is replaced."""
     return on.CWNodeDeleted(
         **node_fields(template, node),
@@ -264,7 +264,7 @@ def answer_awaited(
     return on.AnswerAwaited(**fields, answer_by=moment, is_final=is_final, lock=lock)
 
 
-def unanswered(template: NodeTemplate, node: Node) -> on.CWNodePoolNodesRemoveError:
+def report_unanswered(template: NodeTemplate, node: Node) -> on.CWNodePoolNodesRemoveError:
     """Return that the machine of the Node did not answer in time, and counts as dead."""
     step = "drain" if node.phase is NodePhase.DRAINING else "cordon"
     return on.CWNodePoolNodesRemoveError(

@@ -41,7 +41,7 @@ def with_options(event: E, options: Options) -> Iterator[E | on.CWRegistrationFa
     """Yield an event as these options change it, and the event that they add."""
     taints: tuple[Taint, ...] | None = None
     if options.reserved_taint and isinstance(event, on.NodeUpdated | on.CWNodeRegistered):
-        taints = _tainted(event)
+        taints = _add_reservation_taint(event)
     yield event if taints is None else event.model_copy(update={"taints": taints})
     if options.registration_failed_event and isinstance(event, on.CWNodeRegistrationFailed):
         yield on.CWRegistrationFailedEvent(
@@ -49,7 +49,7 @@ def with_options(event: E, options: Options) -> Iterator[E | on.CWRegistrationFa
         )
 
 
-def _tainted(event: on.NodeUpdated | on.CWNodeRegistered) -> tuple[Taint, ...]:
+def _add_reservation_taint(event: on.NodeUpdated | on.CWNodeRegistered) -> tuple[Taint, ...]:
     """Return the taints of a Node in production with the taint of its reservation."""
     if event.labels["node.coreweave.cloud/state"] != PRODUCTION:
         return event.taints

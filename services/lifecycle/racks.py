@@ -90,17 +90,17 @@ def find_nodes_in_racks(racks: Racks, pool: PoolKey) -> Iterator[MachineKey]:
 
 def _with(rack: Rack, key: MachineKey, node: Node) -> Rack:
     return Rack(
-        _marked(rack.nodes, key, is_marked=True),
-        _marked(rack.unavailable, key, is_marked=is_unavailable(node)),
-        _marked(rack.lost, key, is_marked=False),
+        _set_mark(rack.nodes, key, is_marked=True),
+        _set_mark(rack.unavailable, key, is_marked=is_unavailable(node)),
+        _set_mark(rack.lost, key, is_marked=False),
     )
 
 
 def _without(rack: Rack, key: MachineKey, is_lost: bool) -> Rack:
     return Rack(
-        _marked(rack.nodes, key, is_marked=False),
-        _marked(rack.unavailable, key, is_marked=False),
-        _marked(rack.lost, key, is_marked=is_lost),
+        _set_mark(rack.nodes, key, is_marked=False),
+        _set_mark(rack.unavailable, key, is_marked=False),
+        _set_mark(rack.lost, key, is_marked=is_lost),
     )
 
 
@@ -116,7 +116,7 @@ def _find_turned(
             yield key, replace(node, health=node.health._replace(rack=named))
 
 
-def _marked(
+def _set_mark(
     marked: Map[MachineKey, bool], key: MachineKey, *, is_marked: bool
 ) -> Map[MachineKey, bool]:
     if is_marked is (key in marked):

@@ -29,67 +29,67 @@ V = TypeVar("V")
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """Return the state after a message; a message about an earlier stay of a machine is ignored."""
-    after = _evolved(state, message, context)
+    after = _fold_message(state, message, context)
     if after.nodes is state.nodes or not isinstance(message, OfNode | OfMachine):
         return after
     after = after.with_areas(state, message.machine_key, context)
     return _with_racks(state, after, message)
 
 
-def _evolved(state: State, message: Hears | Says, context: Context) -> State:
+def _fold_message(state: State, message: Hears | Says, context: Context) -> State:
     match message:
         case on.NodePoolValidated():
-            return _specified(state, message)
+            return _fold_spec(state, message)
         case on.ClusterRegistered():
-            return _registered(state, message)
+            return _fold_registration(state, message)
         case on.CWNodePoolDeleted():
             return _pool_deleted(state, message)
         case on.CWNodePoolMetadata(key=key):
-            return _announced(state, state.templates.get(key))
+            return _fold_announcement(state, state.templates.get(key))
         case on.NodeTemplateChanged(key=key, revision=revision):
             return replace(state, published=state.published.set(key, revision))
         case on.CWNodeAssigned():
-            return _assigned(state, message, context)
+            return _fold_assignment(state, message, context)
         case on.CWNodeRegistered() | on.NodeUpdated():
             return _looks_current(state, message, context)
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
-            return _left(state, message)
+            return _fold_departure(state, message)
         case on.NodeObserved() | on.NodeReported() | on.NodeConditionReported():
-            return _changed(state, message, context)
+            return _fold_change(state, message, context)
         case (
             on.NodeActivityChanged()
             | on.NodeReservationChanged()
             | on.AnswerAwaited()
             | on.CWDrainNode()
         ):
-            return _changed(state, message, context)
+            return _fold_change(state, message, context)
         case on.NodeSilent() | on.NodeReportRequested():
-            return _changed(state, message, context)
+            return _fold_change(state, message, context)
         case on.CWNodeDeletionRequestSuccess() | on.NodePreempted():
-            return _changed(state, message, context)
+            return _fold_change(state, message, context)
         case on.PreemptionPending() | on.PreemptionInProgress():
-            return _changed(state, message, context)
+            return _fold_change(state, message, context)
         case on.NodeUpdateFailed():
-            return _failed(state, message, context)
+            return _fold_failure(state, message, context)
         case on.NodeRemovalRecovered(key=key):
             return replace(
                 state,
-                work=state.work.succeeded(key),
+                work=state.work.clear_failures(key),
                 failed=state.failed.delete(key),
                 told=_without(state.told, key),
             )
         case on.MachineBooted() | on.MachineFailed() | on.NodeVerified():
-            return _reported(state, message, context)
+            return _fold_report(state, message, context)
         case on.NodeConditionChanged() | on.NodeActionRequested() | on.CWNodeCordoned():
-            return _changed(state, message, context)
+            return _fold_change(state, message, context)
         case (
             on.CWNodeUncordoned() | on.NodeRemovalCancelled() | on.NodeKept() | on.NodeLockChanged()
         ):
-            return _changed(state, message, context)
+            return _fold_change(state, message, context)
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
-            return _commanded(state, message)
+            return _fold_command(state, message)
         case LockNode():
-            return _commanded(state, message)
+            return _fold_command(state, message)
         case on.CWNodePoolNodesRemoveError(key=key, node="", message=text):
             return replace(state, told=state.told.set(key, text))
         case on.CWNodePoolNodesRemoveError() | on.CWRegistrationFailedEvent() | UnlockNode():
@@ -98,7 +98,7 @@ def _evolved(state: State, message: Hears | Says, context: Context) -> State:
             assert_never(message)
 
 
-def _registered(state: State, event: on.ClusterRegistered) -> State:
+def _fold_registration(state: State, event: on.ClusterRegistered) -> State:
     """Return the state in which the NodePools of a cluster know that the cluster has an agent."""
     key = cluster_key(event.org, event.cluster)
     if not event.kubernetes or key in state.agents:
@@ -110,20 +110,20 @@ def _registered(state: State, event: on.ClusterRegistered) -> State:
     return replace(state, agents=state.agents.set(key, True), templates=templates)
 
 
-def _specified(state: State, event: on.NodePoolValidated) -> State:
+def _fold_spec(state: State, event: on.NodePoolValidated) -> State:
     key, before = event.key, state.templates.get(event.key)
     if before is not None and before.uid == event.uid:
         return replace(state, templates=state.templates.set(key, update_template(before, event)))
     template = make_template(event, has_agent=cluster_of(key) in state.agents)
     templates, published = state.templates.set(key, template), _without(state.published, key)
-    return _announced(replace(state, templates=templates, published=published), template)
+    return _fold_announcement(replace(state, templates=templates, published=published), template)
 
 
 def _without(by_pool: Map[PoolKey, V], key: PoolKey) -> Map[PoolKey, V]:
     return by_pool.delete(key) if key in by_pool else by_pool
 
 
-def _announced(state: State, template: NodeTemplate | None) -> State:
+def _fold_announcement(state: State, template: NodeTemplate | None) -> State:
     if template is None:
         return state
     return replace(state, announced=state.announced.set(template.key, template.version))
@@ -145,18 +145,18 @@ def _pool_deleted(state: State, event: on.CWNodePoolDeleted) -> State:
     )
 
 
-def _failed(state: State, event: on.NodeUpdateFailed, context: Context) -> State:
+def _fold_failure(state: State, event: on.NodeUpdateFailed, context: Context) -> State:
     """Return the state with a NodePool that is reconciled again later, until that succeeds."""
     if event.key not in state.templates:
         return state
     return replace(
         state,
         failed=state.failed.set(event.key, True),
-        work=state.work.failed(event.key, context.time),
+        work=state.work.retry_later(event.key, context.time),
     )
 
 
-def _assigned(state: State, event: on.CWNodeAssigned, context: Context) -> State:
+def _fold_assignment(state: State, event: on.CWNodeAssigned, context: Context) -> State:
     key, boot_by = event.machine_key, context.time + BOOT_MAX
     node = Node(event.node, event.key, event.assignment, event.labels, boot_by)
     members = state.members.get(event.key, Map()).set(key, True)
@@ -169,33 +169,33 @@ def _assigned(state: State, event: on.CWNodeAssigned, context: Context) -> State
     )
 
 
-def _changed(state: State, message: NodeChange, context: Context) -> State:
+def _fold_change(state: State, message: NodeChange, context: Context) -> State:
     node = state.node(message)
     if node is None:
         return state
     return state.with_node(message.machine_key, change_node(node, message, context.time))
 
 
-def _reported(state: State, report: BootReport, context: Context) -> State:
+def _fold_report(state: State, report: BootReport, context: Context) -> State:
     """Return the state after a report; count a report that does not fit what its Node does."""
     node = state.node(report)
     if node is None or is_expected(node, report):
-        return _changed(state, report, context)
-    return _refused(state, node, type(report).__name__)
+        return _fold_change(state, report, context)
+    return _count_refusal(state, node, type(report).__name__)
 
 
-def _commanded(state: State, command: PhaseCommand) -> State:
+def _fold_command(state: State, command: PhaseCommand) -> State:
     """Return the state with a count of commands that a Node could not follow.
 
     What they ask for is published and folded then.
     """
-    node = state.commanded(command)
+    node = state.find_commanded_node(command)
     if node is None or find_conflict(node, command) is None:
         return state
-    return _refused(state, node, type(command).__name__)
+    return _count_refusal(state, node, type(command).__name__)
 
 
-def _refused(state: State, node: Node, message: str) -> State:
+def _count_refusal(state: State, node: Node, message: str) -> State:
     before = state.refused.get(node.phase, Map())
     after = before.set(message, before.get(message, 0) + 1)
     return replace(state, refused=state.refused.set(node.phase.value, after))
@@ -213,7 +213,7 @@ def _looks_current(
     return state.with_node(event.machine_key, after)
 
 
-def _left(state: State, event: on.CWNodeDeleted | on.CWNodeRegistrationFailed) -> State:
+def _fold_departure(state: State, event: on.CWNodeDeleted | on.CWNodeRegistrationFailed) -> State:
     return state if state.node(event) is None else state.without_node(event.machine_key)
 
 

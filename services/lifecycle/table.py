@@ -18,21 +18,21 @@ from lifecycle.node import Node
 from lifecycle.node_events import (
     activity_changed,
     answer_awaited,
-    cordoned,
-    deleted,
+    cordon_node,
+    delete_node,
     draining,
-    kept,
+    keep_node,
     list_names,
     lock_changed,
-    registered,
+    register_node,
     registration_failed,
-    replaced,
+    replace_node,
     report_requested,
+    report_unanswered,
     reservation_changed,
     silent,
-    unanswered,
-    uncordoned,
-    updated,
+    uncordon_node,
+    update_node,
 )
 from lifecycle.options import Options
 from lifecycle.template import NodeTemplate
@@ -126,7 +126,7 @@ def _publish_lock(case: Case, state: LockState, text: str) -> Steps:
     template, node, lock = case.template, case.node, case.node.work.lock
     assert lock is not None, f"Node {node.name} has no lock"
     node = yield lock_changed(template, node, lock, state, text)
-    return (yield updated(template, node, node.phase, node.exit.reason))
+    return (yield update_node(template, node, node.phase, node.exit.reason))
 
 
 def keep(case: Case) -> Steps:
@@ -139,9 +139,9 @@ def keep(case: Case) -> Steps:
         why = f"it became active: {list_names(tuple(each.name for each in node.holding))}"
     else:
         return node
-    event = kept(template, node, why)
+    event = keep_node(template, node, why)
     if node.is_cordoned:
-        yield updated(template, node, _resting_phase(case), None)
+        yield update_node(template, node, _resting_phase(case), None)
     return (yield event)
 
 
@@ -153,7 +153,7 @@ def join(case: Case) -> Steps:
         case NodePhase.BOOTING if not node.exit.is_for_health:
             return node
         case NodePhase.BOOTING if boot.is_done and is_here:
-            return (yield registered(template, node))
+            return (yield register_node(template, node))
         case NodePhase.BOOTING if boot.fault:
             return (yield registration_failed(template, node, boot.fault))
     return node
@@ -177,14 +177,14 @@ def stay(case: Case) -> Steps:  # noqa: C901  # It is a part of the table.
         case NodePhase.PRODUCTION if plan.causes or (plan.reboots and not node.work.is_blocking):
             return (yield from _show(case, NodePhase.CORDONED, removal))
         case NodePhase.PRODUCTION if node.cordon.causes:
-            return (yield uncordoned(template, node))
+            return (yield uncordon_node(template, node))
         case NodePhase.PRODUCTION if plan.action is not node.action:
-            return (yield updated(template, node, NodePhase.PRODUCTION, None))
+            return (yield update_node(template, node, NodePhase.PRODUCTION, None))
 
         case NodePhase.CORDONED | NodePhase.DRAINING if plan.is_nothing:
-            return (yield updated(template, node, _resting_phase(case), None))
+            return (yield update_node(template, node, _resting_phase(case), None))
         case NodePhase.CORDONED if plan.reboots and not plan.causes and node.work.is_blocking:
-            return (yield updated(template, node, NodePhase.PRODUCTION, None))
+            return (yield update_node(template, node, NodePhase.PRODUCTION, None))
         case NodePhase.CORDONED | NodePhase.DRAINING if plan.forced:
             return (yield from _show(case, NodePhase.REBOOTING))
         case NodePhase.CORDONED | NodePhase.DRAINING if _is_cordon_outdated(case):
@@ -208,18 +208,18 @@ def _restart(case: Case) -> Steps:
     waits = is_settling and not settled.findings and not plan.reboots
     match node.phase:
         case NodePhase.VERIFYING if plan.removes or (boot.passed is False and not health.findings):
-            return (yield replaced(template, node))
+            return (yield replace_node(template, node))
         case NodePhase.VERIFYING if plan.reboots:
-            return (yield updated(template, node, NodePhase.REBOOTING, None))
+            return (yield update_node(template, node, NodePhase.REBOOTING, None))
         case NodePhase.VERIFYING if (boot.passed is not None or settled.findings) and not waits:
             return (yield from _release(case))
 
         case NodePhase.REBOOTING if boot.fault:
-            return (yield replaced(template, node))
+            return (yield replace_node(template, node))
         case NodePhase.REBOOTING if not boot.is_done or (template.has_agent and health.is_silent):
             return node  # The Node is back in its cluster once its kubelet reports.
         case NodePhase.REBOOTING if boot.verifies:
-            return (yield updated(template, node, NodePhase.VERIFYING, None))
+            return (yield update_node(template, node, NodePhase.VERIFYING, None))
         case NodePhase.REBOOTING if not waits:
             return (yield from _release(case))
     return node
@@ -232,15 +232,15 @@ def _drain(case: Case) -> Steps:
     match node.phase:
         case _ if is_restored and node.health.is_pending and not node.holding:
             reserved = asked.reserved_desired
-            return (yield updated(template, node, NodePhase.CORDONED, None, reserved))
+            return (yield update_node(template, node, NodePhase.CORDONED, None, reserved))
         case _ if not plan.removes and plan.action is None:
             return node
         case NodePhase.DRAINING if plan.removes and not node.holding:
-            return (yield replaced(template, node))
+            return (yield replace_node(template, node))
         case NodePhase.DRAINING if plan.reboots and not node.holding:
-            return (yield updated(template, node, NodePhase.REBOOTING, None))
+            return (yield update_node(template, node, NodePhase.REBOOTING, None))
         case NodePhase.DRAINING if not node.holding:
-            return (yield updated(template, node, NodePhase.CORDONED, None))
+            return (yield update_node(template, node, NodePhase.CORDONED, None))
         case NodePhase.DRAINING if asked.drain == "forced" and not node.cordon.is_drain_forced:
             return (yield draining(template, node))
         case NodePhase.CORDONED if node.holding or plan.action is not NodeAction.DRAIN:
@@ -266,23 +266,23 @@ def leave(case: Case) -> Steps:  # noqa: C901  # It is a part of the table.
             # A preemption has its own timetable, which determines when the drain begins.
             is_drained_again = node.phase is NodePhase.DRAINING and not is_preempted
             drain = draining(template, node) if is_drained_again else None
-            node = yield updated(template, node, node.phase, exit.reason)
+            node = yield update_node(template, node, node.phase, exit.reason)
             return node if drain is None else (yield drain)
         case NodePhase.CORDONED | NodePhase.DRAINING if plan.causes and is_cordon_new(node, plan):
             return (yield from _show(case, node.phase, exit.reason))
         case NodePhase.CORDONED | NodePhase.DRAINING if plan.is_nothing and node.cordon.causes:
-            node = yield uncordoned(template, node)
-            return (yield updated(template, node, node.phase, exit.reason))
+            node = yield uncordon_node(template, node)
+            return (yield update_node(template, node, node.phase, exit.reason))
 
         case _ if is_over:
-            return (yield deleted(template, node, lost=len(node.work.pods)))
+            return (yield delete_node(template, node, lost=len(node.work.pods)))
         case NodePhase.BOOTING | NodePhase.REBOOTING | NodePhase.VERIFYING:
-            return (yield deleted(template, node))
+            return (yield delete_node(template, node))
 
         case NodePhase.PRODUCTION | NodePhase.CORDONED if is_preempted and is_to_be_forced:
             return (yield from _drain_by_force(case))
         case NodePhase.PRODUCTION:
-            return (yield updated(template, node, NodePhase.CORDONED, exit.reason))
+            return (yield update_node(template, node, NodePhase.CORDONED, exit.reason))
         case NodePhase.CORDONED if is_preempted and (exit.has_timetable or node.holding):
             return node
         case NodePhase.CORDONED if node.has_answered:
@@ -291,14 +291,14 @@ def leave(case: Case) -> Steps:  # noqa: C901  # It is a part of the table.
         case NodePhase.DRAINING if is_to_be_forced:
             return (yield from _drain_by_force(case))
         case NodePhase.DRAINING if node.has_answered and not node.holding and not exit.is_warned:
-            return (yield deleted(template, node))
+            return (yield delete_node(template, node))
     return node
 
 
 def _drain_by_force(case: Case) -> Steps:
     template, node = case.template, case.node
     drain = draining(template, node)
-    yield updated(template, node, NodePhase.DRAINING, node.exit.reason)
+    yield update_node(template, node, NodePhase.DRAINING, node.exit.reason)
     return (yield drain)
 
 
@@ -315,9 +315,9 @@ def _release(case: Case) -> Steps:
     """Return a Node to production after its boot and its verification, unless it has a cordon."""
     template, node, plan = case.template, case.node, case.plan
     if plan.removes:
-        return (yield replaced(template, node))
+        return (yield replace_node(template, node))
     if plan.is_nothing:
-        return (yield updated(template, node, NodePhase.PRODUCTION, None))
+        return (yield update_node(template, node, NodePhase.PRODUCTION, None))
     return (yield from _show(case, NodePhase.CORDONED))
 
 
@@ -335,8 +335,8 @@ def _resting_phase(case: Case) -> NodePhase:
 def _show(case: Case, phase: NodePhase, removal: RemovalReason | None = None) -> Steps:
     """Move a Node to a phase, and publish the causes of its cordon if they are new."""
     template, node = case.template, case.node
-    event = cordoned(template, node) if is_cordon_new(node, case.plan) else None
-    node = yield updated(template, node, phase, removal)
+    event = cordon_node(template, node) if is_cordon_new(node, case.plan) else None
+    node = yield update_node(template, node, phase, removal)
     return node if event is None else (yield event)
 
 
@@ -395,15 +395,15 @@ def _give_up(case: Case) -> Steps:
         case NodePhase.REBOOTING:
             minutes = REBOOT_MAX // timedelta(minutes=1)
             text = f"{NodeFailure.NOT_REBOOTED.phrase} {minutes} minutes"
-            return (yield replaced(template, node, text))
+            return (yield replace_node(template, node, text))
         case NodePhase.VERIFYING:
             minutes = VERIFY_MAX // timedelta(minutes=1)
             text = f"{NodeFailure.NOT_VERIFIED.phrase} {minutes} minutes"
-            return (yield replaced(template, node, text))
-    node = yield unanswered(template, node)
+            return (yield replace_node(template, node, text))
+    node = yield report_unanswered(template, node)
     if node.exit.is_for_health:
-        return (yield replaced(template, node))
-    return (yield deleted(template, node, triage=True))
+        return (yield replace_node(template, node))
+    return (yield delete_node(template, node, triage=True))
 
 
 _RESTART_MAX: Final = {NodePhase.REBOOTING: REBOOT_MAX, NodePhase.VERIFYING: VERIFY_MAX}

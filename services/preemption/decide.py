@@ -14,7 +14,7 @@ from nodepool.contract.commands_spot import AcknowledgePreemption
 from nodepool.contract.keys import NodeKey, node_key
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.metrics import Sample
-from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.service import Context, Failure, Reconciler, Service, decide_on
 from preemption import Decides, Hears, Says
@@ -35,8 +35,8 @@ def decide(
         case AcknowledgePreemption():
             yield _outcome_of_acknowledge(state, message)
         case on.CWNodeDeleted(node_key=key):
-            for node in state.ended(key):
-                yield _deleted(node)
+            for node in state.list_ended_stays(key):
+                yield _report_deletion(node)
         case _:
             assert_never(message)
 
@@ -47,8 +47,8 @@ def reconcile(state: State, key: NodeKey, context: Context) -> Generator[Says, S
     The lifecycle service deletes the Node seven minutes after the warning, see `gone_by` in
     `lifecycle.node`.
     """
-    for ended in state.ended(key):
-        yield _deleted(ended)
+    for ended in state.list_ended_stays(key):
+        yield _report_deletion(ended)
     node = state.nodes.get(key)
     if node is None:
         return
@@ -64,16 +64,16 @@ def _outcome_of_preempt(state: State, command: PreemptNode) -> CommandOutcome:
     node = state.nodes.get(node_key(command.org, command.cluster, command.node))
     if node is None or node.pool != command.key:
         message = f"{command.node} is no spot Node of NodePool {command.pool}"
-        return refused(command, "node", message, "NotFound")
-    return accepted(command, "done" if node.pending_since is None else "unchanged")
+        return build_refusal(command, "node", message, "NotFound")
+    return build_acceptance(command, "done" if node.pending_since is None else "unchanged")
 
 
 def _outcome_of_acknowledge(state: State, command: AcknowledgePreemption) -> CommandOutcome:
     node = state.nodes.get(node_key(command.org, command.cluster, command.node))
     if node is None or node.pool != command.key or not node.may_be_acknowledged:
         message = f"{command.node} is no Node of NodePool {command.pool} that is being preempted"
-        return refused(command, "node", message, "NotFound")
-    return accepted(command, "unchanged" if node.in_progress else "done")
+        return build_refusal(command, "node", message, "NotFound")
+    return build_acceptance(command, "unchanged" if node.in_progress else "done")
 
 
 def _begun(node: Node, context: Context) -> Says:
@@ -112,14 +112,14 @@ def _in_progress(node: Node, context: Context) -> on.PreemptionInProgress:
     )
 
 
-def _deleted(node: Node) -> on.DeletedForPreemption:
+def _report_deletion(node: Node) -> on.DeletedForPreemption:
     message = f"Reason: Deleted for preemption. Node {node.name} left its NodePool"
     return on.DeletedForPreemption(**pool_fields(node.pool), node=node.name, message=message)
 
 
 def on_failure(state: State, failure: Failure) -> Iterator[Says]:
     """Yield that the next stage of a Node could not be published, and is tried again later."""
-    node = _failed(state, failure)
+    node = _find_failed_node(state, failure)
     if node is not None:
         yield on.PreemptionFailed(
             **pool_fields(node.pool),
@@ -130,11 +130,11 @@ def on_failure(state: State, failure: Failure) -> Iterator[Says]:
         )
 
 
-def _failed(state: State, failure: Failure) -> Node | None:
+def _find_failed_node(state: State, failure: Failure) -> Node | None:
     """Return the Node that a failure is about; None if the failure is about no Node."""
     if failure.key:
         key = NodeKey(failure.key)
-        return next(state.ended(key), None) or state.nodes.get(key)
+        return next(state.list_ended_stays(key), None) or state.nodes.get(key)
     departed = state.departed.values()
     undone = [
         node

@@ -54,23 +54,23 @@ class Figures:
         """Return the figures with one more preemption."""
         return replace(self, begun=self.begun.add(cause))
 
-    def drained(self, since: datetime, now: datetime) -> "Figures":
+    def count_drain(self, since: datetime, now: datetime) -> "Figures":
         """Return the figures with a drain that began at `now`, of a preemption from `since`."""
         # A drain that a command requested begins before it is due, and is not late.
-        return self._counted("drain", max(timedelta(), now - since - DRAIN_AFTER))
+        return self._count_stage("drain", max(timedelta(), now - since - DRAIN_AFTER))
 
-    def ended(self, since: datetime, now: datetime, lost: int) -> "Figures":
+    def count_end(self, since: datetime, now: datetime, lost: int) -> "Figures":
         """Return the figures with the end of such a preemption; an early end does not count."""
         delay = now - since - GONE_AFTER
         if delay < timedelta():
             return self
-        return replace(self._counted("end", delay), lost=self.lost + lost)
+        return replace(self._count_stage("end", delay), lost=self.lost + lost)
 
     def early(self, position: int) -> "Figures":
         """Return the figures with one more stage that began too soon, at this position."""
         return replace(self, violations=self.violations.add(STAGE_EARLY, position))
 
-    def _counted(self, stage: str, delay: timedelta) -> "Figures":
+    def _count_stage(self, stage: str, delay: timedelta) -> "Figures":
         return replace(
             self,
             stages=self.stages.add(stage),

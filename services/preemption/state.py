@@ -39,7 +39,7 @@ class State(WithWork[NodeKey]):
         node = self.nodes.get(message.node_key)
         return node if node is not None and node.assignment == message.assignment else None
 
-    def ended(self, key: NodeKey) -> Iterator[Node]:
+    def list_ended_stays(self, key: NodeKey) -> Iterator[Node]:
         """Return the stays of this Node whose end is not published yet, in their order."""
         for assignment in sorted(self.departed):
             if self.departed[assignment].key == key:
@@ -64,25 +64,25 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case on.CWNodeAssigned(node_key=key):
             if message.compute_class is not ComputeClass.SPOT:
                 return state
-            return _stored(state, key, _new(message, booting=True))
+            return _store_node(state, key, _new(message, booting=True))
         case on.CWNodeRegistered() | on.CWNodeDeletionRequestSuccess() | on.NodeKept():
-            return _seen(state, message)
+            return _fold_node_event(state, message)
         case on.NodeActivityChanged() | on.NodePreemptionRequested():
-            return _seen(state, message)
+            return _fold_node_event(state, message)
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
-            return _left(state, message, context)
+            return _fold_departure(state, message, context)
         case on.CWDrainNode():
-            return _drained(state, message, context)
+            return _fold_drain(state, message, context)
         case on.NodePreempted() | on.PreemptionPending() | on.PreemptionInProgress():
-            return _reached(state, message, context)
+            return _fold_stage(state, message, context)
         case on.DeletedForPreemption(org=org, cluster=cluster, node=node):
-            return _ended(state, node_key(org, cluster, node))
+            return _fold_end(state, node_key(org, cluster, node))
         case on.PreemptionFailed(node_key=key):
-            return replace(state, work=state.work.failed(key, context.time))
+            return replace(state, work=state.work.retry_later(key, context.time))
         case AcknowledgePreemption():
-            return _acknowledged(state, message)
+            return _fold_acknowledgement(state, message)
         case PreemptNode():
-            return _commanded(state, message)
+            return _fold_command(state, message)
         case _:
             assert_never(message)
 
@@ -91,7 +91,7 @@ def _new(event: on.CWNodeAssigned | on.CWNodeRegistered, *, booting: bool) -> No
     return Node(event.key, event.zone, event.node, event.assignment, booting)
 
 
-def _seen(state: State, event: Seen) -> State:
+def _fold_node_event(state: State, event: Seen) -> State:
     node = state.node(event)
     match event:
         case on.CWNodeRegistered(labels=labels):
@@ -112,14 +112,14 @@ def _seen(state: State, event: Seen) -> State:
             node = replace(node, requested=node.requested or cause) if node else None
         case _:
             assert_never(event)
-    return state if node is None else _stored(state, event.node_key, node)
+    return state if node is None else _store_node(state, event.node_key, node)
 
 
-def _reached(state: State, event: Stages, context: Context) -> State:
+def _fold_stage(state: State, event: Stages, context: Context) -> State:
     """Return the state with a Node that has come to this stage of its preemption."""
     node = state.nodes[event.node_key]
-    figures = _counted(state.figures, node, event, context)
-    state = replace(state, work=state.work.succeeded(event.node_key), figures=figures)
+    figures = _count_stage(state.figures, node, event, context)
+    state = replace(state, work=state.work.clear_failures(event.node_key), figures=figures)
     match event:
         case on.NodePreempted():
             # No drain is announced for a Node on which no work runs.
@@ -130,19 +130,19 @@ def _reached(state: State, event: Stages, context: Context) -> State:
             node = replace(node, in_progress=True)
         case _:
             assert_never(event)
-    return _stored(state, event.node_key, node)
+    return _store_node(state, event.node_key, node)
 
 
-def _commanded(state: State, command: PreemptNode) -> State:
+def _fold_command(state: State, command: PreemptNode) -> State:
     """Return the state in which the preemption of this Node is due to begin."""
     key = node_key(command.org, command.cluster, command.node)
     node = state.nodes.get(key)
     if node is None or node.pool != command.key or node.requested or node.pending_since:
         return state
-    return _stored(state, key, replace(node, requested="Command"))
+    return _store_node(state, key, replace(node, requested="Command"))
 
 
-def _acknowledged(state: State, command: AcknowledgePreemption) -> State:
+def _fold_acknowledgement(state: State, command: AcknowledgePreemption) -> State:
     """Return the state in which the drain of this Node may begin before its time."""
     key = node_key(command.org, command.cluster, command.node)
     node = state.nodes.get(key)
@@ -150,10 +150,10 @@ def _acknowledged(state: State, command: AcknowledgePreemption) -> State:
         return state
     if node.in_progress or not node.may_be_acknowledged:
         return state
-    return _stored(state, key, replace(node, acknowledged=True))
+    return _store_node(state, key, replace(node, acknowledged=True))
 
 
-def _counted(figures: Figures, node: Node, event: Stages, context: Context) -> Figures:
+def _count_stage(figures: Figures, node: Node, event: Stages, context: Context) -> Figures:
     """Return the figures after a Node came to a stage, which may begin again with a timetable."""
     if isinstance(event, on.PreemptionInProgress):
         is_early = node.due is not None and context.time < node.due and not node.acknowledged
@@ -161,7 +161,7 @@ def _counted(figures: Figures, node: Node, event: Stages, context: Context) -> F
     return figures.began(node.requested or "Command") if node.pending_since is None else figures
 
 
-def _drained(state: State, event: on.CWDrainNode, context: Context) -> State:
+def _fold_drain(state: State, event: on.CWDrainNode, context: Context) -> State:
     """Return the state after the beginning of a drain; the drain of a preemption counts once."""
     node = state.node(event)
     if node is None or node.pending_since is None or not node.has_timetable:
@@ -170,7 +170,7 @@ def _drained(state: State, event: on.CWDrainNode, context: Context) -> State:
         return state
     nodes = state.nodes.set(node.key, replace(node, drained=True))
     return replace(
-        state, nodes=nodes, figures=state.figures.drained(node.pending_since, context.time)
+        state, nodes=nodes, figures=state.figures.count_drain(node.pending_since, context.time)
     )
 
 
@@ -182,7 +182,7 @@ def is_announced(node: Node, event: on.CWNodeDeleted) -> bool:
     return node.has_timetable and event.removal is RemovalReason.PREEMPTED
 
 
-def _left(
+def _fold_departure(
     state: State, event: on.CWNodeDeleted | on.CWNodeRegistrationFailed, context: Context
 ) -> State:
     """Return the state after a Node left; a preempted Node is kept until `DeletedForPreemption`."""
@@ -191,7 +191,7 @@ def _left(
         return state
     state = replace(state, nodes=state.nodes.delete(node.key))
     if isinstance(event, on.CWNodeDeleted) and node.pending_since is not None:
-        figures = state.figures.ended(node.pending_since, context.time, event.lost)
+        figures = state.figures.count_end(node.pending_since, context.time, event.lost)
         if event.lost and context.time < node.pending_since + GONE_AFTER:
             figures = figures.early(context.position)
         state = replace(state, figures=figures)
@@ -200,20 +200,20 @@ def _left(
     return _in_step(state, node.key)
 
 
-def _ended(state: State, key: NodeKey) -> State:
+def _fold_end(state: State, key: NodeKey) -> State:
     """Return the state in which the end of the first of these stays is published."""
-    node = next(state.ended(key))
+    node = next(state.list_ended_stays(key))
     return _in_step(replace(state, departed=state.departed.delete(node.assignment)), key)
 
 
-def _stored(state: State, key: NodeKey, node: Node) -> State:
+def _store_node(state: State, key: NodeKey, node: Node) -> State:
     return _in_step(replace(state, nodes=state.nodes.set(key, node)), key)
 
 
 def _in_step(state: State, key: NodeKey) -> State:
     """Return the state with the deadline of a Node up to date; a retry stays a retry."""
     node = state.nodes.get(key)
-    if any(state.ended(key)) or (node is not None and state.work.is_retried(key)):
+    if any(state.list_ended_stays(key)) or (node is not None and state.work.is_retried(key)):
         return state
     due = node.due if node is not None else None
     work = state.work.drop(key) if due is None else state.work.put_at(key, due)

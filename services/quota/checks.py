@@ -14,7 +14,7 @@ from quota.verdict import verdict
 Check = on.QuotaChecked | on.QuotaCheckFailed | on.CWOverQuota | on.CWNodePoolQuotaCheckFailed
 
 
-def checked(state: State, key: PoolKey) -> Iterator[Check]:
+def check_pool(state: State, key: PoolKey) -> Iterator[Check]:
     """Yield the verdict on a NodePool, and a warning if the verdict calls for a new warning.
 
     An error that the data of the NodePool causes is raised.
@@ -32,14 +32,14 @@ def checked_safely(state: State, key: PoolKey) -> tuple[Check, ...]:
     So a NodePool whose check fails does not delay other NodePools.
     """
     try:
-        return tuple(checked(state, key))
+        return tuple(check_pool(state, key))
     except NO_FAILURE:
         raise
     except Exception as error:
-        return tuple(reported(state.pools[key], describe(error)))
+        return tuple(report_failure(state.pools[key], describe(error)))
 
 
-def renewed(state: State, key: PoolKey) -> tuple[Check, ...]:
+def recheck_pool(state: State, key: PoolKey) -> tuple[Check, ...]:
     """Return the events of a new check, without a verdict or failure that is already published."""
     pool = state.pools[key]
     events = checked_safely(state, key)
@@ -54,7 +54,7 @@ def renewed(state: State, key: PoolKey) -> tuple[Check, ...]:
     return events if is_new else events[1:]
 
 
-def reported(pool: Pool, cause: str) -> Iterator[Check]:
+def report_failure(pool: Pool, cause: str) -> Iterator[Check]:
     """Yield the failure of a check; tell users about a new cause if the NodePool may get Nodes."""
     text = f"internal error while checking quota: {cause}"
     yield on.QuotaCheckFailed(**pool_fields(pool.key), message=text)

@@ -9,10 +9,10 @@ from nodepool.contract.catalog import type_fault, zone_fault
 from nodepool.contract.commands import DeleteQuota, SetQuota
 from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key, ledger_parts
 from nodepool.contract.messages import pool_fields
-from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 from nodepool.service import Context, Failure, Reconciler, Service, decide_on
 from quota import Decides, Hears, Says
-from quota.checks import checked, checked_safely, renewed, reported
+from quota.checks import check_pool, checked_safely, recheck_pool, report_failure
 from quota.pool import Pool
 from quota.state import State, evolve
 
@@ -71,40 +71,42 @@ def reconcile(
     if pool is not None and pool.is_releasable:
         # A failed check must not undo the release, so no error of a check is raised.
         own = None
-        state = yield released(state, pool)
+        state = yield release_nodes(state, pool)
     while (due := state.ledger(ledger).next()) is not None:
-        state = yield from _checked(state, due, own)
+        state = yield from _publish_verdict(state, due, own)
     if pool is not None:
         pool = state.pools.get(pool.key)
         if pool is None or not pool.fault:
             return
-        state = yield from _checked(state, pool.key, own)
+        state = yield from _publish_verdict(state, pool.key, own)
     for waiting in state.ledger(ledger).waiting:
-        for event in renewed(state, waiting):
+        for event in recheck_pool(state, waiting):
             state = yield event
 
 
-def _checked(state: State, key: PoolKey, own: PoolKey | None) -> Generator[Says, State, State]:
+def _publish_verdict(
+    state: State, key: PoolKey, own: PoolKey | None
+) -> Generator[Says, State, State]:
     """Yield the verdict on a NodePool; return the state then.
 
     An error of the check is reported, except for the NodePool `own`: its error is raised.
     """
-    for event in tuple(checked(state, key) if key == own else checked_safely(state, key)):
+    for event in tuple(check_pool(state, key) if key == own else checked_safely(state, key)):
         state = yield event
     return state
 
 
 def _set(state: State, command: SetQuota) -> Iterator[Says | CommandOutcome]:
-    refusal = _malformed(command)
+    refusal = _refuse_malformed(command)
     if refusal is not None:
         yield refusal
         return
     key = ledger_key(command.org, command.zone, command.instance_type)
     ledger = state.ledger(key)
     if ledger.limit == command.limit:
-        yield accepted(command, "unchanged")
+        yield build_acceptance(command, "unchanged")
         return
-    yield accepted(command, "configured")
+    yield build_acceptance(command, "configured")
     yield on.QuotaSet(
         org=command.org,
         zone=command.zone,
@@ -114,14 +116,14 @@ def _set(state: State, command: SetQuota) -> Iterator[Says | CommandOutcome]:
     )
 
 
-def _malformed(command: SetQuota) -> CommandOutcome | None:
+def _refuse_malformed(command: SetQuota) -> CommandOutcome | None:
     """Return a refusal if a limit cannot be set because no Node could ever count against it."""
     if reason := grammar.organisation(command.org):
-        return refused(command, "org", reason)
+        return build_refusal(command, "org", reason)
     if reason := zone_fault(command.zone):
-        return refused(command, "zone", reason)
+        return build_refusal(command, "zone", reason)
     if reason := type_fault(command.instance_type):
-        return refused(command, "instanceType", reason)
+        return build_refusal(command, "instanceType", reason)
     return None
 
 
@@ -130,9 +132,9 @@ def _unset(state: State, command: DeleteQuota) -> Iterator[Says | CommandOutcome
     ledger = state.ledger(key)
     if ledger.limit is None:
         text = f"no quota is set for {command.instance_type} in {command.zone}"
-        yield refused(command, "instanceType", text, "NotFound")
+        yield build_refusal(command, "instanceType", text, "NotFound")
         return
-    yield accepted(command, "deleted")
+    yield build_acceptance(command, "deleted")
     yield on.QuotaDeleted(
         org=command.org,
         zone=command.zone,
@@ -141,7 +143,7 @@ def _unset(state: State, command: DeleteQuota) -> Iterator[Says | CommandOutcome
     )
 
 
-def released(state: State, pool: Pool) -> on.QuotaReleased:
+def release_nodes(state: State, pool: Pool) -> on.QuotaReleased:
     """Return the release of the Nodes that a NodePool has reserved and no longer needs.
 
     If an earlier NodePool of the same name counted against another limit, the release for that
@@ -179,7 +181,7 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
         key = PoolKey(failure.key) if PoolKey(failure.key) in state.pools else first
     pool = state.pools.get(key) if key is not None else None
     if pool is not None:
-        yield from reported(pool, f"{failure.field} {failure.cause}".strip())
+        yield from report_failure(pool, f"{failure.field} {failure.cause}".strip())
 
 
 SERVICE: Service[State, Hears, Says] = Service(

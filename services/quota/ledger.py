@@ -91,7 +91,7 @@ class Ledger:
             return first
         return self.settled.first(room)
 
-    def limited(self, limit: int | None, by_creation: Callable[[], Queue[PoolKey]]) -> "Ledger":
+    def set_limit(self, limit: int | None, by_creation: Callable[[], Queue[PoolKey]]) -> "Ledger":
         """Return the ledger with this limit; grants shrink if it fell below the reserved Nodes.
 
         A missing limit allows as little as a limit of 0, but gives verdicts another reason. So all
@@ -128,7 +128,7 @@ class Ledger:
         returning = self.returning.set(key, count) if count else self.returning.delete(key)
         return replace(self, returning=returning, returned=self.returned + count - before)
 
-    def joined(self, pool: Pool, *, keeps_place: bool) -> "Ledger":
+    def join_line(self, pool: Pool, *, keeps_place: bool) -> "Ledger":
         """Return the ledger with a new version of a NodePool in line and due to be checked.
 
         keeps_place: whether a NodePool in line keeps its place; if not, it moves to the end.

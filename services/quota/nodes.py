@@ -12,7 +12,7 @@ NodeCounted = (
 """An event that may change how many Nodes of a NodePool count."""
 
 
-def counted(pool: Pool, event: NodeCounted) -> Pool:
+def count_node(pool: Pool, event: NodeCounted) -> Pool:
     """Return the NodePool after an event; the same NodePool if nothing changed."""
     node, away = event.node, pool.away
     is_away = away.get(node) == event.assignment

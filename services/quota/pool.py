@@ -168,7 +168,7 @@ class Pool:
             return self.lacks
         return self.target - self.reserved if self.is_settled else None
 
-    def checked(self, verdict: QuotaChecked) -> "Pool":
+    def apply_verdict(self, verdict: QuotaChecked) -> "Pool":
         """Return the NodePool with this verdict."""
         grant = Grant(verdict.number, verdict.granted)
         grants = self.grants if self.grants[-1:] == (grant,) else _usable((*self.grants, grant))
@@ -184,7 +184,7 @@ class Pool:
         )
         return replace(pool, reserved=max(pool.reserved, pool.needed))
 
-    def acknowledged(self, number: int, nodes: int, *, final: bool) -> "Pool":
+    def acknowledge(self, number: int, nodes: int, *, final: bool) -> "Pool":
         """Return the NodePool once the allocator works to the grant `number`, or to no grant.
 
         The allocator uses no earlier grant any more, and assigns no Node beyond `nodes` by this

@@ -14,7 +14,7 @@ from nodepool.service import Context
 from nodepool.state.work import WithWork
 from quota import Hears, Says
 from quota.ledger import Ledger
-from quota.nodes import NodeCounted, counted
+from quota.nodes import NodeCounted, count_node
 from quota.pool import Pool, Warned
 
 LATEST = datetime.max.replace(tzinfo=UTC)
@@ -49,48 +49,48 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """Return the state after a message; a message about a NodePool that is gone changes nothing."""
     match message:
         case on.NodePoolValidated():
-            return _specified(state, message, context)
+            return _fold_spec(state, message, context)
         case on.NodePoolDeleting(key=key, uid=uid):
             return _deleting(state, state.pool(key, uid), context)
         case on.CWNodePoolDeleted(key=key, uid=uid):
             numbers = state.numbers.delete(key) if key in state.numbers else state.numbers
             state = replace(state, numbers=numbers)
-            return _deleted(state, state.pool(key, uid), context)
+            return _fold_deletion(state, state.pool(key, uid), context)
         case (
             on.CWNodeAssigned(key=key, uid=uid)
             | on.CWNodeDeleted(key=key, uid=uid)
             | on.CWNodeRegistrationFailed(key=key, uid=uid)
         ):
-            return _counted(state, state.pool(key, uid), message, context)
+            return _fold_node_count(state, state.pool(key, uid), message, context)
         case on.NodeReservationChanged(key=key):
-            return _counted(state, state.pools.get(key), message, context)
+            return _fold_node_count(state, state.pools.get(key), message, context)
         case on.GrantAcknowledged(key=key, uid=uid):
-            return _acknowledged(state, state.pool(key, uid), message, context)
+            return _fold_acknowledgement(state, state.pool(key, uid), message, context)
         case on.QuotaChecked(key=key):
-            return _checked(state, state.pools.get(key), message, context)
+            return _fold_quota_verdict(state, state.pools.get(key), message, context)
         case on.QuotaReleased(key=key):
-            return _released(state, state.pools.get(key), message, context)
+            return _fold_release(state, state.pools.get(key), message, context)
         case on.QuotaSet(limit=limit):
-            return _limited(state, message, limit, context)
+            return _fold_limit(state, message, limit, context)
         case on.QuotaDeleted():
-            return _limited(state, message, None, context)
+            return _fold_limit(state, message, None, context)
         case on.CWOverQuota(key=key):
-            return _warned(state, state.pools.get(key))
+            return _fold_warning(state, state.pools.get(key))
         case on.QuotaCheckFailed(key=key, message=text):
-            return _failed(state, state.pools.get(key), text, context)
+            return _fold_failure(state, state.pools.get(key), text, context)
         case SetQuota() | DeleteQuota() | on.CWNodePoolQuotaCheckFailed():
             return state
         case _:
             assert_never(message)
 
 
-def _specified(state: State, event: on.NodePoolValidated, context: Context) -> State:
+def _fold_spec(state: State, event: on.NodePoolValidated, context: Context) -> State:
     known = state.pool(event.key, event.uid)
     is_valid = event.reason is Validated.VALID
     if known is None and not is_valid:
         return state
     if known is not None and event.reason is Validated.INTERNAL_ERROR:
-        return _stored(state, replace(known, unvalidated=True), context)
+        return _store_pool(state, replace(known, unvalidated=True), context)
     key = ledger_key(event.org, event.zone, event.spec.instance_type)
     state, former = (state, None) if known else _without_former(state, event.key, key, context)
     number = state.numbers.get(event.key, 0)
@@ -107,11 +107,11 @@ def _specified(state: State, event: on.NodePoolValidated, context: Context) -> S
         withdrawn=before.withdrawn or not is_valid,
         unvalidated=False,
     )
-    state = _stored(state, pool, context)
+    state = _store_pool(state, pool, context)
     if not pool.eligible:
         return state
     is_larger = target > before.target
-    ledger = state.ledger(pool.ledger).joined(pool, keeps_place=not is_larger)
+    ledger = state.ledger(pool.ledger).join_line(pool, keeps_place=not is_larger)
     return _with_ledger(state, pool.ledger, ledger, context)
 
 
@@ -125,38 +125,42 @@ def _without_former(
     pool = state.pools.get(key)
     if pool is None or pool.ledger == ledger:
         return state, pool.former if pool is not None else None
-    state = _stored(state, replace(pool, eligible=False, grants=(), held=0, reserved=0), context)
+    state = _store_pool(
+        state, replace(pool, eligible=False, grants=(), held=0, reserved=0), context
+    )
     state = replace(state, pools=state.pools.delete(key), work=state.work.drop(key))
-    return _served(state, pool.ledger), pool.ledger
+    return _schedule_ledger(state, pool.ledger), pool.ledger
 
 
 def _deleting(state: State, pool: Pool | None, context: Context) -> State:
     if pool is None:
         return state
     pool = replace(pool, eligible=False, deleting=True, fault="")
-    return _stored(state, pool, context)
+    return _store_pool(state, pool, context)
 
 
-def _deleted(state: State, pool: Pool | None, context: Context) -> State:
+def _fold_deletion(state: State, pool: Pool | None, context: Context) -> State:
     if pool is None:
         return state
     pool = replace(pool, eligible=False, deleting=True, grants=(), held=0, away=Map())
-    return _stored(state, pool, context)
+    return _store_pool(state, pool, context)
 
 
-def _counted(state: State, pool: Pool | None, event: NodeCounted, context: Context) -> State:
+def _fold_node_count(
+    state: State, pool: Pool | None, event: NodeCounted, context: Context
+) -> State:
     """Return the state after another number of Nodes of a NodePool may count."""
-    after = counted(pool, event) if pool is not None else None
+    after = count_node(pool, event) if pool is not None else None
     if pool is None or after is None or after is pool:
         return state
-    state = _covered(state, after, context)
+    state = _recheck_uncovered(state, after, context)
     # A target that no longer exceeds the number of Nodes fits, at any place in line.
-    return _served(state, after.ledger) if after.lacks != pool.lacks else state
+    return _schedule_ledger(state, after.ledger) if after.lacks != pool.lacks else state
 
 
-def _covered(state: State, pool: Pool, context: Context) -> State:
+def _recheck_uncovered(state: State, pool: Pool, context: Context) -> State:
     """Return the state with a NodePool due for a check if its grant does not cover its Nodes."""
-    state = _stored(state, pool, context)
+    state = _store_pool(state, pool, context)
     if not pool.is_uncovered:
         return state
     ledger = state.ledger(pool.ledger)
@@ -164,30 +168,34 @@ def _covered(state: State, pool: Pool, context: Context) -> State:
     return _with_ledger(state, pool.ledger, ledger, context)
 
 
-def _acknowledged(
+def _fold_acknowledgement(
     state: State, pool: Pool | None, event: on.GrantAcknowledged, context: Context
 ) -> State:
     if pool is None:
         return state
-    pool = pool.acknowledged(event.number, event.granted, final=event.final)
-    return _covered(state, pool, context)
+    pool = pool.acknowledge(event.number, event.granted, final=event.final)
+    return _recheck_uncovered(state, pool, context)
 
 
-def _checked(state: State, pool: Pool | None, verdict: on.QuotaChecked, context: Context) -> State:
+def _fold_quota_verdict(
+    state: State, pool: Pool | None, verdict: on.QuotaChecked, context: Context
+) -> State:
     if pool is None:
         return state
     waits = pool.eligible and verdict.reason is not Quota.UNDER
-    state = _stored(state, pool.checked(verdict), context, waits=waits)
-    return replace(state, work=state.work.succeeded(pool.key))
+    state = _store_pool(state, pool.apply_verdict(verdict), context, waits=waits)
+    return replace(state, work=state.work.clear_failures(pool.key))
 
 
-def _released(state: State, pool: Pool | None, event: on.QuotaReleased, context: Context) -> State:
+def _fold_release(
+    state: State, pool: Pool | None, event: on.QuotaReleased, context: Context
+) -> State:
     if pool is None:
         return state
     if pool.former is not None:
-        return _stored(state, replace(pool, former=None), context)
+        return _store_pool(state, replace(pool, former=None), context)
     granted = event.granted
-    state = _stored(state, replace(pool, reserved=granted), context)
+    state = _store_pool(state, replace(pool, reserved=granted), context)
     if not granted and not pool.eligible and not pool.away:
         state = replace(state, pools=state.pools.delete(pool.key))
         if pool.number and not pool.deleting:
@@ -195,26 +203,26 @@ def _released(state: State, pool: Pool | None, event: on.QuotaReleased, context:
     work = state.work
     # After a failed check, the NodePool stays scheduled for the retry.
     work = replace(work, ready=work.ready.drop(pool.key)) if pool.fault else work.drop(pool.key)
-    return _served(replace(state, work=work), pool.ledger)
+    return _schedule_ledger(replace(state, work=work), pool.ledger)
 
 
-def _limited(
+def _fold_limit(
     state: State, event: on.QuotaSet | on.QuotaDeleted, limit: int | None, context: Context
 ) -> State:
     key = ledger_key(event.org, event.zone, event.instance_type)
     before = state.ledger(key)
-    ledger = before.limited(limit, lambda: before.by_creation(state.pools))
-    return _served(_with_ledger(state, key, ledger, context), key)
+    ledger = before.set_limit(limit, lambda: before.by_creation(state.pools))
+    return _schedule_ledger(_with_ledger(state, key, ledger, context), key)
 
 
-def _warned(state: State, pool: Pool | None) -> State:
+def _fold_warning(state: State, pool: Pool | None) -> State:
     if pool is None or pool.reason is None:
         return state
     warned = Warned(pool.reason, pool.target, state.ledger(pool.ledger).limit)
     return replace(state, pools=state.pools.set(pool.key, replace(pool, warned=warned)))
 
 
-def _failed(state: State, pool: Pool | None, text: str, context: Context) -> State:
+def _fold_failure(state: State, pool: Pool | None, text: str, context: Context) -> State:
     """Return the state in which a NodePool whose check failed is passed over until a retry.
 
     The NodePool keeps its place in line. A NodePool that may not be granted Nodes is tried again
@@ -225,17 +233,17 @@ def _failed(state: State, pool: Pool | None, text: str, context: Context) -> Sta
     if pool.eligible:
         shrinks = pool.shrinks or pool.key in state.ledger(pool.ledger).exceeding
         pool = replace(pool, fault=text, shrinks=shrinks)
-        state = _stored(state, pool, context, waits=True)
+        state = _store_pool(state, pool, context, waits=True)
     work = replace(state.work, ready=state.work.ready.drop(pool.key))
-    work = work.failed(pool.key, context.time)
+    work = work.retry_later(pool.key, context.time)
     if len(state.ledger(pool.ledger).waiting) > 1 and pool.ledger not in work.deadlines.moments:
         # The failure may have kept other NodePools from new numbers. The ledger is scheduled too,
         # since a check of this NodePool before its retry may cancel the retry.
         work = work.put_at(pool.ledger, work.deadlines.moments[pool.key])
-    return _served(replace(state, work=work), pool.ledger)
+    return _schedule_ledger(replace(state, work=work), pool.ledger)
 
 
-def _stored(state: State, pool: Pool, context: Context, *, waits: bool | None = None) -> State:
+def _store_pool(state: State, pool: Pool, context: Context, *, waits: bool | None = None) -> State:
     """Return the state with this NodePool, and with the ledger of the NodePool updated.
 
     waits: whether the NodePool is in line from now on; None if that does not change.
@@ -278,7 +286,7 @@ def _with_ledger(state: State, key: LedgerKey, ledger: Ledger, context: Context)
     return replace(state, work=state.work.put_at(key, due))
 
 
-def _served(state: State, key: LedgerKey) -> State:
+def _schedule_ledger(state: State, key: LedgerKey) -> State:
     """Return the state in which the ledger is work if it has a NodePool to check."""
     ledger = state.ledgers.get(key)
     if ledger is None or ledger.next() is None:

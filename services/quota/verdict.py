@@ -1,7 +1,7 @@
 """The verdict on a NodePool: how many Nodes it may have under its limit, and why."""
 
 from nodepool.contract.conditions import HEALTHY, Quota
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.contract.events import QuotaChecked
 from nodepool.contract.keys import ledger_parts
 from nodepool.contract.messages import pool_fields
@@ -55,4 +55,4 @@ def _target(pool: Pool) -> tuple[str, str]:
     """Return the spec field with the wanted number of Nodes, and the value of that field."""
     if pool.racks is None:
         return "targetNodes", str(pool.target)
-    return "targetRacks", f"{pool.racks} ({counted(pool.target)})"
+    return "targetRacks", f"{pool.racks} ({format_count(pool.target)})"

@@ -13,7 +13,7 @@ from nodepool.contract.commands import (
 )
 from nodepool.contract.keys import PoolKey, cluster_key
 from nodepool.contract.messages import Command, path_fields
-from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 from nodepool.service import Context, Failure, Reconciler, Service
 from validator import Hears, Says
 from validator.conflict import (
@@ -24,13 +24,13 @@ from validator.conflict import (
     unknown_cluster,
     unknown_pool,
 )
-from validator.objects import autoscaled, changed, checked_again, created, is_same
+from validator.objects import autoscale_pool, change_pool, checked_again, create_pool, is_same
 from validator.rules import (
     Refusal,
-    malformed,
+    find_fault,
+    list_size_faults,
     malformed_cluster,
-    scaled,
-    sized,
+    scale_spec,
     unscalable,
 )
 from validator.state import Cluster, Pool, State, evolve
@@ -50,11 +50,11 @@ def decide(
         case DeleteNodePool():
             yield from _delete(state, message, context)
         case on.CWNodePoolNodesRemoved(key=key):
-            yield from _deleted(state.pools.get(key))
+            yield from _end_deletion(state.pools.get(key))
         case on.NodePoolAutoscaled(key=key):
             pool = state.pools.get(key)
             if pool is not None:
-                yield from _autoscaled(pool, context)
+                yield from _apply_autoscaling(pool, context)
         case _:
             assert_never(message)
 
@@ -64,17 +64,17 @@ def _register(state: State, command: RegisterCluster) -> Iterator[Says | Command
     before = state.clusters.get(cluster_key(command.org, command.cluster))
     refusal = malformed_cluster(command) or cluster_conflict(command, before)
     if refusal is not None:
-        yield _refused(command, refusal)
+        yield _refuse_command(command, refusal)
         return
-    after = _registered(command, before)
+    after = _build_cluster(command, before)
     if after == before:
-        yield accepted(command, "unchanged")
+        yield build_acceptance(command, "unchanged")
     else:
-        yield accepted(command, "created" if before is None else "configured")
+        yield build_acceptance(command, "created" if before is None else "configured")
         yield on.ClusterRegistered(org=command.org, cluster=command.cluster, **after._asdict())
 
 
-def _registered(command: RegisterCluster, before: Cluster | None) -> Cluster:
+def _build_cluster(command: RegisterCluster, before: Cluster | None) -> Cluster:
     """Return a cluster after a registration."""
     uid, is_connected = command.kubernetes_uid, command.kubernetes
     if before is not None:
@@ -87,22 +87,24 @@ def _apply(
 ) -> Iterator[Says | CommandOutcome]:
     cluster = state.clusters.get(cluster_key(command.org, command.cluster))
     if cluster is None:
-        yield _refused(command, unknown_cluster(command))
+        yield _refuse_command(command, unknown_cluster(command))
         return
     pool = state.pools.get(command.key)
-    refusal = malformed(command) or apply_conflict(command, pool, context.position)
+    refusal = find_fault(command) or apply_conflict(command, pool, context.position)
     if refusal is not None:
-        yield _refused(command, refusal)
+        yield _refuse_command(command, refusal)
     elif pool is None:
-        yield from _create(command, created(command, cluster.zone, context))
+        yield from _create(command, create_pool(command, cluster.zone, context))
     else:
         metadata = command.metadata
-        after = changed(pool.stored, command.spec, metadata.labels, metadata.annotations, context)
+        after = change_pool(
+            pool.stored, command.spec, metadata.labels, metadata.annotations, context
+        )
         yield from _change(command, pool.stored, after)
 
 
 def _create(command: ApplyNodePool, after: on.NodePoolValidated) -> Iterator[Says | CommandOutcome]:
-    yield accepted(command, "created", after.generation, dry_run=command.dry_run)
+    yield build_acceptance(command, "created", after.generation, dry_run=command.dry_run)
     if command.dry_run:
         return
     message = f"NodePool {command.pool} is created"
@@ -116,19 +118,19 @@ def _scale(
 ) -> Iterator[Says | CommandOutcome]:
     pool = _existing(state, command)
     if isinstance(pool, Refusal):
-        yield _refused(command, pool)
+        yield _refuse_command(command, pool)
         return
     stored = pool.stored
-    spec = scaled(stored.spec, command.target_nodes)
+    spec = scale_spec(stored.spec, command.target_nodes)
     refusal = (
         scale_conflict(command, pool, context.position)
         or unscalable(stored.spec, command.target_nodes)
-        or next(sized(spec), None)
+        or next(list_size_faults(spec), None)
     )
     if refusal is not None:
-        yield _refused(command, refusal)
+        yield _refuse_command(command, refusal)
         return
-    after = changed(stored, spec, stored.labels, stored.annotations, context)
+    after = change_pool(stored, spec, stored.labels, stored.annotations, context)
     yield from _change(command, stored, after)
 
 
@@ -138,9 +140,9 @@ def _change(
     after: on.NodePoolValidated,
 ) -> Iterator[Says | CommandOutcome]:
     if is_same(before, after):
-        yield accepted(command, "unchanged", after.generation, dry_run=command.dry_run)
+        yield build_acceptance(command, "unchanged", after.generation, dry_run=command.dry_run)
         return
-    yield accepted(command, "configured", after.generation, dry_run=command.dry_run)
+    yield build_acceptance(command, "configured", after.generation, dry_run=command.dry_run)
     if command.dry_run:
         return
     yield after
@@ -153,14 +155,14 @@ def _delete(
 ) -> Iterator[Says | CommandOutcome]:
     pool = _existing(state, command)
     if isinstance(pool, Refusal):
-        yield _refused(command, pool)
+        yield _refuse_command(command, pool)
         return
     refusal = delete_conflict(command, pool, context.position)
     if refusal is not None:
-        yield _refused(command, refusal)
+        yield _refuse_command(command, refusal)
         return
     stored = pool.stored
-    yield accepted(command, "deleted", stored.generation, dry_run=command.dry_run)
+    yield build_acceptance(command, "deleted", stored.generation, dry_run=command.dry_run)
     if pool.deleting is None and not command.dry_run:
         yield on.NodePoolDeleting(
             **path_fields(command),
@@ -170,17 +172,17 @@ def _delete(
         )
 
 
-def _deleted(pool: Pool | None) -> Iterator[Says]:
+def _end_deletion(pool: Pool | None) -> Iterator[Says]:
     """Yield the end of a NodePool that is being deleted, once its last Node is gone."""
     if pool is not None and pool.emptied:
         message = f"NodePool {pool.stored.pool} is deleted"
         yield on.CWNodePoolDeleted(**path_fields(pool.stored), uid=pool.stored.uid, message=message)
 
 
-def _autoscaled(pool: Pool, context: Context) -> Iterator[Says]:
+def _apply_autoscaling(pool: Pool, context: Context) -> Iterator[Says]:
     """Yield the NodePool with the target of the autoscaler, if the target is not stored yet."""
     if pool.autoscaled is not None:
-        after = autoscaled(pool.stored, pool.autoscaled, context)
+        after = autoscale_pool(pool.stored, pool.autoscaled, context)
         yield after
         if after.message != pool.stored.message:
             yield from _warning(after)
@@ -189,11 +191,11 @@ def _autoscaled(pool: Pool, context: Context) -> Iterator[Says]:
 def reconcile(state: State, key: PoolKey, context: Context) -> Generator[Says, State, None]:
     """Yield the end of a deletion, a target that is not stored yet, or a missing verdict."""
     pool = state.pools.get(key)
-    yield from _deleted(pool)
+    yield from _end_deletion(pool)
     if pool is None:
         return
     if pool.autoscaled is not None:
-        yield from _autoscaled(pool, context)
+        yield from _apply_autoscaling(pool, context)
     elif pool.is_unchecked:
         after = checked_again(pool.stored)
         yield after
@@ -222,8 +224,8 @@ def _warning(event: on.NodePoolValidated) -> Iterator[Says]:
         yield on.CWInstanceTypeNotInZone(**path_fields(event), message=event.message)
 
 
-def _refused(command: Command, refusal: Refusal) -> on.CommandRefused:
-    return refused(command, refusal.field, refusal.message, refusal.reason)
+def _refuse_command(command: Command, refusal: Refusal) -> on.CommandRefused:
+    return build_refusal(command, refusal.field, refusal.message, refusal.reason)
 
 
 SERVICE: Service[State, Hears, Says] = Service(

@@ -10,17 +10,17 @@ from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.contract.messages import path_fields
 from nodepool.contract.model import NodePoolSpec
 from nodepool.service import Context
-from validator.rules import scaled
+from validator.rules import scale_spec
 from validator.verdict import Verdict, verdict
 
 UIDS = UUID("6f9c8f2e-5d0b-4b53-9a53-2f0e6a3f7a11")
 """The namespace of NodePool uids: version 5 (RFC 9562), so that a replay makes the same uids."""
 
 
-def created(command: ApplyNodePool, zone: str, context: Context) -> NodePoolValidated:
+def create_pool(command: ApplyNodePool, zone: str, context: Context) -> NodePoolValidated:
     """Return the NodePool that a manifest creates in a cluster of this zone."""
     spec = _with_target(command.spec, None)
-    checked = _checked(spec, zone)
+    checked = _check_spec(spec, zone)
     return NodePoolValidated(
         **path_fields(command),
         uid=str(uuid5(UIDS, f"{command.key}@{context.position}")),
@@ -37,7 +37,7 @@ def created(command: ApplyNodePool, zone: str, context: Context) -> NodePoolVali
     )
 
 
-def changed(
+def change_pool(
     stored: NodePoolValidated,
     spec: NodePoolSpec,
     labels: Mapping[str, str],
@@ -46,7 +46,7 @@ def changed(
 ) -> NodePoolValidated:
     """Return the stored NodePool with this spec and metadata; a new spec is a new generation."""
     spec = _with_target(spec, stored.spec)
-    checked = _checked(spec, stored.zone)
+    checked = _check_spec(spec, stored.zone)
     is_kept = spec.autoscaling and spec.target == stored.spec.target
     return NodePoolValidated(
         **path_fields(stored),
@@ -77,18 +77,18 @@ def _with_target(spec: NodePoolSpec, before: NodePoolSpec | None) -> NodePoolSpe
     return spec.model_copy(update={"target_nodes": target})
 
 
-def autoscaled(
+def autoscale_pool(
     stored: NodePoolValidated, event: NodePoolAutoscaled, context: Context
 ) -> NodePoolValidated:
     """Return the stored NodePool with the target that the autoscaler has set."""
-    spec = scaled(stored.spec, event.target)
-    after = changed(stored, spec, stored.labels, stored.annotations, context)
+    spec = scale_spec(stored.spec, event.target)
+    after = change_pool(stored, spec, stored.labels, stored.annotations, context)
     return after.model_copy(update={"autoscaled": event.message})
 
 
 def checked_again(stored: NodePoolValidated) -> NodePoolValidated:
     """Return the stored NodePool, which no command has changed, with a new verdict."""
-    checked = _checked(stored.spec, stored.zone)
+    checked = _check_spec(stored.spec, stored.zone)
     return stored.model_copy(
         update={"reason": checked.reason, "fault": checked.fault, "message": checked.message}
     )
@@ -99,7 +99,7 @@ def is_same(before: NodePoolValidated, after: NodePoolValidated) -> bool:
     return after.model_copy(update={"version": before.version}) == before
 
 
-def _checked(spec: NodePoolSpec, zone: str) -> Verdict:
+def _check_spec(spec: NodePoolSpec, zone: str) -> Verdict:
     try:
         return verdict(spec, zone)
     except NO_FAILURE:

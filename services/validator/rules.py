@@ -63,12 +63,12 @@ def _malformed_kubernetes(command: RegisterCluster) -> Refusal | None:
     return None
 
 
-def malformed(manifest: ApplyNodePool) -> Refusal | None:
+def find_fault(manifest: ApplyNodePool) -> Refusal | None:
     """Return the first fault in a manifest; None if it has no fault."""
-    return next(_malformed(manifest), None)
+    return next(_list_faults(manifest), None)
 
 
-def _malformed(manifest: ApplyNodePool) -> Iterator[Refusal]:
+def _list_faults(manifest: ApplyNodePool) -> Iterator[Refusal]:
     yield from _metadata(manifest.metadata, manifest.pool)
     spec = manifest.spec
     if reason := grammar.label_value(spec.instance_type):
@@ -87,9 +87,9 @@ def _malformed(manifest: ApplyNodePool) -> Iterator[Refusal]:
         yield Refusal("spec.nodeAnnotations", reason)
     yield from _taints(spec.node_taints)
     yield from _texts(spec)
-    if excess := affinity.oversized(spec.affinity):
+    if excess := affinity.find_excess(spec.affinity):
         yield Refusal(*excess)
-    yield from sized(spec)
+    yield from list_size_faults(spec)
     yield from _racks(spec)
 
 
@@ -156,7 +156,7 @@ def _racks(spec: NodePoolSpec) -> Iterator[Refusal]:
         yield Refusal("spec.targetRacks", message)
 
 
-def sized(spec: NodePoolSpec) -> Iterator[Refusal]:
+def list_size_faults(spec: NodePoolSpec) -> Iterator[Refusal]:
     """Yield the faults in target, bounds and autoscaling; bounds count with autoscaling only."""
     if not spec.autoscaling:
         return
@@ -172,7 +172,7 @@ def sized(spec: NodePoolSpec) -> Iterator[Refusal]:
         yield Refusal("spec.autoscaling", f"must be false: {instance.id} comes in whole racks")
 
 
-def scaled(spec: NodePoolSpec, target: int) -> NodePoolSpec:
+def scale_spec(spec: NodePoolSpec, target: int) -> NodePoolSpec:
     """Return the spec with another number of Nodes, in racks if the spec counts racks."""
     if spec.target_racks is None:
         return spec.model_copy(update={"target_nodes": target})

@@ -19,7 +19,7 @@ from nodepool.contract.model import RemovalReason
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 from validator import Hears, Says
-from validator.rules import scaled, sized
+from validator.rules import list_size_faults, scale_spec
 
 
 class Cluster(NamedTuple):
@@ -78,16 +78,16 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             clusters = state.clusters.set(cluster_key(org, cluster), item)
             return replace(state, clusters=clusters)
         case on.NodePoolValidated():
-            return _validated(state, message, context)
+            return _fold_spec(state, message, context)
         case on.NodePoolDeleting(key=key, since=since):
             pool = replace(state.pools[key], deleting=since, autoscaled=None)
             return replace(state, pools=state.pools.set(key, pool), work=state.work.drop(key))
         case on.CWNodePoolNodesRemoved():
-            return _emptied(state, message)
+            return _fold_removal(state, message)
         case on.NodePoolAutoscaled():
-            return _autoscaled(state, message)
+            return _fold_target(state, message)
         case on.NodePoolUpdateFailed(key=key):
-            return replace(state, work=state.work.failed(key, context.time))
+            return replace(state, work=state.work.retry_later(key, context.time))
         case on.CWNodePoolDeleted(key=key):
             return replace(state, pools=state.pools.delete(key), work=state.work.drop(key))
         case (
@@ -104,11 +104,11 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             assert_never(message)
 
 
-def _validated(state: State, event: on.NodePoolValidated, context: Context) -> State:
+def _fold_spec(state: State, event: on.NodePoolValidated, context: Context) -> State:
     """Return the state with a NodePool as it is stored now, unless it is being deleted."""
     key, before = event.key, state.pools.get(event.key)
     pool, work = Pool(event), state.work
-    work = work.failed(key, context.time) if pool.is_unchecked else work.succeeded(key)
+    work = work.retry_later(key, context.time) if pool.is_unchecked else work.clear_failures(key)
     autoscaled = before.autoscaled if before is not None else None
     # New metadata alone makes no new generation, so a target for this generation still holds.
     if autoscaled is not None and autoscaled.generation == event.generation:
@@ -116,7 +116,7 @@ def _validated(state: State, event: on.NodePoolValidated, context: Context) -> S
     return replace(state, pools=state.pools.set(key, pool), work=work)
 
 
-def _emptied(state: State, event: on.CWNodePoolNodesRemoved) -> State:
+def _fold_removal(state: State, event: on.CWNodePoolNodesRemoved) -> State:
     pool = state.pools.get(event.key)
     if event.removal is not RemovalReason.POOL_DELETED or pool is None:
         return state
@@ -125,7 +125,7 @@ def _emptied(state: State, event: on.CWNodePoolNodesRemoved) -> State:
     return replace(state, pools=state.pools.set(event.key, replace(pool, emptied=True)))
 
 
-def _autoscaled(state: State, event: on.NodePoolAutoscaled) -> State:
+def _fold_target(state: State, event: on.NodePoolAutoscaled) -> State:
     """Return the state with a target for the NodePool as it is stored; ignore a late target."""
     pool = state.pools.get(event.key)
     if pool is None or pool.deleting is not None:
@@ -133,7 +133,11 @@ def _autoscaled(state: State, event: on.NodePoolAutoscaled) -> State:
     stored = pool.stored
     if (event.uid, event.generation) != (stored.uid, stored.generation):
         return state
-    spec = scaled(stored.spec, event.target)
-    if not spec.autoscaling or spec == stored.spec or next(sized(spec), None) is not None:
+    spec = scale_spec(stored.spec, event.target)
+    if (
+        not spec.autoscaling
+        or spec == stored.spec
+        or next(list_size_faults(spec), None) is not None
+    ):
         return state
     return replace(state, pools=state.pools.set(event.key, replace(pool, autoscaled=event)))

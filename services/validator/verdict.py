@@ -9,7 +9,7 @@ from nodepool.contract.catalog import (
     ZONES,
     Access,
     InstanceType,
-    offered,
+    is_offered,
     type_fault,
 )
 from nodepool.contract.conditions import HEALTHY, Validated
@@ -44,7 +44,7 @@ def verdict(spec: NodePoolSpec, zone: str) -> Verdict:
     if spec.region is not None and spec.region != zone:
         message = f"region {spec.region} is not the cluster's zone {zone}"
         return Verdict(Validated.INVALID, message, "Zone")
-    if not offered(instance.id, zone):
+    if not is_offered(instance.id, zone):
         message = f"instance type {instance.id} is not offered in zone {zone}"
         return Verdict(Validated.INVALID, message, "Zone")
     message = next(_undeliverable(spec, instance, zone), "")

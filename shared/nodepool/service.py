@@ -149,8 +149,8 @@ class Reconciler(Generic[S, I, O, K]):
 
     `evolve` can also put a key into the work queue, ready now or due at a moment. The next `Wake`
     then takes the key out of the work queue and reconciles it. A key that fails is reported. It is
-    tried again once `evolve` puts it back into the work queue, which `WorkQueue.failed` does. If
-    its `Wake` was stopped at its bound, it is tried again at once.
+    tried again once `evolve` puts it back into the work queue, which `WorkQueue.retry_later`
+    does. If its `Wake` was stopped at its bound, it is tried again at once.
     """
 
     reconcile: Callable[[S, K, Context], Generator[O, S, None]]
@@ -294,14 +294,14 @@ def decide_on(
     """Return a decision on all messages that yields nothing for messages other than `decides`."""
     kinds = frozenset(members(decides))
 
-    def decided(
+    def decide_message(
         state: S, message: Message, context: Context
     ) -> Generator[O | CommandOutcome, S, None]:
         if type(message) in kinds:
             # The type checker does not see that `kinds` are the classes of D.
             yield from decide(state, cast("D", message), context)
 
-    return decided
+    return decide_message
 
 
 AnyService = Service[Any, Any, Any]

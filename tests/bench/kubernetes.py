@@ -22,10 +22,9 @@ from bench.peer import POOL, NodePools
 from kube.audit import AuditLog
 from nodepool.contract.commands import MACHINES_MAX
 from testbed.agent import USER, agent_at_work, declare
-from testbed.cluster import Cluster, missing, started
+from testbed.cluster import Cluster, missing, start_cluster
 from testbed.kubelets import Kubelets
-from testbed.plane import CLUSTER, H100, ORG, Plane
-from testbed.plane import started as control_plane
+from testbed.plane import CLUSTER, H100, ORG, Plane, start_plane
 
 NAME = "bench"
 PROBE = "probe"
@@ -134,7 +133,10 @@ def why_not() -> str:
 @contextmanager
 def _bed() -> Iterator[tuple[Path, Cluster, Path]]:
     """A cluster to which the agent's part is declared, with the kubeconfig of its account."""
-    with tempfile.TemporaryDirectory(prefix="nodepool-bench-") as folder, started() as cluster:
+    with (
+        tempfile.TemporaryDirectory(prefix="nodepool-bench-") as folder,
+        start_cluster() as cluster,
+    ):
         yield Path(folder), cluster, declare(cluster)
 
 
@@ -202,7 +204,7 @@ def _restart(
 def _plane(folder: Path, cluster: Cluster, machines: int) -> Iterator[Plane]:
     kubelets = cluster.folder / "kubelets.kubeconfig"
     (folder / "plane").mkdir()
-    with control_plane(folder / "plane") as plane, Kubelets(plane.url, kubelets, ORG, CLUSTER):
+    with start_plane(folder / "plane") as plane, Kubelets(plane.url, kubelets, ORG, CLUSTER):
         for first in range(0, machines, MACHINES_MAX):
             plane.stock(H100, min(MACHINES_MAX, machines - first), machines)
         yield plane

@@ -31,7 +31,7 @@ from bus.stalling import stalling
 from bus.tls import HOST, running
 from nodepool.cli.app import run
 from nodepool.client import Client
-from nodepool.client.backup import checked
+from nodepool.client.backup import check_backup
 from nodepool.contract.log import Entry
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump
@@ -346,5 +346,5 @@ def test_a_backup_that_is_cancelled_at_its_end_is_whole_or_is_not_there(
         # then what is there is whole
         assert [path.name for path in folder.parent.iterdir()] in ([], ["one"])
         if folder.exists():
-            checked(folder)
+            check_backup(folder)
             shutil.rmtree(folder)

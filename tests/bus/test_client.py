@@ -434,7 +434,7 @@ def test_the_clusters_are_those_that_the_log_has(server: NatsServer) -> None:
         async with opened(server) as (client, connection):
             for org, cluster in (("b", "two"), ("a", "one"), ("b", "one")):
                 await say(connection, ClusterRegistered(org=org, cluster=cluster, zone=ZONE))
-            return await client.clusters.registered()
+            return await client.clusters.list_registered()
 
     assert asyncio.run(story()) == [("a", "one"), ("b", "one"), ("b", "two")]
 

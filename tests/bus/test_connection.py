@@ -65,7 +65,7 @@ def test_what_fails_while_a_connection_is_given_up_is_not_why_it_was_lost(
 
             # when it is lost, and its socket cannot be closed properly either
             await connection._process_op_err(OSError(errno.EPIPE, "broken"))
-            await connection.failed(ConnectionResetError(errno.ECONNRESET, "reset"))
+            await connection.handle_error(ConnectionResetError(errno.ECONNRESET, "reset"))
             await until(lambda: bool(faults))
             return list(faults)
 

@@ -28,7 +28,7 @@ from bus.harness import (
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.events import QuotaSet
 from nodepool.contract.messages import Envelope, Message, envelope_of
-from nodepool.contract.outcomes import CommandOutcome, accepted
+from nodepool.contract.outcomes import CommandOutcome, build_acceptance
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump
@@ -358,7 +358,7 @@ def evolve_alarm(alarm: Alarm, message: SetQuota | QuotaSet, now: Context) -> Al
 def decide_alarm(
     _alarm: Alarm, command: SetQuota, _now: Context
 ) -> Generator[CommandOutcome, Alarm, None]:
-    yield accepted(command, "done")
+    yield build_acceptance(command, "done")
 
 
 def reconcile_alarm(alarm: Alarm, _key: str, now: Context) -> Generator[QuotaSet, Alarm, None]:

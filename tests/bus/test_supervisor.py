@@ -120,11 +120,11 @@ async def test_a_service_that_keeps_ending_is_reported_with_what_it_said_last(
 def test_only_a_service_that_was_ready_for_a_while_is_started_again_at_once() -> None:
     restarts = Restarts()
     for _ in range(10):
-        restarts = restarts.ended(ready_s=0)
+        restarts = restarts.count_end(ready_s=0)
 
     assert restarts == Restarts(early=10, pause_s=5.0)
-    assert restarts.ended(ready_s=4.9) == Restarts(early=11, pause_s=5.0)
-    assert restarts.ended(ready_s=5.1) == Restarts()
+    assert restarts.count_end(ready_s=4.9) == Restarts(early=11, pause_s=5.0)
+    assert restarts.count_end(ready_s=5.1) == Restarts()
 
 
 def test_the_last_line_that_says_something_is_found(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def _decided(
         )
         assert proposal is not None, "open inputs can be processed"
         decided += (_said(message.subject, message.content) for message in proposal.messages)
-        replica.accepted(proposal, record.position)
+        replica.confirm_proposal(proposal, record.position)
         count -= len(proposal.processed) + proposal.skips
     replica.read(record)
     if decided != recorded:

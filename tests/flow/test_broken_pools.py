@@ -38,7 +38,7 @@ def break_decision(patch: pytest.MonkeyPatch, function: str) -> None:
     patch.setattr(function, fail)
 
 
-@pytest.mark.parametrize("function", ["allocator.grow.requested", "allocator.grow.Part"])
+@pytest.mark.parametrize("function", ["allocator.grow.announce_growth", "allocator.grow.Part"])
 def test_a_pool_that_cannot_be_given_machines_keeps_none_from_others(
     monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fuzz.bounded import bounded
 from fuzz.corpus import randoms
-from nodepool.cli.jsonpath import JsonPathError, rendered
+from nodepool.cli.jsonpath import JsonPathError, render_template
 from nodepool.cli.jsonpath_parser import parse_path, parse_template
-from nodepool.cli.patches import PatchError, conflicts, merged, patched
+from nodepool.cli.patches import PatchError, apply_json_patch, apply_merge_patch, conflicts
 from nodepool.client.manifests import ManifestError, parse_manifests, parse_yaml
 from nodepool.contract.model import API_VERSION
 from nodepool.host.settings import Settings, SettingsError, check_names, read
@@ -103,7 +103,7 @@ def test_a_template_of_any_text_is_read_or_refused(random: Random, raw: str) -> 
 
 
 def _render(text: str) -> str:
-    return rendered(parse_template(text), LIST)
+    return render_template(parse_template(text), LIST)
 
 
 @given(randoms)
@@ -116,8 +116,8 @@ def test_a_patch_of_any_content_is_applied_or_refused(random: Random) -> None:
     patch = _parsed(mutated(random, random.choice((operations, MANIFEST))))
 
     with bounded():
-        _either(lambda: patched(MANIFEST, patch), PatchError)
-        merged(MANIFEST, patch)
+        _either(lambda: apply_json_patch(MANIFEST, patch), PatchError)
+        apply_merge_patch(MANIFEST, patch)
         conflicts(MANIFEST, patch)
 
 

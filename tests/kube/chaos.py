@@ -7,7 +7,7 @@ from random import Random
 from testbed.agent import Agent
 from testbed.cluster import Cluster
 from testbed.components import API_SERVER, ETCD
-from testbed.paused import paused
+from testbed.paused import pause_process
 from testbed.plane import Plane
 
 Fault = Callable[[], None]
@@ -82,7 +82,7 @@ class Chaos:
     def _stop_agent(self) -> None:
         """Longer than its Lease lasts, at times."""
         agent = self._random.choice(self._agents)
-        with paused(agent.pid):
+        with pause_process(agent.pid):
             self._ended.wait(self._random.uniform(1, 18))
 
     def _restart_bus(self) -> None:
@@ -96,7 +96,7 @@ class Chaos:
         self._cluster.start(API_SERVER)
 
     def _freeze_api_server(self) -> None:
-        with paused(self._cluster.parts[API_SERVER].pid):
+        with pause_process(self._cluster.parts[API_SERVER].pid):
             self._ended.wait(self._random.uniform(1, 8))
 
     def _restart_etcd(self) -> None:

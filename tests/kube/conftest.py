@@ -10,10 +10,9 @@ from kube.manifests import Manifests, rendered
 from kube.shell import Shell
 from kube.workloads import Workloads
 from testbed.agent import Agent, agent_at_work, declare
-from testbed.cluster import WITHIN_S, Cluster, missing, started, wait_until
+from testbed.cluster import WITHIN_S, Cluster, missing, start_cluster, wait_until
 from testbed.kubelets import Kubelets
-from testbed.plane import A100, CLUSTER, CPU, H100, ORG, Plane
-from testbed.plane import started as plane_started
+from testbed.plane import A100, CLUSTER, CPU, H100, ORG, Plane, start_plane
 
 FOLDER = Path(__file__).parent
 MACHINES, QUOTA = 64, 1_000
@@ -40,14 +39,14 @@ def cluster() -> Iterator[Cluster]:
     reason = missing()
     if reason:
         pytest.skip(reason)
-    with started() as cluster:
+    with start_cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     """A real control plane, with machines and quotas."""
-    with plane_started(tmp_path_factory.mktemp("plane")) as plane:
+    with start_plane(tmp_path_factory.mktemp("plane")) as plane:
         for each in (H100, A100, CPU):
             plane.stock(each, MACHINES, QUOTA)
         yield plane

@@ -14,8 +14,7 @@ from kube.node_pools import a_pool, apply, is_validated, works
 from testbed.agent import ACCOUNT, NAMESPACE, USER, Agent, agent_at_work, is_served
 from testbed.cluster import WITHIN_S, Cluster, wait_until
 from testbed.components import API_SERVER
-from testbed.plane import Plane
-from testbed.plane import started as plane_started
+from testbed.plane import Plane, start_plane
 
 GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
 CHANGED = {"kind": "Status", "code": 409, "reason": "Conflict", "message": "it has changed"}
@@ -211,7 +210,7 @@ def test_a_bus_with_a_log_of_its_own_is_taken_for_what_it_is(
     # given a NodePool that was agreed on with one log
     data = tmp_path / "plane"
     data.mkdir()
-    with plane_started(data) as plane, agent_at_work(tmp_path, account, plane.url) as agent:
+    with start_plane(data) as plane, agent_at_work(tmp_path, account, plane.url) as agent:
         apply(cluster, "host-log")
         wait_until("it is validated", lambda: is_validated(cluster, "host-log"), WITHIN_S)
         before = agreed_log(cluster, "host-log")

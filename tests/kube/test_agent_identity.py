@@ -12,7 +12,7 @@ from nodepool.cli.app import run
 from nodepool.contract.commands import RegisterCluster
 from testbed.agent import USER, Agent
 from testbed.cluster import WITHIN_S, Cluster, wait_until
-from testbed.plane import CLUSTER, ORG, ZONE, started
+from testbed.plane import CLUSTER, ORG, ZONE, start_plane
 
 ANOTHER = "5c1f7a52-7b0b-4f5e-9a52-0d6d7c1c7b11"
 
@@ -21,7 +21,7 @@ def test_an_agent_does_nothing_where_its_cluster_is_another_one_until_it_takes_i
     cluster: Cluster, account: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     uid = cluster.kubectl("get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
-    with started(tmp_path) as plane:
+    with start_plane(tmp_path) as plane:
         # given a bus on which another Kubernetes has the name of this cluster, and a NodePool
         first = RegisterCluster(
             org=ORG, cluster=CLUSTER, zone=ZONE, kubernetes=True, kubernetes_uid=ANOTHER

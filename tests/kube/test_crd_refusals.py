@@ -15,7 +15,7 @@ from nodepool.contract.model import API_VERSION, ManifestMetadata, NodePoolSpec
 from nodepool.contract.well_known import GRANTS_RIGHTS, SET_BY_CONTROL_PLANE, SET_BY_KUBERNETES
 from testbed.cluster import Cluster, without_skew
 from testbed.plane import A100, H100, node_pool
-from validator.rules import malformed
+from validator.rules import find_fault
 
 RACKS = next(each.id for each in INSTANCE_TYPES.values() if each.rack_size)
 OTHERWISE: Mapping[str, str] = {
@@ -174,7 +174,7 @@ def test_a_spec_is_refused_by_the_validator_and_by_the_api_server(
     command = ApplyNodePool(
         org="acme", cluster="prod", pool="train", metadata=ManifestMetadata(name="train"), spec=spec
     )
-    refused = malformed(command)
+    refused = find_fault(command)
     assert refused is not None
     assert expected.startswith(f"{kubernetes_field(refused.field)}")
 

@@ -17,7 +17,7 @@ from testbed.agent import ACCOUNT, NAMESPACE, Agent, agent_at_work
 from testbed.cluster import WITHIN_S, Cluster, wait_until
 from testbed.components import API_SERVER, ETCD
 from testbed.kubelets import Kubelets
-from testbed.paused import paused
+from testbed.paused import pause_process
 from testbed.plane import Plane
 
 LEASE_S = 15.0
@@ -103,7 +103,7 @@ def test_an_api_server_that_hangs_costs_the_lease_and_nothing_is_done_twice(
         apply(cluster, "faults-hung", 1)
 
         # when the API server hangs for longer than the holder may act without it
-        with paused(cluster.parts[API_SERVER].pid):
+        with pause_process(cluster.parts[API_SERVER].pid):
             wait_until("it stops", lambda: bool(agent.lines("lost the Lease")), WITHIN_S)
             wait_until("it has stopped", lambda: not leads(agent), LEASE_S)
             wait_until("it says so", lambda: "no reply" in agent.obstacle(), WITHIN_S)

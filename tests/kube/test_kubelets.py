@@ -7,7 +7,7 @@ import pytest
 
 from testbed.cluster import WITHIN_S, Cluster, Document, wait_until
 from testbed.kubelets import STARTUP, Kubelets
-from testbed.plane import CPU, H100, ORG, ZONE, Plane, started
+from testbed.plane import CPU, H100, ORG, ZONE, Plane, start_plane
 
 CLUSTER = "bare"
 """A cluster without an agent, so that kubelets alone act on its Nodes."""
@@ -16,7 +16,7 @@ CLUSTER = "bare"
 @pytest.fixture(scope="module")
 def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     """A control plane with machines of two types for this cluster."""
-    with started(tmp_path_factory.mktemp("plane"), CLUSTER, kubernetes=False) as plane:
+    with start_plane(tmp_path_factory.mktemp("plane"), CLUSTER, kubernetes=False) as plane:
         plane.stock(H100, count=5, quota=5)
         plane.stock(CPU, count=2, quota=2)
         yield plane

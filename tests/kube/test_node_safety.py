@@ -20,9 +20,8 @@ from nodepool.nats.wire.connection import connect
 from testbed.agent import Agent, agent_at_work
 from testbed.cluster import WITHIN_S, Cluster, wait_until
 from testbed.components import API_SERVER
-from testbed.paused import paused
-from testbed.plane import Plane
-from testbed.plane import started as plane_started
+from testbed.paused import pause_process
+from testbed.plane import Plane, start_plane
 
 IDLE_ONLY: Mapping[str, Any] = {"lifecycle": {"scaleDownStrategy": "IdleOnly"}}
 REPLACING: Mapping[str, Any] = {"lifecycle": {"disableUnhealthyNodeEviction": False}}
@@ -129,7 +128,7 @@ def test_an_agent_at_an_empty_bus_deletes_nothing(
         # when another agent comes, of a bus that knows nothing
         (tmp_path / "plane").mkdir()
         with (
-            plane_started(tmp_path / "plane") as empty,
+            start_plane(tmp_path / "plane") as empty,
             agent_at_work(tmp_path, account, empty.url),
         ):
             # then nothing goes
@@ -147,7 +146,7 @@ def test_an_api_server_that_stands_still_costs_no_node(workloads: Workloads) -> 
     before = uids(workloads.cluster)
 
     # when the API server stands still until all of them look silent
-    with paused(workloads.cluster.parts[API_SERVER].pid):
+    with pause_process(workloads.cluster.parts[API_SERVER].pid):
         threading.Event().wait(STOPPED_S)
 
     # then none of them is cordoned or goes

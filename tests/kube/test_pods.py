@@ -16,7 +16,7 @@ from kube.workloads import (
 from nodepool.contract.commands import DrainNode, UncordonNode
 from testbed.cluster import WITHIN_S, wait_until
 from testbed.components import CONTROLLER_MANAGER
-from testbed.paused import paused
+from testbed.paused import pause_process
 
 PREFER_IDLE: Mapping[str, Any] = {"lifecycle": {"scaleDownStrategy": "PreferIdle"}}
 LABEL = "kubernetes.io/hostname"
@@ -248,7 +248,7 @@ def test_a_pod_of_a_namespace_that_is_being_deleted_is_deleted_in_a_drain(
     wait_until("it has its account", lambda: has_account(workloads, "going"), WITHIN_S)
     workloads.run("resident", node, namespace="going", labels=GRACEFUL)
     workloads.run("neighbour", node, labels=GRACEFUL)
-    with paused(workloads.cluster.parts[CONTROLLER_MANAGER].pid):
+    with pause_process(workloads.cluster.parts[CONTROLLER_MANAGER].pid):
         workloads.cluster.kubectl("delete", "namespace", "going", "--wait=false")
 
         # when its Node is drained

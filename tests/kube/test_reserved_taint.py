@@ -9,10 +9,9 @@ import pytest
 from kube.workloads import Workloads
 from nodepool.contract.pods import reserved_taint
 from testbed.agent import agent_at_work, declare
-from testbed.cluster import WITHIN_S, Cluster, missing, started, wait_until
+from testbed.cluster import WITHIN_S, Cluster, missing, start_cluster, wait_until
 from testbed.kubelets import Kubelets
-from testbed.plane import CLUSTER, H100, ORG, SETTINGS
-from testbed.plane import started as plane_started
+from testbed.plane import CLUSTER, H100, ORG, SETTINGS, start_plane
 
 pytestmark = pytest.mark.timeout(600)
 TAINT = reserved_taint(ORG)
@@ -24,9 +23,9 @@ def tainting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workloads]:
     if reason := missing():
         pytest.skip(reason)
     with ExitStack() as stack:
-        cluster = stack.enter_context(started())
+        cluster = stack.enter_context(start_cluster())
         folder, settings = tmp_path_factory.mktemp("plane"), {"NODEPOOL_RESERVED_TAINT": "on"}
-        plane = stack.enter_context(plane_started(folder, settings={**SETTINGS, **settings}))
+        plane = stack.enter_context(start_plane(folder, settings={**SETTINGS, **settings}))
         plane.stock(H100, 2, 2)
         stack.enter_context(
             Kubelets(plane.url, cluster.folder / "kubelets.kubeconfig", ORG, CLUSTER)

@@ -10,7 +10,7 @@ from nodepool.client import Client
 from nodepool.client.errors import Unreachable
 from testbed.agent import ACCOUNT, NAMESPACE, agent_at_work
 from testbed.cluster import WITHIN_S, Cluster, wait_until
-from testbed.plane import H100, ZONE, Plane, started
+from testbed.plane import H100, ZONE, Plane, start_plane
 
 COMMANDS = 150
 """So many that the log which is lost is longer than what comes right after the backup."""
@@ -48,7 +48,7 @@ def test_an_agent_goes_on_with_a_bus_that_was_restored_from_an_older_backup(
 ) -> None:
     backup = str(tmp_path / "backup")
     with (
-        started(tmp_path) as plane,
+        start_plane(tmp_path) as plane,
         agent_at_work(tmp_path, account, plane.url) as agent,
         a_pool(cluster, "restored-kept"),
     ):
@@ -61,7 +61,7 @@ def test_an_agent_goes_on_with_a_bus_that_was_restored_from_an_older_backup(
         lost = recorded_to(cluster)
 
         # when the bus goes back to that backup
-        with plane.processes.paused():
+        with plane.processes.pause_services():
             assert run(["--url", plane.url, "restore", "--force", backup]) == 0
 
         # then both sides have all NodePools again, changes come from one to the other

@@ -8,9 +8,8 @@ import pytest
 
 from kube.node_pools import manifest
 from testbed.agent import DECLARED, agent_at_work, declare
-from testbed.cluster import WITHIN_S, Cluster, missing, started, wait_until
-from testbed.plane import Plane
-from testbed.plane import started as plane_started
+from testbed.cluster import WITHIN_S, Cluster, missing, start_cluster, wait_until
+from testbed.plane import Plane, start_plane
 
 pytestmark = pytest.mark.timeout(300)
 DEFINITION = "nodepools.compute.coreweave.com"
@@ -23,8 +22,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Pla
     if reason := missing():
         pytest.skip(reason)
     with ExitStack() as stack:
-        cluster = stack.enter_context(started())
-        yield cluster, stack.enter_context(plane_started(tmp_path_factory.mktemp("plane")))
+        cluster = stack.enter_context(start_cluster())
+        yield cluster, stack.enter_context(start_plane(tmp_path_factory.mktemp("plane")))
 
 
 def uid(plane: Plane) -> str | None:

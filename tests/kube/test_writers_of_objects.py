@@ -12,7 +12,7 @@ from kube.node_pools import manifest, name_for
 from kube.shell import Printed, Shell
 from testbed.agent import USER, Agent
 from testbed.cluster import WITHIN_S, Cluster, wait_until
-from testbed.paused import paused
+from testbed.paused import pause_process
 from testbed.plane import A100, Plane, node_pool
 
 AGREED, FINALIZER = "compute.coreweave.com/agreed", "compute.coreweave.com/node-pool"
@@ -259,7 +259,7 @@ def test_labels_alone_go_to_the_bus_and_back(pool: Writers) -> None:
 
 def test_a_change_that_loses_is_set_back_and_described(pool: Writers, agent: Agent) -> None:
     # given an agent that stands still, while both sides change one field
-    with paused(agent.pid):
+    with pause_process(agent.pid):
         pool.plane.do(lambda client: client.nodepools.scale(pool.name, 3))
         assert pool.run("kubectl scale np NAME --replicas=5").code == 0
 
@@ -306,7 +306,7 @@ def test_an_object_that_goes_past_the_agent_is_deleted_on_the_bus(
 ) -> None:
     # given an agent that stands still, while an account that no policy holds back frees the object
     free = '{"metadata":{"finalizers":null}}'
-    with paused(agent.pid):
+    with pause_process(agent.pid):
         declared.kubectl("patch", "np", pool.name, "--type=merge", "-p", free, "--as", USER)
         declared.kubectl("delete", "np", pool.name, "--timeout=60s")
         assert pool.target() == 0
@@ -332,7 +332,7 @@ def test_an_edit_of_an_object_that_has_lost_the_agreement_is_taken(
 ) -> None:
     # given an object whose agreement goes while the agent looks elsewhere, with an edit
     patch = {"metadata": {"annotations": {AGREED: None}}, "spec": {"targetNodes": 4}}
-    with paused(agent.pid):
+    with pause_process(agent.pid):
         given = ("patch", "np", pool.name, "--type=merge", "-p", json.dumps(patch))
         declared.kubectl(*given, "--as", USER)
 

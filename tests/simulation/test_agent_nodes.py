@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from agent.actions import Patch
-from agent.nodes.record import managed
+from agent.nodes.record import read_record
 from nodepool.contract.log import LogId
 from nodepool.contract.model import RESERVED
 from nodepool.contract.pods import reserved_taint
@@ -267,7 +267,7 @@ def test_nodes_of_another_log_stay_with_their_pods(*, shows_nodes: bool) -> None
     assert sorted(world.cluster.pods) == ["default/work"]
     found = world.cluster.node(name)
     assert found is not None
-    state = managed(found)
+    state = read_record(found)
     assert state is not None
     assert state.log == ("another log" if shows_nodes else "log")
 

@@ -28,7 +28,7 @@ def any_record(entry: Entry, _log: LogId, *, committed: int, **_: object) -> Fol
 PLANTS: Mapping[str, tuple[str, object]] = {
     "a commit record is believed, whoever wrote it": ("nodepool.engine.replica.follow", any_record),
     "an event is believed on a subject that is not its own": (
-        "nodepool.contract.decode._misplaced",
+        "nodepool.contract.decode._find_misplacement",
         lambda *_: None,
     ),
     "an event on the subject of a command is passed over": (

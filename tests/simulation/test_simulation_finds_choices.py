@@ -14,7 +14,7 @@ from support.simulation.planted import WRONG
 from support.simulation.profile import CROWDED, GIVING_WAY, MIXED, SLURM
 
 LIMITED = replace(CROWDED, actions={**CROWDED.actions, "change_limit": 30})
-acknowledged, by_creation = grants.acknowledged, Ledger.by_creation
+acknowledged, by_creation = grants.acknowledge_grant, Ledger.by_creation
 
 
 def cost_without_cordons(member: Any) -> int:
@@ -59,7 +59,7 @@ PLANTS = {
     "a victim that waits for its Pods is never exchanged": Plant(
         "waits for Pods at",
         AT_WORK,
-        functions={"allocator.shrink._exchanged": none_exchanged},
+        functions={"allocator.shrink._choose_exchange": none_exchanged},
     ),
     "a lowered limit makes the oldest NodePool wait last": Plant(
         "waits for since",
@@ -70,7 +70,7 @@ PLANTS = {
     "a grant that an invalid NodePool was given is not acknowledged": Plant(
         "reserved: ",
         WRONG,
-        functions={"aggregator.figures.limits.acknowledged": known_only},
+        functions={"aggregator.figures.limits.acknowledge_grant": known_only},
         seed=85,
     ),
     "a lock that ended is shown as work": Plant(

@@ -11,7 +11,7 @@ from allocator.pool import Left, Pool, Stage, drop_node
 from allocator.state import State as AllocatorState
 from lifecycle.node import Exit
 from lifecycle.table import Case, Steps
-from nodepool.contract.conditions import Condition, deprecated
+from nodepool.contract.conditions import Condition, list_deprecated
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodePoolNodesRemoved,
@@ -136,7 +136,7 @@ def accepted_of_its_source(
     conditions: Mapping[str, Condition], accepted: Condition | None
 ) -> tuple[Condition, ...]:
     """The transition time of Accepted is that of the condition that it follows now."""
-    shown = deprecated(conditions, accepted)
+    shown = list_deprecated(conditions, accepted)
     if accepted is None:
         return shown
     source = conditions["Quota" if accepted.reason == "NoQuota" else "Validated"]
@@ -149,7 +149,7 @@ def no_more_than_fit(
     """Fail what is missing for a key and does not fit one step, instead of going on later."""
     assert service.reconciler is not None
     events = service.reconciler.reconcile(folded.state, key, context)
-    folded, outputs = step._followed(service, folded, events, context)
+    folded, outputs = step._fold_events(service, folded, events, context)
     assert size.messages + len(outputs) <= bounds.OUTPUTS_MAX, "too many outputs"
     return folded, outputs
 
@@ -178,10 +178,10 @@ PLANTS: Mapping[str, Plant] = {
         "has left undone for",
         REWRITTEN,
         (),
-        {"nodepool.engine.step._requeued": not_requeued},
+        {"nodepool.engine.step._requeue_keys": not_requeued},
     ),
     "a preemption is forgotten where its Node is kept": Plant(
-        "left and", KEPT, (), {"allocator.changes._spared": spared}
+        "left and", KEPT, (), {"allocator.changes._spare_node": spared}
     ),
     "a preemption spares no other Node": Plant(
         "leaving Nodes at",
@@ -229,7 +229,7 @@ PLANTS: Mapping[str, Plant] = {
         "the transition time of Accepted moves",
         WRONG,
         (),
-        {"aggregator.status.deprecated": accepted_of_its_source},
+        {"aggregator.status.list_deprecated": accepted_of_its_source},
     ),
     "a Node that a scale-down removed ends as preempted": Plant(
         "was not deleted for its preemption",

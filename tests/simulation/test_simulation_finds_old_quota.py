@@ -209,28 +209,28 @@ PLANTS: Mapping[str, Plant] = {
         seed=2,
     ),
     "a NodePool that waits keeps its place by a change": Plant(
-        "waits for since", LINE, (), {"quota.ledger.Ledger.joined": in_its_place}, seed=2
+        "waits for since", LINE, (), {"quota.ledger.Ledger.join_line": in_its_place}, seed=2
     ),
     "a NodePool that waits loses its place by a smaller target": Plant(
-        "waits for since", LINE, (), {"quota.ledger.Ledger.joined": at_the_end}, seed=4
+        "waits for since", LINE, (), {"quota.ledger.Ledger.join_line": at_the_end}, seed=4
     ),
     "a deletion is overheard": Plant(
         "though it is invalid or being deleted", BUSY, (hearing(CAPACITY, reviving),)
     ),
     "a grant stays above a lower limit": Plant(
-        "has to be Over with one of", BUSY, (), {"quota.ledger.Ledger.limited": limited}
+        "has to be Over with one of", BUSY, (), {"quota.ledger.Ledger.set_limit": limited}
     ),
     "an invalid NodePool keeps its grant": Plant(
-        "the quotas do not add up", WRONG, (), {"quota.pool.Pool.acknowledged": acknowledged}
+        "the quotas do not add up", WRONG, (), {"quota.pool.Pool.acknowledge": acknowledged}
     ),
     "a grant does not cover the Nodes that were assigned while it shrank": Plant(
         "with one of", BUSY, (), {"quota.pool.Pool.kept": property(granted_before)}
     ),
     "a message keeps the numbers of an old limit": Plant(
-        "Quota is ('False', 'Over',", BUSY, (), {"quota.decide.renewed": lambda *_: ()}
+        "Quota is ('False', 'Over',", BUSY, (), {"quota.decide.recheck_pool": lambda *_: ()}
     ),
     "a warning is said for each number": Plant(
-        "CWOverQuota is said for a number", BUSY, (), {"quota.checks.checked": warning_always}
+        "CWOverQuota is said for a number", BUSY, (), {"quota.checks.check_pool": warning_always}
     ),
     "a message keeps the numbers of earlier machines": Plant(
         "Capacity is ('False',",
@@ -242,7 +242,7 @@ PLANTS: Mapping[str, Plant] = {
         "Quota is ('Unknown', 'InternalError'",
         BROKEN,
         (),
-        {"quota.state._failed": failed_once},
+        {"quota.state._fold_failure": failed_once},
         seed=3,
     ),
     "a failed check of capacity is not made again": Plant(
@@ -255,7 +255,10 @@ PLANTS: Mapping[str, Plant] = {
         "CWNodePoolQuotaCheckFailed is repeated",
         BROKEN,
         (),
-        {"quota.checks.reported": reporting_always, "quota.decide.reported": reporting_always},
+        {
+            "quota.checks.report_failure": reporting_always,
+            "quota.decide.report_failure": reporting_always,
+        },
         seed=8,
     ),
 }

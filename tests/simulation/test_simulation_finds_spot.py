@@ -125,7 +125,9 @@ PLANTS = {
         functions={"allocator.give_way.coming_count": none_coming},
     ),
     "no Node gives way": Plant(
-        "while the spot Nodes", PROFILE, functions={"allocator.decide.preempted": none_given_way}
+        "while the spot Nodes",
+        PROFILE,
+        functions={"allocator.decide.preempt_nodes": none_given_way},
     ),
     "what is to give way stays": Plant(
         "its preemption has not begun",

@@ -12,7 +12,7 @@ from support.simulation.planted import SHRUNK
 from support.simulation.profile import GIVING_WAY
 
 PROFILE = replace(GIVING_WAY, steps=3_000)
-after_loss, cancelled = Wait.after_loss, changes._cancelled
+after_loss, cancelled = Wait.after_loss, changes._cancel_removal
 
 
 def from_the_start(wait: Wait, held: int, now: Any) -> Wait:
@@ -35,7 +35,7 @@ PLANTS = {
         functions={"nodepool.placement.waits.Wait.after_loss": from_the_start},
     ),
     "a cancellation that comes too late is not counted": Plant(
-        "removed", SHRUNK, functions={"allocator.changes._cancelled": kept_at_once}
+        "removed", SHRUNK, functions={"allocator.changes._cancel_removal": kept_at_once}
     ),
 }
 

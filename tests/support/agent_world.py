@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agent.actions import Action, Attempt, Delete, Evict, Place, Report, Send
 from agent.nodes.missing import NodeView, missing_for_node
 from agent.nodes.objects import Reported, wanted_node
-from agent.nodes.record import managed
+from agent.nodes.record import read_record
 from nodepool.contract.events import CWNodeDeleted, CWNodeRegistrationFailed, NodeReported
 from nodepool.contract.keys import node_key
 from nodepool.contract.log import LogId
@@ -130,7 +130,7 @@ class AgentWorld(WorldHarness):
     def _is_gone(self, name: str) -> bool:
         """Whether the log says that the stay has ended which an object is of."""
         found = self.cluster.node(name)
-        state = managed(found) if found is not None else None
+        state = read_record(found) if found is not None else None
         if state is None or state.log != self.log_id:
             return False
         return any(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from nodepool.contract.log import MESSAGE_BYTES_MAX
 from nodepool.contract.messages import pool_fields
-from nodepool.contract.outcomes import CommandOutcome, accepted
+from nodepool.contract.outcomes import CommandOutcome, build_acceptance
 from nodepool.engine.bounds import DATA_BYTES_MAX
 from nodepool.service import Context, Reconciler
 from support import sample_service as printer
@@ -38,10 +38,10 @@ def decide(
     """As the print shop decides, but for commands and events about seven pages."""
     match message:
         case PrintNow(pages=pages) if pages == TOO_LARGE:
-            yield accepted(message, "done")
+            yield build_acceptance(message, "done")
             yield jammed(DATA_BYTES_MAX + 1)
         case PrintNow(pages=pages) if pages == LARGEST:
-            yield accepted(message, "done")
+            yield build_acceptance(message, "done")
             yield jammed(DATA_BYTES_MAX)
         case PagesAdded(pages=pages) if pages == TOO_LARGE:
             yield jammed(2 * MESSAGE_BYTES_MAX)

@@ -15,7 +15,7 @@ from immutables import Map
 
 from nodepool.contract.keys import PoolKey, as_pool_key
 from nodepool.contract.messages import Command, Event, Message, OfPool, envelope_of, pool_fields
-from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.records import Record
 from nodepool.engine.replica import Replica
@@ -200,7 +200,7 @@ def decide(
         case PrintNow():
             yield from _printed_now(state, message)
         case Enqueue(key=key, pages=pages, delay_s=delay, fault=fault):
-            yield accepted(message, "configured")
+            yield build_acceptance(message, "configured")
             due = None if delay is None else context.time + timedelta(seconds=delay)
             yield JobQueued(**pool_fields(key), pages=pages, due=due, fault=fault)
         case PaperDelivered(fault=fault):
@@ -214,12 +214,12 @@ def decide(
 
 def _printed_now(state: State, command: PrintNow) -> Iterator[Says | CommandOutcome]:
     if command.pages < 0:
-        yield refused(command, "pages", "must not be negative")
+        yield build_refusal(command, "pages", "must not be negative")
         return
     if command.fault is not Fault.NO_OUTCOME:
-        yield accepted(command, "done", dry_run=command.dry_run)
+        yield build_acceptance(command, "done", dry_run=command.dry_run)
     if command.fault is Fault.TWO_OUTCOMES:
-        yield accepted(command, "unchanged")
+        yield build_acceptance(command, "unchanged")
     if command.dry_run:
         return
     for number in range(command.pages):
@@ -366,7 +366,7 @@ def commit(replica: PrinterReplica, log: Log) -> bool:
         return False
     position = log.commit(proposal)
     if position is None:
-        replica.conflicted()
+        replica.note_conflict()
         return False
-    replica.accepted(proposal, position)
+    replica.confirm_proposal(proposal, position)
     return True

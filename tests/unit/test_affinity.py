@@ -25,7 +25,7 @@ ARCH = "kubernetes.io/arch"
 
 def matches(affinity: Affinity | None, labels: Mapping[str, str]) -> bool:
     """Whether the only machine that there is, with these labels, is accepted."""
-    return LabelIndex(1, lambda key: [labels.get(key)]).accepted(affinity) == 1
+    return LabelIndex(1, lambda key: [labels.get(key)]).find_accepted(affinity) == 1
 
 
 KUBERNETES = {

@@ -14,7 +14,7 @@ from agent.pools.agreement import (
     Agreement,
     Differences,
     Sent,
-    agreed,
+    agree,
     agreement_in_epoch,
     agreement_of,
     differences,
@@ -54,7 +54,7 @@ def _carrying(text: str) -> PoolObject:
 
 
 def test_an_agreement_is_read_as_it_was_written() -> None:
-    agreement = agreed(WANTED, FOUND, LOG)
+    agreement = agree(WANTED, FOUND, LOG)
 
     assert agreement == Agreement(
         log="log",
@@ -69,18 +69,18 @@ def test_an_agreement_is_read_as_it_was_written() -> None:
 
 
 def test_an_agreement_of_another_object_is_none() -> None:
-    text = agreed(WANTED, replace(FOUND, uid="other"), LOG).text()
+    text = agree(WANTED, replace(FOUND, uid="other"), LOG).text()
 
     assert agreement_of(_carrying(text)) is None
 
 
 def test_an_agreement_of_an_object_that_was_being_created_is_that_of_any() -> None:
-    assert agreement_of(_carrying(agreed(WANTED, None, LOG).text())) is not None
+    assert agreement_of(_carrying(agree(WANTED, None, LOG).text())) is not None
 
 
 def _counts(wanted: WantedPool | None, log: Log, written: Log = LOG) -> bool:
     """Whether an agreement counts that was made in the epoch of another log."""
-    found = _carrying(agreed(WANTED, FOUND, written).text())
+    found = _carrying(agree(WANTED, FOUND, written).text())
     return agreement_in_epoch(found, wanted, log).uid != ""
 
 
@@ -112,7 +112,7 @@ def test_an_agreement_ends_with_the_history_of_its_log(end: int, start: int, cou
 
 
 def test_an_agreement_names_the_last_commands_that_were_sent() -> None:
-    agreement = agreed(WANTED, FOUND, LOG)
+    agreement = agree(WANTED, FOUND, LOG)
 
     for number in (*range(SENT_MAX + 2), SENT_MAX):
         agreement = agreement.with_sent(Sent(id=f"c{number}", generation=1, fields={}))

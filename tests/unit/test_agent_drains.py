@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from agent.actions import Action, Delete, Drain, Evict, Patch, Place, RecordEvent
-from agent.nodes.drains import drained
+from agent.nodes.drains import drain_node
 from agent.nodes.missing import NodeView, missing_for_node
 from agent.nodes.objects import WantedNode
 from nodepool.contract.log import LogId
@@ -56,7 +56,7 @@ def cluster() -> MemoryCluster:
 def drain(cluster: MemoryCluster, how: Drain) -> list[Action]:
     found = cluster.node("n1")
     assert found is not None
-    return list(drained(draining(how), found, cluster.pods_of("n1"), NOW))
+    return list(drain_node(draining(how), found, cluster.pods_of("n1"), NOW))
 
 
 def uid(cluster: MemoryCluster, name: str) -> str:

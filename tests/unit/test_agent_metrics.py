@@ -38,9 +38,9 @@ GAUGES = (
 def page(*, openmetrics: bool = False) -> str:
     """The page of an agent that has done all there is to count."""
     telemetry = Telemetry(Settings(log_file=os.devnull), PLACE, lambda: GAUGES)
-    telemetry.requested(Counted("list", "nodes", 200), 0.03)
-    telemetry.reconciled("Node", 0.03)
-    telemetry.acted("Patch", "changed")
+    telemetry.count_request(Counted("list", "nodes", 200), 0.03)
+    telemetry.count_comparison("Node", 0.03)
+    telemetry.count_action("Patch", "changed")
     pieces = telemetry._page(Wanted(openmetrics=openmetrics))
     telemetry.close()
     assert pieces is not None
@@ -69,8 +69,8 @@ def test_every_metric_of_the_agent_is_on_its_page_as_the_list_has_it(openmetrics
 
 def test_a_request_is_counted_and_timed_and_a_watch_only_counted() -> None:
     telemetry = Telemetry(Settings(log_file=os.devnull), PLACE, lambda: ())
-    telemetry.requested(Counted("get", "leases", 200), 0.03)
-    telemetry.requested(Counted("watch", "nodes", 410), 600.0)
+    telemetry.count_request(Counted("get", "leases", 200), 0.03)
+    telemetry.count_request(Counted("watch", "nodes", 410), 600.0)
     pieces = telemetry._page(Wanted())
     telemetry.close()
     assert pieces is not None

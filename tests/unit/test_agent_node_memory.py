@@ -8,20 +8,20 @@ def test_pods_are_listed_a_second_after_a_cordon_was_seen_and_once() -> None:
     memory = NodeMemory()
 
     due = [memory.list_at("n1", key, now) for key, now in [("a", 5), ("a", 5.5), ("b", 6)]]
-    memory.listed("n1", "b")
+    memory.note_list("n1", "b")
 
     assert due == [6, 6, 7]
-    assert memory.proven("n1") == "b"
+    assert memory.find_proven_key("n1") == "b"
     memory.forget_list("n1")
-    assert (memory.proven("n1"), memory.list_at("n1", "b", 9)) == ("", 10)
+    assert (memory.find_proven_key("n1"), memory.list_at("n1", "b", 9)) == ("", 10)
 
 
 def test_a_node_that_was_deleted_is_remembered_until_it_is_back() -> None:
     memory = NodeMemory()
 
-    memory.changed("n1", FOUND, None)
+    memory.note_change("n1", FOUND, None)
     before = memory.last_seen("n1")
-    memory.changed("n1", None, FOUND)
+    memory.note_change("n1", None, FOUND)
 
     assert (before, memory.last_seen("n1")) == (FOUND, None)
 
@@ -29,7 +29,7 @@ def test_a_node_that_was_deleted_is_remembered_until_it_is_back() -> None:
 def test_the_memory_of_deleted_nodes_is_bounded() -> None:
     memory = NodeMemory()
     for number in range(LAST_SEEN_MAX + 1):
-        memory.changed(f"n{number}", FOUND, None)
+        memory.note_change(f"n{number}", FOUND, None)
 
     assert memory.last_seen("n0") is None
     assert memory.last_seen(f"n{LAST_SEEN_MAX}") == FOUND

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from agent.actions import Action, Create, Delete, ListPods, Patch, RecordEvent, Report
-from agent.nodes.conditions import compared
+from agent.nodes.conditions import compare_conditions
 from agent.nodes.marks import POOL_UID, STARTUP_TAINT, claim
 from agent.nodes.missing import NodeView, missing_for_node
 from agent.nodes.objects import Reported
-from agent.nodes.record import Managed, managed
+from agent.nodes.record import Managed, read_record
 from nodepool.contract.events import NodeConditionReported, NodeReported
 from nodepool.contract.model import CORDON, GPU_TAINT, LOCK_TAINT, NodePhase, Taint
 from nodepool.contract.pods import reserved_taint
@@ -587,7 +587,7 @@ def test_a_condition_is_written_with_a_heartbeat() -> None:
     condition = {"type": "CWActive", "status": "True", "lastTransitionTime": since}
     wanted = replace(WANTED, conditions=(condition,))
 
-    assert compared(wanted, replace(FOUND, conditions=()), {}).written == [
+    assert compare_conditions(wanted, replace(FOUND, conditions=()), {}).written == [
         {"lastHeartbeatTime": since, **condition}
     ]
 
@@ -624,7 +624,7 @@ def test_an_object_of_an_earlier_stay_is_replaced(*, registered: bool) -> None:
     cluster.carry_out(create)
     new = cluster.node("n1")
     assert new is not None
-    state = managed(new)
+    state = read_record(new)
     assert state is not None
     assert (state.log, state.assignment) == (LOG, 7)
 

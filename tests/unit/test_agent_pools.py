@@ -10,7 +10,13 @@ import pytest
 from agent.actions import Action, Attempt, Create, Delete, Patch, Place, RecordEvent, Send
 from agent.host.performing import kubernetes_event
 from agent.pools.actions import missing_for_pool
-from agent.pools.agreement import AGREED, agreed, agreement_in_epoch, agreement_of, is_unresolved
+from agent.pools.agreement import (
+    AGREED,
+    agree,
+    agreement_in_epoch,
+    agreement_of,
+    is_unresolved,
+)
 from agent.pools.objects import Log, PoolObject, WantedPool
 from agent.pools.sides import Deletion, Facts, Origin
 from agent.pools.status import shown_status
@@ -44,7 +50,7 @@ def in_cluster(agreement: WantedPool | None = None, log: Log = LOG, **fields: An
 
 
 def with_agreement(found: PoolObject, wanted: WantedPool, log: Log = LOG) -> PoolObject:
-    return replace(found, annotations={AGREED: agreed(wanted, found, log).text()})
+    return replace(found, annotations={AGREED: agree(wanted, found, log).text()})
 
 
 def missing(
@@ -71,7 +77,7 @@ def patched(wanted: WantedPool, found: PoolObject, log: Log = LOG, **spec: objec
     """The patch that sets fields of the spec and makes a new agreement."""
     metadata = {
         "resourceVersion": found.version,
-        "annotations": {AGREED: agreed(wanted, found, log).text()},
+        "annotations": {AGREED: agree(wanted, found, log).text()},
     }
     return Patch("NodePool", "pool", {"metadata": metadata, **({"spec": spec} if spec else {})})
 
@@ -161,7 +167,7 @@ def test_a_pool_of_the_bus_without_an_object_gets_one_that_remembers_the_agreeme
                 "metadata": {
                     "name": "pool",
                     "finalizers": [FINALIZER],
-                    "annotations": {AGREED: agreed(wanted, None, LOG).text()},
+                    "annotations": {AGREED: agree(wanted, None, LOG).text()},
                     "labels": {"team": "a"},
                 },
                 "spec": wanted.spec,

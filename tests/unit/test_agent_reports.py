@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agent.actions import Drain, Place
-from agent.nodes.conditions import Compared, compared
+from agent.nodes.conditions import Compared, compare_conditions
 from agent.nodes.objects import NodeObject, Reported, WantedNode
 from agent.nodes.record import Managed
 from agent.nodes.reports import condition_reports, is_minor, node_report, proves_more
@@ -35,7 +35,7 @@ def both(
         replace(FOUND, conditions=tuple(here)),
         replace(WANTED, conditions=tuple(there)),
     )
-    return compared(wanted, found, last or {})
+    return compare_conditions(wanted, found, last or {})
 
 
 def reports(here: Sequence[Document], reported: Reported) -> list[tuple[str, str, str, str]]:

@@ -20,7 +20,7 @@ from support.agent_nodes import FOUND, WANTED
 
 def patched(set_backs: SetBacks, times: int, every_s: float) -> list[bool]:
     """Whether a pause begins with each of so many patches, from the moment 0 on."""
-    return [set_backs.patched(WANTED, number * every_s) for number in range(times)]
+    return [set_backs.note_patch(WANTED, number * every_s) for number in range(times)]
 
 
 def test_a_node_that_is_set_back_too_often_is_left_alone_for_a_while() -> None:
@@ -53,7 +53,7 @@ def test_what_the_bus_wants_anew_is_done_at_once() -> None:
     now = float(SET_BACKS_MAX)
     assert set_backs.held_until(cordoned, now) == 0.0
     assert set_backs.held_until(later, now) == now + PAUSE_S
-    assert not set_backs.patched(cordoned, now)
+    assert not set_backs.note_patch(cordoned, now)
 
 
 def test_a_node_that_is_gone_is_forgotten() -> None:

@@ -32,7 +32,7 @@ def test_the_place_the_api_server_and_the_lease_are_read_and_no_secret_is_shown(
 ) -> None:
     settings = read_agent({**NAMES, "KUBECONFIG": str(path), "NODEPOOL_LEASE_NAME": "mine"})
 
-    shown = settings.shown()
+    shown = settings.list_settings()
     assert settings.place == Place("acme", "prod", "US-EAST-04A")
     assert (shown["lease"], shown["api_server"]) == ("kube-system/mine", "https://127.0.0.1:6443")
     assert "secret" not in str(shown)

@@ -2,7 +2,7 @@
 
 from immutables import Map
 
-from aggregator.templates import Template, Templates, counted, dropped, published
+from aggregator.templates import Template, Templates, add_template, drop_templates, move_node
 from contracts.samples import sample
 from nodepool.contract.events import NodeTemplateChanged
 from nodepool.contract.keys import pool_key
@@ -15,7 +15,7 @@ def with_revision(templates: Templates, revision: int) -> Templates:
     of = {"org": "acme", "cluster": "prod", "pool": "train"}
     annotations = {"revision": f"{revision}"}
     event = sample(NodeTemplateChanged, **of, revision=revision, annotations=annotations)
-    return published(templates, event)
+    return add_template(templates, event)
 
 
 def nodes(templates: Templates) -> dict[int, int]:
@@ -35,24 +35,24 @@ def test_only_the_newest_of_a_pool_without_nodes_is_kept() -> None:
 def test_an_older_one_is_kept_for_as_long_as_a_node_has_it() -> None:
     templates = with_revision(Map(), 1)
     for _ in range(2):
-        templates = counted(templates, KEY, 0, 1)
+        templates = move_node(templates, KEY, 0, 1)
 
     templates = with_revision(templates, 2)
     assert nodes(templates) == {1: 2, 2: 0}
 
-    templates = counted(templates, KEY, 1, 2)
+    templates = move_node(templates, KEY, 1, 2)
     assert nodes(templates) == {1: 1, 2: 1}
 
-    templates = counted(templates, KEY, 1, 0)
+    templates = move_node(templates, KEY, 1, 0)
     assert nodes(templates) == {2: 1}
 
 
 def test_the_newest_stays_though_no_node_has_it_any_more() -> None:
-    templates = counted(with_revision(Map(), 1), KEY, 0, 1)
+    templates = move_node(with_revision(Map(), 1), KEY, 0, 1)
 
-    assert nodes(counted(templates, KEY, 1, 0)) == {1: 0}
+    assert nodes(move_node(templates, KEY, 1, 0)) == {1: 0}
 
 
 def test_those_of_a_pool_that_is_gone_are_dropped() -> None:
-    assert dropped(with_revision(Map(), 1), KEY) == Map()
-    assert dropped(Map(), KEY) == Map()
+    assert drop_templates(with_revision(Map(), 1), KEY) == Map()
+    assert drop_templates(Map(), KEY) == Map()

@@ -28,7 +28,7 @@ class Bench:
 
     def __init__(self, log: ServiceLog, stored: int, *, ignored: bool = False) -> None:
         self.snapshots = Snapshots(EVERY, log.logger, ignored=ignored)
-        self.snapshots.restored(stored)
+        self.snapshots.note_stored_position(stored)
         self.jobs: list[str] = []
         self.now = 0.0
         self._ends = asyncio.Event()

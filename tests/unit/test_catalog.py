@@ -1,6 +1,6 @@
 import pytest
 
-from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, Backend, Kind, offered
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, Backend, Kind, is_offered
 
 
 def test_the_catalogue_holds_every_published_type_and_zone_once() -> None:
@@ -119,4 +119,4 @@ def test_a_type_that_no_zone_offers_is_in_the_catalogue_all_the_same() -> None:
 def test_a_type_is_offered_only_in_its_own_zones(
     instance_type: str, zone: str, expected: bool
 ) -> None:
-    assert offered(instance_type, zone) is expected
+    assert is_offered(instance_type, zone) is expected

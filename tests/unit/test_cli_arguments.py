@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from nodepool.cli.arguments import OptionalValue, normalised
+from nodepool.cli.arguments import OptionalValue, normalise_arguments
 
 PARAMS = (
     click.Option(["-o", "--output"]),
@@ -35,9 +35,9 @@ PARAMS = (
     ],
 )
 def test_flags_are_understood_in_every_spelling_of_kubectl(written: str, understood: str) -> None:
-    assert normalised(written.split(), PARAMS) == understood.split()
+    assert normalise_arguments(written.split(), PARAMS) == understood.split()
 
 
 def test_a_switch_is_either_true_or_false() -> None:
     with pytest.raises(click.UsageError, match="--all: 'maybe' is neither true nor false"):
-        normalised(["--all=maybe"], PARAMS)
+        normalise_arguments(["--all=maybe"], PARAMS)

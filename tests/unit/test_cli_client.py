@@ -9,11 +9,11 @@ from nats.errors import NoServersError
 
 from contracts.samples import sample
 from nodepool.client import Client, Document, Refused, Unreachable
-from nodepool.client.errors import no_outcome, translated
+from nodepool.client.errors import no_outcome, translate_errors
 from nodepool.client.events import KINDS, object_events, regards
-from nodepool.client.names import checked, misnamed
+from nodepool.client.names import check_name, find_name_refusal
 from nodepool.client.objects import document_of, has_condition
-from nodepool.client.sender import PendingOutcomes, encoded, outcome_filters
+from nodepool.client.sender import PendingOutcomes, encode_command, outcome_filters
 from nodepool.client.session import FILTERS_MAX
 from nodepool.contract.commands import (
     BreakMachine,
@@ -175,7 +175,7 @@ def test_an_outcome_that_is_no_longer_expected_is_dropped() -> None:
 
 
 def test_a_command_is_a_cloud_event() -> None:
-    event = json.loads(encoded(delete("training"), "id-1", "shop/me"))
+    event = json.loads(encode_command(delete("training"), "id-1", "shop/me"))
 
     assert event["specversion"] == "1.0"
     assert (event["id"], event["type"], event["source"]) == ("id-1", "DeleteNodePool", "shop/me")
@@ -199,17 +199,17 @@ def test_a_missing_outcome_says_whether_the_command_is_stored() -> None:
 
 @pytest.mark.parametrize("name", ["", "*", ">", "a.*.b", "a b", "a..b\n", ".a", "a~b"])
 def test_a_name_that_would_reach_beyond_its_subject_is_refused(name: str) -> None:
-    refusal = misnamed(delete(name))
+    refusal = find_name_refusal(delete(name))
 
     assert refusal is not None
     assert (refusal.field, refusal.reason) == ("metadata.name", "Invalid")
 
 
 def test_a_name_that_can_be_part_of_a_subject_is_left_to_the_control_plane() -> None:
-    assert checked("name", "a.b") == "a.b"
-    assert misnamed(delete("Upper_Case.and.dots")) is None
-    assert misnamed(RegisterCluster(org="acme", cluster="c", zone="Z")) is None
-    assert misnamed(BreakMachine(zone="RNO2A", machine="g000001", fault="boot")) is None
+    assert check_name("name", "a.b") == "a.b"
+    assert find_name_refusal(delete("Upper_Case.and.dots")) is None
+    assert find_name_refusal(RegisterCluster(org="acme", cluster="c", zone="Z")) is None
+    assert find_name_refusal(BreakMachine(zone="RNO2A", machine="g000001", fault="boot")) is None
 
 
 def test_a_client_for_a_wildcard_organisation_is_refused() -> None:
@@ -260,14 +260,14 @@ def test_an_error_never_shows_the_password_of_an_address() -> None:
     ],
 )
 def test_an_error_of_the_bus_says_what_it_means_for_a_user(error: Exception, text: str) -> None:
-    with pytest.raises(Unreachable) as caught, translated("nats://me:secret@bus"):
+    with pytest.raises(Unreachable) as caught, translate_errors("nats://me:secret@bus"):
         raise error
 
     assert str(caught.value).startswith(text)
 
 
 def test_an_error_that_is_not_of_the_bus_stays_as_it_is() -> None:
-    with pytest.raises(LookupError), translated("nats://bus"):
+    with pytest.raises(LookupError), translate_errors("nats://bus"):
         raise LookupError
 
 

@@ -404,14 +404,14 @@ def item(name: str, **spec: object) -> Item:
 def test_objects_are_sorted_by_a_field_numbers_by_their_value() -> None:
     items = [item("a", n=10), item("b", n=9), item("c"), item("d", n=9.0), item("e", n=10**400)]
 
-    chosen = View(NODEPOOL, sort_by=".spec.n").chosen(items)
+    chosen = View(NODEPOOL, sort_by=".spec.n").choose_items(items)
 
     assert [each.key for each in chosen] == ["c", "b", "d", "a", "e"]
 
 
 def test_a_field_to_sort_by_that_no_object_has_is_a_usage_error() -> None:
     with pytest.raises(click.UsageError, match=r"--sort-by: no object has the field '\.spec\.x'"):
-        View(NODEPOOL, sort_by=".spec.x").chosen([item("a"), item("b")])
+        View(NODEPOOL, sort_by=".spec.x").choose_items([item("a"), item("b")])
 
 
 def test_labels_are_columns_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nodepool.cli.description import described, label
-from nodepool.cli.event_table import counted, event_document, interval, occurred_once
+from nodepool.cli.description import format_description, label
+from nodepool.cli.event_table import count_events, event_document, interval, occurred_once
 from nodepool.cli.names import EVENT
 from nodepool.cli.tables import row
 from nodepool.client import ObjectEvent
@@ -64,11 +64,11 @@ def event(reason: str, seconds_ago: float, message: str = "text") -> ObjectEvent
 
 
 def test_a_healthy_nodepool_is_described_as_in_the_documentation() -> None:
-    assert described(pool(), [], NOW) == DESCRIBED
+    assert format_description(pool(), [], NOW) == DESCRIBED
 
 
 def test_a_nodepool_in_deletion_shows_since_when_and_what_holds_it() -> None:
-    lines = described(pool(deletionTimestamp=rfc3339(NOW)), [], NOW).splitlines()
+    lines = format_description(pool(deletionTimestamp=rfc3339(NOW)), [], NOW).splitlines()
 
     begin = lines.index("Metadata:")
     assert lines[begin + 1 : begin + 5] == [
@@ -82,7 +82,7 @@ def test_a_nodepool_in_deletion_shows_since_when_and_what_holds_it() -> None:
 def test_labels_and_annotations_stand_below_each_other_in_their_order() -> None:
     document = pool(labels={"b": "2", "a": "1"}, annotations={"short": "s", "lines": "x\ny"})
 
-    lines = described(document, [], NOW).splitlines()
+    lines = format_description(document, [], NOW).splitlines()
 
     assert lines[2:8] == [
         "Labels:       a=1",
@@ -95,15 +95,15 @@ def test_labels_and_annotations_stand_below_each_other_in_their_order() -> None:
 
 
 def test_a_long_annotation_is_cut_where_kubectl_cuts_it() -> None:
-    lines = described(pool(annotations={"long": "v" * 200}), [], NOW).splitlines()
+    lines = format_description(pool(annotations={"long": "v" * 200}), [], NOW).splitlines()
 
     assert lines[3:5] == ["Annotations:  long:", f"                {'v' * 138}..."]
 
 
 def test_events_are_a_table_below_the_object() -> None:
-    events = counted([event("CWNodePoolCreated", 600), event("CWNodeAssigned", 5)])
+    events = count_events([event("CWNodePoolCreated", 600), event("CWNodeAssigned", 5)])
 
-    lines = described(pool(), events, NOW).splitlines()
+    lines = format_description(pool(), events, NOW).splitlines()
 
     assert lines[lines.index("Events:") :] == [
         "Events:",
@@ -115,7 +115,7 @@ def test_events_are_a_table_below_the_object() -> None:
 
 
 def test_the_same_event_again_is_counted_and_moves_to_its_last_place() -> None:
-    events = counted([event("A", 300), event("B", 200), event("A", 60)])
+    events = count_events([event("A", 300), event("B", 200), event("A", 60)])
 
     assert [row(EVENT, event_document(each), NOW, wide=False) for each in events] == [
         ["3m20s", "Normal", "B", "NodePool/test-pool", "text"],
@@ -124,7 +124,7 @@ def test_the_same_event_again_is_counted_and_moves_to_its_last_place() -> None:
 
 
 def test_events_that_differ_in_their_message_are_different() -> None:
-    events = counted([event("A", 300, "one"), event("A", 200, "two")])
+    events = count_events([event("A", 300, "one"), event("A", 200, "two")])
 
     assert [(each.message, each.count) for each in events] == [("one", 1), ("two", 1)]
 
@@ -157,7 +157,7 @@ def test_field_names_become_words_as_in_kubectl(field: str, words: str) -> None:
 def test_values_are_written_as_go_writes_them() -> None:
     document = {**pool(), "spec": {"a": None, "b": True, "c": [], "d": {}, "e": ["x", 1], "f": -1}}
 
-    lines = described(document, [], NOW).splitlines()
+    lines = format_description(document, [], NOW).splitlines()
 
     begin, end = lines.index("Spec:"), lines.index("Status:")
     assert lines[begin + 1 : end] == [

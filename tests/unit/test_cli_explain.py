@@ -11,9 +11,9 @@ from aggregator.documents import document
 from aggregator.objects import Autoscaled, NodePoolObject
 from contracts.samples import FULL, KIND, NOON, ZONE
 from nodepool.cli.app import run
-from nodepool.cli.explained import explained
+from nodepool.cli.explained import format_explanation
 from nodepool.cli.schema import nodepool
-from nodepool.contract.conditions import Capacity, Quota, Validated, changed
+from nodepool.contract.conditions import Capacity, Quota, Validated, change_condition
 from nodepool.contract.keys import pool_key
 from nodepool.contract.reference import Field
 from nodepool.explanation.facts import Check, Facts, Limit, NodeFacts
@@ -44,7 +44,9 @@ def written(value: object) -> set[str]:
 
 def test_every_field_of_a_full_nodepool_is_documented() -> None:
     reasons = (Validated.VALID, Quota.UNDER, Capacity.PARTIAL)
-    conditions = {type(each).__name__: changed(None, each, "fine", 1, NOON) for each in reasons}
+    conditions = {
+        type(each).__name__: change_condition(None, each, "fine", 1, NOON) for each in reasons
+    }
     waiting = NodePoolObject(
         key=pool_key("acme", "prod", "train"),
         uid="u",
@@ -157,7 +159,7 @@ def test_an_explanation_is_a_sentence_and_its_ranked_causes_with_their_proofs() 
         limit=Limit(4, 2, 41),
     )
 
-    shown = explained(explain(facts), NOON + timedelta(minutes=5))
+    shown = format_explanation(explain(facts), NOON + timedelta(minutes=5))
 
     assert shown.splitlines() == [
         f"NodePool train wants 9 Nodes of {KIND} in {ZONE} and has 0; Quota is Over, False since "

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodepool.cli.jsonpath import JsonPathError, rendered
+from nodepool.cli.jsonpath import JsonPathError, render_template
 from nodepool.cli.jsonpath_parser import parse_path, parse_template
 
 # The input of that page.
@@ -89,7 +89,7 @@ EXAMPLE: dict[str, object] = {
 def test_the_examples_of_the_documentation_print_what_kubectl_prints(
     template: str, text: str
 ) -> None:
-    assert rendered(parse_template(template), EXAMPLE) == text
+    assert render_template(parse_template(template), EXAMPLE) == text
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_the_examples_of_the_documentation_print_what_kubectl_prints(
 def test_values_are_printed_as_in_json_and_texts_bare(template: str, text: str) -> None:
     value = {"n": 3, "f": 1.5, "yes": True, "no": False, "nothing": None, "list": [1, "é"]}
 
-    assert rendered(parse_template(template), value) == text
+    assert render_template(parse_template(template), value) == text
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_filter_compares_values_of_one_type(test: str, chosen: str) -> None:
         ]
     }
 
-    assert rendered(parse_template(f"{{.all[?({test})].name}}"), value) == chosen
+    assert render_template(parse_template(f"{{.all[?({test})].name}}"), value) == chosen
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_an_error_names_the_place(template: str, message: str) -> None:
 
 def test_an_index_beyond_the_end_of_a_list_is_an_error() -> None:
     with pytest.raises(JsonPathError, match="index 5 is out of bounds: the list has 2 elements"):
-        rendered(parse_template("{.users[5].name}"), EXAMPLE)
+        render_template(parse_template("{.users[5].name}"), EXAMPLE)
 
 
 @pytest.mark.parametrize("text", [".kind", "{.kind}", "kind", "$.kind", "{ .kind }", "['kind']"])

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nodepool.cli.layout import Table, aligned, escaped, visible
+from nodepool.cli.layout import Table, align_columns, escape_text, visible
 from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA
 from nodepool.cli.tables import header, pools_table, row
 from nodepool.cli.times import age, duration_s, human, moment
@@ -125,7 +125,7 @@ def test_a_cell_shows_its_first_line_only() -> None:
 
 
 def test_nothing_shown_can_command_the_terminal() -> None:
-    assert escaped("a\x1b[31m\rb\tc\n") == "a^[[31m\\rb c\\n"
+    assert escape_text("a\x1b[31m\rb\tc\n") == "a^[[31m\\rb c\\n"
     assert visible("bell\a del\x7f csi\x9b31m\u202eback") == (
         "bell^G del\\u007f csi\\u009b31m\\u202eback"
     )
@@ -133,13 +133,13 @@ def test_nothing_shown_can_command_the_terminal() -> None:
 
 
 def test_a_column_ends_where_a_line_has_no_cell_in_it() -> None:
-    lines = aligned([["a:", "1"], ["long name:", "2"], ["Header:"], ["b:", "3"], ["", "4"]])
+    lines = align_columns([["a:", "1"], ["long name:", "2"], ["Header:"], ["b:", "3"], ["", "4"]])
 
     assert lines == ["a:          1", "long name:  2", "Header:", "b:  3", "    4"]
 
 
 def test_columns_further_right_are_laid_out_within_their_own_block() -> None:
-    lines = aligned([["a", "bbb", "c"], ["a", "b", "c"], ["aaaa", "b"]])
+    lines = align_columns([["a", "bbb", "c"], ["a", "b", "c"], ["aaaa", "b"]])
 
     assert lines == ["a     bbb  c", "a     b    c", "aaaa  b"]
 

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.cli.patches import PatchError, conflicts, merge_patch, merged, patched
+from nodepool.cli.patches import (
+    PatchError,
+    apply_json_patch,
+    apply_merge_patch,
+    conflicts,
+    merge_patch,
+)
 
 SCALARS = st.booleans() | st.integers(-3, 3) | st.sampled_from(["a", "b", ""])
 VALUES = st.recursive(
@@ -41,14 +47,14 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 def test_the_examples_of_rfc_7396_are_merged_as_it_says(
     document: object, patch: object, result: object
 ) -> None:
-    assert merged(document, patch) == result
+    assert apply_merge_patch(document, patch) == result
 
 
 @given(before=OBJECTS, after=OBJECTS)
 def test_the_merge_patch_between_two_objects_makes_one_of_the_other(
     before: Mapping[str, object], after: Mapping[str, object]
 ) -> None:
-    assert merged(before, merge_patch(before, after)) == after
+    assert apply_merge_patch(before, merge_patch(before, after)) == after
     assert merge_patch(after, after) == {}
 
 
@@ -59,7 +65,9 @@ def test_patches_without_conflicts_give_the_same_in_either_order(
     first, second = merge_patch(before, one), merge_patch(before, other)
 
     if not conflicts(first, second):
-        assert merged(merged(before, first), second) == merged(merged(before, second), first)
+        assert apply_merge_patch(apply_merge_patch(before, first), second) == apply_merge_patch(
+            apply_merge_patch(before, second), first
+        )
 
 
 def test_a_conflict_names_the_fields_that_both_change() -> None:
@@ -113,7 +121,7 @@ def test_a_conflict_names_the_fields_that_both_change() -> None:
 def test_the_examples_of_rfc_6902_are_applied_as_it_says(
     document: object, operations: object, result: object
 ) -> None:
-    assert patched(document, operations) == result
+    assert apply_json_patch(document, operations) == result
 
 
 @pytest.mark.parametrize(
@@ -143,7 +151,7 @@ def test_an_operation_that_does_not_fit_is_named(operations: object, message: st
     document = {"a": 1, "list": [1, 2], "m": {"n": 1}}
 
     with pytest.raises(PatchError) as caught:
-        patched(document, operations)
+        apply_json_patch(document, operations)
 
     assert str(caught.value).startswith(message)
     assert document == {"a": 1, "list": [1, 2], "m": {"n": 1}}

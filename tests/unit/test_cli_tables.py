@@ -234,7 +234,7 @@ def test_the_place_in_the_queue_has_a_column_where_a_nodepool_waits(
         for name, position in zip("ab", positions, strict=True)
     ]
 
-    view = View(NODEPOOL, format=Format("wide")).fitted(items)
+    view = View(NODEPOOL, format=Format("wide")).fit_columns(items)
     view.print_items(view.table(), items)
 
     titles, *lines = [line.split() for line in capsys.readouterr().out.splitlines()]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import nodepool.cli
 from nodepool.cli.commands.diff import _lines
-from nodepool.cli.description import described
+from nodepool.cli.description import format_description
 from nodepool.cli.formats import parse_format
 from nodepool.cli.names import KINDS
 from nodepool.cli.options import DryRun, Output
@@ -97,7 +97,7 @@ def test_no_type_and_no_format_controls_a_terminal(text: str, terminal: Callable
                 view.print_items(view.table(), [Item(text, document, (text, text))])
             Output(form, DryRun.NONE).print_line(text, text)
             Output(form, DryRun.NONE).print_objects([document])
-    print_text(described(document, None, datetime.now(UTC)))
+    print_text(format_description(document, None, datetime.now(UTC)))
     print_text("\n".join(_lines(text, [text], [f"{text} "])))
     print_error(text)
 

@@ -11,7 +11,7 @@ from opentelemetry import trace
 from opentelemetry.context import attach, detach
 from opentelemetry.sdk.trace import TracerProvider
 
-from nodepool.cli.tracing import traced
+from nodepool.cli.tracing import trace_messages
 from nodepool.client.tracing import sending
 from nodepool.contract.commands import ScaleNodePool
 from nodepool.host.exporting import context_of
@@ -80,7 +80,7 @@ def test_a_program_without_opentelemetry_does_not_load_it() -> None:
 
 def test_the_command_line_goes_on_with_the_trace_in_its_environment() -> None:
     # given the environment that a build system has set
-    with traced({"TRACEPARENT": PARENT}), sending(COMMAND, "c1") as sent:
+    with trace_messages({"TRACEPARENT": PARENT}), sending(COMMAND, "c1") as sent:
         # when a command is sent
         # then it has that trace
         assert sent == {"traceparent": PARENT}
@@ -92,11 +92,11 @@ def test_the_command_line_goes_on_with_the_trace_in_its_environment() -> None:
 
 @pytest.mark.parametrize("traceparent", ["nonsense", "", PARENT.upper()])
 def test_a_malformed_trace_in_the_environment_is_ignored(traceparent: str) -> None:
-    with traced({"TRACEPARENT": traceparent}), sending(COMMAND, "c1") as sent:
+    with trace_messages({"TRACEPARENT": traceparent}), sending(COMMAND, "c1") as sent:
         assert sent == {}
 
 
 def test_a_wrong_choice_is_a_usage_error_that_names_the_right_ones() -> None:
     text = "NODEPOOL_TRACES is 'jaeger'; it must be off or console or otlp"
-    with pytest.raises(click.UsageError, match=text), traced({"NODEPOOL_TRACES": "jaeger"}):
+    with pytest.raises(click.UsageError, match=text), trace_messages({"NODEPOOL_TRACES": "jaeger"}):
         pass

@@ -8,7 +8,7 @@ import pytest
 from nodepool.contract import commands
 from nodepool.contract.decode import decode
 from nodepool.contract.messages import Command, Envelope
-from nodepool.contract.reference import described
+from nodepool.contract.reference import describe_model
 from pages.commands import PAGE, example, fields, identity, page
 
 KINDS: list[type[Command]] = [vars(commands)[name] for name in sorted(commands.COMMANDS)]
@@ -38,7 +38,7 @@ def test_the_example_of_a_command_is_accepted_as_it_stands(kind: type[Command]) 
 def test_every_field_of_a_command_is_documented(kind: type[Command]) -> None:
     undocumented = [
         f"{path}: add a line `name: text` to the docstring of its class"
-        for path, field in fields(described(kind, kind.__name__))
+        for path, field in fields(describe_model(kind, kind.__name__))
         if not (field.text or field.about) and path not in identity(kind)
     ]
 

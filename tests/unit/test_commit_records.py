@@ -119,7 +119,7 @@ def test_a_foreign_event_between_what_was_proposed_and_its_commit_changes_nothin
     store(log, FITTING, cause=1)
     position = log.commit(proposal)
     assert position is not None
-    live.accepted(proposal, position)
+    live.confirm_proposal(proposal, position)
 
     assert agree(live, log)
     assert live.state.pages == 1

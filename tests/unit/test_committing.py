@@ -99,7 +99,7 @@ class Bench:
         """The replica reads what the log has of the last commit."""
         for entry in self.unread:
             if self.replica.read(entry):
-                self.committing.followed(entry, self.now, caught_up=caught_up)
+                self.committing.handle_unknown_commit(entry, self.now, caught_up=caught_up)
 
     def command(self) -> int:
         """A command arrives, which has outputs; its position."""
@@ -124,7 +124,7 @@ class Bench:
         content = b'{"position": %d}' % position
         record = Entry(self.position, NOON, "np.commit.quota", content, {})
         assert self.replica.read(record)
-        self.committing.followed(record, self.now, caught_up=True)
+        self.committing.handle_unknown_commit(record, self.now, caught_up=True)
 
     def reconnected(self) -> None:
         """Another session of the same process begins, at the state that the last one had stored."""
@@ -418,7 +418,7 @@ def test_a_follower_that_stops_commits_nothing(bench: Bench) -> None:
     # given a replica with a quiet input, which has become a follower
     bench.quiet_input()
     bench.run()
-    bench.leadership.followed(bench.now, caught_up=True)
+    bench.leadership.note_foreign_commit(bench.now, caught_up=True)
 
     # when it stops
     asyncio.run(bench.committing.finish())

@@ -17,9 +17,9 @@ from nodepool.contract.conditions import (
     Reason,
     SufficientCapacity,
     Validated,
-    accepted,
-    changed,
-    deprecated,
+    change_condition,
+    compute_accepted,
+    list_deprecated,
     status_of,
 )
 from nodepool.contract.moments import rfc3339
@@ -32,7 +32,9 @@ REASONS: list[Reason] = [reason for kind in ORDER for reason in kind]
 
 def conditions_with(*reasons: Reason) -> dict[str, Condition]:
     """The conditions of a NodePool with these reasons, by type."""
-    conditions = [changed(None, reason, f"because {reason}", 3, NOON) for reason in reasons]
+    conditions = [
+        change_condition(None, reason, f"because {reason}", 3, NOON) for reason in reasons
+    ]
     return {condition.type: condition for condition in conditions}
 
 
@@ -118,31 +120,31 @@ def test_a_healthy_nodepool_shows_exactly_the_documented_messages() -> None:
 
 
 def test_a_first_verdict_has_the_current_time() -> None:
-    condition = changed(None, Quota.OVER, "too many", 3, NOON)
+    condition = change_condition(None, Quota.OVER, "too many", 3, NOON)
 
     assert condition == Condition("Quota", "False", "Over", "too many", NOON, 3)
 
 
 def test_the_transition_time_stays_while_only_reason_and_message_change() -> None:
-    before = changed(None, Capacity.PARTIAL, "1 of 3", 3, NOON)
+    before = change_condition(None, Capacity.PARTIAL, "1 of 3", 3, NOON)
 
-    after = changed(before, Capacity.NONE_AVAILABLE, "none of 3", 4, LATER)
+    after = change_condition(before, Capacity.NONE_AVAILABLE, "none of 3", 4, LATER)
 
     assert after == Condition("Capacity", "False", "NoneAvailable", "none of 3", NOON, 4)
 
 
 def test_the_transition_time_moves_with_the_status() -> None:
-    before = changed(None, Capacity.PARTIAL, "1 of 3", 3, NOON)
+    before = change_condition(None, Capacity.PARTIAL, "1 of 3", 3, NOON)
 
-    after = changed(before, Capacity.SUFFICIENT, "enough", 3, LATER)
+    after = change_condition(before, Capacity.SUFFICIENT, "enough", 3, LATER)
 
     assert after == Condition("Capacity", "True", "Sufficient", "enough", LATER, 3)
 
 
 def test_the_same_verdict_again_is_the_same_condition() -> None:
-    before = changed(None, Capacity.PARTIAL, "1 of 3", 3, NOON)
+    before = change_condition(None, Capacity.PARTIAL, "1 of 3", 3, NOON)
 
-    assert changed(before, Capacity.PARTIAL, "1 of 3", 3, LATER) is before
+    assert change_condition(before, Capacity.PARTIAL, "1 of 3", 3, LATER) is before
 
 
 verdicts = st.lists(
@@ -160,7 +162,7 @@ def test_the_transition_time_is_always_that_of_the_last_change_of_status(
 
     for minute, (reason, message, generation) in enumerate(history):
         now = NOON + timedelta(minutes=minute)
-        condition = changed(condition, reason, message, generation, now)
+        condition = change_condition(condition, reason, message, generation, now)
         if status_of(reason) != status:
             expected, status = now, status_of(reason)
 
@@ -170,7 +172,7 @@ def test_the_transition_time_is_always_that_of_the_last_change_of_status(
 
 
 def test_a_condition_is_shown_as_kubernetes_shows_it() -> None:
-    condition = changed(None, Quota.OVER, "too many", 3, NOON)
+    condition = change_condition(None, Quota.OVER, "too many", 3, NOON)
 
     assert condition.document() == {
         "lastTransitionTime": "2026-01-01T12:00:00Z",
@@ -197,7 +199,7 @@ def test_a_healthy_nodepool_is_accepted_allocated_and_has_sufficient_capacity() 
         Validated.VALID, Capacity.SUFFICIENT, Quota.UNDER, AtTarget.TARGET_MET
     )
 
-    replaced = deprecated(conditions, accepted(None, conditions, NOON, refused=False))
+    replaced = list_deprecated(conditions, compute_accepted(None, conditions, NOON, refused=False))
 
     assert shown(*replaced) == [
         ("Accepted", "True", "Accepted"),
@@ -208,7 +210,7 @@ def test_a_healthy_nodepool_is_accepted_allocated_and_has_sufficient_capacity() 
 
 
 def test_a_nodepool_without_verdicts_has_no_deprecated_conditions() -> None:
-    assert deprecated({}, None) == ()
+    assert list_deprecated({}, None) == ()
 
 
 @pytest.mark.parametrize(
@@ -237,7 +239,7 @@ def test_a_nodepool_without_verdicts_has_no_deprecated_conditions() -> None:
 def test_accepted_follows_validated_and_quota(
     reasons: tuple[Reason, ...], refused: bool, status: str, reason: str
 ) -> None:
-    condition = accepted(None, conditions_with(*reasons), NOON, refused=refused)
+    condition = compute_accepted(None, conditions_with(*reasons), NOON, refused=refused)
 
     assert condition is not None
     assert shown(condition) == [("Accepted", status, reason)]
@@ -261,11 +263,11 @@ def test_the_transition_time_of_accepted_is_that_of_its_last_change_of_status(
     for minute, reason in enumerate(reasons):
         now = NOON + timedelta(minutes=minute)
         kind = type(reason).__name__
-        conditions[kind] = changed(conditions.get(kind), reason, "", 1, now)
+        conditions[kind] = change_condition(conditions.get(kind), reason, "", 1, now)
 
         # when Accepted follows them
         before = kept.status if kept is not None else None
-        kept = accepted(kept, conditions, now, refused=False)
+        kept = compute_accepted(kept, conditions, now, refused=False)
 
         # then its time moves with its status, and never back
         if kept is not None:
@@ -284,7 +286,7 @@ def test_the_transition_time_of_accepted_is_that_of_its_last_change_of_status(
     ],
 )
 def test_allocated_follows_at_target(reason: AtTarget, expected: tuple[str, str, str]) -> None:
-    assert shown(*deprecated(conditions_with(reason), None)) == [expected]
+    assert shown(*list_deprecated(conditions_with(reason), None)) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -304,13 +306,13 @@ def test_allocated_follows_at_target(reason: AtTarget, expected: tuple[str, str,
 def test_sufficient_capacity_follows_capacity(
     reason: Capacity, expected: tuple[str, str, str]
 ) -> None:
-    assert shown(*deprecated(conditions_with(reason), None)) == [expected]
+    assert shown(*list_deprecated(conditions_with(reason), None)) == [expected]
 
 
 def test_a_deprecated_condition_has_the_message_and_the_time_of_its_replacement() -> None:
     conditions = conditions_with(Capacity.PARTIAL_NODE_AFFINITY)
 
-    (condition,) = deprecated(conditions, None)
+    (condition,) = list_deprecated(conditions, None)
 
     assert condition == Condition(
         "SufficientCapacity", "False", "Partial", "because PartialNodeAffinity", NOON, 3
@@ -320,7 +322,7 @@ def test_a_deprecated_condition_has_the_message_and_the_time_of_its_replacement(
 def test_every_deprecated_condition_is_computed_from_reasons_that_exist() -> None:
     for reason in REASONS:
         if not isinstance(reason, Accepted | Allocated | SufficientCapacity | NodesRemoved):
-            for condition in deprecated(conditions_with(reason), None):
+            for condition in list_deprecated(conditions_with(reason), None):
                 assert (condition.type, condition.status) in {
                     (type(other).__name__, status_of(other))
                     for other in REASONS
@@ -345,7 +347,7 @@ def test_no_generation_counts_as_evaluated_that_a_check_has_not_reached(
     # given the conditions of the first checks, in their order, each on a generation
     kinds: list[Reason] = [*reasons]
     judged = list(zip(kinds, generations, strict=True))[:count]
-    conditions = [changed(None, reason, "", number, NOON) for reason, number in judged]
+    conditions = [change_condition(None, reason, "", number, NOON) for reason, number in judged]
 
     evaluated = evaluated_generation({each.type: each for each in conditions})
 

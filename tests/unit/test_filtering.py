@@ -28,7 +28,7 @@ def dropping(count: int) -> Filtering:
     """One without filters at the end of the stream, that has dropped so many messages."""
     filtering = begun(behind=0, matches=0)
     for _ in range(count):
-        filtering.dropped()
+        filtering.count_drop()
     return filtering
 
 
@@ -90,7 +90,7 @@ def test_whatever_comes_a_reader_begins_with_filters_no_oftener_than_it_has_paid
                 filtering.begins(burst, subjects, filtered=False)
             continue
         for _ in range(burst):
-            filtering.dropped()
+            filtering.count_drop()
         dropped += burst
         if filtering.asks(0) and filtering.changes(0, subjects, 0):
             began += 1

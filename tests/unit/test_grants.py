@@ -1,6 +1,13 @@
 """The grants that an allocator may still use."""
 
-from aggregator.figures.grants import FINAL, GRANTS_MAX, NO_GRANTS, Grants, acknowledged, granted
+from aggregator.figures.grants import (
+    FINAL,
+    GRANTS_MAX,
+    NO_GRANTS,
+    Grants,
+    acknowledge_grant,
+    add_grant,
+)
 from contracts.samples import sample
 from nodepool.contract.events import GrantAcknowledged, QuotaChecked
 
@@ -9,14 +16,14 @@ def after(*grants: tuple[int, int]) -> Grants:
     """What may be used after these grants, each a number and how many Nodes it allows."""
     known = NO_GRANTS
     for number, count in grants:
-        known = granted(known, sample(QuotaChecked, number=number, granted=count))
+        known = add_grant(known, sample(QuotaChecked, number=number, granted=count))
     return known
 
 
 def knows(known: Grants, number: int, nodes: int = 99, *, final: bool = False) -> Grants:
     """What may be used once the allocator uses at most so many Nodes of this grant."""
     event = sample(GrantAcknowledged, number=number, granted=nodes, final=final)
-    return acknowledged(known, event)
+    return acknowledge_grant(known, event)
 
 
 def test_the_most_of_all_grants_may_be_used() -> None:
@@ -54,7 +61,7 @@ def test_nothing_may_be_used_of_a_nodepool_that_is_being_deleted() -> None:
 def test_nothing_of_what_it_is_granted_after_that_may_be_used() -> None:
     final = knows(after((1, 7)), 1, final=True)
 
-    assert granted(final, sample(QuotaChecked, number=2, granted=3)) == FINAL
+    assert add_grant(final, sample(QuotaChecked, number=2, granted=3)) == FINAL
     assert FINAL.most == 0
 
 

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from nodepool.host.exposition import Wanted, compressed
+from nodepool.host.exposition import Wanted, compress_pieces
 from nodepool.host.health import CLIENTS_MAX, HealthServer, Page
 from nodepool.host.settings import Settings, SettingsError
 
@@ -115,7 +115,7 @@ def test_a_header_that_is_too_long_is_refused() -> None:
 @pytest.mark.parametrize("encoding", ["gzip", "deflate, GZIP;q=0.5"])
 def test_a_page_is_compressed_where_that_is_asked_for(encoding: str) -> None:
     def metrics(wants: Wanted) -> list[bytes]:
-        return compressed([b"one\n", b"two\n"]) if wants.gzip else [b"plain"]
+        return compress_pieces([b"one\n", b"two\n"]) if wants.gzip else [b"plain"]
 
     with serving(metrics=metrics) as port:
         _, headers, content = request(port, "/metrics", Accept_Encoding=encoding)

@@ -17,7 +17,7 @@ from agent.host.settings import _kubeconfig
 from nodepool.cli.commands.patch import _content
 from nodepool.cli.errors import CliError
 from nodepool.cli.formats import parse_format
-from nodepool.client.backup import CONTENT, MANIFEST, checked
+from nodepool.client.backup import CONTENT, MANIFEST, check_backup
 from nodepool.client.errors import ClientError
 from nodepool.client.manifests import FILES_MAX, ManifestError, read_manifests
 from nodepool.host.settings import SettingsError
@@ -32,7 +32,7 @@ READERS: Mapping[str, Callable[[Path], object]] = {
     "columns": lambda path: parse_format(f"custom-columns-file={path}"),
     "password": lambda path: content_of("password_file", str(path)),
     "kubeconfig": lambda path: _kubeconfig(str(path)),
-    "backup": lambda path: checked(path.parent),
+    "backup": lambda path: check_backup(path.parent),
 }
 DESCRIPTION = {
     "made": "2026-01-01T00:00:00+00:00",
@@ -91,14 +91,14 @@ def test_a_backup_whose_content_is_no_file_is_refused(
     make(tmp_path / CONTENT)
 
     with pytest.raises(ClientError, match=r"^cannot read .*log\.snapshot: Is a "):
-        checked(tmp_path)
+        check_backup(tmp_path)
 
 
 def test_a_backup_that_is_whole_is_believed(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text(json.dumps(DESCRIPTION))
     (tmp_path / CONTENT).touch()
 
-    assert checked(tmp_path).last == 1
+    assert check_backup(tmp_path).last == 1
 
 
 def changed(path: tuple[str, ...], value: object) -> str:
@@ -137,7 +137,7 @@ def test_a_damaged_description_is_refused_in_one_line(text: str, tmp_path: Path)
     (tmp_path / CONTENT).touch()
 
     with pytest.raises(ClientError, match=r"manifest\.json is damaged; restore another backup$"):
-        checked(tmp_path)
+        check_backup(tmp_path)
 
 
 JSON = st.recursive(
@@ -156,7 +156,7 @@ def test_no_value_in_a_description_ends_in_a_traceback(
     (folder / CONTENT).touch()
 
     try:
-        made = checked(folder)
+        made = check_backup(folder)
     except ClientError:
         return
     assert made.bytes == 0

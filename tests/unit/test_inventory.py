@@ -31,7 +31,7 @@ def stock(*names: str) -> Inventory:
     """An inventory with these machines, free, in this order."""
     inventory = Inventory()
     for name in names:
-        inventory = inventory.changed(added(name))
+        inventory = inventory.fold_change(added(name))
     return inventory
 
 
@@ -77,7 +77,7 @@ def test_new_machines_are_free_in_the_order_in_which_they_came() -> None:
 def test_a_machine_that_is_added_again_stays_as_it_is() -> None:
     inventory = stock("a").assign(key("a"), "acme/prod/train", 1)
 
-    assert inventory.changed(added("a", A100)) is inventory
+    assert inventory.fold_change(added("a", A100)) is inventory
 
 
 def test_an_assigned_machine_is_held_and_no_longer_free() -> None:
@@ -138,15 +138,15 @@ def test_a_machine_in_triage_is_free_once_it_is_repaired() -> None:
     broken = stock("a").assign(key("a"), "acme/prod/train", 1).depart(unregistered("a", 1))
 
     assert (free(broken), broken.machines[key("a")].holder) == ([], TRIAGE)
-    assert free(broken.changed(repaired("a"))) == ["a"]
+    assert free(broken.fold_change(repaired("a"))) == ["a"]
 
 
 def test_only_a_machine_in_triage_can_be_repaired() -> None:
     inventory = stock("a", "b").assign(key("a"), "acme/prod/train", 1)
 
-    assert inventory.changed(repaired("a")) is inventory
-    assert inventory.changed(repaired("b")) is inventory
-    assert inventory.changed(repaired("unknown")) is inventory
+    assert inventory.fold_change(repaired("a")) is inventory
+    assert inventory.fold_change(repaired("b")) is inventory
+    assert inventory.fold_change(repaired("unknown")) is inventory
 
 
 def test_an_unknown_machine_is_neither_released_nor_put_into_triage() -> None:
@@ -157,7 +157,7 @@ def test_an_unknown_machine_is_neither_released_nor_put_into_triage() -> None:
 
 
 def test_each_type_in_each_zone_is_an_offering_of_its_own() -> None:
-    inventory = stock("a").changed(added("b", A100))
+    inventory = stock("a").fold_change(added("b", A100))
 
     assert [inventory.machines[key(name)].offering for name in "ab"] == [H100S, A100S]
     assert [inventory.stock(offering).count for offering in (H100S, A100S, UNKNOWN)] == [1, 1, 0]
@@ -167,7 +167,7 @@ def test_each_type_in_each_zone_is_an_offering_of_its_own() -> None:
 def test_only_machines_that_satisfy_the_affinity_fit() -> None:
     inventory = Inventory()
     for name, leaf in (("a", "l-1"), ("b", "l-2"), ("c", "l-1")):
-        inventory = inventory.changed(added(name, leaf=leaf))
+        inventory = inventory.fold_change(added(name, leaf=leaf))
 
     assert free(inventory, on_leaf("l-1")) == ["a", "c"]
     assert free(inventory, on_leaf("l-1", "l-2")) == ["a", "b", "c"]
@@ -175,7 +175,7 @@ def test_only_machines_that_satisfy_the_affinity_fit() -> None:
 
 
 def test_a_machine_has_the_labels_of_its_type_its_zone_its_name_and_its_place() -> None:
-    machine = stock().changed(added("g1", leaf="l-1")).machines[key("g1")]
+    machine = stock().fold_change(added("g1", leaf="l-1")).machines[key("g1")]
 
     assert labels_of(machine) == {
         "node.kubernetes.io/instance-type": H100,
@@ -230,7 +230,7 @@ def changed(inventory: Inventory, what: str, name: str, assignment: int) -> Inve
     """An inventory after one change."""
     match what:
         case "add":
-            return inventory.changed(added(name))
+            return inventory.fold_change(added(name))
         case "assign":
             if name not in free(inventory):
                 return inventory
@@ -239,7 +239,7 @@ def changed(inventory: Inventory, what: str, name: str, assignment: int) -> Inve
             return inventory.depart(deleted(name, assignment))
         case "triage":
             return inventory.depart(unregistered(name, assignment))
-    return inventory.changed(repaired(name))
+    return inventory.fold_change(repaired(name))
 
 
 @given(

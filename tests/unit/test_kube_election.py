@@ -25,7 +25,7 @@ class Replica:
             return lease
         version = str(int(lease.version) + 1) if lease else "1"
         written = Seen(self.name, DURATION_S, version, 0, "")
-        self.election.written(written, now, now)
+        self.election.note_write(written, now, now)
         return written
 
     def holds(self, now: float) -> bool:
@@ -94,15 +94,15 @@ def test_a_released_lease_is_taken_at_once() -> None:
 def test_a_renewal_counts_from_when_it_began_and_not_from_its_reply() -> None:
     election = Election("a")
 
-    election.written(LEASE, began=0.0, now=4.0)
+    election.note_write(LEASE, began=0.0, now=4.0)
 
     assert (election.holds(DEADLINE_S - 0.1), election.holds(DEADLINE_S)) == (True, False)
 
 
 def test_one_that_has_lost_it_may_take_it_again_where_nobody_else_has() -> None:
     election = Election("a")
-    election.written(LEASE, 0.0, 0.0)
-    election.lost()
+    election.note_write(LEASE, 0.0, 0.0)
+    election.note_loss()
 
     assert (election.holds(0.0), election.step(LEASE, 1.0)) == (False, "renew")
 

@@ -90,12 +90,12 @@ def test_the_pause_after_a_failure_doubles_up_to_its_longest_and_begins_anew_aft
     for _ in range(12):
         queue.add("a")
         queue.take(now)
-        pauses.append(queue.failed("a", now, draw=0.0))
+        pauses.append(queue.retry_later("a", now, draw=0.0))
         now += pauses[-1]
         assert taken(queue, now - 0.01) == []
 
-    queue.succeeded("a")
-    after = queue.failed("a", now, draw=0.0)
+    queue.clear_failures("a")
+    after = queue.retry_later("a", now, draw=0.0)
 
     assert pauses == [min(LEAST_S * 2**number, MOST_S) for number in range(12)]
     assert after == LEAST_S
@@ -106,7 +106,7 @@ def test_a_failure_waits_as_long_as_the_server_asks_for() -> None:
     queue.add("a")
     queue.take(0)
 
-    pause = queue.failed("a", 0.0, draw=0.0, least_s=7.0)
+    pause = queue.retry_later("a", 0.0, draw=0.0, least_s=7.0)
 
     assert (pause, taken(queue, 6.9), taken(queue, 7.0)) == (7.0, [], ["a"])
 
@@ -116,7 +116,7 @@ def test_a_failure_of_one_key_keeps_no_other_waiting() -> None:
     for key in ("a", "b"):
         queue.add(key)
     queue.take(0)
-    queue.failed("a", 0.0, draw=0.5)
+    queue.retry_later("a", 0.0, draw=0.5)
 
     assert taken(queue, 0.0) == ["b"]
 

@@ -25,7 +25,7 @@ def test_an_index_accepts_what_each_affinity_accepts(
     index = LabelIndex(len(machines), lambda key: [machine.get(key) for machine in machines])
 
     for affinity in (None, Affinity(), *wanted, *wanted):
-        accepted = index.accepted(affinity)
+        accepted = index.find_accepted(affinity)
         assert [bool(accepted >> place & 1) for place in range(len(machines))] == [
             matches(affinity, machine) for machine in machines
         ]
@@ -42,7 +42,7 @@ def test_a_label_is_looked_at_when_an_affinity_names_it_and_only_once() -> None:
     index = LabelIndex(2, labels_of)
     affinity = affinity_to([("a", "In", ("x",)), ("b", "Exists", ())], [("a", "Exists", ())])
 
-    assert [index.accepted(affinity) for _ in range(3)] == [1, 1, 1]
+    assert [index.find_accepted(affinity) for _ in range(3)] == [1, 1, 1]
     assert asked == ["a", "b"]
 
 
@@ -56,9 +56,9 @@ def test_an_index_forgets_what_many_others_have_come_after() -> None:
     # given an index of machines that stay the same, while affinities are changed again and again
     index = LabelIndex(1, labels_of)
     for number in range(10 * REMEMBERED_MAX):
-        assert index.accepted(affinity_to([(f"l{number}", "Exists", ())])) == 1
+        assert index.find_accepted(affinity_to([(f"l{number}", "Exists", ())])) == 1
         assert index.remembered <= 2 * REMEMBERED_MAX
 
     # then one that was forgotten is evaluated again
-    assert index.accepted(affinity_to([("l0", "In", ("x",))])) == 1
+    assert index.find_accepted(affinity_to([("l0", "In", ("x",))])) == 1
     assert asked.count("l0") == 2

@@ -10,7 +10,7 @@ LATER = NOW + STANDBY_S
 def follower() -> Leadership:
     """A replica that has caught up, and has just read a commit of another one."""
     leadership = Leadership()
-    leadership.followed(NOW, caught_up=True)
+    leadership.note_foreign_commit(NOW, caught_up=True)
     return leadership
 
 
@@ -18,7 +18,7 @@ def leader() -> Leadership:
     """A replica that has caught up, and has committed."""
     leadership = Leadership()
     leadership.caught_up(NOW)
-    leadership.committed()
+    leadership.note_own_commit()
     return leadership
 
 
@@ -33,7 +33,7 @@ def test_a_new_replica_may_commit_at_once_and_does_not_lead() -> None:
     # then it may commit at once, and leads once it has
     assert leadership.may_commit(NOW)
     assert not leadership.leading
-    assert not leadership.committed()
+    assert not leadership.note_own_commit()
     assert leadership.leading
 
 
@@ -41,11 +41,11 @@ def test_of_two_idle_replicas_the_one_that_committed_last_leads() -> None:
     # given two replicas, the first of which has committed
     one, other = leader(), Leadership()
     other.caught_up(NOW)
-    other.followed(NOW, caught_up=True)
+    other.note_foreign_commit(NOW, caught_up=True)
 
     # when the second takes over, and the first reads that
-    assert other.committed()
-    one.followed(SOON, caught_up=True)
+    assert other.note_own_commit()
+    one.note_foreign_commit(SOON, caught_up=True)
 
     # then the second leads, and the first does not
     assert (one.leading, other.leading) == (False, True)
@@ -70,25 +70,25 @@ def test_neither_a_leader_nor_a_follower_claims_however_quiet_it_is() -> None:
 def test_a_follower_claims_to_lead_once_its_leader_is_gone() -> None:
     # given a follower
     leadership = Leadership()
-    leadership.followed(NOW, caught_up=True, leader="r1")
+    leadership.note_foreign_commit(NOW, caught_up=True, leader="r1")
 
     # when its leader is not there any more
-    leadership.gone("r1")
+    leadership.note_leader_gone("r1")
 
     # then it claims, and has taken over once it leads
     assert not leadership.following
     assert leadership.claim_is_due(NOW + CLAIM_S)
-    assert leadership.committed()
+    assert leadership.note_own_commit()
 
 
 def test_a_follower_whose_leader_commits_while_it_is_asked_for_goes_on_following() -> None:
     # given a follower that has asked for its leader
     leadership = Leadership()
-    leadership.followed(NOW, caught_up=True, leader="r1")
+    leadership.note_foreign_commit(NOW, caught_up=True, leader="r1")
 
     # when another one commits before the reply comes
-    leadership.followed(SOON, caught_up=True, leader="r2")
-    leadership.gone("r1")
+    leadership.note_foreign_commit(SOON, caught_up=True, leader="r2")
+    leadership.note_leader_gone("r1")
 
     # then it follows that one
     assert leadership.following
@@ -97,11 +97,11 @@ def test_a_follower_whose_leader_commits_while_it_is_asked_for_goes_on_following
 def test_a_leader_stays_one_whatever_it_followed_before_is_gone() -> None:
     # given a replica that has taken over
     leadership = Leadership()
-    leadership.followed(NOW, caught_up=True, leader="r1")
-    leadership.committed()
+    leadership.note_foreign_commit(NOW, caught_up=True, leader="r1")
+    leadership.note_own_commit()
 
     # when the one before it is gone
-    leadership.gone("r1")
+    leadership.note_leader_gone("r1")
 
     # then it leads
     assert leadership.leading
@@ -112,7 +112,7 @@ def test_a_replica_that_reads_a_commit_of_another_one_follows() -> None:
     leadership = leader()
 
     # when it reads a commit of another one
-    leadership.followed(NOW, caught_up=True)
+    leadership.note_foreign_commit(NOW, caught_up=True)
 
     # then it follows
     assert not leadership.leading
@@ -124,7 +124,7 @@ def test_a_commit_read_before_catching_up_is_history() -> None:
     leadership = Leadership()
 
     # when it reads a commit of another one, or of its own earlier life
-    leadership.followed(NOW, caught_up=False)
+    leadership.note_foreign_commit(NOW, caught_up=False)
 
     # then it follows nobody
     assert not leadership.following
@@ -149,7 +149,7 @@ def test_a_follower_waits_anew_after_each_commit_of_the_leader() -> None:
     leadership.input_arrived(NOW)
 
     # when the leader commits something else in the meantime
-    leadership.followed(SOON, caught_up=True)
+    leadership.note_foreign_commit(SOON, caught_up=True)
 
     # then the leader is at work, and the follower waits longer
     assert not leadership.may_commit(LATER)
@@ -161,7 +161,7 @@ def test_a_conflict_makes_a_leader_follow() -> None:
     leadership = leader()
 
     # when its commit is refused because another replica came first
-    leadership.conflicted(NOW)
+    leadership.note_conflict(NOW)
 
     # then it follows that one
     assert not leadership.leading
@@ -174,7 +174,7 @@ def test_a_follower_leads_from_its_first_stored_commit_on() -> None:
     leadership = follower()
 
     # when two of its commits are stored
-    took_over = [leadership.committed(), leadership.committed()]
+    took_over = [leadership.note_own_commit(), leadership.note_own_commit()]
 
     # then it leads since the first of them
     assert took_over == [True, False]
@@ -193,7 +193,7 @@ def test_the_silence_of_a_leader_is_counted_from_its_last_commit() -> None:
 def test_a_conflict_without_a_commit_to_read_is_stale_after_a_while() -> None:
     # given a replica whose commit was refused
     leadership = Leadership()
-    leadership.conflicted(NOW)
+    leadership.note_conflict(NOW)
 
     # when the commit that came first is not read
     # then something is wrong after some seconds, and not before

@@ -72,7 +72,7 @@ def test_every_metric_of_a_replica_is_on_the_page_as_the_list_has_it(openmetrics
     source = Source(lambda: AT_WORK._replace(log=FIGURES), lag=lambda: Lag(0.5, 3))
     metrics = Metrics(SERVICE, source)
     (item,) = proposed().processed
-    metrics.processed(item, "SetQuota", "stored", 0.01)
+    metrics.count_processed(item, "SetQuota", "stored", 0.01)
 
     # when it is scraped
     text = page(metrics, Wanted(openmetrics=openmetrics))
@@ -101,7 +101,7 @@ def test_a_processed_input_is_counted_with_its_outcome_its_outputs_and_its_age()
     (item,) = proposed().processed
 
     # when it is processed
-    metrics.processed(item, "SetQuota", "stored", 0.03)
+    metrics.count_processed(item, "SetQuota", "stored", 0.03)
 
     # then it is counted by type and outcome, and its outputs by type
     assert value(metrics, "messages_processed_total", message="SetQuota", outcome="stored") == 1
@@ -132,7 +132,7 @@ def test_an_accepted_command_is_counted_with_what_it_led_to_and_how_long_it_took
     (item,) = proposed().processed
 
     # when it is processed
-    metrics.processed(item, "SetQuota", "stored", 0.03)
+    metrics.count_processed(item, "SetQuota", "stored", 0.03)
 
     # then it is counted once, and timed
     labels = {"command": "SetQuota", "result": "accepted", "reason": "configured"}
@@ -146,8 +146,8 @@ def test_a_refused_command_is_counted_with_the_reason_of_its_outcome() -> None:
     (item,) = proposed(content=b"").processed
 
     # when it is processed, once under a name that there is not
-    metrics.processed(item, "SetQuota", "failure", 0.03)
-    metrics.processed(item, "Invented", "failure", 0.03)
+    metrics.count_processed(item, "SetQuota", "failure", 0.03)
+    metrics.count_processed(item, "Invented", "failure", 0.03)
 
     # then both are counted, the second one without its name
     labels = {"result": "refused", "reason": "Invalid"}
@@ -164,8 +164,8 @@ def test_an_exemplar_is_shown_in_openmetrics_only() -> None:
     exemplar = exemplar_of("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 
     # when they are counted
-    metrics.processed(item, "SetQuota", "stored", 0.03, exemplar)
-    metrics.committed(0.02, "stored", exemplar)
+    metrics.count_processed(item, "SetQuota", "stored", 0.03, exemplar)
+    metrics.count_commit(0.02, "stored", exemplar)
 
     # then the trace stands at the bucket of each histogram
     shown = [
@@ -199,7 +199,7 @@ def test_a_command_that_cannot_be_read_is_no_dead_letter_of_a_service() -> None:
     (item,) = proposed(content=b"").processed
 
     # when it is processed
-    metrics.processed(item, "SetQuota", "failure", 0.0)
+    metrics.count_processed(item, "SetQuota", "failure", 0.0)
 
     # then it is counted as a failure, and as a refusal in the place of a dead letter
     assert value(metrics, "messages_processed_total", message="SetQuota", outcome="failure") == 1
@@ -212,7 +212,7 @@ def test_a_failed_input_without_a_refusal_is_a_dead_letter() -> None:
     (item,) = proposed(content=b"").processed
 
     # when it is processed
-    metrics.processed(item._replace(envelopes=()), "SetQuota", "failure", 0.0)
+    metrics.count_processed(item._replace(envelopes=()), "SetQuota", "failure", 0.0)
 
     # then it is counted as a dead letter
     assert value(metrics, "dead_letters_total") == 1
@@ -224,7 +224,7 @@ def test_an_age_below_zero_counts_as_zero() -> None:
     (item,) = proposed().processed
 
     # when an input seems to come from the future
-    metrics.processed(item, "SetQuota", "stored", -5.0)
+    metrics.count_processed(item, "SetQuota", "stored", -5.0)
 
     # then its age is zero
     assert value(metrics, "message_age_seconds_sum") == 0
@@ -236,7 +236,7 @@ def test_commits_are_counted_by_result_and_timed() -> None:
 
     # when they are counted
     for result in ("stored", "stored", "conflict"):
-        metrics.committed(0.5, result)
+        metrics.count_commit(0.5, result)
 
     # then each result has its count, and all are timed
     assert value(metrics, "commits_total", result="stored") == 2
@@ -256,7 +256,7 @@ def test_messages_of_invented_names_are_counted_together() -> None:
 
     # when it fails to read commands of names that it does not know
     for number in range(300):
-        metrics.processed(item, f"Invented{number}", "failure", 0.0)
+        metrics.count_processed(item, f"Invented{number}", "failure", 0.0)
 
     # then all of them are one series
     assert value(metrics, "messages_processed_total", message="unknown", outcome="failure") == 300

@@ -51,7 +51,7 @@ def accepts(affinity: Affinity | None, machine: Machine) -> bool:
     """Whether an affinity accepts a machine."""
     key = machine_key(machine.zone, machine.name)
     shelf = Shelf.of({"": [key]}, lambda _: labels_of(machine))
-    return shelf.labels.accepted(affinity) == 1
+    return shelf.labels.find_accepted(affinity) == 1
 
 
 def check_output(state: AllocatorState, output: Message) -> None:
@@ -257,7 +257,7 @@ def check_rankings(state: AllocatorState | CapacityState) -> None:
         ranking = Ranking()
         for pool in state.pools.values():
             if pool.offering == offering:
-                ranking = ranking.moved(None, pool.waiting)
+                ranking = ranking.move(None, pool.waiting)
         assert state.ranking(offering) == ranking
         assert (offering in state.waiting) is (len(ranking) > 0)
         assert ranking.demand == sum(

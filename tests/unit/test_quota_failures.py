@@ -212,7 +212,7 @@ def test_what_a_pool_gives_back_is_not_lost_where_the_step_fails() -> None:
 
     # when nothing can be released for a while, and then it can again
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("quota.decide.released", None)
+        patch.setattr("quota.decide.release_nodes", None)
         step = quota.outputs_of(acknowledged("train", 0, number=1, final=True))
     at_once = quota.wake_until_idle()
     quota.now += MINUTE
@@ -249,7 +249,7 @@ def test_a_ledger_that_could_not_be_checked_is_tried_again_with_the_first_that_w
     quota.specify("waiting", 5)
     quota.process(specified("train", 1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("quota.decide.renewed", None)
+        patch.setattr("quota.decide.recheck_pool", None)
         broken = quota.outputs_of(quota.next_wake())
     at_once = quota.wake_until_idle()
 

@@ -13,7 +13,7 @@ from nodepool.contract.messages import Message
 from nodepool.service import Context
 from nodepool.state.work import IMMEDIATELY, RETRY_AFTER
 from quota import Hears, Says
-from quota.decide import released
+from quota.decide import release_nodes
 from quota.ledger import Ledger
 from quota.pool import Pool
 from quota.state import State, evolve
@@ -192,7 +192,7 @@ def failing_checks(broken: set[str]) -> Iterator[None]:
 
     def release(state: State, pool: Pool) -> QuotaReleased:
         _raise(pool)
-        return released(state, pool)
+        return release_nodes(state, pool)
 
     def _raise(pool: Pool) -> None:
         if pool.key.split("/")[2] in broken:
@@ -200,7 +200,7 @@ def failing_checks(broken: set[str]) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("quota.checks.verdict", check)
-        patch.setattr("quota.decide.released", release)
+        patch.setattr("quota.decide.release_nodes", release)
         yield
 
 

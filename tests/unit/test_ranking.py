@@ -42,7 +42,7 @@ def ranking_of(*pools: Waiting) -> Ranking:
     """Return the ranking of these NodePools."""
     ranking = Ranking()
     for pool in pools:
-        ranking = ranking.moved(None, pool)
+        ranking = ranking.move(None, pool)
     return ranking
 
 
@@ -90,9 +90,9 @@ def test_a_pool_that_no_machine_fits_lends_no_position_to_a_later_pool_of_its_pr
 def test_a_nodepool_in_the_place_of_another_one_leaves_it_a_later_position() -> None:
     low, high = waits("a-low", 0), waits("a-high", 2, priority=5)
 
-    assert ranking_of(low, high).consumed(high.key) == (low.key, NOON)
-    assert ranking_of(low, high).consumed(low.key) == (low.key, NOON)
-    assert ranking_of(low).consumed(high.key) is None
+    assert ranking_of(low, high).find_next_position(high.key) == (low.key, NOON)
+    assert ranking_of(low, high).find_next_position(low.key) == (low.key, NOON)
+    assert ranking_of(low).find_next_position(high.key) is None
 
 
 def test_a_nodepool_moves_when_it_waits_otherwise() -> None:
@@ -100,16 +100,16 @@ def test_a_nodepool_moves_when_it_waits_otherwise() -> None:
     ranking = ranking_of(waits("a", 1), before)
 
     assert [key[0] for key in ranking] == ["a", "b"]
-    assert [key[0] for key in ranking.moved(before, after)] == ["b", "a"]
-    assert ranking.moved(before, None).moved(waits("a", 1), None) == Ranking()
-    assert ranking.moved(before, before) is ranking
-    assert ranking.moved(None, None) is ranking
+    assert [key[0] for key in ranking.move(before, after)] == ["b", "a"]
+    assert ranking.move(before, None).move(waits("a", 1), None) == Ranking()
+    assert ranking.move(before, before) is ranking
+    assert ranking.move(None, None) is ranking
 
 
 @pytest.mark.parametrize("minute", [1, 3])
 def test_a_nodepool_that_does_not_wait_cannot_leave_a_ranking(minute: int) -> None:
     with pytest.raises(AssertionError, match="does not wait at its rank"):
-        ranking_of(waits("m", 2)).moved(waits("m", minute), None)
+        ranking_of(waits("m", 2)).move(waits("m", minute), None)
 
 
 pools = st.builds(
@@ -154,7 +154,7 @@ def test_machines_that_come_one_by_one_go_where_they_would_go_at_once(some: list
     while len(ranking):
         key = next(ranking.turns()).key
         given_.append(key)
-        owner, since = ranking.consumed(key) or (key, NOON)
+        owner, since = ranking.find_next_position(key) or (key, NOON)
         ranking = _filled(ranking, key, owner, since)
 
     at_once = [key for key, nodes in ranking_of(*some).turns() for _ in range(nodes)]
@@ -173,7 +173,7 @@ def _filled(ranking: Ranking, key: PoolKey, owner: PoolKey, since: datetime) -> 
     for each, starts in moments.items():
         before = ranking.waiting[each]
         runs = tuple(Run(start, starts.count(start)) for start in sorted(set(starts)))
-        ranking = ranking.moved(before, before._replace(runs=runs) if runs else None)
+        ranking = ranking.move(before, before._replace(runs=runs) if runs else None)
     return ranking
 
 
@@ -195,4 +195,4 @@ def test_the_position_that_is_filled_next_is_that_of_the_reference_model(
 ) -> None:
     for rival in rivals(some):
         (moment, owner), _ = position_of(rival, rivals(some))
-        assert ranking_of(*some).consumed(PoolKey(rival.key)) == (owner, moment)
+        assert ranking_of(*some).find_next_position(PoolKey(rival.key)) == (owner, moment)

@@ -4,13 +4,13 @@ from hypothesis import strategies as st
 
 from contracts.samples import sample
 from nodepool.contract.commands import DeleteNodePool, ScaleNodePool, SetQuota
-from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 from nodepool.state.receipts import RECEIPTS_MAX, Receipts
 
 SCALE = sample(ScaleNodePool, dry_run=False)
 DELETE = sample(DeleteNodePool, dry_run=False)
-CONFIGURED = accepted(SCALE, "configured", 2)
-NOT_FOUND = refused(SCALE, "metadata.name", "NodePool train does not exist", "NotFound")
+CONFIGURED = build_acceptance(SCALE, "configured", 2)
+NOT_FOUND = build_refusal(SCALE, "metadata.name", "NodePool train does not exist", "NotFound")
 
 
 def test_a_new_command_has_no_outcome_yet() -> None:
@@ -21,7 +21,7 @@ def test_a_new_command_has_no_outcome_yet() -> None:
     "outcome",
     [
         pytest.param(CONFIGURED, id="accepted"),
-        pytest.param(accepted(SCALE, "configured"), id="accepted without a generation"),
+        pytest.param(build_acceptance(SCALE, "configured"), id="accepted without a generation"),
         pytest.param(NOT_FOUND, id="refused"),
     ],
 )
@@ -34,8 +34,8 @@ def test_a_command_sent_again_has_the_outcome_it_had(outcome: CommandOutcome) ->
 @pytest.mark.parametrize(
     "outcome",
     [
-        pytest.param(accepted(SCALE, "configured", 2, dry_run=True), id="a dry run"),
-        pytest.param(refused(SCALE, "", "KeyError", "InternalError"), id="an internal error"),
+        pytest.param(build_acceptance(SCALE, "configured", 2, dry_run=True), id="a dry run"),
+        pytest.param(build_refusal(SCALE, "", "KeyError", "InternalError"), id="an internal error"),
     ],
 )
 def test_a_command_that_is_to_be_processed_again_leaves_no_receipt(
@@ -62,7 +62,7 @@ def test_an_id_stands_only_for_the_command_it_was_sent_with() -> None:
 
 def test_a_command_about_an_organisation_is_remembered_as_well() -> None:
     command = sample(SetQuota)
-    outcome = accepted(command, "configured")
+    outcome = build_acceptance(command, "configured")
 
     assert Receipts().put("c1", outcome).outcome_of(command, "c1") == outcome
 
@@ -86,7 +86,9 @@ def test_two_ids_never_share_a_receipt(one: str, other: str) -> None:
 
 
 def test_names_with_slashes_do_not_run_into_each_other() -> None:
-    receipts = Receipts().put("c1", accepted(sample(ScaleNodePool, org="a/b", cluster="c"), "done"))
+    receipts = Receipts().put(
+        "c1", build_acceptance(sample(ScaleNodePool, org="a/b", cluster="c"), "done")
+    )
 
     assert receipts.outcome_of(sample(ScaleNodePool, org="a", cluster="b/c"), "c1") is None
 
@@ -103,7 +105,7 @@ def test_no_two_commands_share_a_receipt_whatever_their_names_and_ids_hold(
         fields = dict(zip(("org", "cluster", "pool"), path, strict=True))
         return SCALE.model_copy(update=fields)
 
-    receipts = Receipts().put(id, accepted(command(one), "done"))
+    receipts = Receipts().put(id, build_acceptance(command(one), "done"))
 
     found = receipts.outcome_of(command(other), other_id) is not None
     assert found is ((one, id) == (other, other_id))

@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.samples import sample
-from nodepool.cli.description import body, described, events_part
-from nodepool.cli.event_table import COMBINED, SIMILAR_MAX, CountedEvent, combined, counted
+from nodepool.cli.description import body, events_part, format_description
+from nodepool.cli.event_table import (
+    COMBINED,
+    SIMILAR_MAX,
+    CountedEvent,
+    combine_events,
+    count_events,
+)
 from nodepool.client.events import ObjectEvent, object_events
 from nodepool.client.recent_events import KEPT, RecentEvents
 from nodepool.contract.events import CWNodeAssigned, CWNodePoolCreated, CWNodeRegistered
@@ -38,7 +44,7 @@ def read(entries: Sequence[Entry], since: datetime = BEGAN) -> RecentEvents:
 
 
 def shown(entries: Sequence[Entry], kind: str, name: str) -> list[CountedEvent]:
-    return combined(read(entries).of(kind, name))
+    return combine_events(read(entries).of(kind, name))
 
 
 def regarding(entries: Sequence[Entry], kind: str, name: str) -> list[ObjectEvent]:
@@ -64,7 +70,7 @@ def test_a_few_events_are_those_that_reading_each_object_alone_gives(events: lis
     for kind, name in OBJECTS:
         own = regarding(entries, kind, name)
         begins = [at for at, event in enumerate(own) if event.reason == "CWNodePoolCreated"]
-        alone = counted(own[begins[-1] if begins else 0 :])
+        alone = count_events(own[begins[-1] if begins else 0 :])
         assert sorted(shown(entries, kind, name), key=str) == sorted(alone, key=str)
 
 
@@ -74,8 +80,8 @@ def test_events_before_an_object_was_created_are_left_out() -> None:
 
     events.read(entries)
 
-    assert [event.count for event in combined(events.of("Node", "g1"))] == [2]
-    assert combined(events.of("NodePool", "a")) == []
+    assert [event.count for event in combine_events(events.of("Node", "g1"))] == [2]
+    assert combine_events(events.of("NodePool", "a")) == []
 
 
 def test_many_similar_events_are_one_event_and_few_of_them_are_kept() -> None:
@@ -120,4 +126,4 @@ def test_only_the_newest_events_are_shown_and_the_others_are_counted() -> None:
         "(8 earlier: use --events N for more, or 'nodepool events --for TYPE/NAME' for all)",
     ]
     whole = [*body(document, name="a"), *events_part(document, events, BEGAN, name="a")]
-    assert "\n".join(whole) == described(document, events, BEGAN, name="a")
+    assert "\n".join(whole) == format_description(document, events, BEGAN, name="a")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from nodepool.contract import reference
-from nodepool.contract.reference import described
+from nodepool.contract.reference import describe_model
 
 
 class Colour(StrEnum):
@@ -63,7 +63,7 @@ RIM = "Its colour, and that of its rims."
 
 
 def test_a_model_has_its_fields_with_types_limits_defaults_and_documentation() -> None:
-    assert described(Bicycle, "bicycle") == field(
+    assert describe_model(Bicycle, "bicycle") == field(
         "bicycle",
         "Object",
         required=True,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.keys import pool_key
-from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 from nodepool.engine.folded import Folded
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump, load
@@ -85,7 +85,7 @@ def test_a_command_with_other_content_and_an_id_that_was_used_has_the_recorded_o
 
     again = step(SERVICE, folded, print_now(500), NOON)
 
-    assert again.outputs == (accepted(print_now(3), "done"),)
+    assert again.outputs == (build_acceptance(print_now(3), "done"),)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_command_is_found_to_be_repeated_within_one_commit() -> None:
 
     commit(replica, log)
 
-    assert outcomes(log) == [accepted(print_now(2), "done")] * 3
+    assert outcomes(log) == [build_acceptance(print_now(2), "done")] * 3
     assert replica.state.pages == 2
 
 
@@ -152,13 +152,14 @@ def test_a_command_is_found_to_be_repeated_after_a_restart(from_a_snapshot: bool
     commit(restarted, log)
     read(replica, log)
 
-    assert outcomes(log) == [accepted(print_now(2), "done")] * 2
+    assert outcomes(log) == [build_acceptance(print_now(2), "done")] * 2
     assert restarted.state.pages == 2
     assert list(dump(replica.safe)) == list(dump(restarted.safe))
 
 
 @pytest.mark.parametrize(
-    "outcome", [accepted(print_now(2), "done"), refused(print_now(2), "pages", "too few")]
+    "outcome",
+    [build_acceptance(print_now(2), "done"), build_refusal(print_now(2), "pages", "too few")],
 )
 def test_a_replay_passes_over_what_was_recorded_for_a_repeated_command(
     outcome: CommandOutcome,

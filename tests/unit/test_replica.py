@@ -5,7 +5,7 @@ import pytest
 
 from nodepool.contract.events import CommandRefused, Wake
 from nodepool.contract.messages import Message, envelope_of, pool_fields
-from nodepool.contract.outcomes import accepted
+from nodepool.contract.outcomes import build_acceptance
 from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.folded import Folded
 from nodepool.engine.proposal import LETTER_MAX, Proposal
@@ -57,7 +57,7 @@ def accept(replica: PrinterReplica, log: Log, proposal: PrinterProposal) -> None
     """Stores a proposal."""
     position = log.commit(proposal)
     assert position is not None
-    replica.accepted(proposal, position)
+    replica.confirm_proposal(proposal, position)
 
 
 def outputs(proposal: PrinterProposal) -> list[Message]:
@@ -101,7 +101,7 @@ def test_outputs_lie_in_envelopes_that_name_their_input() -> None:
             causeposition=1,
             data=output,
         )
-        for index, output in enumerate((accepted(print_now(1), "done"), page(0)))
+        for index, output in enumerate((build_acceptance(print_now(1), "done"), page(0)))
     )
     assert [(message.subject, message.id) for message in proposal.messages] == [
         ("np.evt.printer.acme.prod.train.CommandAccepted", "1.printer.0"),
@@ -190,7 +190,7 @@ def test_a_conflict_undoes_a_proposal_and_nothing_is_proposed_until_the_other_co
     commit(first, log)
 
     assert log.commit(late) is None
-    second.conflicted()
+    second.note_conflict()
 
     assert (second.state, second.is_behind) == (State(), True)
     assert second.propose() is None
@@ -361,7 +361,7 @@ def test_an_unreadable_command_is_refused_and_has_a_dead_letter() -> None:
             field="pages",
             message="input should be a valid integer",
         ),
-        accepted(print_now(0), "done"),
+        build_acceptance(print_now(0), "done"),
     ]
     assert dead_letters(proposal) == [
         {
@@ -390,7 +390,7 @@ def test_an_unreadable_event_has_a_dead_letter_and_never_blocks_the_rest() -> No
 
     (report, outcome) = outputs(proposal)
     assert isinstance(report, PaperJammed)
-    assert outcome == accepted(print_now(0), "done")
+    assert outcome == build_acceptance(print_now(0), "done")
     (letter,) = dead_letters(proposal)
     assert letter["content"] == "\N{REPLACEMENT CHARACTER}" * LETTER_MAX
     assert str(letter["cause"]).startswith("the content is not JSON: ")
@@ -417,7 +417,7 @@ def test_a_command_on_which_the_service_breaks_is_refused_and_has_a_dead_letter(
 
     proposal = proposal_of(replica)
 
-    done = accepted(print_now(1), "done")
+    done = build_acceptance(print_now(1), "done")
     assert outputs(proposal) == [
         done,
         page(0),

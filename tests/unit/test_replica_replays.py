@@ -87,7 +87,7 @@ def test_outputs_are_folded_right_after_their_input_however_late_they_lie_in_the
     store(log, pages_added(2))
     position = log.commit(proposal)
     assert position is not None
-    live.accepted(proposal, position)
+    live.confirm_proposal(proposal, position)
     commit(live, log)
 
     again = replica_of(log)
@@ -221,9 +221,9 @@ def happens(act: Act, log: Log, replicas: list[PrinterReplica]) -> None:
             if act.what != "commit":
                 replica.undo_proposal()
             elif position is None:
-                replica.conflicted()
+                replica.note_conflict()
             else:
-                replica.accepted(proposal, position)
+                replica.confirm_proposal(proposal, position)
 
 
 @given(acts)

@@ -43,9 +43,9 @@ def retrying(state: State, message: Hears | Says, context: Context) -> State:
     state = evolve(state, message, context)
     match message:
         case PaperJammed(key=key):
-            return replace(state, work=state.work.failed(key, context.time))
+            return replace(state, work=state.work.retry_later(key, context.time))
         case PagePrinted(key=key):
-            return replace(state, work=state.work.succeeded(key))
+            return replace(state, work=state.work.clear_failures(key))
         case _:
             return state
 

@@ -239,7 +239,7 @@ def test_a_file_without_certificates_is_refused(tmp_path: Path) -> None:
 
 
 def test_settings_are_shown_without_secrets() -> None:
-    shown = Settings(url="nats://user:secret@a:1,tls://token@b").shown()
+    shown = Settings(url="nats://user:secret@a:1,tls://token@b").list_settings()
     assert shown["url"] == "nats://a:1,tls://b"
     assert shown.keys() == set(FIELDS)
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from nodepool.contract.messages import pool_fields
-from nodepool.contract.outcomes import accepted
+from nodepool.contract.outcomes import build_acceptance
 from quota.decide import SERVICE
 from support.sample_service import JOB, JobQueued, enqueue, pages
 from support.sample_service import SERVICE as PRINTER
@@ -35,7 +35,10 @@ def test_a_message_that_leaves_work_is_followed_by_wakes_until_none_is_due() -> 
     both = second.hears(command)
 
     # then the wakes have the outputs for the work
-    assert at_once == [accepted(command, "configured"), JobQueued(**pool_fields(JOB), pages=2)]
+    assert at_once == [
+        build_acceptance(command, "configured"),
+        JobQueued(**pool_fields(JOB), pages=2),
+    ]
     assert has_work
     assert woken == list(pages([0, 1]))
     assert both == [*at_once, *woken]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from immutables import Map
 
 from nodepool.contract.model import Taint
-from nodepool.contract.outcomes import accepted
+from nodepool.contract.outcomes import build_acceptance
 from nodepool.engine.codec import Json, decoder, encode
 from nodepool.engine.folded import Folded
 from nodepool.engine.snapshot import dump, load
@@ -82,7 +82,7 @@ def busy_world() -> WorldHarness:
     world.apply("gone", 1, A100, computeClass="spot")
     world.preempt("gone", *world.nodes("gone"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("preemption.decide._deleted", None)
+        patch.setattr("preemption.decide._report_deletion", None)
         world.pass_time(minutes=2)
         patch.setattr("validator.objects.verdict", None)
         world.apply("unchecked", 1)
@@ -334,7 +334,7 @@ def test_a_mapping_comes_back_whether_it_is_persistent_or_not(labels: Mapping[st
 def test_receipts_come_back_with_their_order() -> None:
     receipts = Receipts()
     for command in (sample_service.print_now(1), sample_service.enqueue(1)):
-        receipts = receipts.put("c1", accepted(command, "done", 3))
+        receipts = receipts.put("c1", build_acceptance(command, "done", 3))
 
     again = restored(Folded(State(), receipts)).receipts
 

@@ -36,8 +36,8 @@ LOG = LogId("a log")
 def stored(spans: Spans, proposal: Proposal[State, Hears]) -> Proposal[State, Hears]:
     """A proposal with spans, which was stored."""
     spans.begin(LOG)
-    traced = spans.traced(proposal)
-    spans.ended(traced.processed)
+    traced = spans.trace_proposal(proposal)
+    spans.end_spans(traced.processed)
     return traced
 
 
@@ -185,7 +185,7 @@ def test_a_commit_that_was_refused_leaves_no_span(capsys: pytest.CaptureFixture[
     # given a batch with spans that was not stored, since another replica was quicker
     console = on_console()
     console.begin(LOG)
-    console.traced(proposed(PARENT))
+    console.trace_proposal(proposed(PARENT))
 
     # when the next batch is
     stored(console, proposed(position=9))
@@ -211,8 +211,8 @@ def test_a_commit_in_doubt_that_was_stored_has_the_spans_that_its_outputs_name(
     named = []
     for _ in range(2):
         console.begin(LOG)
-        named.append(traceparents(console.traced(proposal)))
-    console.ended(console.traced(proposal).processed)
+        named.append(traceparents(console.trace_proposal(proposal)))
+    console.end_spans(console.trace_proposal(proposal).processed)
     console.close()
 
     # then there is one span of each, which began when it was decided on for the first time

@@ -9,7 +9,7 @@ from nodepool.contract.commands import ScaleNodePool
 from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandRefused, Wake
 from nodepool.contract.messages import Command, pool_fields
-from nodepool.contract.outcomes import CommandOutcome, accepted
+from nodepool.contract.outcomes import CommandOutcome, build_acceptance
 from nodepool.contract.subjects import Address
 from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.folded import Folded, due
@@ -82,7 +82,7 @@ def test_an_input_is_folded_then_decided_on_and_then_its_outputs_are_folded() ->
     result = stepped(command)
 
     assert result.outputs == (
-        accepted(command, "configured"),
+        build_acceptance(command, "configured"),
         JobQueued(**pool_fields(JOB), pages=3),
     )
     assert result.folded.state.jobs == Map({JOB: Job(pages=3)})
@@ -96,7 +96,7 @@ def test_an_event_without_outputs_is_folded_all_the_same() -> None:
 
 
 def test_replay_folds_the_recorded_outputs_and_decides_nothing() -> None:
-    recorded: Recorded = (accepted(print_now(1), "done"), *pages([0, 1, 2]))
+    recorded: Recorded = (build_acceptance(print_now(1), "done"), *pages([0, 1, 2]))
 
     replayed = replay(SERVICE, INITIAL, print_now(1, fault=Fault.DECIDING), recorded, NOON)
 
@@ -106,10 +106,10 @@ def test_replay_folds_the_recorded_outputs_and_decides_nothing() -> None:
 def test_outcomes_are_folded_into_receipts_and_never_into_the_state() -> None:
     command = print_now(0)
 
-    folded = fold(SERVICE, INITIAL, (accepted(command, "done"),), NOON)
+    folded = fold(SERVICE, INITIAL, (build_acceptance(command, "done"),), NOON)
 
     assert folded.state == State()
-    assert folded.receipts.outcome_of(command, NOON.id) == accepted(command, "done")
+    assert folded.receipts.outcome_of(command, NOON.id) == build_acceptance(command, "done")
 
 
 # An input that cannot be processed.
@@ -183,7 +183,7 @@ def test_a_command_with_another_number_of_outcomes_than_one_is_refused(
 
 
 def test_an_event_with_an_outcome_is_a_bug() -> None:
-    outcome = accepted(print_now(0), "done")
+    outcome = build_acceptance(print_now(0), "done")
 
     def decide(
         _state: State, _message: Hears, _context: Context
@@ -311,7 +311,7 @@ def test_a_decision_without_an_end_is_stopped() -> None:
     "message", [print_now(1), paper(1), WAKE], ids=["command", "event", "wake"]
 )
 def test_a_recorded_message_that_cannot_be_folded_is_passed_over(message: Hears | Wake) -> None:
-    outcome: CommandOutcome = accepted(print_now(1), "done")
+    outcome: CommandOutcome = build_acceptance(print_now(1), "done")
     foreign = JobQueued(**pool_fields(JOB), pages=1, fault=Fault.FOLDING_OUTPUT)
     before = Folded(State(sheets=1))
 

@@ -281,7 +281,7 @@ def test_what_others_have_written_is_never_taken_for_known(
     # when some were examined meanwhile
     for position in positions[: len(positions) // 2]:
         extent.note(position)
-    extent.examined(min(examined, len(own)))
+    extent.note_examination(min(examined, len(own)))
     for position in positions[len(positions) // 2 :]:
         extent.note(position)
 

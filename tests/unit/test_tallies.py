@@ -64,11 +64,11 @@ def test_a_histogram_of_other_buckets_begins_anew() -> None:
 
 def test_what_there_is_none_of_any_more_has_no_level() -> None:
     free, failed = ("z", "x", "free", ""), ("z", "x", "triage", "BootFailed")
-    levels = Levels().moved(None, free).moved(None, free).moved(free, failed)
+    levels = Levels().move(None, free).move(None, free).move(free, failed)
     assert dict(levels.values) == {free: 1, failed: 1}
     assert [labels for _, labels, _ in levels.samples(MACHINES)] == [free, failed]
 
-    levels = levels.moved(failed, None).moved(free, None)
+    levels = levels.move(failed, None).move(free, None)
 
     assert levels == Levels()
 
@@ -106,7 +106,7 @@ def test_levels_add_up_to_what_there_is(moves: list[tuple[int, str | None]]) -> 
     levels = Levels()
     for thing, zone in moves:
         after = None if zone is None else (zone,)
-        levels = levels.moved(places.get(thing), after)
+        levels = levels.move(places.get(thing), after)
         places[thing] = after
 
     there = [labels for labels in places.values() if labels is not None]
@@ -126,7 +126,7 @@ def test_what_was_counted_comes_back_from_a_snapshot_as_it_was() -> None:
     state = State(
         Counters().add("a", by=0.1).add("b"),
         Histograms().observe(NODE_JOIN, 0.1, "z", "x"),
-        Levels().moved(None, ("a", "b")),
+        Levels().move(None, ("a", "b")),
     )
 
     lines = list(dump(Folded(state)))

@@ -50,7 +50,7 @@ def test_each_input_of_a_batch_is_counted_and_logged_with_the_outcome_of_the_bat
     batch = [*proposed().processed, *proposed().processed]
 
     # when it was processed
-    telemetry.processed(batch, outcome)
+    telemetry.count_processed(batch, outcome)
 
     # then both are counted, and the lines of both are written at once
     assert processed(telemetry, outcome) == 2
@@ -65,7 +65,7 @@ def test_an_input_that_failed_is_a_failure_whatever_became_of_its_batch(
     batch = proposed(content=b"").processed
 
     # when its batch was stored
-    telemetry.processed(batch, "stored")
+    telemetry.count_processed(batch, "stored")
 
     # then it is counted and logged as a failure
     assert processed(telemetry, "failure") == 1
@@ -77,7 +77,7 @@ def test_without_traces_outputs_carry_the_trace_of_their_command(telemetry: Tele
     # when it processes a command with a trace
     # then nothing of what it has proposed is changed
     proposal = proposed(PARENT)
-    assert telemetry.traced(proposal) is proposal
+    assert telemetry.trace_proposal(proposal) is proposal
     assert {each.traceparent for each in proposal.processed[0].envelopes} == {PARENT}
 
 
@@ -106,7 +106,7 @@ def test_a_switch_of_every_opentelemetry_program_turns_traces_off(path: Path, va
     # when it processes a command with a trace
     # then nothing of what it has proposed is changed
     proposal = proposed(PARENT)
-    assert telemetry.traced(proposal) is proposal
+    assert telemetry.trace_proposal(proposal) is proposal
     telemetry.close()
 
 
@@ -125,7 +125,7 @@ def test_the_refusal_of_a_command_that_cannot_be_read_belongs_to_its_trace(
         # when it is processed
         proposal = replica.propose()
         assert proposal is not None
-        telemetry.processed(proposal.processed, "stored")
+        telemetry.count_processed(proposal.processed, "stored")
 
         # then its refusal carries the trace, and so does its line
         assert [
@@ -143,8 +143,8 @@ def test_an_input_without_outputs_is_counted_once_however_often_it_is_processed(
 
     # when the quiet one is processed twice, as after a commit in doubt
     telemetry.begin(LogId("a"))
-    telemetry.processed(quiet, "quiet")
-    telemetry.processed([*quiet, command], "stored")
+    telemetry.count_processed(quiet, "quiet")
+    telemetry.count_processed([*quiet, command], "stored")
 
     # then it is counted and logged once; in another log the positions begin anew
     assert [(line["position"], line["outcome"]) for line in lines(path)] == [
@@ -152,7 +152,7 @@ def test_an_input_without_outputs_is_counted_once_however_often_it_is_processed(
         (9, "stored"),
     ]
     telemetry.begin(LogId("b"))
-    telemetry.processed(quiet, "quiet")
+    telemetry.count_processed(quiet, "quiet")
     assert [line["position"] for line in lines(path)] == [8, 9, 8]
 
 
@@ -161,7 +161,7 @@ def test_a_higher_log_level_leaves_out_messages_but_still_counts_them(path: Path
     quiet = Telemetry(SERVICE, Settings(log_file=str(path), log_level="error"), Source())
 
     # when it has processed an input
-    quiet.processed(proposed().processed, "stored")
+    quiet.count_processed(proposed().processed, "stored")
     quiet.close()
 
     # then the input is counted and not logged
@@ -174,7 +174,7 @@ def test_what_is_counted_is_served(telemetry: Telemetry) -> None:
     port = telemetry.serve(lambda: None)
 
     # when it has processed an input
-    telemetry.processed(proposed().processed, "stored")
+    telemetry.count_processed(proposed().processed, "stored")
 
     # then the page of metrics says so
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
@@ -197,7 +197,7 @@ def test_an_object_that_cannot_be_stored_is_counted_and_logged(
 ) -> None:
     # given telemetry
     # when an object of the read model was parked
-    telemetry.parked(("nodepools", "acme/prod/p"), "too large")
+    telemetry.count_parked_object(("nodepools", "acme/prod/p"), "too large")
 
     # then it is counted as a dead letter, and its line says which it is and why
     registry = telemetry.metrics.registry

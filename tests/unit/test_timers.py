@@ -51,7 +51,7 @@ def test_no_other_wake_is_fired_while_one_is_in_flight() -> None:
     assert not timers.in_flight(READ_TO)
 
     # when a wake is stored further on in the log
-    timers.fired(DUE, READ_TO, position=READ_TO + 5, sent_at=NOW)
+    timers.note_fired_wake(DUE, READ_TO, position=READ_TO + 5, sent_at=NOW)
 
     # then it is in flight until the replica has read to there
     assert timers.in_flight(READ_TO + 4)
@@ -61,7 +61,7 @@ def test_no_other_wake_is_fired_while_one_is_in_flight() -> None:
 def test_a_wake_is_not_fired_again_before_more_is_read() -> None:
     # given a wake that was fired, with the id that another wake for it would have
     timers = Timers()
-    timers.fired(DUE, READ_TO, position=READ_TO, sent_at=NOW)
+    timers.note_fired_wake(DUE, READ_TO, position=READ_TO, sent_at=NOW)
 
     # when nothing was read since
     # then it is not time, and it is again once something is read
@@ -72,7 +72,7 @@ def test_a_wake_is_not_fired_again_before_more_is_read() -> None:
 def test_another_due_time_is_fired_though_nothing_was_read() -> None:
     # given a wake that was fired
     timers = Timers()
-    timers.fired(DUE, READ_TO, position=READ_TO, sent_at=NOW)
+    timers.note_fired_wake(DUE, READ_TO, position=READ_TO, sent_at=NOW)
 
     # when the service is due at another time
     # then that one counts
@@ -82,7 +82,7 @@ def test_another_due_time_is_fired_though_nothing_was_read() -> None:
 def test_a_wake_that_came_too_early_is_fired_again_after_as_long_as_it_was_early() -> None:
     # given a machine whose clock is four seconds ahead of the log's
     timers = Timers()
-    timers.fired(DUE, READ_TO, position=READ_TO + 1, sent_at=NOW)
+    timers.note_fired_wake(DUE, READ_TO, position=READ_TO + 1, sent_at=NOW)
 
     # when it reads that the log has stored its wake four seconds too early
     timers.wake_read(READ_TO + 1, DUE - timedelta(seconds=4), NOW)
@@ -95,7 +95,7 @@ def test_a_wake_that_came_too_early_is_fired_again_after_as_long_as_it_was_early
 def test_a_wake_in_time_changes_nothing() -> None:
     # given a wake that was fired
     timers = Timers()
-    timers.fired(DUE, READ_TO, position=READ_TO + 1, sent_at=NOW)
+    timers.note_fired_wake(DUE, READ_TO, position=READ_TO + 1, sent_at=NOW)
 
     # when the log has stored it after the due time
     timers.wake_read(READ_TO + 1, DUE + timedelta(seconds=4), NOW)
@@ -133,7 +133,7 @@ def test_a_follower_waits_longer_after_each_wake_that_it_has_fired_in_vain() -> 
 
     # when a follower fires them
     for number in range(7):
-        timers.fired(DUE, READ_TO + number, READ_TO + number + 1, NOW)
+        timers.note_fired_wake(DUE, READ_TO + number, READ_TO + number + 1, NOW)
         timers.wake_read(READ_TO + number + 1, DUE, NOW + 100)
         pauses.append(left(timers, read_to=READ_TO + number + 1, after=100, leading=False))
 
@@ -156,7 +156,7 @@ def test_a_wake_that_fails_again_and_again_is_fired_at_growing_intervals() -> No
 
     # when each of its wakes fails
     for _ in range(7):
-        timers.failed(NOW + 100, "no such rack")
+        timers.note_failure(NOW + 100, "no such rack")
         pauses.append(left(timers, after=100))
 
     # then the pause before the next one doubles, up to the longest
@@ -165,17 +165,17 @@ def test_a_wake_that_fails_again_and_again_is_fired_at_growing_intervals() -> No
 
     # and one that succeeds ends that
     assert timers.fault == "no such rack"
-    timers.succeeded()
+    timers.note_success()
     assert timers.fault == ""
     assert left(timers, after=100) < 0
-    timers.failed(NOW + 100, "no such rack")
+    timers.note_failure(NOW + 100, "no such rack")
     assert left(timers, after=100) == RETRY_S
 
 
 def test_a_wake_that_failed_delays_none_that_is_due_later() -> None:
     # given a wake that failed
     timers = Timers()
-    timers.failed(NOW, "no such rack")
+    timers.note_failure(NOW, "no such rack")
 
     # when the service is due later than its pause ends, then it is fired when it is due
     assert left(timers, LATER) == 10
@@ -185,7 +185,7 @@ def test_a_replica_that_has_led_waits_no_longer_for_the_next_leader() -> None:
     # given a replica that has fired many wakes while it led
     timers = Timers()
     for position in range(READ_TO, READ_TO + 10):
-        timers.fired(DUE, position, position + 1, NOW, leading=True)
+        timers.note_fired_wake(DUE, position, position + 1, NOW, leading=True)
         timers.wake_read(position + 1, DUE, NOW)
 
     # when another replica leads, and is frozen
@@ -196,7 +196,7 @@ def test_a_replica_that_has_led_waits_no_longer_for_the_next_leader() -> None:
 
 def test_the_own_wake_is_followed_while_it_is_fresh() -> None:
     timers = Timers()
-    timers.fired(DUE, READ_TO, position=READ_TO + 1, sent_at=NOW)
+    timers.note_fired_wake(DUE, READ_TO, position=READ_TO + 1, sent_at=NOW)
 
     assert not timers.is_old(READ_TO + 1, NOW + FRESH_S)
     assert timers.is_old(READ_TO + 1, NOW + FRESH_S + 0.001)

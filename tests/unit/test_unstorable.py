@@ -6,7 +6,7 @@ from nodepool.contract.events import CommandRefused, MachineBooted
 from nodepool.contract.keys import TOKEN_MAX
 from nodepool.contract.log import MESSAGE_BYTES_MAX
 from nodepool.contract.messages import Message
-from nodepool.contract.outcomes import accepted
+from nodepool.contract.outcomes import build_acceptance
 from nodepool.engine.bounds import DATA_BYTES_MAX, Unstorable, check
 from nodepool.engine.world import World
 from support.large_outputs import TALKATIVE, TOO_LARGE, jammed
@@ -35,7 +35,7 @@ def test_a_command_with_an_output_that_is_too_large_is_refused_and_changes_nothi
 
     world.run_until_idle()
 
-    refused, _ = world.messages(CommandRefused, *[type(accepted(print_now(1), "done"))])
+    refused, _ = world.messages(CommandRefused, *[type(build_acceptance(print_now(1), "done"))])
     assert isinstance(refused, CommandRefused)
     assert (refused.reason, refused.message) == ("Invalid", TEXT.format(1032193))
     assert isinstance(world.state("printer"), State)

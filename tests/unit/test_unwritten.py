@@ -20,7 +20,7 @@ class Clock:
 def known(clock: Clock) -> Unwritten:
     """Nothing is to be written, and that is known."""
     unwritten = Unwritten(clock)
-    unwritten.known()
+    unwritten.note_recovery()
     return unwritten
 
 
@@ -50,7 +50,7 @@ def test_an_object_that_is_being_written_waits_until_that_has_ended() -> None:
     clock.now += 5
 
     assert (unwritten.lag(), len(unwritten)) == (Lag(5, 1), 0)
-    unwritten.landed()
+    unwritten.clear_in_flight()
     assert unwritten.lag() == Lag(0, 0)
 
 
@@ -62,7 +62,7 @@ def test_an_object_that_was_not_stored_has_waited_since_it_first_changed() -> No
     clock.now += 5
 
     unwritten.again(ONE)
-    unwritten.landed()
+    unwritten.clear_in_flight()
 
     assert unwritten.lag() == Lag(5, 1)
 
@@ -71,14 +71,14 @@ def test_while_it_is_unknown_what_is_stored_anything_may_wait() -> None:
     # given that something may have been lost
     clock = Clock()
     unwritten = known(clock)
-    unwritten.lost()
+    unwritten.note_loss()
     clock.now += 7
-    unwritten.lost()
+    unwritten.note_loss()
 
     # then the lag grows, though nothing is known to wait
     assert (unwritten.lag(), unwritten.is_known) == (Lag(7, 0), False)
 
     # and what is found to differ has waited since then
-    since = unwritten.known()
+    since = unwritten.note_recovery()
     unwritten.add(ONE, since)
     assert (unwritten.lag(), unwritten.is_known) == (Lag(7, 1), True)

@@ -114,7 +114,7 @@ def test_a_command_that_sets_the_target_is_not_the_autoscalers() -> None:
 def test_a_target_that_could_not_be_stored_is_stored_a_minute_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    story, changed = an_autoscaled_pool(), objects.changed
+    story, changed = an_autoscaled_pool(), objects.change_pool
     event = autoscaled(story, 5)
 
     def failing(*_: object) -> None:

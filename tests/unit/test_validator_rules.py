@@ -12,7 +12,7 @@ from nodepool.contract.affinity import (
     VALUES_MAX,
     Affinity,
 )
-from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, offered
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, is_offered
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.conditions import Validated
 from nodepool.contract.grammar import NODE_ANNOTATIONS_LIMIT_BYTES, TAINT_EFFECTS
@@ -24,7 +24,7 @@ from nodepool.contract.well_known import (
     TAINTS,
 )
 from validator.conflict import immutable
-from validator.rules import RESERVED, Refusal, malformed, sized
+from validator.rules import RESERVED, Refusal, find_fault, list_size_faults
 from validator.verdict import VALID, Verdict, verdict
 
 ZONE, H100 = "US-EAST-02A", "gd-8xh100ib-i128"
@@ -91,7 +91,7 @@ def taint(key: str, effect: str = "NoSchedule", value: str = "") -> dict[str, st
 
 
 def test_a_plain_manifest_has_no_fault() -> None:
-    assert malformed(manifest()) is None
+    assert find_fault(manifest()) is None
 
 
 def test_a_manifest_with_everything_that_is_allowed_has_no_fault() -> None:
@@ -106,7 +106,7 @@ def test_a_manifest_with_everything_that_is_allowed_has_no_fault() -> None:
         maxNodes=3,
     )
 
-    assert malformed(full) is None
+    assert find_fault(full) is None
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_a_manifest_with_everything_that_is_allowed_has_no_fault() -> None:
 def test_a_malformed_manifest_is_refused_by_field_and_message(
     malformed_manifest: ApplyNodePool, refusal: Refusal
 ) -> None:
-    assert malformed(malformed_manifest) == refusal
+    assert find_fault(malformed_manifest) == refusal
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_a_malformed_manifest_is_refused_by_field_and_message(
 def test_no_label_can_be_asked_for_that_others_own_or_that_grants_rights(
     key: str, reason: str
 ) -> None:
-    refused = malformed(manifest(nodeLabels={"team": "a", key: "x"}))
+    refused = find_fault(manifest(nodeLabels={"team": "a", key: "x"}))
 
     assert refused == Refusal(f"spec.nodeLabels[{key}]", f"remove {key}: {reason}", "Forbidden")
 
@@ -314,13 +314,13 @@ def test_labels_that_only_look_like_those_of_others_have_no_fault() -> None:
         "node.kubernetes.io/exclude-from-external-load-balancers": "true",
     }
 
-    assert malformed(manifest(nodeLabels=labels)) is None
+    assert find_fault(manifest(nodeLabels=labels)) is None
 
 
 @pytest.mark.parametrize("effect", TAINT_EFFECTS)
 @pytest.mark.parametrize("key", TAINTS)
 def test_no_taint_can_be_asked_for_that_kubernetes_sets_back(key: str, effect: str) -> None:
-    refused = malformed(manifest(nodeTaints=[taint(key, effect)]))
+    refused = find_fault(manifest(nodeTaints=[taint(key, effect)]))
 
     assert refused is not None
     assert (refused.field, refused.reason) == ("spec.nodeTaints[0]", "Forbidden")
@@ -330,7 +330,7 @@ def test_no_taint_can_be_asked_for_that_kubernetes_sets_back(key: str, effect: s
 def test_annotations_that_leave_room_for_their_names_on_a_node_have_no_fault() -> None:
     annotations = {"a": "x" * (NODE_ANNOTATIONS_LIMIT_BYTES - 2)}
 
-    assert malformed(manifest(nodeAnnotations=annotations)) is None
+    assert find_fault(manifest(nodeAnnotations=annotations)) is None
 
 
 def test_the_message_about_reserved_namespaces_is_the_documented_one() -> None:
@@ -396,7 +396,7 @@ def test_the_message_about_reserved_namespaces_is_the_documented_one() -> None:
 def test_autoscaling_needs_a_target_between_bounds_and_no_racks(
     fields: dict[str, object], refusals: list[Refusal]
 ) -> None:
-    assert list(sized(spec(**fields))) == refusals
+    assert list(list_size_faults(spec(**fields))) == refusals
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))
@@ -405,7 +405,7 @@ def test_a_target_is_refused_exactly_when_it_lies_outside_its_bounds(
 ) -> None:
     bounded = spec(target, autoscaling=True, minNodes=least, maxNodes=most)
 
-    assert (list(sized(bounded)) == []) is (least <= target <= most)
+    assert (list(list_size_faults(bounded)) == []) is (least <= target <= most)
 
 
 # What may never change.
@@ -559,7 +559,7 @@ def test_a_plain_spec_is_valid_exactly_where_its_type_is_offered(
 ) -> None:
     result = verdict(spec(0, instanceType=instance_type), zone)
 
-    assert (result == VALID) is offered(instance_type, zone)
+    assert (result == VALID) is is_offered(instance_type, zone)
 
 
 LABEL = "node.coreweave.cloud/rack"
@@ -576,7 +576,7 @@ def affinity_of(terms: int, expressions: int, values: int) -> Affinity:
 def test_an_affinity_may_be_as_large_as_the_bounds_say() -> None:
     largest = affinity_of(TERMS_MAX, EXPRESSIONS_MAX, VALUES_MAX)
 
-    assert malformed(manifest(affinity=largest)) is None
+    assert find_fault(manifest(affinity=largest)) is None
 
 
 @pytest.mark.parametrize(
@@ -607,4 +607,4 @@ def test_an_affinity_may_be_as_large_as_the_bounds_say() -> None:
 def test_an_affinity_beyond_its_bounds_is_refused_with_field_and_limit(
     affinity: Affinity, refusal: Refusal
 ) -> None:
-    assert malformed(manifest(affinity=affinity)) == refusal
+    assert find_fault(manifest(affinity=affinity)) == refusal

@@ -113,7 +113,7 @@ def test_no_organisation_is_counted_for_another_or_for_what_is_committed(
     for position, step in enumerate(log, 1):
         if isinstance(step, int):
             committed = max(committed, min(step, position - 1))
-            waiting.committed(committed)
+            waiting.release_commands(committed)
             continue
         before = [org for place, org in commands if place > committed and org == step]
         assert waiting.is_excess(position, command(step), 0) is (len(before) >= most)
@@ -127,12 +127,12 @@ def test_a_commit_of_its_own_counts_once_its_record_is_read() -> None:
         True,
     ]
 
-    waiting.stored(record=5, committed=2)
+    waiting.note_commit(record=5, committed=2)
     assert waiting.is_excess(4, command(OTHER), 0)
     waiting.record_read(5)
     assert waiting.is_excess(6, command(OTHER), 0)
-    waiting.committed(4)
-    waiting.committed(6)
+    waiting.release_commands(4)
+    waiting.release_commands(6)
     assert not waiting.is_excess(7, command(OTHER), 0)
 
 
@@ -142,7 +142,7 @@ def test_a_large_command_counts_as_several() -> None:
     assert not waiting.is_excess(1, command(OTHER), 8 * WEIGHT_BYTES)
     assert not waiting.is_excess(2, command(OTHER), WEIGHT_BYTES - 1)
     assert waiting.is_excess(3, command(OTHER), 0)
-    waiting.committed(1)
+    waiting.release_commands(1)
     assert not waiting.is_excess(4, command(OTHER), 0)
 
 

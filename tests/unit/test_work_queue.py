@@ -51,7 +51,7 @@ def test_ready_keys_come_in_their_order_before_those_whose_moment_has_come() -> 
 
 
 def test_a_key_that_leaves_the_queue_leaves_no_failure_behind() -> None:
-    work = EMPTY.failed("a", NOON).put("a").drop("a")
+    work = EMPTY.retry_later("a", NOON).put("a").drop("a")
 
     assert (work.next(), len(work.failures)) == (None, 0)
 
@@ -59,7 +59,7 @@ def test_a_key_that_leaves_the_queue_leaves_no_failure_behind() -> None:
 def test_a_success_keeps_a_moment_that_is_no_retry() -> None:
     work = EMPTY.put_at("a", LATER)
 
-    assert work.succeeded("a") is work
+    assert work.clear_failures("a") is work
 
 
 def test_no_more_keys_are_due_than_asked_for() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
 from nodepool.contract.keys import pool_key
-from nodepool.contract.outcomes import accepted
+from nodepool.contract.outcomes import build_acceptance
 from nodepool.engine.folded import Folded
 from nodepool.engine.replica import BATCH_MAX, QUIET_MAX
 from nodepool.engine.world import START, TICK, Log, World
@@ -118,7 +118,7 @@ def test_all_that_needs_no_time_happens_until_the_world_is_idle() -> None:
     world.run_until_idle()
 
     assert world.messages() == [
-        accepted(enqueue(2), "configured"),
+        build_acceptance(enqueue(2), "configured"),
         JobQueued(org="acme", cluster="prod", pool="train", pages=2),
         page(0),
         page(1),

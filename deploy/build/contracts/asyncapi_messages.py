@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from contracts.samples import NOON, SAMPLES
-from contracts.schemas import REF, Json, closed, schemas_of
+from contracts.schemas import REF, Json, close_schema, schemas_of
 from nodepool.contract.events.kubernetes import KubernetesEvent
 from nodepool.contract.keys import path_text
 from nodepool.contract.log import CONTENT_TYPE
@@ -157,7 +157,7 @@ def components_of(kinds: Iterable[type[Message]]) -> Json:
     definitions = schemas_of(kinds)
     commands = {kind.__name__ for kind in kinds if issubclass(kind, Command)}
     schemas: Json = {
-        name: closed(schema, definitions, REF) if name in commands else schema
+        name: close_schema(schema, definitions, REF) if name in commands else schema
         for name, schema in definitions.items()
         if name in commands or _is_held(name, definitions, commands)
     }

@@ -8,7 +8,7 @@ from typing import Final
 
 from contracts import crd_rules
 from contracts.crd_status import STATUS
-from contracts.schemas import Json, closed, schemas_of
+from contracts.schemas import Json, close_schema, schemas_of
 from nodepool.contract.affinity import TERMS_FIELD
 from nodepool.contract.columns import NODEPOOL_COLUMNS, PrinterColumn
 from nodepool.contract.grammar import LABEL_LIMIT, TEXT_LIMIT
@@ -66,7 +66,7 @@ def _version() -> Json:
 
 def _object() -> Json:
     definitions = schemas_of([NodePoolSpec], _REF)
-    spec = _structural(closed(definitions["NodePoolSpec"], definitions, _REF))
+    spec = _structural(close_schema(definitions["NodePoolSpec"], definitions, _REF))
     for place, additions in crd_rules.ADDITIONS.items():
         _at(spec, place.removeprefix("spec").lstrip(".")).update(additions)
     # Absent is the same, and the documented output of `kubectl describe` shows none.

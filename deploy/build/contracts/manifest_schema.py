@@ -7,7 +7,7 @@ that is repeated, annotations that are too large together.
 
 from typing import Final
 
-from contracts.schemas import Json, closed, schemas_of
+from contracts.schemas import Json, close_schema, schemas_of
 from nodepool.contract.affinity import EXPRESSIONS_MAX, TERMS_MAX, Operator
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.commands import ApplyNodePool
@@ -103,7 +103,7 @@ _TARGETS: Final[Json] = {
 def manifest_schema() -> Json:
     """Return the JSON schema of a manifest."""
     definitions = schemas_of([ApplyNodePool], _REF)
-    whole = closed(definitions["ApplyNodePool"], definitions, _REF)
+    whole = close_schema(definitions["ApplyNodePool"], definitions, _REF)
     assert isinstance(whole, dict)
     for place, limits in _LIMITS.items():
         _at(whole, place).update(limits)

@@ -24,10 +24,10 @@ def schemas_of(models: Iterable[type[BaseModel]], ref: str = REF) -> dict[str, J
     """Return the schemas of models and all nested models, by name; references begin with `ref`."""
     asked = [(model, "validation") for model in models]
     _, whole = models_json_schema(asked, ref_template=f"{ref}{{model}}")  # type: ignore[arg-type]
-    return {name: tidied(schema) for name, schema in sorted(whole["$defs"].items())}
+    return {name: tidy_schema(schema) for name, schema in sorted(whole["$defs"].items())}
 
 
-def tidied(schema: Mapping[str, object]) -> Json:
+def tidy_schema(schema: Mapping[str, object]) -> Json:
     """Return the schema without titles, with the documentation of each field at that field."""
     about, texts = documentation(str(schema.get("description", "")))
     result: Json = {}
@@ -36,26 +36,27 @@ def tidied(schema: Mapping[str, object]) -> Json:
             continue
         if keyword == "properties" and isinstance(value, Mapping):
             result[keyword] = {
-                name: _documented(tidied(each), texts.get(name, "")) for name, each in value.items()
+                name: _document_schema(tidy_schema(each), texts.get(name, ""))
+                for name, each in value.items()
             }
         else:
-            result[keyword] = _tidied(keyword, value)
+            result[keyword] = _tidy_value(keyword, value)
     if about:
         result["description"] = about
     return _without_null_default(_nullable(result))
 
 
-def _tidied(keyword: str, value: object) -> object:
+def _tidy_value(keyword: str, value: object) -> object:
     if keyword in _AS_THEY_ARE:
         return value
     if isinstance(value, Mapping):
-        return tidied(value)
+        return tidy_schema(value)
     if isinstance(value, list):
-        return [tidied(each) if isinstance(each, Mapping) else each for each in value]
+        return [tidy_schema(each) if isinstance(each, Mapping) else each for each in value]
     return value
 
 
-def _documented(schema: Json, text: str) -> Json:
+def _document_schema(schema: Json, text: str) -> Json:
     if not text:
         return schema
     # What stands beside a reference is ignored by many tools.
@@ -82,16 +83,16 @@ def _without_null_default(schema: Json) -> Json:
     return schema
 
 
-def closed(schema: object, definitions: Mapping[str, Json], ref: str) -> object:
+def close_schema(schema: object, definitions: Mapping[str, Json], ref: str) -> object:
     """Return a schema with its references inlined, which refuses unknown fields."""
     if isinstance(schema, list):
-        return [closed(each, definitions, ref) for each in schema]
+        return [close_schema(each, definitions, ref) for each in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
-        return closed(definitions[str(schema["$ref"]).removeprefix(ref)], definitions, ref)
+        return close_schema(definitions[str(schema["$ref"]).removeprefix(ref)], definitions, ref)
     result = {
-        key: value if key in _AS_THEY_ARE else closed(value, definitions, ref)
+        key: value if key in _AS_THEY_ARE else close_schema(value, definitions, ref)
         for key, value in schema.items()
     }
     if isinstance(schema.get("properties"), dict) and schema.get("type") == "object":

@@ -58,7 +58,7 @@ def _same_offering(expr: str) -> str:
     return f"{expr} and on ({OFFERING}) {_OFFERING_OF_POOL}"
 
 
-def _numbered() -> str:
+def _build_reason_query() -> str:
     """Return a query for the reason of each condition as a number, one series per condition."""
     name = metrics.STATUS_CONDITION.name
     reasons = (
@@ -144,7 +144,7 @@ WHY: Final = Section(
             "Conditions",
             "The reason of each condition over time. They are checked from top to bottom of: "
             "Validated, Quota, Capacity; the first that is not green is what blocks.",
-            _numbered(),
+            _build_reason_query(),
             "{{type}}",
             _SHOWN,
             width=16,

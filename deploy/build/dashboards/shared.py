@@ -78,7 +78,7 @@ FROM_SERIES: Final[JSON] = link(
 """From a series of a graph to its NodePool."""
 
 
-def published(name: str, color: str, *messages: str) -> Annotation:
+def build_annotation(name: str, color: str, *messages: str) -> Annotation:
     """Return an annotation that marks the times at which any of these events was stored."""
     chosen = "|".join(messages)
     events = f'{metrics.MESSAGES_PUBLISHED.name}{{message=~"{chosen}"}}'
@@ -87,9 +87,9 @@ def published(name: str, color: str, *messages: str) -> Annotation:
 
 
 EVENTS: Final = (
-    published("Scaling", "blue", "CWNodePoolScaledUp", "CWNodePoolScaledDown"),
-    published("Preemptions", "purple", "PreemptionPending", "CapacityReclaimed"),
-    published(
+    build_annotation("Scaling", "blue", "CWNodePoolScaledUp", "CWNodePoolScaledDown"),
+    build_annotation("Preemptions", "purple", "PreemptionPending", "CapacityReclaimed"),
+    build_annotation(
         "Failures",
         "red",
         "MachineFailed",
@@ -99,6 +99,8 @@ EVENTS: Final = (
         "PreemptionFailed",
         "AllocationFailed",
     ),
-    published("Quota and capacity", "yellow", "CWOverQuota", "QuotaSet", "CWInsufficientCapacity"),
+    build_annotation(
+        "Quota and capacity", "yellow", "CWOverQuota", "QuotaSet", "CWInsufficientCapacity"
+    ),
 )
 """The events of the whole fleet; counters of messages do not know of which NodePool they are."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dashboards.panels import GREY, JSON, NEUTRAL, NO_DATA, Panel, Query, Steps
 
 
-def _reduced(calc: str) -> JSON:
+def _build_reduction(calc: str) -> JSON:
     return {"calcs": [calc], "fields": "", "values": False}
 
 
@@ -26,7 +26,7 @@ def stat(
 ) -> Panel:
     """One number; `graph` shows how it came about, and its query is then one over time."""
     options = {
-        "reduceOptions": _reduced("lastNotNull"),
+        "reduceOptions": _build_reduction("lastNotNull"),
         "colorMode": "background" if steps != NEUTRAL else "value",
         "graphMode": "area" if graph else "none",
         "justifyMode": "auto",
@@ -69,7 +69,7 @@ def bars(
     options = {
         "displayMode": "basic",
         "orientation": "horizontal",
-        "reduceOptions": _reduced("lastNotNull"),
+        "reduceOptions": _build_reduction("lastNotNull"),
         "showUnfilled": True,
         "valueMode": "color",
         "namePlacement": "auto",

@@ -16,7 +16,7 @@ from nodepool.contract.messages import (
     OfPool,
     OfZone,
 )
-from nodepool.contract.reference import Field, described
+from nodepool.contract.reference import Field, describe_model
 from nodepool.contract.subjects import subject_of
 
 PAGE = Path(__file__).parents[3] / "shared" / "COMMANDS.md"
@@ -74,7 +74,7 @@ def fields(parent: Field, prefix: str = "") -> Iterator[tuple[str, Field]]:
 
 
 def _section(kind: type[Command]) -> Iterator[str]:
-    about = described(kind, kind.__name__)
+    about = describe_model(kind, kind.__name__)
     named = identity(kind)
     where, data = example(kind)
     yield f"## {kind.__name__}\n\n{about.about}\n"

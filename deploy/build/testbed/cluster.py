@@ -25,7 +25,7 @@ from testbed.components import (
     write_files,
     write_kubeconfig,
 )
-from testbed.paused import paused
+from testbed.paused import pause_process
 from testbed.ports import free_port
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
     "Cluster",
     "KubectlError",
     "missing",
-    "started",
+    "start_cluster",
     "wait_until",
     "without_skew",
 ]
@@ -133,7 +133,7 @@ class Cluster:
         The copy is what a disk holds after a loss of power; etcd recovers from such a copy.
         """
         to = self.folder / name
-        with paused(self.parts[ETCD].pid):
+        with pause_process(self.parts[ETCD].pid):
             shutil.copytree(self.folder / ETCD_DATA, to)
         return to
 
@@ -238,7 +238,7 @@ def without_skew(text: str) -> str:
 
 
 @contextmanager
-def started(lease_s: int = LEASE_S) -> Iterator[Cluster]:
+def start_cluster(lease_s: int = LEASE_S) -> Iterator[Cluster]:
     """Yield a cluster in a temporary folder, and remove the folder at the end."""
     with (
         tempfile.TemporaryDirectory(prefix="nodepool-kubernetes-") as folder,

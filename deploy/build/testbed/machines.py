@@ -85,7 +85,7 @@ def after(machine: Machine, event: Heard) -> Machine:
                 silent=False,
             )
         case MachineBroken():
-            return _broken(machine, event)
+            return _break_machine(machine, event)
     if event.assignment != machine.assignment:
         return machine
     match event:
@@ -98,7 +98,7 @@ def after(machine: Machine, event: Heard) -> Machine:
             return Machine(faults=machine.faults)
 
 
-def _broken(machine: Machine, event: MachineBroken) -> Machine:
+def _break_machine(machine: Machine, event: MachineBroken) -> Machine:
     """Return the machine after a fault, which acts now if the kubelet runs, else at next boot."""
     if event.fault not in SILENT:
         return replace(machine, faults=0)

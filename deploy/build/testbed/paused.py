@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def paused(pid: int) -> Iterator[None]:
+def pause_process(pid: int) -> Iterator[None]:
     """Pause a process, whose connections stay open: SIGSTOP now, and SIGCONT at the end."""
     os.kill(pid, signal.SIGSTOP)
     try:

@@ -43,13 +43,13 @@ class Plane:
     def do(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Run `work` with a client of the control plane, and return its result."""
 
-        async def connected() -> T:
+        async def connect_and_work() -> T:
             async with Client(
                 self.url, org=ORG, cluster=self.cluster, timeout_s=WITHIN_S
             ) as client:
                 return await work(client)
 
-        return asyncio.run(connected())
+        return asyncio.run(connect_and_work())
 
     def stock(
         self, instance_type: str, count: int, quota: int, boot_s: float = 0, verify_s: float = 0
@@ -116,7 +116,7 @@ def _pool_of(node: Document) -> object:
 
 
 @contextmanager
-def started(
+def start_plane(
     folder: Path,
     cluster: str = CLUSTER,
     *,

@@ -110,7 +110,7 @@ class ControlPlane:
         self._processes[name].send_signal(signal.SIGKILL)
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause_services(self) -> Iterator[None]:
         """No service runs until the context ends; the server does."""
         self._may_run.clear()
         try:

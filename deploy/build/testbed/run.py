@@ -39,11 +39,11 @@ def main() -> int:
         return 1
     stop = threading.Event()
 
-    def ended(_number: int, _frame: FrameType | None) -> None:
+    def request_stop(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ended)
+        signal.signal(number, request_stop)
     try:
         with ExitStack() as stack:
             _start(stack, stop)

@@ -113,13 +113,13 @@ class Commander:
         if isinstance(outcome, NoOutcome) or (
             isinstance(outcome, Refused) and outcome.reason in _PASSING
         ):
-            self._failed(key, str(outcome))
+            self._retry_command(key, str(outcome))
             return
         try:
             if key.kind == "NodePool":
-                sent.accepted = await self._accepted(key.name)
+                sent.accepted = await self._find_accepted(key.name)
         except (NatsError, OSError, InDoubt, ServerRefusal) as error:
-            self._failed(key, f"no outcome of {action.id}: {error}")
+            self._retry_command(key, f"no outcome of {action.id}: {error}")
             return
         now = asyncio.get_running_loop().time()
         match outcome:
@@ -134,7 +134,7 @@ class Commander:
                 sent.shown_at = now if result == "unchanged" else now + wait_s
         self._work.wake(key)
 
-    def _failed(self, key: Key, cause: str) -> None:
+    def _retry_command(self, key: Key, cause: str) -> None:
         """Forget a command without an outcome, and let it be sent again after a pause."""
         del self._sent[key]
         pause_s = self._work.retry(key)
@@ -142,7 +142,7 @@ class Commander:
             "no outcome", kind=key.kind, name=key.name, cause=cause, again_in_s=round(pause_s)
         )
 
-    async def _accepted(self, pool: str) -> Accepted | None:
+    async def _find_accepted(self, pool: str) -> Accepted | None:
         return await read_accepted(lambda event: self.log.newest(event, pool))
 
     def _shows(self, key: Key, sent: _Sent, now: float, deleted: int) -> bool:

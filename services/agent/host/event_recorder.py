@@ -91,7 +91,7 @@ class EventRecorder:
         if not await self._is_of(connection, log):
             self._log.info("log restored from a backup", log=log.id, recorded=self.recorded)
             self.recorded = ""
-        start = max(self._noted(log).position + 1, await _position_at(connection, info))
+        start = max(self._parse_recorded(log).position + 1, await _position_at(connection, info))
         path = ".".join(map(token, (self._place.org, self._place.cluster)))
         filters = [f"np.evt.{kind.speaker}.{path}.*.{name}" for name, kind in KINDS.items()]
         verify = partial(verify_log, connection, log.id)
@@ -102,7 +102,7 @@ class EventRecorder:
         finally:
             await reader.close()
 
-    def _noted(self, log: Log) -> _Noted:
+    def _parse_recorded(self, log: Log) -> _Noted:
         id, *numbers = self.recorded.rsplit(":", 2)
         if id != log.id or len(numbers) != 2 or not all(each.isdecimal() for each in numbers):
             return _Noted(0, 0)
@@ -114,7 +114,7 @@ class EventRecorder:
         A log that is restored from an older backup keeps its identity. What lies at the position
         now, if anything does, was stored after all that had been read before.
         """
-        noted = self._noted(log)
+        noted = self._parse_recorded(log)
         if noted.position > log.end:
             return False
         if not noted.position:
@@ -124,7 +124,7 @@ class EventRecorder:
 
     async def _read(self, reader: Reader, log: Log) -> None:
         clock = asyncio.get_running_loop().time
-        read_to, moment = self._noted(log)
+        read_to, moment = self._parse_recorded(log)
         while True:
             if len(self._waiting) < WAITING_MAX:
                 for entry in await reader.next(LOOK_S if self._waiting else None):

@@ -65,7 +65,7 @@ class LogReader:
 
     async def newest_position(self) -> int:
         """Return the position of the newest message of the log."""
-        return await api.last_position(self._connected(), STREAM)
+        return await api.last_position(self._require_connection(), STREAM)
 
     async def deletion_of(self, pool: str) -> Deletion:
         """Return the last deletion of a NodePool of this name in the log."""
@@ -89,7 +89,9 @@ class LogReader:
         entries: dict[int, Entry] = {}
         subject, position = self._subject(VALIDATED, pool), agreed
         while len(entries) < ORIGINS_MAX:
-            entry = await api.leaders_next_message(self._connected(), STREAM, subject, position + 1)
+            entry = await api.leaders_next_message(
+                self._require_connection(), STREAM, subject, position + 1
+            )
             if entry is None:
                 break
             entries[entry.position] = entry
@@ -101,14 +103,16 @@ class LogReader:
 
     async def newest(self, event: tuple[str, str], pool: str) -> Entry | None:
         """Return the newest event of a kind, given as service and name; None without an event."""
-        return await api.leaders_message(self._connected(), STREAM, self._subject(event, pool))
+        return await api.leaders_message(
+            self._require_connection(), STREAM, self._subject(event, pool)
+        )
 
     def _subject(self, event: tuple[str, str], pool: str) -> str:
         (service, name), place = event, self._place
         path = ".".join(map(token, (place.org, place.cluster, pool)))
         return f"np.evt.{service}.{path}.{name}"
 
-    def _connected(self) -> Connection:
+    def _require_connection(self) -> Connection:
         if self._connection is None:
             raise InDoubt("the bus is not connected")
         return self._connection
@@ -124,7 +128,7 @@ class LogReader:
 
         oldest: from where to read, if anything has to be; raises an error of the bus.
         """
-        connection = self._connected()
+        connection = self._require_connection()
         async with self._turn:
             clock = asyncio.get_running_loop().time
             if not self._from or since < self._from:

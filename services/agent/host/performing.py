@@ -95,7 +95,7 @@ class Performer:
             result = REFUSED if failure.is_lasting else FAILED
             raise
         finally:
-            self._telemetry.acted(type(action).__name__, result)
+            self._telemetry.count_action(type(action).__name__, result)
 
     async def _perform(self, key: Key, action: Action) -> Result:
         match action:
@@ -150,7 +150,7 @@ class Performer:
             self._work.wake_at(key, due)
             return Result.SENT
         await self._view.list_pods(action.node)
-        memory.listed(action.node, action.key)
+        memory.note_list(action.node, action.key)
         return Result.CHANGED
 
     async def _write(self, action: Create | Patch) -> Result:
@@ -194,7 +194,7 @@ class Performer:
             self._view.wrote(action.kind, document)
             return Result.CHANGED
         key = f"{action.namespace}/{action.name}" if action.namespace else action.name
-        self._view.removed(action.kind, key, action.uid)
+        self._view.remove_object(action.kind, key, action.uid)
         return Result.CHANGED
 
     async def _evict(self, key: Key, action: Evict) -> Result:

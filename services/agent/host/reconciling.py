@@ -27,7 +27,7 @@ from agent.host.view import ClusterView
 from agent.host.work import WAITING, Key, Work
 from agent.nodes.missing import ABANDONED_S, NodeView, missing_for_node
 from agent.nodes.objects import NOTHING_REPORTED, NodeObject
-from agent.nodes.record import managed
+from agent.nodes.record import read_record
 from agent.nodes.set_backs import set_back_fields
 from agent.pools.actions import missing_for_pool
 from agent.pools.agreement import agreement_of, is_unresolved
@@ -75,7 +75,7 @@ class ReconcileLoop:
             actions = await self._missing(key)
             result = await self._carry_out(key, actions)
         except ApiFailure as failure:
-            self._refused(key, failure)
+            self._retry_later(key, failure)
         except (ApiUnreachable, InDoubt, ServerRefusal, NatsError, OSError) as error:
             pause_s = self._work.retry(key)
             self._log_failure(key, str(error), pause_s)
@@ -85,7 +85,7 @@ class ReconcileLoop:
         else:
             self._refusals.forget(key)
             self._settle(key, result)
-        self._telemetry.reconciled(key.kind, time.monotonic() - began)
+        self._telemetry.count_comparison(key.kind, time.monotonic() - began)
 
     async def _missing(self, key: Key) -> Sequence[Action]:
         if key == WAITING:
@@ -95,11 +95,11 @@ class ReconcileLoop:
         return await self._missing_for_node(key, self._bus.commander.attempt(key, self._clock()))
 
     async def _missing_for_node(self, key: Key, attempt: Attempt | None) -> Sequence[Action]:
-        model, memory, found = self._bus.model, self._view.memory, self._found(key)
+        model, memory, found = self._bus.model, self._view.memory, self._find_node(key)
         is_gone = False
         if found is not None and key.name not in model.nodes:
             is_gone = await self._is_gone(key, found)
-            found = self._found(key)
+            found = self._find_node(key)
         wanted, now = model.nodes.get(key.name), self._clock()
         if wanted is None and found is None:
             self._forget(key)
@@ -116,7 +116,7 @@ class ReconcileLoop:
             pool_uid=self._pool_uid(key.name),
             is_gone=is_gone,
             last_seen=memory.last_seen(key.name),
-            proven=memory.proven(key.name),
+            proven=memory.find_proven_key(key.name),
             unwanted_s=self._unwanted_s(key, now),
             no_toleration=self._view.toleration.fault,
         )
@@ -129,12 +129,12 @@ class ReconcileLoop:
         self._work.wake_at(key, held_until)
         return [each for each in actions if not set_back_fields(each, found)]
 
-    def _found(self, key: Key) -> NodeObject | None:
+    def _find_node(self, key: Key) -> NodeObject | None:
         return self._view.nodes.store.get(key.name)
 
     async def _is_gone(self, key: Key, found: NodeObject) -> bool:
         """Whether the read model or the log says that the stay has ended which an object is of."""
-        state, log = managed(found), self._log
+        state, log = read_record(found), self._log
         if state is None or state.log not in ("", log.id):
             return False
         if self._bus.model.is_gone(key.name, state.version):
@@ -151,7 +151,7 @@ class ReconcileLoop:
         """Return the first position that matters to any Node that the read model lacks."""
         nodes, log = self._bus.model.nodes, self._log.id
         objects = (each for name, each in self._view.nodes.store.items() if name not in nodes)
-        states = (state for each in objects if (state := managed(each)) and state.log == log)
+        states = (state for each in objects if (state := read_record(each)) and state.log == log)
         return min((state.version for state in states), default=self._log.end)
 
     def _unwanted_s(self, key: Key, now: float) -> float:
@@ -219,7 +219,7 @@ class ReconcileLoop:
         self._bus.commander.forget(key)
         self._refusals.forget(key)
         self._rounds.pop(key, None)
-        self._work.queue.succeeded(key)
+        self._work.queue.clear_failures(key)
 
     async def _carry_out(self, key: Key, actions: Sequence[Action]) -> Result | None:
         """Carry out actions; return the worst result, in order stale, changed, sent; else None.
@@ -259,7 +259,7 @@ class ReconcileLoop:
 
     async def _perform(self, key: Key, action: Action) -> Result:
         """Carry out an action, and record an Event if a Node is set back too often."""
-        fields = set_back_fields(action, self._found(key)) if key.kind == "Node" else ()
+        fields = set_back_fields(action, self._find_node(key)) if key.kind == "Node" else ()
         result = await self._performer.perform(key, action)
         wanted = self._bus.model.nodes.get(key.name)
         if fields and result is Result.CHANGED and wanted is not None:
@@ -278,10 +278,10 @@ class ReconcileLoop:
             pause_s = self._work.retry(key, least_s=FORBIDDEN_S)
             self._log_failure(key, "it does not come to rest", pause_s)
         else:
-            self._work.queue.succeeded(key)
+            self._work.queue.clear_failures(key)
         self._rounds.pop(key, None)
 
-    def _refused(self, key: Key, failure: ApiFailure) -> None:
+    def _retry_later(self, key: Key, failure: ApiFailure) -> None:
         least_s = max(failure.retry_after_s, FORBIDDEN_S if failure.lacks_right else 0.0)
         pause_s = self._work.retry(key, least_s=least_s)
         self._log_failure(key, failure.message, pause_s)

@@ -61,7 +61,7 @@ class Refusals:
         self, key: Key, fields: Sequence[str], wanted: WantedNode, now: float
     ) -> None:
         """Note that a Node was set back in these fields; record an Event if a pause begins."""
-        if not self._set_backs.patched(wanted, now):
+        if not self._set_backs.note_patch(wanted, now):
             return
         self._log.warning("set back too often", name=key.name, fields=fields)
         await self._try(key, set_back_event(self._regarding(key), key.name, fields))

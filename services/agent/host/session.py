@@ -137,7 +137,7 @@ class Bus:
                 await self._session()
             except FAULTS as error:
                 self.fault = str(error) or type(error).__name__
-                self._telemetry.restarted(self.fault)
+                self._telemetry.count_restart(self.fault)
             finally:
                 self.model.clear()
                 await self.commander.end()
@@ -151,7 +151,7 @@ class Bus:
             service.url, NAME, patience_s=None, access=service.access, on_fault=self._note
         )
         self._connection = connection
-        connection.on_reconnect.append(self._reconnected)
+        connection.on_reconnect.append(self._note_reconnect)
         log = self._telemetry.log
         connection.on_disconnect.append(
             lambda: log.warning("lost connection", cause=connection.loss)
@@ -175,8 +175,8 @@ class Bus:
     def _note_registration(self, fault: str) -> None:
         self.fault = fault
 
-    def _reconnected(self) -> None:
-        self._telemetry.reconnected()
+    def _note_reconnect(self) -> None:
+        self._telemetry.count_reconnect()
         self._telemetry.log.info("reconnected")
         if not self.fault:
             self._resync()
@@ -214,7 +214,7 @@ class Bus:
             self.model.log = log
             await until_first(
                 outcomes.listen(),
-                self._opened(readers),
+                self._read_objects(readers),
                 self._following(connection, log, info),
                 until_closed(connection),
             )
@@ -222,7 +222,7 @@ class Bus:
             for reader in (heard, *readers):
                 await reader.close()
 
-    async def _opened(self, readers: Sequence[Reader]) -> None:
+    async def _read_objects(self, readers: Sequence[Reader]) -> None:
         """Read the objects of the cluster until the task is cancelled."""
         for reader in readers:
             await reader.open()

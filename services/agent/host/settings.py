@@ -11,7 +11,7 @@ from yaml import YAMLError
 
 from agent.actions import Place
 from nodepool.client.errors import Refused
-from nodepool.client.names import checked
+from nodepool.client.names import check_name
 from nodepool.host.settings import PREFIX, Settings, SettingsError, read
 from nodepool.nats.wire.files import open_file
 
@@ -35,10 +35,10 @@ class AgentSettings:
     lease_namespace: str = LEASE_NAMESPACE
     lease_name: str = LEASE_NAME
 
-    def shown(self) -> Mapping[str, object]:
+    def list_settings(self) -> Mapping[str, object]:
         """Return every setting by its name, without secrets."""
         return {
-            **self.service.shown(),
+            **self.service.list_settings(),
             "org": self.place.org,
             "cluster": self.place.cluster,
             "zone": self.place.zone,
@@ -53,7 +53,7 @@ def read_agent(environment: Mapping[str, str] = os.environ) -> AgentSettings:
     Raise SettingsError, which names the variable, if a variable is missing or cannot be used.
     """
     service = read(environment)
-    place = Place(*(_named(environment, name) for name in ("ORG", "CLUSTER", "ZONE")))
+    place = Place(*(_read_name(environment, name) for name in ("ORG", "CLUSTER", "ZONE")))
     return AgentSettings(
         service,
         place,
@@ -63,13 +63,13 @@ def read_agent(environment: Mapping[str, str] = os.environ) -> AgentSettings:
     )
 
 
-def _named(environment: Mapping[str, str], name: str) -> str:
+def _read_name(environment: Mapping[str, str], name: str) -> str:
     variable = PREFIX + name
     value = environment.get(variable, "")
     if not value:
         raise SettingsError(f"{variable} is not set; it names the {name.lower()} of the agent")
     try:
-        return checked(variable, value)
+        return check_name(variable, value)
     except Refused as refusal:
         raise SettingsError(str(refusal)) from None
 

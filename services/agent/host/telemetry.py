@@ -21,7 +21,7 @@ from nodepool.contract.agent_metrics import (
     REQUESTS,
 )
 from nodepool.contract.metrics import Sample
-from nodepool.host.exposition import Wanted, compressed, written
+from nodepool.host.exposition import Wanted, compress_pieces, format_families
 from nodepool.host.families import Families
 from nodepool.host.health import HealthServer
 from nodepool.host.logs import Logger, ServiceLog
@@ -85,25 +85,25 @@ class Telemetry:
         """The logger for single lines."""
         return self._log.logger
 
-    def requested(self, request: Counted, seconds: float) -> None:
+    def count_request(self, request: Counted, seconds: float) -> None:
         """Count a request to the API server."""
         self._requests[request.verb, request.resource, str(request.code)].inc()
         if request.verb != "watch":
             self._request[request.verb,].observe(seconds)
 
-    def reconciled(self, kind: str, seconds: float) -> None:
+    def count_comparison(self, kind: str, seconds: float) -> None:
         """Count a comparison, with the seconds that it and its actions took."""
         self._reconcile[kind,].observe(seconds)
 
-    def acted(self, action: str, result: str) -> None:
+    def count_action(self, action: str, result: str) -> None:
         """Count an action."""
         self._actions[action, result].inc()
 
-    def reconnected(self) -> None:
+    def count_reconnect(self) -> None:
         """Count a reconnect to the bus."""
         self._reconnects.inc()
 
-    def restarted(self, cause: str) -> None:
+    def count_restart(self, cause: str) -> None:
         """Count and log that the agent starts to read the bus again."""
         self._restarts.inc()
         self.log.warning("session restarts", cause=cause)
@@ -125,9 +125,9 @@ class Telemetry:
             return None
         try:
             generate = generate_openmetrics if wants.openmetrics else generate_latest
-            pieces = written(self._samples(), self._labels, openmetrics=wants.openmetrics)
+            pieces = format_families(self._samples(), self._labels, openmetrics=wants.openmetrics)
             pieces.append(generate(self._registry))
-            return compressed(pieces) if wants.gzip else pieces
+            return compress_pieces(pieces) if wants.gzip else pieces
         finally:
             self._turn.release()
 

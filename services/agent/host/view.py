@@ -110,7 +110,7 @@ class ClusterView:
             if informer.resource.kind == kind and document.get("kind") in (kind, None):
                 informer.wrote(document)
 
-    def removed(self, kind: str, key: str, uid: str) -> None:
+    def remove_object(self, kind: str, key: str, uid: str) -> None:
         """Remove an object that the API server has deleted."""
         for informer in self.informers:
             if informer.resource.kind == kind:
@@ -217,10 +217,10 @@ class ClusterView:
             self._pool_deleted(seen)
 
     def _node_changed(self, key: str, old: NodeObject | None, new: NodeObject | None) -> None:
-        self.memory.changed(key, old, new)
+        self.memory.note_change(key, old, new)
         if not self._is_ours(key, old, new):
             return
-        if old is not None and new is not None and _shown(old) == _shown(new):
+        if old is not None and new is not None and _strip_heartbeats(old) == _strip_heartbeats(new):
             return
         self._wake(node_key(key))
 
@@ -257,7 +257,7 @@ def _version(found: PoolObject | None) -> int:
     return 0 if found is None else version_number(found.version)
 
 
-def _shown(node: NodeObject) -> tuple[object, ...]:
+def _strip_heartbeats(node: NodeObject) -> tuple[object, ...]:
     """Return what counts of a Node, without the fields that its kubelet renews per heartbeat."""
     conditions = tuple(
         tuple(each.get(name) for name in ("type", "status", "reason", "message"))

@@ -81,7 +81,7 @@ class Work:
 
     def retry(self, key: Key, least_s: float = 0.0) -> float:
         """Wake a key again after its back-off; return the pause in seconds."""
-        pause_s = self.queue.failed(key, self.clock(), random.random(), least_s=least_s)
+        pause_s = self.queue.retry_later(key, self.clock(), random.random(), least_s=least_s)
         self._woken.set()
         return pause_s
 
@@ -94,7 +94,7 @@ class Work:
                     break
                 task = asyncio.create_task(self._one(key, work_on))
                 self._tasks.add(task)
-                task.add_done_callback(self._ended)
+                task.add_done_callback(self._discard_task)
             due = self.queue.next_due()
             left = IDLE_S if due is None else max(due - self.clock(), 0.001)
             timer = asyncio.get_running_loop().call_later(min(left, IDLE_S), self._woken.set)
@@ -102,7 +102,7 @@ class Work:
             timer.cancel()
             self._woken.clear()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _discard_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._woken.set()
         if not task.cancelled():

@@ -50,7 +50,9 @@ def is_ready(found: NodeObject) -> bool:
     return status_of(by_type(found.conditions).get(READY)) == "True"
 
 
-def compared(wanted: WantedNode, found: NodeObject, before: Mapping[str, str]) -> Compared:
+def compare_conditions(
+    wanted: WantedNode, found: NodeObject, before: Mapping[str, str]
+) -> Compared:
     """Return what each side lacks; `before` is what both sides agreed on last.
 
     A problem is compared three ways: the side that has changed it since then decides. If that side
@@ -63,7 +65,7 @@ def compared(wanted: WantedNode, found: NodeObject, before: Mapping[str, str]) -
         if side == "here":
             reported.append(here[type_])
         elif side == "there":
-            written.append(_written(there[type_]))
+            written.append(_add_heartbeat(there[type_]))
         last = status_of(here.get(type_)) if side == "both" else before.get(type_)
         if last:
             agreed[type_] = last
@@ -102,13 +104,13 @@ def _own(here: Mapping[str, Document], there: Mapping[str, Document]) -> Iterato
             and type_ not in _KUBELET
             and not _same(here.get(type_), condition)
         ):
-            yield _written(condition)
+            yield _add_heartbeat(condition)
     for type_ in OWN:
         if type_ in here and type_ not in there:
             yield {"$patch": "delete", "type": type_}
 
 
-def _written(condition: Document) -> Document:
+def _add_heartbeat(condition: Document) -> Document:
     """Return a condition with a heartbeat: a Node without one shows that of the year 1."""
     since = condition.get("lastTransitionTime")
     return {"lastHeartbeatTime": since, **condition} if since else condition

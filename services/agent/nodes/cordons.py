@@ -93,7 +93,7 @@ def _by_hand(view: _View) -> Cordon:
     if attempt is None or attempt.id != view.id:
         return asked._replace(actions=[_send(view)])
     state = "cordoned" if wanted.unschedulable else "schedulable"
-    told = _refused(view, attempt, f"; it is {state} again")
+    told = _report_refusal(view, attempt, f"; it is {state} again")
     return Cordon(wanted.unschedulable, wanted.unschedulable, wanted.cordon, actions=[told])
 
 
@@ -115,7 +115,7 @@ def _taken_back(view: _View, *, asked: bool) -> Cordon:
     if not is_refused and (second is None or second.id != view.id):
         return waits._replace(actions=[_send(view)])
     is_told = second is not None and second.outcome == "refused"
-    told = [_refused(view, second)] if second is not None and is_told else []
+    told = [_report_refusal(view, second)] if second is not None and is_told else []
     return Cordon(None, view.last, view.before.cordon, actions=told)
 
 
@@ -134,19 +134,19 @@ def _send(view: _View) -> Send:
     return Send(view.id, command)
 
 
-def _refused(view: _View, attempt: Attempt, what_is: str = "") -> RecordEvent:
+def _report_refusal(view: _View, attempt: Attempt, what_is: str = "") -> RecordEvent:
     phase = view.wanted.phase.value
     why = attempt.message or f"the control plane keeps it {phase}"
-    return _told(view, f"{why}{what_is}", attempt.id)
+    return _build_event(view, f"{why}{what_is}", attempt.id)
 
 
 def _cordoned_again(view: _View) -> RecordEvent:
     wanted = view.wanted
     key = command_id(view.found.uid, wanted.assignment, "again", wanted.cordon)
-    return _told(view, "the control plane has cordoned it again meanwhile", key)
+    return _build_event(view, "the control plane has cordoned it again meanwhile", key)
 
 
-def _told(view: _View, why: str, key: str) -> RecordEvent:
+def _build_event(view: _View, why: str, key: str) -> RecordEvent:
     found, verb = view.found, _verb(cordons=view.found.unschedulable)
     return RecordEvent(
         kind="Node",

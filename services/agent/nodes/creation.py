@@ -7,15 +7,15 @@ from agent.actions import Create
 from agent.nodes.marks import (
     STARTUP_TAINT,
     annotations_of,
+    build_record,
     claim,
     foreign_taints,
     labels_of,
-    made,
     taint_documents,
     taints_of,
 )
 from agent.nodes.objects import NodeObject, WantedNode
-from agent.nodes.record import Managed, managed
+from agent.nodes.record import Managed, read_record
 from agent.reading import Document
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.log import LogId
@@ -26,7 +26,9 @@ KUBELET_LABELS: Final = {"kubernetes.io/os": "linux"}
 INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 
 
-def created(wanted: WantedNode, pool_uid: str, log: LogId, last_seen: NodeObject | None) -> Create:
+def build_creation(
+    wanted: WantedNode, pool_uid: str, log: LogId, last_seen: NodeObject | None
+) -> Create:
     """Return the creation of a Node as the bus has it, with what others gave the last object.
 
     A kubelet registers its labels once, when it starts: a kubelet that keeps running does not
@@ -36,19 +38,22 @@ def created(wanted: WantedNode, pool_uid: str, log: LogId, last_seen: NodeObject
     labels = _labels(wanted)
     annotations: dict[str, str] = {}
     if last_seen is not None:
-        old = managed(last_seen) or Managed(log)
+        old = read_record(last_seen) or Managed(log)
         labels |= _foreign(last_seen.labels, old.labels)
         annotations |= _foreign(last_seen.annotations, (*old.annotations, MANAGED))
         taints += foreign_taints(last_seen, old)
     if wanted.registered:
-        state = made(wanted, pool_uid, state, wanted.unschedulable, wanted.cordon)
+        state = build_record(wanted, pool_uid, state, wanted.unschedulable, wanted.cordon)
         labels |= labels_of(wanted, pool_uid)
         annotations |= annotations_of(wanted)
         own = taints_of(wanted)
         keys = {(taint.key, taint.effect) for taint in own}
         taints = [*own, *(each for each in taints if (each.key, each.effect) not in keys)]
     annotations[MANAGED] = state.text()
-    spec: dict[str, object] = {"taints": taint_documents(taints, {}), **_given(last_seen)}
+    spec: dict[str, object] = {
+        "taints": taint_documents(taints, {}),
+        **_copy_foreign_spec(last_seen),
+    }
     if wanted.registered and wanted.unschedulable:
         spec["unschedulable"] = True
     metadata = {"name": wanted.name, "labels": labels, "annotations": annotations}
@@ -69,7 +74,7 @@ def _foreign(found: Mapping[str, str], own: Collection[str]) -> Mapping[str, str
     return {key: value for key, value in found.items() if key not in own}
 
 
-def _given(last_seen: NodeObject | None) -> Document:
+def _copy_foreign_spec(last_seen: NodeObject | None) -> Document:
     """Return the fields that others have set in the spec of a Node."""
     spec: dict[str, object] = {}
     if last_seen is not None and last_seen.provider_id:

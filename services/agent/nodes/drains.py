@@ -14,7 +14,7 @@ SYSTEM: Final = "kube-system"
 """The namespace of the Pods of Kubernetes itself."""
 
 
-def drained(
+def drain_node(
     wanted: WantedNode, found: NodeObject, pods: Sequence[PodObject], now: datetime
 ) -> Iterator[Action]:
     """Yield the actions that drain a Node; Pods of DaemonSets stay, as with `kubectl drain`.
@@ -32,10 +32,10 @@ def drained(
         elif is_safe:
             yield Evict(each.namespace, _name(each), each.uid)
             if each.blocked_by:
-                yield from _blocked(wanted, found, each, now)
+                yield from _report_blocked_drain(wanted, found, each, now)
 
 
-def ended(pods: Sequence[PodObject]) -> Iterator[Action]:
+def end_pods(pods: Sequence[PodObject]) -> Iterator[Action]:
     """Yield the immediate deletion of the Pods of a Node that is gone: nothing runs these Pods."""
     for each in sorted(pods, key=lambda pod: pod.pod.name):
         yield Delete("Pod", _name(each), each.uid, each.namespace, grace_s=0)
@@ -45,7 +45,7 @@ def _name(pod: PodObject) -> str:
     return pod_parts(pod.pod.name)[1]
 
 
-def _blocked(
+def _report_blocked_drain(
     wanted: WantedNode, found: NodeObject, pod: PodObject, now: datetime
 ) -> Iterator[RecordEvent]:
     """Yield that a budget blocks the drain, about the Node and about the Pod, once per drain."""

@@ -83,7 +83,7 @@ def is_of_earlier_stay(state: Managed, wanted: WantedNode, log: LogId) -> bool:
     return state.log == log and 0 < state.assignment < wanted.assignment
 
 
-def adopted(state: Managed | None, wanted: WantedNode, log: LogId) -> Managed:
+def adopt_record(state: Managed | None, wanted: WantedNode, log: LogId) -> Managed:
     """Return the record of a Node, as far as the record counts for this stay.
 
     Of a record of another log only the keys count: its numbers mean nothing in this log.
@@ -100,7 +100,7 @@ def adopted(state: Managed | None, wanted: WantedNode, log: LogId) -> Managed:
     )
 
 
-def made(
+def build_record(
     wanted: WantedNode, pool_uid: str, claimed: Managed, unschedulable: bool | None, cordon: int
 ) -> Managed:
     """Return the record of a Node that has everything that the bus wants for it."""

@@ -20,7 +20,7 @@ class NodeMemory:
         self._asked: dict[str, tuple[str, float]] = {}
         self._proven: dict[str, str] = {}
 
-    def changed(self, name: str, old: NodeObject | None, new: NodeObject | None) -> None:
+    def note_change(self, name: str, old: NodeObject | None, new: NodeObject | None) -> None:
         """Note that a Node object was created, changed or deleted."""
         if new is not None:
             self._last_seen.pop(name, None)
@@ -54,11 +54,11 @@ class NodeMemory:
             asked = self._asked[name] = key, now
         return asked[1] + SETTLED_S
 
-    def listed(self, name: str, key: str) -> None:
+    def note_list(self, name: str, key: str) -> None:
         """Note that the Pods of a Node were listed for this key."""
         self._proven[name] = key
 
-    def proven(self, name: str) -> str:
+    def find_proven_key(self, name: str) -> str:
         """Return the key that the last list of the Pods of a Node proves; empty without a list."""
         return self._proven.get(name, "")
 

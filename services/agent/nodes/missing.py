@@ -6,28 +6,28 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from agent.actions import Action, Attempt, Delete, ListPods, Patch, Place, RecordEvent, Report
-from agent.nodes.conditions import compared, is_ready
+from agent.nodes.conditions import compare_conditions, is_ready
 from agent.nodes.cordons import Cordon, cordon_of
-from agent.nodes.creation import created
-from agent.nodes.drains import drained, ended
+from agent.nodes.creation import build_creation
+from agent.nodes.drains import drain_node, end_pods
 from agent.nodes.marks import (
     STARTUP_TAINTS,
-    adopted,
+    adopt_record,
+    build_record,
     claim,
     has_startup_taint,
     is_of_earlier_stay,
     is_of_stay,
     loses_reservation,
-    made,
     metadata_patch,
     missing_taints,
     spec_marks,
     without_foreign,
 )
 from agent.nodes.objects import NOTHING_REPORTED, NodeObject, Reported, WantedNode
-from agent.nodes.record import Managed, managed
+from agent.nodes.record import Managed, read_record
 from agent.nodes.reports import condition_reports, node_report, proves_more, without_more
-from agent.nodes.reservations import withheld
+from agent.nodes.reservations import withhold_taint
 from agent.pods.objects import PodObject
 from agent.reading import SKEW_MAX, Document
 from nodepool.contract.log import LogId
@@ -85,25 +85,25 @@ def missing_for_node(view: NodeView, place: Place, log: LogId, now: datetime) ->
     now: the time of the Events.
     """
     wanted, found = view.wanted, view.found
-    state = managed(found) if found is not None else None
+    state = read_record(found) if found is not None else None
     if wanted is None or wanted.phase is NodePhase.DELETED:
-        return () if found is None else tuple(_unwanted(view, found, state, log))
-    reserved = withheld(wanted, found, view.pods, view.no_toleration, place)
+        return () if found is None else tuple(_remove_departed_node(view, found, state, log))
+    reserved = withhold_taint(wanted, found, view.pods, view.no_toleration, place)
     wanted = wanted if reserved is None else reserved.wanted
     if found is None:
         if not wanted.registered:
             return ()
-        return (created(wanted, view.pool_uid, log, view.last_seen),)
+        return (build_creation(wanted, view.pool_uid, log, view.last_seen),)
     if state is not None and is_of_earlier_stay(state, wanted, log):
-        return (*_removed(found, view.pods), created(wanted, view.pool_uid, log, None))
+        return (*_remove_node(found, view.pods), build_creation(wanted, view.pool_uid, log, None))
     both = _Both(wanted, found, state)
     if not wanted.registered:
         return tuple(_joining(view, both, place, log))
     events = () if reserved is None or reserved.event is None else (reserved.event,)
-    return (*_joined(view, both, place, log, now), *events)
+    return (*_reconcile_node(view, both, place, log, now), *events)
 
 
-def _unwanted(
+def _remove_departed_node(
     view: NodeView, found: NodeObject, state: Managed | None, log: LogId
 ) -> Iterator[Action]:
     """Yield the removal of a Node that has left; of an unclaimed Node, the removal or an Event."""
@@ -111,16 +111,16 @@ def _unwanted(
         if view.unwanted_s < ABANDONED_S or not has_startup_taint(found):
             return
         if is_ready(found):
-            yield _unclaimed(found)
+            yield _report_unclaimed(found)
         else:
-            yield from _removed(found, view.pods)
+            yield from _remove_node(found, view.pods)
         return
     is_gone = view.is_gone or view.wanted is not None
     if is_gone and state.log in ("", log):
-        yield from _removed(found, view.pods)
+        yield from _remove_node(found, view.pods)
 
 
-def _unclaimed(found: NodeObject) -> RecordEvent:
+def _report_unclaimed(found: NodeObject) -> RecordEvent:
     """Tell that a Node keeps its startup taint, since no NodePool has its machine."""
     taint = next(each for each in found.taints if each in STARTUP_TAINTS)
     message = (
@@ -132,8 +132,8 @@ def _unclaimed(found: NodeObject) -> RecordEvent:
     return RecordEvent("Node", found.name, found.uid, "Warning", "NodeNotClaimed", message, key)
 
 
-def _removed(found: NodeObject, pods: Sequence[PodObject]) -> Iterator[Action]:
-    yield from ended(pods)
+def _remove_node(found: NodeObject, pods: Sequence[PodObject]) -> Iterator[Action]:
+    yield from end_pods(pods)
     if not found.deleting:
         yield Delete("Node", found.name, found.uid)
 
@@ -150,7 +150,7 @@ def _joining(view: NodeView, both: _Both, place: Place, log: LogId) -> Iterator[
         return
     claimed = claim(wanted, log)
     if state is None or not is_of_stay(state, wanted, log):
-        first = adopted(state, wanted, log)
+        first = adopt_record(state, wanted, log)
         if state is None:
             # On a Node that is new to the control plane, any cordon was set by hand.
             first = replace(first, unschedulable=False)
@@ -162,7 +162,7 @@ def _joining(view: NodeView, both: _Both, place: Place, log: LogId) -> Iterator[
         yield Patch("Node", found.name, {"metadata": metadata})
     old = [pod for pod in view.pods if found.created is not None and _is_older(pod, found.created)]
     if old:
-        yield from ended(old)
+        yield from end_pods(old)
     elif is_ready(found):
         event = node_report(wanted, found, claimed, view.pods, place)
         if event != view.reported.node:
@@ -173,7 +173,7 @@ def _is_older(pod: PodObject, node_created: datetime) -> bool:
     return pod.created < node_created - (SKEW_MAX if pod.pod.daemon_set else timedelta(0))
 
 
-def _joined(
+def _reconcile_node(
     view: NodeView, both: _Both, place: Place, log: LogId, now: datetime
 ) -> Iterator[Action]:
     """Yield the reports first, then the changes; end Pods only if no other Pod can begin.
@@ -181,14 +181,14 @@ def _joined(
     By force they end at once: a Node whose cordon is refused is as much at its end.
     """
     wanted, found, state = both
-    before = adopted(state, wanted, log)
-    conditions = compared(wanted, found, before.conditions)
-    yield from _observed(view, both, before, place)
+    before = adopt_record(state, wanted, log)
+    conditions = compare_conditions(wanted, found, before.conditions)
+    yield from _report_observation(view, both, before, place)
     yield from condition_reports(wanted, conditions.reported, view.reported, place)
     cordon = cordon_of(wanted, found, None if state is None else before, view.attempt, place, now)
     yield from cordon.actions
     claimed = claim(wanted, log, before, conditions.agreed)
-    after = made(wanted, view.pool_uid, claimed, cordon.remembered, cordon.number)
+    after = build_record(wanted, view.pool_uid, claimed, cordon.remembered, cordon.number)
     after = replace(after, asked=cordon.asked)
     if state is not None and state.log:  # Otherwise the owner of each mark is unknown.
         after = without_foreign(after, before, found, wanted)
@@ -199,10 +199,12 @@ def _joined(
         status = {"status": {"conditions": list(conditions.written)}}
         yield Patch("Node", found.name, status, "status")
     if found.unschedulable or not wanted.unschedulable or wanted.drain == "forced":
-        yield from drained(wanted, found, view.pods, now)
+        yield from drain_node(wanted, found, view.pods, now)
 
 
-def _observed(view: NodeView, both: _Both, before: Managed, place: Place) -> Iterator[Action]:
+def _report_observation(
+    view: NodeView, both: _Both, before: Managed, place: Place
+) -> Iterator[Action]:
     """Yield the report of a Node; report a new cordon or lock only with the Pods that prove it.
 
     A Node that is not ready does not answer: what its cluster knows is not what runs there.

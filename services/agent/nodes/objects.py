@@ -154,7 +154,7 @@ def node_object(document: Document) -> NodeObject:
         taints=_taints(spec),
         taints_added=added,
         unschedulable=flag(spec, "unschedulable"),
-        conditions=tuple(map(_shared, parts(status, "conditions"))),
+        conditions=tuple(map(_intern_condition, parts(status, "conditions"))),
         deleting=metadata.get("deletionTimestamp") is not None,
         created=moment(metadata, "creationTimestamp"),
         provider_id=text(spec, "providerID"),
@@ -162,7 +162,7 @@ def node_object(document: Document) -> NodeObject:
     )
 
 
-def _shared(condition: Document) -> Document:
+def _intern_condition(condition: Document) -> Document:
     """Return a condition whose texts are stored once for all Nodes that have them."""
     return {
         sys.intern(key): sys.intern(value) if isinstance(value, str) else value

@@ -44,7 +44,7 @@ class Managed:
         return json.dumps(kept, separators=(",", ":"), sort_keys=True)
 
 
-def managed(found: NodeObject) -> Managed | None:
+def read_record(found: NodeObject) -> Managed | None:
     """Return what the control plane has made of a Node; None if it does not manage the Node.
 
     A part that cannot be read, because somebody has changed it, counts as missing.

@@ -26,7 +26,7 @@ class Reserved(NamedTuple):
     event: RecordEvent | None
 
 
-def withheld(
+def withhold_taint(
     wanted: WantedNode,
     found: NodeObject | None,
     pods: Sequence[PodObject],
@@ -51,7 +51,7 @@ def withheld(
     if fault == "" and not ended:
         return None
     without = replace(wanted, taints=tuple(each for each in wanted.taints if each != taint))
-    why = fault or _named(ended)
+    why = fault or _format_pods(ended)
     if found is None or not why or fault is None:
         return Reserved(without, None)
     message = f"the taint {taint.key}={taint.value}:{taint.effect} is withheld: {why}"
@@ -66,7 +66,7 @@ def _stays(pod: PodObject, place: Place) -> bool:
     return pod.pod.tolerates(reserved_taint(place.org))
 
 
-def _named(pods: Sequence[PodObject]) -> str:
+def _format_pods(pods: Sequence[PodObject]) -> str:
     names = sorted(each.pod.name for each in pods)
     more = f" and {len(names) - PODS_SHOWN} more" if len(names) > PODS_SHOWN else ""
     shown = ", ".join(names[:PODS_SHOWN])

@@ -41,7 +41,7 @@ class SetBacks:
         is_held = kept is not None and kept.state == _state(wanted) and now < kept.until
         return kept.until if kept is not None and is_held else 0.0
 
-    def patched(self, wanted: WantedNode, now: float) -> bool:
+    def note_patch(self, wanted: WantedNode, now: float) -> bool:
         """Note that a Node was patched for its state; return whether a pause begins with that."""
         kept = self._kept.get(wanted.name)
         if kept is None or kept.state != _state(wanted):

@@ -11,7 +11,7 @@ from agent.pods.quantities import asked_for
 from agent.reading import Document, UnreadableDocument, part, parts, text, texts
 from nodepool.contract.affinity import NodeSelectorRequirement, holds
 from nodepool.contract.model import Taint
-from nodepool.contract.pods import ACCELERATOR, GPU, Toleration, repelled
+from nodepool.contract.pods import ACCELERATOR, GPU, Toleration, find_repelling_taint
 
 Term = tuple[NodeSelectorRequirement, ...]
 """Requirements that the labels of a Node must all meet; no Node meets an empty term."""
@@ -55,7 +55,7 @@ class Demand:
 
     def is_repelled(self, taints: tuple[Taint, ...], *effects: str) -> bool:
         """Whether one of these taints has one of the effects, and it does not tolerate that."""
-        return repelled(taints, effects, self.tolerations) is not None
+        return find_repelling_taint(taints, effects, self.tolerations) is not None
 
 
 def _holds(term: Term, labels: Mapping[str, str]) -> bool:

@@ -5,9 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, assert_never
 
 from agent.actions import Action, Attempt, Create, Delete, Patch, Place, RecordEvent, Send
-from agent.pools.agreement import AGREED, REFUSED, agreed, agreement_of, digests, refusal_of
+from agent.pools.agreement import AGREED, REFUSED, agree, agreement_of, digests, refusal_of
 from agent.pools.merge import Merge, Outcome, merge
-from agent.pools.objects import LABELS, Log, PoolObject, SpecFault, WantedPool, merge_patch, taken
+from agent.pools.objects import (
+    LABELS,
+    Log,
+    PoolObject,
+    SpecFault,
+    WantedPool,
+    merge_patch,
+    take_fields,
+)
 from agent.pools.sides import Facts, Sides
 from agent.pools.status import invalid_status, shown_status, status_patches
 from agent.reading import Document, digest
@@ -181,7 +189,7 @@ def _create(wanted: WantedPool, log: Log) -> Create:
     metadata: dict[str, object] = {
         "name": wanted.name,
         "finalizers": [FINALIZER],
-        "annotations": {AGREED: agreed(wanted, None, log).text()},
+        "annotations": {AGREED: agree(wanted, None, log).text()},
     }
     if wanted.labels:
         metadata["labels"] = dict(wanted.labels)
@@ -228,11 +236,11 @@ def _agree(sides: Sides, wanted: WantedPool, names: frozenset[str] = frozenset()
     """Return the patch that sets fields to what the bus says, and records the agreement."""
     found = sides.found
     refused = {REFUSED: None} if REFUSED in found.annotations else {}
-    annotations = {AGREED: agreed(wanted, found, sides.log).text(), **refused}
+    annotations = {AGREED: agree(wanted, found, sides.log).text(), **refused}
     metadata: dict[str, object] = {"annotations": annotations, **_finalizers(found)}
     if LABELS in names:
         metadata["labels"] = merge_patch(found.labels, wanted.labels)
-    spec = merge_patch(found.spec, taken(found.spec, wanted.spec, names - {LABELS}))
+    spec = merge_patch(found.spec, take_fields(found.spec, wanted.spec, names - {LABELS}))
     return _patch(found, metadata, spec)
 
 
@@ -248,7 +256,7 @@ def _lost_events(sides: Sides, decision: Merge) -> Iterator[RecordEvent]:
     """Yield an Event per field, with the value that is not taken and the value that holds."""
     for name in sorted(decision.lost):
         value, other = _different(sides.ours.get(name), sides.theirs.get(name))
-        holds = f"{_shown(value)} is not taken, {_shown(other)} holds"
+        holds = f"{_format_value(value)} is not taken, {_format_value(other)} holds"
         message = f"{_field(name)}: {holds}: {decision.why}"
         yield _event(sides.found, "Warning", CWNodePoolNodesRequestFailed.reason, message)
 
@@ -281,7 +289,7 @@ def _different(one: object, other: object) -> tuple[object, object]:
     return first or None, second or None
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is None:
         return "nothing"
     text = json.dumps(value, sort_keys=True)

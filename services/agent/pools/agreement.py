@@ -112,7 +112,7 @@ def agreement_in_epoch(found: PoolObject, wanted: WantedPool | None, log: Log) -
     return Agreement(log=log.id, cluster=log.cluster, object=found.uid)
 
 
-def agreed(wanted: WantedPool, found: PoolObject | None, log: Log) -> Agreement:
+def agree(wanted: WantedPool, found: PoolObject | None, log: Log) -> Agreement:
     """Return the agreement on what the bus says; without an object, for the object to create."""
     return Agreement(
         log=log.id,

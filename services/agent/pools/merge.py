@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from agent.actions import Attempt
 from agent.pools.agreement import differences, digests
-from agent.pools.objects import SpecFault, WantedPool, read_spec, taken
+from agent.pools.objects import SpecFault, WantedPool, read_spec, take_fields
 from agent.pools.sides import NO_FIELDS, Sides
 from agent.reading import Document
 from nodepool.contract.model import FINALIZER
@@ -69,7 +69,7 @@ def merge(sides: Sides) -> Merge:  # noqa: C901, PLR0912  # It is to be read fro
             return Merge(Outcome.WAIT)
         if isinstance(sides.spec, SpecFault):
             return Merge(Outcome.SET_BACK, why=str(sides.spec))
-        return Merge(Outcome.SEND) if refusal is None else _refused(refusal)
+        return Merge(Outcome.SEND) if refusal is None else _build_set_back(refusal)
     if wanted.deleting:
         # An object that was never shared with this log is another NodePool, and waits.
         return Merge(Outcome.FOLLOW if sides.agreed_uid else Outcome.WAIT)
@@ -87,10 +87,10 @@ def merge(sides: Sides) -> Merge:  # noqa: C901, PLR0912  # It is to be read fro
         return Merge(Outcome.SEND)
     if refusal.reason == "NotFound" and refusal.field != "cluster":
         return Merge(Outcome.WAIT)  # The bus has deleted it, and the read model will show that.
-    return _refused(refusal, diff.cluster)
+    return _build_set_back(refusal, diff.cluster)
 
 
-def _refused(refusal: Attempt, fields: frozenset[str] = NO_FIELDS) -> Merge:
+def _build_set_back(refusal: Attempt, fields: frozenset[str] = NO_FIELDS) -> Merge:
     why = f"{refusal.field}: {refusal.message}".removeprefix(": ")
     return Merge(Outcome.SET_BACK, fields, fields, why)
 
@@ -111,7 +111,7 @@ def _merge_deleted(sides: Sides) -> Merge:
     if is_another or is_done or sides.was_deleted:
         # If there is a NodePool of its name now, it is another NodePool that was created since.
         return Merge(Outcome.FOLLOW)
-    return Merge(Outcome.SEND) if sides.refusal is None else _refused(sides.refusal)
+    return Merge(Outcome.SEND) if sides.refusal is None else _build_set_back(sides.refusal)
 
 
 def _merge_bus(
@@ -122,7 +122,7 @@ def _merge_bus(
     cluster: frozenset[str],
 ) -> Merge:
     """Return how an object follows the bus in some fields, if people have changed others."""
-    if not _is_whole(taken(sides.ours, wanted.spec, names)):
+    if not _is_whole(take_fields(sides.ours, wanted.spec, names)):
         names, lost = names | cluster, lost | cluster
     # If the bus has another NodePool of the same name, only fields edited by hand are lost.
     if sides.agreement.uid not in ("", wanted.uid):

@@ -112,7 +112,7 @@ def fields_of(spec: Document, labels: Mapping[str, str]) -> dict[str, object]:
     return {**spec, LABELS: dict(labels)} if labels else dict(spec)
 
 
-def taken(
+def take_fields(
     raw: Mapping[str, object], other: Mapping[str, object], names: frozenset[str]
 ) -> dict[str, object]:
     """Return the fields of `raw`, with the named fields taken from `other`."""

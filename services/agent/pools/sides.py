@@ -10,7 +10,7 @@ from agent.pools.agreement import (
     Agreement,
     Fields,
     Sent,
-    agreed,
+    agree,
     agreement_in_epoch,
     agreement_of,
     differences,
@@ -192,7 +192,7 @@ class Sides:
         elif (start.uid, start.fields) != (wanted.uid, digests(self.theirs)) or self._is_over(
             attempt
         ):
-            start = agreed(wanted, found, self.log)
+            start = agree(wanted, found, self.log)
         id = command_id(self.log.id, found.uid, found.generation, start.version, ours)
         if wanted is None and attempt is not None and self._is_of_now(attempt):
             # A NodePool of this name existed at the time of the refusal, and is gone now.
@@ -219,7 +219,7 @@ class Sides:
     def refusal(self) -> Attempt | None:
         """The refusal of the current content of the object, if it still holds; None otherwise."""
         is_gone = self.found.deleting or not self.has_object
-        for refused in self._refused():
+        for refused in self._list_refusals():
             if is_gone:
                 is_of_now = refused.id == self.deletion_id
             else:
@@ -228,7 +228,7 @@ class Sides:
                 return refused
         return None
 
-    def _refused(self) -> Iterator[Attempt]:
+    def _list_refusals(self) -> Iterator[Attempt]:
         if self.attempt is not None and self.attempt.outcome == "refused":
             yield self.attempt
         if (recorded := refusal_of(self.found)) is not None:

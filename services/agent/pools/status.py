@@ -51,11 +51,14 @@ def shown_status(
 
     status: dict[str, object] = {
         "conditions": [
-            {**_chosen(condition), "observedGeneration": generation(_observed(condition))}
+            {
+                **_choose_fields(condition),
+                "observedGeneration": generation(_read_observed_generation(condition)),
+            }
             for condition in _conditions(wanted.status)
         ],
         # Show it before the first evaluation too: tools treat an object without it as current.
-        "observedGeneration": generation(_observed(wanted.status)),
+        "observedGeneration": generation(_read_observed_generation(wanted.status)),
     }
     status |= {name: _count(wanted.status, name) or 0 for name in COUNTS}
     status |= {name: count for name in OPTIONAL if (count := _count(wanted.status, name))}
@@ -117,11 +120,11 @@ def _conditions(status: Document) -> Iterator[Document]:
         yield from (each for each in conditions if isinstance(each, Mapping))
 
 
-def _observed(condition: Document) -> object:
+def _read_observed_generation(condition: Document) -> object:
     return condition.get("observedGeneration")
 
 
-def _chosen(condition: Document) -> dict[str, object]:
+def _choose_fields(condition: Document) -> dict[str, object]:
     return {name: condition[name] for name in CONDITION if name in condition}
 
 

@@ -27,7 +27,7 @@ def triage_cause(event: NodeLeft, node: NodeObject) -> str:
     """Return why the machine of a Node that left goes to triage; empty if it does not."""
     if isinstance(event, CWNodeDeleted) and not event.triage:
         return ""
-    return failure_of(event.message) or _problem(node) or _unnamed(event)
+    return failure_of(event.message) or _problem(node) or _choose_default_cause(event)
 
 
 def failure_at_the_end(event: NodeLeft, cause: str) -> str:
@@ -46,7 +46,7 @@ def _problem(node: NodeObject) -> str:
     return cordon_cause(min(problems)) if problems else ""
 
 
-def _unnamed(event: NodeLeft) -> str:
+def _choose_default_cause(event: NodeLeft) -> str:
     """Return the cause if no message names it: a deleted Node did not answer and was given up."""
     is_silent = isinstance(event, CWNodeDeleted)
     return (NodeFailure.UNANSWERED if is_silent else NodeFailure.OTHER).value

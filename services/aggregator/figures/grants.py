@@ -29,7 +29,7 @@ NO_GRANTS: Final = Grants()
 FINAL: Final = Grants(is_final=True)
 
 
-def granted(known: Grants, event: QuotaChecked) -> Grants:
+def add_grant(known: Grants, event: QuotaChecked) -> Grants:
     """Return the grants with a new grant; the same object if it is the newest grant already."""
     grant = event.number, event.granted
     if known.is_final or known.grants[-1:] == (grant,):
@@ -41,7 +41,7 @@ def granted(known: Grants, event: QuotaChecked) -> Grants:
     return _grants((*older, grant))
 
 
-def acknowledged(known: Grants, event: GrantAcknowledged) -> Grants:
+def acknowledge_grant(known: Grants, event: GrantAcknowledged) -> Grants:
     """Return the grants from the acknowledged grant on.
 
     That grant allows no more than the allocator has acknowledged: an invalid NodePool gets nothing.

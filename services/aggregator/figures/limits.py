@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from immutables import Map
 
-from aggregator.figures.grants import NO_GRANTS, Grants, acknowledged, granted
+from aggregator.figures.grants import NO_GRANTS, Grants, acknowledge_grant, add_grant
 from aggregator.objects import NodePoolObject
 from aggregator.read_model import ReadModel
 from nodepool.contract import events as on
@@ -31,7 +31,7 @@ class Limits:
         """Return how many Nodes a NodePool may have by grants that the allocator may still use."""
         return self.grants.get(key, NO_GRANTS).most
 
-    def changed(
+    def update_pool(
         self, before: NodePoolObject | None, after: NodePoolObject, grants: Grants | None = None
     ) -> "Limits":
         """Return the limits after a NodePool changed.
@@ -46,29 +46,29 @@ class Limits:
             return self
         return Limits(
             self.grants if kept is known else self.grants.set(after.key, kept),
-            _reserved(self.reserved, after, change),
+            _reserve_nodes(self.reserved, after, change),
         )
 
-    def granted(
+    def apply_verdict(
         self, before: NodePoolObject, after: NodePoolObject, event: on.QuotaChecked
     ) -> "Limits":
         """Return the limits after a verdict on quota; its grant counts for any generation."""
         if before.is_invalid:  # The allocator knows that it may use no grant.
-            return self.changed(before, after)
+            return self.update_pool(before, after)
         known = self.grants.get(after.key, NO_GRANTS)
-        return self.changed(before, after, granted(known, event))
+        return self.update_pool(before, after, add_grant(known, event))
 
-    def acknowledged(self, pool: NodePoolObject, event: on.GrantAcknowledged) -> "Limits":
+    def acknowledge(self, pool: NodePoolObject, event: on.GrantAcknowledged) -> "Limits":
         """Return the limits after the allocator gave up the Nodes beyond a smaller grant."""
         known = self.grants.get(pool.key, NO_GRANTS)
-        return self.changed(pool, pool, acknowledged(known, event))
+        return self.update_pool(pool, pool, acknowledge_grant(known, event))
 
-    def deleted(self, pool: NodePoolObject) -> "Limits":
+    def remove_pool(self, pool: NodePoolObject) -> "Limits":
         """Return the limits without this NodePool."""
         known = self.grants.get(pool.key, NO_GRANTS)
         return Limits(
             self.grants.delete(pool.key) if pool.key in self.grants else self.grants,
-            _reserved(self.reserved, pool, -_reserving(known, pool)),
+            _reserve_nodes(self.reserved, pool, -_reserving(known, pool)),
         )
 
     def is_grant_passed(self, pool: NodePoolObject) -> bool:
@@ -109,7 +109,7 @@ def _reserving(grants: Grants, pool: NodePoolObject | None) -> int:
     return 0 if pool is None else max(grants.most, pool.held)
 
 
-def _reserved(
+def _reserve_nodes(
     reserved: Map[LedgerKey, int], pool: NodePoolObject, change: int
 ) -> Map[LedgerKey, int]:
     """Return the reserved Nodes per limit after a NodePool may hold `change` more Nodes."""

@@ -66,7 +66,7 @@ class NodeFigures:
 
     def with_activity(self, before: NodeObject, after: NodeObject | None) -> "NodeFigures":
         """Return the figures after the activity of a Node may have changed; None if it left."""
-        active = self.active.moved(_active_of(before), _active_of(after))
+        active = self.active.move(_active_of(before), _active_of(after))
         return self if active is self.active else replace(self, active=active)
 
     def with_usability(
@@ -79,25 +79,25 @@ class NodeFigures:
         before = self.unusable.get(key)
         held = before.cordon if before is not None else ""
         after = _unusable(before, node, held if cordon is None else cordon, now)
-        return self if after == before else self._moved(key, node, before, after, now)
+        return self if after == before else self._move_unusable(key, node, before, after, now)
 
-    def failed(self, node: NodeObject, cause: str) -> "NodeFigures":
+    def count_failure(self, node: NodeObject, cause: str) -> "NodeFigures":
         """Return the figures with one more failure of a Node."""
         return replace(self, failures=self.failures.add(node.zone, node.instance_type, cause))
 
-    def joined(self, node: NodeObject, now: datetime) -> "NodeFigures":
+    def count_join(self, node: NodeObject, now: datetime) -> "NodeFigures":
         """Return the figures after a Node joined its cluster."""
         seconds = (now - node.created).total_seconds()
         joins = self.joins.observe(NODE_JOIN, seconds, node.zone, node.instance_type)
         return replace(self, joins=joins)
 
-    def left(self, key: NodeKey, node: NodeObject, now: datetime) -> "NodeFigures":
+    def remove_node(self, key: NodeKey, node: NodeObject, now: datetime) -> "NodeFigures":
         """Return the figures without a Node that left."""
         before = self.unusable.get(key)
-        figures = self if before is None else self._moved(key, node, before, None, now)
+        figures = self if before is None else self._move_unusable(key, node, before, None, now)
         return figures.with_activity(node, None)
 
-    def removed(self, node: NodeObject, reason: str, now: datetime) -> "NodeFigures":
+    def count_removal(self, node: NodeObject, reason: str, now: datetime) -> "NodeFigures":
         """Return the figures with one more removal of a Node, and its age."""
         age = (now - node.created).total_seconds()
         return replace(
@@ -106,7 +106,7 @@ class NodeFigures:
             ages=self.ages.observe(REMOVED_NODE_AGE, age, reason),
         )
 
-    def _moved(
+    def _move_unusable(
         self,
         key: NodeKey,
         node: NodeObject,
@@ -122,8 +122,8 @@ class NodeFigures:
             self,
             lost_seconds=lost,
             unusable=known.delete(key) if after is None else known.set(key, after),
-            unhealthy=self.unhealthy.moved(_unhealthy_of(before, path), _unhealthy_of(after, path)),
-            preempting=self.preempting.moved(
+            unhealthy=self.unhealthy.move(_unhealthy_of(before, path), _unhealthy_of(after, path)),
+            preempting=self.preempting.move(
                 _preempting_of(before, path), _preempting_of(after, path)
             ),
         )

@@ -50,7 +50,7 @@ class PoolFigures:
     time_to_target: Histograms = Histograms()
     waits: Map[PoolKey, Wait] = Map()
 
-    def changed(
+    def update_pool(
         self, before: NodePoolObject | None, after: NodePoolObject, now: datetime
     ) -> "PoolFigures":
         """Return the figures after a NodePool changed; `before` is None for a new NodePool."""
@@ -83,7 +83,7 @@ class PoolFigures:
                 durations = durations.observe(CONDITION_DURATION, seconds, kind, old.status)
         return transitions, durations
 
-    def deleted(self, key: PoolKey) -> "PoolFigures":
+    def remove_pool(self, key: PoolKey) -> "PoolFigures":
         """Return the figures without this NodePool."""
         return replace(self, waits=_with_wait(self.waits, key, None))
 

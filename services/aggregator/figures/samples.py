@@ -119,7 +119,7 @@ def _exists(item: CapacityObject) -> bool:
 def _figures(figures: Figures, offerings: Sequence[CapacityObject]) -> Iterator[Sample]:
     """Yield the counts since the log began; each count that may ever occur starts at 0."""
 
-    def known(metric: Metric) -> Iterator[Labels]:
+    def list_labels(metric: Metric) -> Iterator[Labels]:
         for each in offerings:
             for rest in _OF_OFFERING[metric]:
                 yield (each.zone, each.instance_type, *rest)
@@ -129,14 +129,16 @@ def _figures(figures: Figures, offerings: Sequence[CapacityObject]) -> Iterator[
     yield from nodes.preempting.samples(metrics.PREEMPTING_NODES)
     yield from pools.transitions.samples(metrics.CONDITION_TRANSITIONS, _TRANSITIONS)
     yield from pools.durations.samples(metrics.CONDITION_DURATION, _DURATIONS)
-    yield from pools.time_to_target.samples(metrics.TIME_TO_TARGET, known(metrics.TIME_TO_TARGET))
+    yield from pools.time_to_target.samples(
+        metrics.TIME_TO_TARGET, list_labels(metrics.TIME_TO_TARGET)
+    )
     yield from figures.out_of_service.samples(metrics.MACHINES)
-    yield from nodes.joins.samples(metrics.NODE_JOIN, known(metrics.NODE_JOIN))
-    yield from nodes.failures.samples(metrics.NODE_FAILURES, known(metrics.NODE_FAILURES))
-    yield from nodes.removals.samples(metrics.NODE_REMOVALS, known(metrics.NODE_REMOVALS))
+    yield from nodes.joins.samples(metrics.NODE_JOIN, list_labels(metrics.NODE_JOIN))
+    yield from nodes.failures.samples(metrics.NODE_FAILURES, list_labels(metrics.NODE_FAILURES))
+    yield from nodes.removals.samples(metrics.NODE_REMOVALS, list_labels(metrics.NODE_REMOVALS))
     yield from nodes.ages.samples(metrics.REMOVED_NODE_AGE, _AGES)
     yield from nodes.lost_seconds.samples(
-        metrics.LOST_NODE_SECONDS, known(metrics.LOST_NODE_SECONDS)
+        metrics.LOST_NODE_SECONDS, list_labels(metrics.LOST_NODE_SECONDS)
     )
     yield from figures.violations.samples(
         metrics.INVARIANT_VIOLATIONS, metrics.INVARIANT_LAST_POSITION, RULES

@@ -42,7 +42,7 @@ class Figures:
     out_of_service: Levels = Levels()
     violations: Violations = Violations()
 
-    def violated(self, rule: Rule, context: Context) -> "Figures":
+    def count_violation(self, rule: Rule, context: Context) -> "Figures":
         """Return the figures with one more violation of a rule."""
         return replace(self, violations=self.violations.add(rule, context.position))
 
@@ -62,7 +62,7 @@ class Step(NamedTuple):
 def evolve(figures: Figures, step: Step, message: Hears, context: Context) -> Figures:
     """Return the figures after an event; an event that cannot have happened is only counted."""
     if step.rule:
-        figures = figures.violated(step.rule, context)
+        figures = figures.count_violation(step.rule, context)
         if step.rule in IMPOSSIBLE:
             return figures
     match message:
@@ -86,9 +86,9 @@ def evolve(figures: Figures, step: Step, message: Hears, context: Context) -> Fi
         case on.CWNodeCordoned() | on.CWNodeUncordoned():
             return _cordon_changed(figures, step, message, context)
         case on.QuotaChecked():
-            return _granted(figures, step, message, context)
+            return _fold_quota_verdict(figures, step, message, context)
         case on.GrantAcknowledged():
-            return _acknowledged(figures, step, message)
+            return _fold_acknowledgement(figures, step, message)
         case on.CWNodePoolDeleted():
             return _pool_deleted(figures, step, message)
         case on.CWNodePoolNodesRemoveError():
@@ -108,8 +108,8 @@ def _pool_changed(figures: Figures, step: Step, event: OfPool, context: Context)
     before, after = step.before.pools.get(event.key), step.after.pools.get(event.key)
     if after is None or after is before:
         return figures
-    pools = figures.pools.changed(before, after, context.time)
-    limits = figures.limits.changed(before, after)
+    pools = figures.pools.update_pool(before, after, context.time)
+    limits = figures.limits.update_pool(before, after)
     if pools is figures.pools and limits is figures.limits:
         return figures
     return replace(figures, pools=pools, limits=limits)
@@ -121,28 +121,32 @@ def _pool_deleted(figures: Figures, step: Step, event: on.CWNodePoolDeleted) -> 
     if pool is None or event.key in step.after.pools:
         return figures
     return replace(
-        figures, pools=figures.pools.deleted(pool.key), limits=figures.limits.deleted(pool)
+        figures, pools=figures.pools.remove_pool(pool.key), limits=figures.limits.remove_pool(pool)
     )
 
 
-def _granted(figures: Figures, step: Step, event: on.QuotaChecked, context: Context) -> Figures:
+def _fold_quota_verdict(
+    figures: Figures, step: Step, event: on.QuotaChecked, context: Context
+) -> Figures:
     """Return the figures after a verdict on quota."""
     before = step.before.pools.get(event.key)
     if before is None or before.uid != event.uid:
         return figures
     after = step.after.pools[event.key]
-    limits = figures.limits.granted(before, after, event)
+    limits = figures.limits.apply_verdict(before, after, event)
     if figures.limits.is_limit_passed(step.before, event, limits):
-        figures = figures.violated("LimitPassed", context)
-    return replace(figures, pools=figures.pools.changed(before, after, context.time), limits=limits)
+        figures = figures.count_violation("LimitPassed", context)
+    return replace(
+        figures, pools=figures.pools.update_pool(before, after, context.time), limits=limits
+    )
 
 
-def _acknowledged(figures: Figures, step: Step, event: on.GrantAcknowledged) -> Figures:
+def _fold_acknowledgement(figures: Figures, step: Step, event: on.GrantAcknowledged) -> Figures:
     """Return the figures after the allocator gave up the Nodes beyond a smaller grant."""
     pool = step.after.pools.get(event.key)
     if pool is None or pool.uid != event.uid:
         return figures
-    return replace(figures, limits=figures.limits.acknowledged(pool, event))
+    return replace(figures, limits=figures.limits.acknowledge(pool, event))
 
 
 def _removal_failed(
@@ -151,7 +155,7 @@ def _removal_failed(
     """Return the figures after the removal of a Node failed, or its silent machine was given up."""
     node = step.after.nodes.get(node_key(event.org, event.cluster, event.node))
     if node is not None and failure_of(event.message) == NodeFailure.UNANSWERED:
-        nodes = figures.nodes.failed(node, NodeFailure.UNANSWERED.value)
+        nodes = figures.nodes.count_failure(node, NodeFailure.UNANSWERED.value)
         figures = figures.with_nodes(nodes)
     return _pool_changed(figures, step, event, context)
 
@@ -162,7 +166,7 @@ def _node_assigned(
     """Return the figures with a new Node."""
     pool = step.before.pools.get(event.key)
     if not step.rule and pool is not None and figures.limits.is_grant_passed(pool):
-        figures = figures.violated("GrantPassed", context)
+        figures = figures.count_violation("GrantPassed", context)
     return _pool_changed(figures, step, event, context)
 
 
@@ -172,7 +176,7 @@ def _node_joined(
     """Return the figures after a Node joined its cluster."""
     key, now = event.node_key, context.time
     before, after = step.before.nodes[key], step.after.nodes[key]
-    nodes = figures.nodes.joined(after, now)
+    nodes = figures.nodes.count_join(after, now)
     nodes = nodes.with_activity(before, after).with_usability(key, after, now)
     return _pool_changed(figures.with_nodes(nodes), step, event, context)
 
@@ -195,7 +199,7 @@ def _node_reported(figures: Figures, step: Step, event: ConditionSeen) -> Figure
     before, after = step.before.nodes[key], step.after.nodes[key]
     if not problems_of(after) - problems_of(before):
         return figures
-    return figures.with_nodes(figures.nodes.failed(before, cordon_cause(event.type)))
+    return figures.with_nodes(figures.nodes.count_failure(before, cordon_cause(event.type)))
 
 
 def _cordon_changed(
@@ -222,12 +226,12 @@ def _node_left(figures: Figures, step: Step, event: NodeLeft, context: Context) 
     key = event.node_key
     node = step.before.nodes[key]
     cause = triage_cause(event, node)
-    nodes = figures.nodes.left(key, node, context.time)
+    nodes = figures.nodes.remove_node(key, node, context.time)
     failure = failure_at_the_end(event, cause)
     if failure:
-        nodes = nodes.failed(node, failure)
+        nodes = nodes.count_failure(node, failure)
     if isinstance(event, on.CWNodeDeleted):
-        nodes = nodes.removed(node, event.removal.value, context.time)
+        nodes = nodes.count_removal(node, event.removal.value, context.time)
     figures = _machine_changed(figures.with_nodes(nodes), step, event, cause)
     return _pool_changed(figures, step, event, context)
 
@@ -250,5 +254,5 @@ def _machine_changed(
     return replace(
         figures,
         triage=figures.triage.delete(key) if after is None else figures.triage.set(key, after),
-        out_of_service=figures.out_of_service.moved(before, after),
+        out_of_service=figures.out_of_service.move(before, after),
     )

@@ -25,7 +25,7 @@ def main() -> None:
     141 if the pipe was closed.
     """
     # Ctrl-C ends the program at once, at any point: it has no state to save besides the log.
-    signal.signal(signal.SIGINT, _interrupted)
+    signal.signal(signal.SIGINT, _exit_on_interrupt)
     try:
         # Imported here, so that Ctrl-C is handled during the imports too.
         from nodepool.cli.app import run
@@ -35,14 +35,14 @@ def main() -> None:
         code = INTERRUPTED
     except OSError as error:
         code = _cannot_write(error)
-    sys.exit(_flushed(code))
+    sys.exit(_flush_output(code))
 
 
-def _interrupted(_: int, __: "FrameType | None") -> None:
+def _exit_on_interrupt(_: int, __: "FrameType | None") -> None:
     os._exit(INTERRUPTED)
 
 
-def _flushed(code: int) -> int:
+def _flush_output(code: int) -> int:
     """Return the exit code after all output is written; a pipe closed early is no error."""
     try:
         if sys.stdout is not None:

@@ -22,7 +22,7 @@ class OptionalValue(click.Option):
         self.implied = implied
 
 
-def normalised(args: Sequence[str], params: Sequence[click.Parameter]) -> list[str]:
+def normalise_arguments(args: Sequence[str], params: Sequence[click.Parameter]) -> list[str]:
     """Return the words of a command line as click understands them.
 
     Raises a usage error for the value of a switch that is neither true nor false.
@@ -33,10 +33,10 @@ def normalised(args: Sequence[str], params: Sequence[click.Parameter]) -> list[s
         if isinstance(param, click.Option)
         for name in (*param.opts, *param.secondary_opts)
     }
-    return list(_normalised(args, options))
+    return list(_normalise_words(args, options))
 
 
-def _normalised(args: Sequence[str], options: dict[str, click.Option]) -> Iterator[str]:
+def _normalise_words(args: Sequence[str], options: dict[str, click.Option]) -> Iterator[str]:
     words = iter(args)
     for word in words:
         if word == "--":
@@ -50,7 +50,7 @@ def _normalised(args: Sequence[str], options: dict[str, click.Option]) -> Iterat
         elif isinstance(option, OptionalValue):
             yield word if sign else f"{name}={option.implied}"
         elif option.is_flag and sign:
-            yield from _switched(option, name, value)
+            yield from _normalise_switch(option, name, value)
         elif sign and not name.startswith("--"):
             yield f"{name}{value}" if value else word
         else:
@@ -59,7 +59,7 @@ def _normalised(args: Sequence[str], options: dict[str, click.Option]) -> Iterat
                 yield from _next(words)
 
 
-def _switched(option: click.Option, name: str, value: str) -> Iterator[str]:
+def _normalise_switch(option: click.Option, name: str, value: str) -> Iterator[str]:
     if value.lower() in TRUE:
         yield name
     elif value.lower() not in FALSE:

@@ -47,7 +47,7 @@ class Changes:
         self._is_listed = True
         missing = self.view.missing([item.document or {} for item in self._known.values()])
         if not missing and not self.only_changes:
-            self._print(self.view.chosen([item for _, item in sorted(self._known.items())]))
+            self._print(self.view.choose_items([item for _, item in sorted(self._known.items())]))
         return missing
 
     def _print(self, items: Sequence[Item]) -> None:

@@ -36,20 +36,22 @@ async def change(
     Raises `Refused` if the change is not possible, or `NotFound`.
     """
     for attempt in range(ATTEMPTS):
-        before = await client.nodepools.stored(pool)
-        command = revised(stored_document(before), revise)
+        before = await client.nodepools.read_stored(pool)
+        command = build_command(stored_document(before), revise)
         try:
-            return command, await _sent(client, client.nodepools.addressed(command), dry_run)
+            return command, await _send_command(
+                client, client.nodepools.address_manifest(command), dry_run
+            )
         except Refused as refusal:
             is_own_version = command.metadata.resource_version != str(before.version)
             if refusal.reason != "Conflict" or is_own_version or attempt == ATTEMPTS - 1:
                 raise
-            if (await client.nodepools.stored(pool)).version == before.version:
+            if (await client.nodepools.read_stored(pool)).version == before.version:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-def revised(document: "Document", revise: Revise) -> "ApplyNodePool":
+def build_command(document: "Document", revise: Revise) -> "ApplyNodePool":
     """Return the command that stores the changed object if nothing else changed meanwhile."""
     name = str(_metadata(document).get("name"))
     command = parse_manifest(revise(document), f'nodepool "{name}"')
@@ -58,7 +60,9 @@ def revised(document: "Document", revise: Revise) -> "ApplyNodePool":
     return command
 
 
-async def _sent(client: "Client", command: "ApplyNodePool", dry_run: DryRun) -> CommandAccepted:
+async def _send_command(
+    client: "Client", command: "ApplyNodePool", dry_run: DryRun
+) -> CommandAccepted:
     if dry_run is not DryRun.CLIENT:
         return await client.commands.send(
             command.model_copy(update={"dry_run": dry_run is DryRun.SERVER})
@@ -80,10 +84,10 @@ async def change_each(
     code = DONE
     printed: list[Document] = []
 
-    async def changed(pool: str) -> "Changed":
-        return await _changed(client, pool, revise, output)
+    async def revise_pool(pool: str) -> "Changed":
+        return await _change_pool(client, pool, revise, output)
 
-    async with aclosing(in_order(pools, changed)) as changes:
+    async with aclosing(in_order(pools, revise_pool)) as changes:
         async for pool, finished in changes:
             try:
                 printed += _report(pool, finished.result(), verb, output)
@@ -98,7 +102,7 @@ async def change_one(
     client: "Client", pool: str, revise: Revise, verb: Verb, output: Output
 ) -> int:
     """Change one NodePool and report it; raise the error of a change that is not possible."""
-    changed = await _changed(client, pool, revise, output)
+    changed = await _change_pool(client, pool, revise, output)
     output.print_objects(_report(pool, changed, verb, output))
     return DONE
 
@@ -116,12 +120,14 @@ class Changed(NamedTuple):
     documents: "Sequence[Document]"
 
 
-async def _changed(client: "Client", pool: str, revise: Revise, output: Output) -> Changed:
+async def _change_pool(client: "Client", pool: str, revise: Revise, output: Output) -> Changed:
     command, outcome = await change(client, pool, revise, output.dry_run)
-    stored = await client.nodepools.stored(pool) if output.dry_run is DryRun.NONE else None
+    stored = await client.nodepools.read_stored(pool) if output.dry_run is DryRun.NONE else None
     if not output.shows_objects:
         return Changed(outcome.result, stored, ())
-    shown = await resulting_document(client, client.nodepools.addressed(command), output.dry_run)
+    shown = await resulting_document(
+        client, client.nodepools.address_manifest(command), output.dry_run
+    )
     return Changed(outcome.result, stored, [shown])
 
 

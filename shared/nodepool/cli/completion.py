@@ -80,13 +80,13 @@ class _Completion(ShellComplete):
         param, text = _resolve_incomplete(context, args, incomplete)
         if not isinstance(param, click.Parameter):
             return param.shell_complete(context, text)
-        offered = _offered(context, param, text)
+        offered = _list_values(context, param, text)
         if offered is None:
             return param.shell_complete(context, text)
         return [CompletionItem(each) for each in offered if each == FILES or each.startswith(text)]
 
 
-def _offered(context: click.Context, param: click.Parameter, text: str) -> Sequence[str] | None:
+def _list_values(context: click.Context, param: click.Parameter, text: str) -> Sequence[str] | None:
     """Return the values of a parameter, unfiltered; None if click knows the values."""
     if isinstance(param, Objects):
         return list(_objects(context, param.kinds, context.params.get("what") or (), text))

@@ -44,14 +44,16 @@ def best_place(found: "CapacityFound", zone_of_cluster: Mapping[str, str], prefe
     """
     likely = _likely(found)
     if not likely:
-        raise CliError(f"no zone has {_wanted(found)} now; ask again later, or for fewer Nodes")
+        raise CliError(
+            f"no zone has {_format_selections(found)} now; ask again later, or for fewer Nodes"
+        )
     for zone in likely:
         clusters = sorted(name for name, its in zone_of_cluster.items() if its == zone.zone)
         if clusters:
             return zone, _cluster(zone.zone, clusters, preferred)
     raise CliError(
-        f"{found.org} has no cluster in a zone that may have {_wanted(found)}; register one with"
-        f" 'nodepool register cluster NAME --zone {likely[0].zone}'"
+        f"{found.org} has no cluster in a zone that may have {_format_selections(found)}; "
+        f"register one with 'nodepool register cluster NAME --zone {likely[0].zone}'"
     )
 
 
@@ -71,5 +73,5 @@ def _cluster(zone: str, clusters: Sequence[str], preferred: str) -> str:
     raise CliError(f"{zone} has several clusters; choose one with --cluster: {shown}")
 
 
-def _wanted(found: "CapacityFound") -> str:
+def _format_selections(found: "CapacityFound") -> str:
     return " and ".join(f"{each.count} x {each.instance_type}" for each in found.selections)

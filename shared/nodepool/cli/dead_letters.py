@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from nodepool.cli.layout import aligned, visible
+from nodepool.cli.layout import align_columns, visible
 from nodepool.cli.times import human
 from nodepool.contract.moments import rfc3339
 
@@ -76,7 +76,7 @@ def description(
 
 
 def _single(lines: Iterable[tuple[str, str]]) -> Sequence[str]:
-    return aligned([(title, " ".join(text.split())) for title, text in lines])
+    return align_columns([(title, " ".join(text.split())) for title, text in lines])
 
 
 def _content(content: str) -> Sequence[str]:

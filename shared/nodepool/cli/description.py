@@ -6,7 +6,7 @@ from datetime import datetime
 
 from nodepool.cli.documents import Document, field, items
 from nodepool.cli.event_table import CountedEvent, interval
-from nodepool.cli.layout import aligned, escaped
+from nodepool.cli.layout import align_columns, escape_text
 from nodepool.cli.names import NODEPOOL
 
 ANNOTATION_MAX = 140
@@ -23,7 +23,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|-+")
 _LETTERS = re.compile(r"[A-Za-z-]+")
 
 
-def described(
+def format_description(
     document: Document, events: Sequence[CountedEvent] | None, now: datetime, *, name: str = ""
 ) -> str:
     """Return the text that kubectl prints for an object and its events, without a final newline.
@@ -36,7 +36,7 @@ def described(
 
 def body(document: Document, *, name: str = "") -> list[str]:
     """Return the lines that kubectl prints for an object before its events."""
-    return aligned(_lines(document, name))
+    return align_columns(_lines(document, name))
 
 
 def events_part(
@@ -51,7 +51,7 @@ def events_part(
     if events is None:
         return []
     if not events:
-        return aligned([*_lines(document, name), ["Events:", "<none>"]])[-1:]
+        return align_columns([*_lines(document, name), ["Events:", "<none>"]])[-1:]
     shown = events if most is None else events[len(events) - min(most, len(events)) :]
     hidden = len(events) - len(shown)
     return [*_events(shown, now), *([f"{_INDENT}({hidden} earlier: {EARLIER})"] if hidden else [])]
@@ -60,7 +60,7 @@ def events_part(
 def _lines(document: Document, name: str) -> list[list[str]]:
     shown = without_internals(document)
     return [
-        ["Name:", escaped(str(field(shown, "metadata", "name") or name))],
+        ["Name:", escape_text(str(field(shown, "metadata", "name") or name))],
         ["Namespace:", ""],
         *_labels(shown),
         *_annotations(shown),
@@ -101,7 +101,9 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 def _labels(document: Document) -> Iterator[list[str]]:
     labels = _mapping(field(document, "metadata", "labels"))
-    yield from _titled("Labels:", [f"{key}={value}" for key, value in sorted(labels.items())])
+    yield from _list_titled_lines(
+        "Labels:", [f"{key}={value}" for key, value in sorted(labels.items())]
+    )
 
 
 def _annotations(document: Document) -> Iterator[list[str]]:
@@ -116,7 +118,7 @@ def _annotations(document: Document) -> Iterator[list[str]]:
             shown += [f"{_INDENT}{_cut(part)}" for part in text.split("\n")]
         else:
             shown.append(f"{key}: {text}")
-    yield from _titled("Annotations:", shown)
+    yield from _list_titled_lines("Annotations:", shown)
 
 
 def _cut(text: str) -> str:
@@ -124,10 +126,10 @@ def _cut(text: str) -> str:
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
-def _titled(title: str, values: Sequence[str]) -> Iterator[list[str]]:
-    yield [title, escaped(values[0]) if values else "<none>"]
+def _list_titled_lines(title: str, values: Sequence[str]) -> Iterator[list[str]]:
+    yield [title, escape_text(values[0]) if values else "<none>"]
     for value in values[1:]:
-        yield ["", escaped(value)]
+        yield ["", escape_text(value)]
 
 
 def _content(fields: Mapping[str, object], level: int, path: str) -> Iterator[list[str]]:
@@ -135,7 +137,7 @@ def _content(fields: Mapping[str, object], level: int, path: str) -> Iterator[li
         key_path = f"{path}.{key}"
         if key_path in _SKIPPED:
             continue
-        name = f"{_INDENT * level}{escaped(label(key))}:"
+        name = f"{_INDENT * level}{escape_text(label(key))}:"
         match value:
             case Mapping():
                 yield [name]
@@ -161,7 +163,7 @@ def _scalar(value: object) -> str:
             return str(value).lower()
         case None:
             return "<nil>"
-    return escaped(str(value))
+    return escape_text(str(value))
 
 
 def label(name: str) -> str:
@@ -182,5 +184,5 @@ def _events(events: Sequence[CountedEvent], now: datetime) -> list[str]:
     ]
     rules = ["----", "------", "----", "----", "-------"]
     lines = [header, rules, *rows]
-    indented = [[f"{_INDENT}{first}", *map(escaped, rest)] for first, *rest in lines]
-    return ["Events:", *aligned(indented)]
+    indented = [[f"{_INDENT}{first}", *map(escape_text, rest)] for first, *rest in lines]
+    return ["Events:", *align_columns(indented)]

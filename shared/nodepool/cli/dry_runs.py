@@ -6,11 +6,11 @@ from nodepool.cli.documents import Document, field
 from nodepool.cli.options import DryRun
 from nodepool.client import Refused
 from nodepool.client.manifests import desired_document, stored_document
-from nodepool.client.names import misnamed
+from nodepool.client.names import find_name_refusal
 from nodepool.contract import grammar
 from nodepool.contract.catalog import RACK_SIZE
 from nodepool.contract.commands import ApplyNodePool, ScaleNodePool
-from nodepool.contract.outcomes import accepted
+from nodepool.contract.outcomes import build_acceptance
 
 if TYPE_CHECKING:
     from nodepool.client import Client, Outcome
@@ -24,7 +24,7 @@ async def expected_outcome(client: "Client", command: "Command") -> "Outcome":
     It reads what is stored, and checks only the name.
     """
     name = command.path[2]
-    refusal = misnamed(command)
+    refusal = find_name_refusal(command)
     if refusal is not None:
         return refusal
     stored = await client.nodepools.find_stored(name)
@@ -32,25 +32,29 @@ async def expected_outcome(client: "Client", command: "Command") -> "Outcome":
         fault = grammar.pool_name(name)
         if fault is not None:
             return Refused("metadata.name", "Invalid", fault)
-        return _applied(command, stored)
+        return _compute_outcome(command, stored)
     if stored is None:
         return Refused("metadata.name", "NotFound", f"NodePool {name} does not exist")
-    return accepted(command, "configured" if isinstance(command, ScaleNodePool) else "deleted")
+    return build_acceptance(
+        command, "configured" if isinstance(command, ScaleNodePool) else "deleted"
+    )
 
 
-def _applied(command: ApplyNodePool, stored: "NodePoolValidated | None") -> "Outcome":
+def _compute_outcome(command: ApplyNodePool, stored: "NodePoolValidated | None") -> "Outcome":
     if stored is not None and command.create_only:
         message = f"NodePool {stored.pool} exists already"
         return Refused("metadata.name", "Conflict", message)
     result: Result = "configured"
     if stored is None:
         result = "created"
-    elif _desired(stored_document(stored)) == _desired(desired_document(command)):
+    elif _list_desired_parts(stored_document(stored)) == _list_desired_parts(
+        desired_document(command)
+    ):
         result = "unchanged"
-    return accepted(command, result)
+    return build_acceptance(command, result)
 
 
-def _desired(document: Document) -> tuple[object, ...]:
+def _list_desired_parts(document: Document) -> tuple[object, ...]:
     paths = (("metadata", "labels"), ("metadata", "annotations"), ("spec",))
     return tuple(field(document, *path) for path in paths)
 
@@ -60,7 +64,7 @@ async def resulting_document(client: "Client", command: "Command", dry_run: DryR
     if dry_run is not DryRun.NONE and isinstance(command, ApplyNodePool):
         return desired_document(command)
     name = command.path[2]
-    stored = await client.nodepools.stored(name)
+    stored = await client.nodepools.read_stored(name)
     document = dict(stored_document(stored))
     if isinstance(command, ScaleNodePool) and dry_run is not DryRun.NONE:
         spec = field(document, "spec")

@@ -58,7 +58,7 @@ def occurred_once(event: "ObjectEvent") -> CountedEvent:
     )
 
 
-def counted(events: "Iterable[ObjectEvent]") -> list[CountedEvent]:
+def count_events(events: "Iterable[ObjectEvent]") -> list[CountedEvent]:
     """Return each different event once, ordered by when it occurred last."""
     totals: dict[tuple[str, ...], CountedEvent] = {}
     for event in map(occurred_once, events):
@@ -68,14 +68,14 @@ def counted(events: "Iterable[ObjectEvent]") -> list[CountedEvent]:
     return list(totals.values())
 
 
-def combined(groups: "Iterable[tuple[Group, Sequence[ObjectEvent]]]") -> list[CountedEvent]:
+def combine_events(groups: "Iterable[tuple[Group, Sequence[ObjectEvent]]]") -> list[CountedEvent]:
     """Return the events of one object, ordered by when each occurred last.
 
     More than `SIMILAR_MAX` events with one reason are one event, as kubectl's server combines them.
     """
     events: list[CountedEvent] = []
     for group, kept in groups:
-        different = counted(kept)
+        different = count_events(kept)
         if len(different) <= SIMILAR_MAX and group.count == len(kept):
             events += different
         elif different:

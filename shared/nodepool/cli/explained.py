@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nodepool.cli.documents import Document, condition, text
-from nodepool.cli.layout import escaped
+from nodepool.cli.layout import escape_text
 from nodepool.cli.times import human
 from nodepool.contract.grammar import label_value
 from nodepool.contract.moments import rfc3339
@@ -88,25 +88,25 @@ def _peers(
             yield f"{cluster}/{pool}", each.document
 
 
-def explained(explanation: Explanation, now: datetime) -> str:
+def format_explanation(explanation: Explanation, now: datetime) -> str:
     """Return the sentence, and the ranked causes with their evidence, as lines of text."""
-    lines = [escaped(explanation.sentence)]
+    lines = [escape_text(explanation.sentence)]
     for rank, cause in enumerate(explanation.causes, 1):
         lines += ["", *_cause(rank, cause, now)]
     return "\n".join(lines)
 
 
 def _cause(rank: int, cause: Cause, now: datetime) -> Iterator[str]:
-    yield f"{rank}. {escaped(cause.title)}{_since(cause, now)}"
+    yield f"{rank}. {escape_text(cause.title)}{_since(cause, now)}"
     if cause.message:
-        yield from _wrapped("", cause.message)
+        yield from _wrap_text("", cause.message)
     for detail in cause.details:
-        yield from _wrapped("", detail)
+        yield from _wrap_text("", detail)
     for help in cause.helps:
-        yield from _wrapped("helps: ", help)
+        yield from _wrap_text("helps: ", help)
     if cause.proofs:
         proofs = [f"{each.position} ({each.about})" for each in cause.proofs]
-        yield from _wrapped("log:   ", ", ".join(proofs))
+        yield from _wrap_text("log:   ", ", ".join(proofs))
 
 
 def _since(cause: Cause, now: datetime) -> str:
@@ -116,10 +116,10 @@ def _since(cause: Cause, now: datetime) -> str:
     return f", {status}since {rfc3339(cause.since)} ({age})"
 
 
-def _wrapped(label: str, words: str) -> list[str]:
+def _wrap_text(label: str, words: str) -> list[str]:
     """Return the words as lines; names and commands are never broken in two."""
     return textwrap.wrap(
-        escaped(words),
+        escape_text(words),
         WIDTH,
         initial_indent=f"{_INDENT}{label}",
         subsequent_indent=f"{_INDENT}{' ' * len(label)}",

@@ -63,10 +63,10 @@ class Format:
         if self.form == "yaml":
             return as_yaml(value)
         # Imported here and below, because few commands need it.
-        from nodepool.cli.jsonpath import JsonPathError, rendered
+        from nodepool.cli.jsonpath import JsonPathError, render_template
 
         try:
-            return rendered(self.template, value)
+            return render_template(self.template, value)
         except JsonPathError as error:
             raise click.UsageError(f"--output: jsonpath: {error}") from None
 

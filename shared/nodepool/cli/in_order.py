@@ -28,16 +28,16 @@ async def in_order(
         for item in items:
             under_way.append((item, asyncio.ensure_future(work(item))))
             if len(under_way) >= AT_A_TIME:
-                yield await _finished(under_way)
+                yield await _wait_for_first(under_way)
         while under_way:
-            yield await _finished(under_way)
+            yield await _wait_for_first(under_way)
     finally:
         for _, future in under_way:
             future.cancel()
         await asyncio.gather(*(future for _, future in under_way), return_exceptions=True)
 
 
-async def _finished(
+async def _wait_for_first(
     under_way: "deque[tuple[K, asyncio.Future[R]]]",
 ) -> "tuple[K, asyncio.Future[R]]":
     import asyncio

@@ -94,7 +94,7 @@ class Path:
             if isinstance(step, Union):
                 values = [result for part in step.parts for result in part.find_all(values, root)]
             else:
-                values = [result for each in values for result in _taken(step, each, root)]
+                values = [result for each in values for result in _take_step(step, each, root)]
         return values
 
     def find_all(self, values: Sequence[object], root: object) -> list[object]:
@@ -130,7 +130,7 @@ class Range:
 Template = tuple[Text | Range | Path, ...]
 
 
-def rendered(template: Template, value: object, root: object | None = None) -> str:
+def render_template(template: Template, value: object, root: object | None = None) -> str:
     """Return the text of a template for an object; a missing field is the empty text.
 
     The values of one expression are separated by a blank. Raises `JsonPathError` for an index
@@ -145,7 +145,7 @@ def rendered(template: Template, value: object, root: object | None = None) -> s
             case Path():
                 texts.append(" ".join(map(text_of, part.find(value, root))))
             case Range(over, body):
-                texts += [rendered(body, each, root) for each in over.find(value, root)]
+                texts += [render_template(body, each, root) for each in over.find(value, root)]
     return "".join(texts)
 
 
@@ -161,16 +161,16 @@ def text_of(value: object) -> str:
     return json.dumps(value)
 
 
-def _taken(step: PlainStep, value: object, root: object) -> Iterator[object]:
+def _take_step(step: PlainStep, value: object, root: object) -> Iterator[object]:
     match step:
         case Field(name, path):
-            yield from _named(value, name, path)
+            yield from _find_field(value, name, path)
         case Wildcard():
             yield from _children(value)
         case Descent():
             yield value
             for child in _children(value):
-                yield from _taken(step, child, root)
+                yield from _take_step(step, child, root)
         case Index(at):
             yield from _element(_elements(value), at)
         case Slice(start, end, step_size):
@@ -179,7 +179,7 @@ def _taken(step: PlainStep, value: object, root: object) -> Iterator[object]:
             yield from (each for each in _elements(value) if _holds(step, each, root))
 
 
-def _named(value: object, name: str, path: Sequence[str]) -> Iterator[object]:
+def _find_field(value: object, name: str, path: Sequence[str]) -> Iterator[object]:
     if isinstance(value, Mapping) and name in value:
         yield value[name]
     elif path:

@@ -98,7 +98,7 @@ class _Parser:
             if not self._take("{"):
                 break
             self._blanks()
-            if self._matched(_END):
+            if self._read_match(_END):
                 if inside_range:
                     return tuple(parts)
                 raise self.error("follows an {end} without a {range}")
@@ -110,11 +110,11 @@ class _Parser:
     def _expression(self) -> Text | Range | Path:
         """Parse the inside of `{...}`, after the opening brace, and pass the closing brace."""
         part: Text | Path
-        if self._matched(_RANGE):
+        if self._read_match(_RANGE):
             over = self.path()
             self._close("}")
             return Range(over, self._parts(inside_range=True))
-        part = Text(self._quoted()) if self._next() in ("'", '"') else self.path()
+        part = Text(self._read_string()) if self._next() in ("'", '"') else self.path()
         self._close("}")
         return part
 
@@ -145,7 +145,7 @@ class _Parser:
     def _name(self) -> Step:
         if self._take("*"):
             return Wildcard()
-        name = self._matched(_NAME)
+        name = self._read_match(_NAME)
         if not name:
             raise self.error("is not the name of a field")
         return Field(re.sub(r"\\(.)", r"\1", name))
@@ -175,7 +175,7 @@ class _Parser:
         if self._take("*"):
             return Path((Wildcard(),))
         if self._next() in ("'", '"'):
-            return Path((_key(self._quoted()),))
+            return Path((_key(self._read_string()),))
         if self._next() in (".", "@", "$"):
             return self.path()
         return Path((self._numbers(),))
@@ -194,13 +194,13 @@ class _Parser:
         return Slice(start, end, step)
 
     def _integer(self) -> int | None:
-        text = self._matched(_INTEGER)
+        text = self._read_match(_INTEGER)
         return int(text) if text else None
 
     def _filter(self) -> Filter:
         left = self._operand()
         self._blanks()
-        operator = self._matched(_OPERATOR)
+        operator = self._read_match(_OPERATOR)
         if operator:
             right = self._operand()
             self._blanks()
@@ -211,14 +211,14 @@ class _Parser:
     def _operand(self) -> Operand:
         self._blanks()
         if self._next() in ("'", '"'):
-            return Literal(self._quoted())
-        if number := self._matched(_NUMBER):
+            return Literal(self._read_string())
+        if number := self._read_match(_NUMBER):
             return Literal(float(number) if "." in number else int(number))
-        if word := self._matched(_WORD):
+        if word := self._read_match(_WORD):
             return Literal(word == "true")
         return self.path()
 
-    def _quoted(self) -> str:
+    def _read_string(self) -> str:
         begin, quote = self._at, self._text[self._at]
         self._at += 1
         characters: list[str] = []
@@ -250,7 +250,7 @@ class _Parser:
         if not self._take(text):
             raise self.error(f"is not the {text!r} that is expected here")
 
-    def _matched(self, pattern: re.Pattern[str]) -> str:
+    def _read_match(self, pattern: re.Pattern[str]) -> str:
         """Pass the text that matches a pattern, and return it; empty if nothing matches."""
         match = pattern.match(self._text, self._at)
         self._at = match.end() if match else self._at

@@ -16,7 +16,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u20
 _CARET_MAX = 0x1F
 
 
-def aligned(lines: Sequence[Line], *, padding: int = DESCRIBE_PADDING) -> list[str]:
+def align_columns(lines: Sequence[Line], *, padding: int = DESCRIBE_PADDING) -> list[str]:
     """Return the lines as text, each column as wide as its widest cell plus `padding` blanks.
 
     A column ends at a line without a cell in it; the cells below that line form another column.
@@ -116,7 +116,7 @@ class Table:
         if not self._began:
             self._fit(cells)
         self._began = True
-        shown = self._shown()
+        shown = self._list_columns()
         widths = [(column, self._column_width(column)) for column in shown[:-1]]
         widths.append((shown[-1], 0))
         header = [self._line(titles, widths, plain=True)] if prints_header else []
@@ -148,10 +148,10 @@ class Table:
             self._padding = NARROWEST_PADDING
 
     def _width(self) -> int:
-        *columns, last = self._shown()
+        *columns, last = self._list_columns()
         return sum(self._column_width(column) for column in columns) + self._contents[last]
 
-    def _shown(self) -> list[int]:
+    def _list_columns(self) -> list[int]:
         return [column for column in range(len(self._headings)) if column not in self._hidden]
 
     def _column_width(self, column: int) -> int:
@@ -180,15 +180,15 @@ def visible(text: str) -> str:
     These are the control characters, and characters that change the direction of a text. Line ends
     and tabs are kept.
     """
-    return _CONTROL.sub(lambda match: _shown(match[0]), text)
+    return _CONTROL.sub(lambda match: _format_character(match[0]), text)
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return the `visible` text as one line: a line end becomes visible, and a tab a blank."""
     return visible(text).replace("\t", " ").replace("\n", "\\n")
 
 
-def _shown(character: str) -> str:
+def _format_character(character: str) -> str:
     if character == "\r":
         return "\\r"
     code = ord(character)

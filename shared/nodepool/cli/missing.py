@@ -44,7 +44,7 @@ async def unknown_place(client: "Client", kind: Kind) -> str | None:
     """Return what is wrong with the organisation or cluster of a type; None if nothing is."""
     if kind.scope == "cell":
         return None
-    clusters = await client.clusters.registered()
+    clusters = await client.clusters.list_registered()
     organisations = {org for org, _ in clusters}
     if client.org not in organisations:
         hint = _nearest(client.org, organisations)

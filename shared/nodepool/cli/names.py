@@ -110,13 +110,13 @@ def parse_selections(words: Sequence[str], allowed: Sequence[Kind] = KINDS) -> l
     There may be no names. Raises a usage error for other words.
     """
     if not words:
-        raise click.UsageError(f"TYPE: is required; use {_listed(allowed)}")
+        raise click.UsageError(f"TYPE: is required; use {_format_kinds(allowed)}")
     if any("/" in word for word in words):
         return _parse_pairs(words, allowed)
     spellings = [spelling for spelling in words[0].split(",") if spelling]
     kinds = [kind for spelling in spellings for kind in _parse_kinds(spelling, allowed)]
     if not kinds:
-        raise click.UsageError(f"TYPE: is required; use {_listed(allowed)}")
+        raise click.UsageError(f"TYPE: is required; use {_format_kinds(allowed)}")
     return [Selection(kind, _unique(words[1:])) for kind in dict.fromkeys(kinds)]
 
 
@@ -163,18 +163,18 @@ def _parse_kind(spelling: str, allowed: Sequence[Kind]) -> Kind:
         if spelling.lower() in kind.spellings:
             hint = f"; {ELSEWHERE[kind]}" if kind in ELSEWHERE else ""
             raise click.UsageError(
-                f"TYPE: {spelling!r} is not supported here; use {_listed(allowed)}{hint}"
+                f"TYPE: {spelling!r} is not supported here; use {_format_kinds(allowed)}{hint}"
             )
     close = did_you_mean(spelling, [kind.plural for kind in allowed])
-    hint = close or f"; use {_listed(allowed)}"
+    hint = close or f"; use {_format_kinds(allowed)}"
     raise click.UsageError(f"TYPE: {spelling!r} is not a type of object{hint}")
 
 
-def _listed(kinds: Sequence[Kind]) -> str:
-    return listed([f"{kind.plural} ({kind.short})" for kind in kinds])
+def _format_kinds(kinds: Sequence[Kind]) -> str:
+    return format_alternatives([f"{kind.plural} ({kind.short})" for kind in kinds])
 
 
-def listed(words: Sequence[str]) -> str:
+def format_alternatives(words: Sequence[str]) -> str:
     """Return words as alternatives: `a, b or c`."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last

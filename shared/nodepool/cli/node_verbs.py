@@ -41,7 +41,7 @@ async def pool_of(client: "Client", node: str) -> str:
     return labels(document).get(POOL_LABEL, "")
 
 
-def changed(outcome: "CommandAccepted", change: str) -> str:
+def format_change(outcome: "CommandAccepted", change: str) -> str:
     """Return what is printed after a command: the change, or that nothing changed."""
     return change if outcome.result == "done" else "unchanged"
 
@@ -84,11 +84,11 @@ async def together(names: Sequence[str], change: Change) -> int:
 
     places = asyncio.Semaphore(TOGETHER_MAX)
 
-    async def bounded(name: str) -> str:
+    async def change_node(name: str) -> str:
         async with places:
             return await change(name)
 
-    results = await asyncio.gather(*map(bounded, names), return_exceptions=True)
+    results = await asyncio.gather(*map(change_node, names), return_exceptions=True)
     code = DONE
     for name, result in zip(names, results, strict=True):
         match result:

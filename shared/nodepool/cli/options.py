@@ -11,7 +11,14 @@ import click
 
 from nodepool.cli.arguments import OptionalValue
 from nodepool.cli.formats import FORMATS, TABLE, Format, parse_format
-from nodepool.cli.names import KINDS, NODEPOOL, Kind, Selection, listed, parse_selections
+from nodepool.cli.names import (
+    KINDS,
+    NODEPOOL,
+    Kind,
+    Selection,
+    format_alternatives,
+    parse_selections,
+)
 from nodepool.cli.output import print_lines, print_text
 from nodepool.cli.times import duration_s
 
@@ -105,11 +112,11 @@ def format_option(*, but: Sequence[str] = (), help: str = "Output format") -> Ca
     def parse(_: click.Context, __: click.Parameter, value: str) -> Format:
         form = parse_format(value)
         if form.form in but:
-            message = f"--output: {form.form} is not printed here; use {listed(forms)}"
+            message = f"--output: {form.form} is not printed here; use {format_alternatives(forms)}"
             raise click.UsageError(message)
         return form
 
-    def offered(_: click.Context, __: click.Parameter, text: str) -> list[str]:
+    def complete_format(_: click.Context, __: click.Parameter, text: str) -> list[str]:
         words = [f"{word}{sign}" for word, sign, _ in (each.partition("=") for each in forms)]
         return [word for word in words if word.startswith(text)]
 
@@ -119,9 +126,9 @@ def format_option(*, but: Sequence[str] = (), help: str = "Output format") -> Ca
         "form",
         default="",
         metavar="FORMAT",
-        help=f"{help}: {listed(forms)}.",
+        help=f"{help}: {format_alternatives(forms)}.",
         callback=parse,
-        shell_complete=offered,
+        shell_complete=complete_format,
     )
 
 
@@ -142,14 +149,14 @@ def output_options(*, only_names: bool = False) -> Callable[[F], Callable[..., o
         "  [without a value: server]",
     )
 
-    def decorated(function: F) -> Callable[..., object]:
+    def decorate(function: F) -> Callable[..., object]:
         @wraps(function)
         def command(*args: object, form: Format, dry_run: str, **rest: object) -> object:
             return function(*args, output=Output(form, DryRun(dry_run)), **rest)
 
         return form(dry_run(command))
 
-    return decorated
+    return decorate
 
 
 def files_options(help: str, *, required: bool = False) -> Callable[[F], Callable[..., object]]:
@@ -167,14 +174,14 @@ def files_options(help: str, *, required: bool = False) -> Callable[[F], Callabl
         "-R", "--recursive", is_flag=True, help="Read the subfolders of a folder too."
     )
 
-    def decorated(function: F) -> Callable[..., object]:
+    def decorate(function: F) -> Callable[..., object]:
         @wraps(function)
         def command(*args: object, names: Sequence[str], recursive: bool, **rest: object) -> object:
-            return function(*args, files=Files(tuple(_separated(names)), recursive), **rest)
+            return function(*args, files=Files(tuple(_split_names(names)), recursive), **rest)
 
         return file(recursive(command))
 
-    return decorated
+    return decorate
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +204,7 @@ class Files:
 NO_FILES = Files()
 
 
-def selected(
+def select_objects(
     words: Sequence[str], files: Files, allowed: Sequence[Kind] = KINDS
 ) -> list[Selection]:
     """Return the objects that words or manifests name.
@@ -212,7 +219,7 @@ def selected(
     return [Selection(NODEPOOL, list(dict.fromkeys(names)))]
 
 
-def _separated(names: Sequence[str]) -> Iterator[str]:
+def _split_names(names: Sequence[str]) -> Iterator[str]:
     """Yield the files; one option may name several files, separated by commas."""
     for name in names:
         # An empty name, as in -f "$FILE" if FILE is not set, would mean the current folder.

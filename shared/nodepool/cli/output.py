@@ -9,7 +9,7 @@ import click
 
 from nodepool.cli.documents import Document, text
 from nodepool.cli.errors import CliError
-from nodepool.cli.layout import escaped, visible
+from nodepool.cli.layout import escape_text, visible
 from nodepool.cli.names import CAPACITY, MACHINE, QUOTA, Kind
 from nodepool.cli.waiting_line import clear
 
@@ -75,7 +75,7 @@ def is_named(kind: Kind, document: Document, names: Sequence[str]) -> bool:
 
 def full_name(kind: Kind, document: Document) -> str:
     """Return the type and name of an object, as `-o name` prints them."""
-    return escaped(f"{kind.full}/{name_of(kind, document)}")
+    return escape_text(f"{kind.full}/{name_of(kind, document)}")
 
 
 def as_json(value: object) -> str:
@@ -92,12 +92,12 @@ def as_yaml(document: Document) -> str:
 
     from nodepool.client.yaml_values import Dumper
 
-    def dumped(*, allow_unicode: bool) -> str:
+    def dump_document(*, allow_unicode: bool) -> str:
         text: str = yaml.dump(document, Dumper=Dumper, allow_unicode=allow_unicode, width=1 << 30)
         return text.rstrip("\n")
 
-    text = dumped(allow_unicode=True)
-    return text if visible(text) == text else dumped(allow_unicode=False)
+    text = dump_document(allow_unicode=True)
+    return text if visible(text) == text else dump_document(allow_unicode=False)
 
 
 def as_list(documents: Sequence[Document]) -> Document:

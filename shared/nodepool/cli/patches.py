@@ -21,7 +21,7 @@ class PatchError(ValueError):
     """A patch cannot be applied; the text is one clause that names the operation and the path."""
 
 
-def merged(document: Json, patch: Json) -> Json:
+def apply_merge_patch(document: Json, patch: Json) -> Json:
     """Return a document after a merge patch.
 
     Maps are merged, null removes a field, and any other value replaces the old value.
@@ -33,7 +33,7 @@ def merged(document: Json, patch: Json) -> Json:
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = merged(result.get(key), value)
+            result[key] = apply_merge_patch(result.get(key), value)
     return result
 
 
@@ -65,7 +65,7 @@ def conflicts(first: Json, second: Json, path: str = "") -> list[str]:
     ]
 
 
-def patched(document: Json, operations: Json) -> Json:
+def apply_json_patch(document: Json, operations: Json) -> Json:
     """Return a document after the operations of a JSON patch.
 
     Raises `PatchError` if an operation fails.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from nodepool.cli.documents import Document, condition, field, items, text
 from nodepool.cli.tables import is_deleting
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.explanation.causes import blocking
 from nodepool.explanation.documents import facts, target_of
 
@@ -41,7 +41,7 @@ def progress(document: Document) -> Progress:
     current = text(document, "status", "currentNodes") or "0"
     target = target_of(document)
     blocked = [f"; {cause.clause}" for cause in blocking(facts(document))]
-    missing = f"{current} of {counted(target)}{''.join(blocked)}"
+    missing = f"{current} of {format_count(target)}{''.join(blocked)}"
     return Progress(f"{begin}: {missing}...", missing)
 
 

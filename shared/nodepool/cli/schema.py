@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from nodepool.contract.model import ConditionStatus, ManifestMetadata, NodePoolSpec
-from nodepool.contract.reference import Field, described
+from nodepool.contract.reference import Field, describe_model
 from nodepool.contract.suggest import did_you_mean
 
 
@@ -142,4 +142,4 @@ def find_field(path: Sequence[str]) -> Field:
 
 def nodepool() -> Field:
     """Return a NodePool as the field that `explain nodepool` is about."""
-    return described(NodePoolShape, "nodepool")
+    return describe_model(NodePoolShape, "nodepool")

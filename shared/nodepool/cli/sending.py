@@ -77,10 +77,10 @@ async def _outcomes(
     if dry_run is DryRun.CLIENT:
         from nodepool.cli.dry_runs import expected_outcome
 
-        async def expected(command: "PoolCommand") -> "Outcome":
+        async def compute_outcome(command: "PoolCommand") -> "Outcome":
             return await expected_outcome(client, command)
 
-        async with aclosing(in_order(commands, expected)) as results:
+        async with aclosing(in_order(commands, compute_outcome)) as results:
             async for command, finished in results:
                 yield command, finished.result()
         return

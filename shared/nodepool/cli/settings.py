@@ -11,7 +11,7 @@ import click
 from click.core import augment_usage_errors
 
 from nodepool.cli import BROKEN_PIPE
-from nodepool.cli.arguments import normalised
+from nodepool.cli.arguments import normalise_arguments
 from nodepool.cli.output import print_note
 from nodepool.cli.times import duration_s
 from nodepool.host.settings import (
@@ -62,13 +62,13 @@ class Settings:
         """
         import asyncio
 
-        from nodepool.cli.tracing import traced
+        from nodepool.cli.tracing import trace_messages
         from nodepool.cli.waiting_line import shown_while
 
         self.check_access()
         address = without_password(self.url)
 
-        async def connected() -> T:
+        async def connect_and_work() -> T:
             client = self._client()
 
             def waiting(seconds: float) -> str:
@@ -87,8 +87,8 @@ class Settings:
                     )
                 return await work(client)
 
-        with traced():
-            return asyncio.run(connected())
+        with trace_messages():
+            return asyncio.run(connect_and_work())
 
     def _client(self) -> "Client":
         from nodepool.client import Client
@@ -222,7 +222,7 @@ class Command(click.Command):
         """Take the words of the command line into the context; return the remaining words."""
         # With its command attached, an error can name the command's help.
         with augment_usage_errors(ctx):
-            return super().parse_args(ctx, normalised(args, self.get_params(ctx)))
+            return super().parse_args(ctx, normalise_arguments(args, self.get_params(ctx)))
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command and return its exit code, also if a pipe is closed.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nodepool.cli.documents import Document, field, text
 from nodepool.cli.errors import UNREACHABLE, CliError
-from nodepool.cli.event_table import counted, event_document, occurred_once
+from nodepool.cli.event_table import count_events, event_document, occurred_once
 from nodepool.cli.names import (
     EVENT,
     INSTANCE_TYPE,
@@ -83,7 +83,7 @@ async def read(
     at_once: whether all is read as the read model has it, which may be behind.
     """
     if kind.stored_in is None:
-        documents = await _computed(client, kind, back)
+        documents = await _compute_documents(client, kind, back)
         return [Item(text(document, "metadata", "name"), document) for document in documents]
     objects = client.objects(kind.bucket)
     is_certain = at_once or await objects.catch_up(everywhere=everywhere)
@@ -143,7 +143,9 @@ async def _new_events(client: "Client", *, past: bool) -> AsyncGenerator[Item | 
             yield Item(text(document, "metadata", "name"), document)
 
 
-async def _computed(client: "Client", kind: Kind, back: timedelta | None) -> list[Document]:
+async def _compute_documents(
+    client: "Client", kind: Kind, back: timedelta | None
+) -> list[Document]:
     if kind is PREEMPTION:
         since = datetime.now(UTC) - (back or PREEMPTIONS_KEPT)
         return [preemption_document(each) for each in await client.events.preemptions(since=since)]
@@ -152,7 +154,7 @@ async def _computed(client: "Client", kind: Kind, back: timedelta | None) -> lis
     if kind is EVENT:
         since = datetime.now(UTC) - (back or EVENTS_KEPT)
         events = [event async for event in client.events.read(since=since)]
-        return [event_document(event) for event in counted(events)]
+        return [event_document(event) for event in count_events(events)]
     capacities = [each.document or {} for each in await client.capacity.list()]
     return zones(capacities) if kind is ZONE else instance_types(capacities)
 

@@ -23,7 +23,7 @@ from nodepool.cli.names import (
     Kind,
 )
 from nodepool.cli.preemption_table import after, lateness
-from nodepool.cli.terminal import RED, YELLOW, coloured, screen
+from nodepool.cli.terminal import RED, YELLOW, colour_text, screen
 from nodepool.cli.times import age
 from nodepool.contract.columns import NODEPOOL_COLUMNS
 
@@ -80,7 +80,7 @@ def _label(key: str) -> Cell:
     return lambda document: label(document, key)
 
 
-def _listed(*path: str) -> Cell:
+def _build_list_cell(*path: str) -> Cell:
     return lambda document: ",".join(map(str, items(document, *path)))
 
 
@@ -216,7 +216,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("FREE", _at("status", "free")),
         Column("RACK SIZE", _at("spec", "rackSize"), wide=True),
         Column("SUPERCHIP", _flag("spec", "superchip"), wide=True),
-        Column("ZONES", _listed("spec", "zones"), wide=True),
+        Column("ZONES", _build_list_cell("spec", "zones"), wide=True),
     ),
     PREEMPTION: (
         Column("NODE", _at("spec", "node")),
@@ -263,9 +263,9 @@ def paint(title: str, text: str) -> str:
     if title not in _PAINTED:
         return text
     if text in _WRONG or text.startswith(_NOT_READY):
-        return coloured(text, RED)
+        return colour_text(text, RED)
     if text in _HALF or text.endswith(",SchedulingDisabled"):
-        return coloured(text, YELLOW)
+        return colour_text(text, YELLOW)
     return text
 
 

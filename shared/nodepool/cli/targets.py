@@ -77,7 +77,7 @@ def target_options(
     pairs = " [KEY=VALUE|KEY-]..." if trailing else ""
     options = _selection(verb, kinds, f"[{kinds[0].singular} NAME...]{pairs}")
 
-    def decorated(function: F) -> Callable[..., object]:
+    def decorate(function: F) -> Callable[..., object]:
         @wraps(function)
         def command(
             *args: object, what: Sequence[str], files: Files = NO_FILES, **rest: object
@@ -94,7 +94,7 @@ def target_options(
             wrapped = option(wrapped)
         return wrapped
 
-    return decorated
+    return decorate
 
 
 def _selection(verb: str, kinds: Sequence[Kind], what: str) -> "Sequence[Callable[[F], F]]":

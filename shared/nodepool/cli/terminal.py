@@ -26,6 +26,6 @@ def screen(paint: Paint, environment: Mapping[str, str] = os.environ) -> Screen:
     return Screen(width, paint)
 
 
-def coloured(text: str, colour: str) -> str:
+def colour_text(text: str, colour: str) -> str:
     """Return the text in a colour of the terminal's own palette."""
     return f"\x1b[{colour}m{text}\x1b[0m"

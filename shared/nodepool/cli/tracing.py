@@ -9,7 +9,7 @@ import click
 
 
 @contextmanager
-def traced(environment: Mapping[str, str] = os.environ) -> Iterator[None]:
+def trace_messages(environment: Mapping[str, str] = os.environ) -> Iterator[None]:
     """Trace the messages that are sent in this context, and send the spans at the end.
 
     `NODEPOOL_TRACES` says where the spans go, as it does for a service. `TRACEPARENT` and

@@ -88,7 +88,7 @@ class View:
             if not any(is_named(self.kind, document, [name]) for document in documents)
         ]
 
-    def chosen(self, items: Sequence[Item]) -> list[Item]:
+    def choose_items(self, items: Sequence[Item]) -> list[Item]:
         """Return the objects of the selection, in the order of the view.
 
         Raises a usage error if no object has the field to sort by.
@@ -102,7 +102,7 @@ class View:
             raise click.UsageError(f"--sort-by: no object has the field {self.sort_by!r}")
         return [chosen[number] for number in sorted(range(len(chosen)), key=lambda at: keys[at])]
 
-    def fitted(self, items: Sequence[Item]) -> "View":
+    def fit_columns(self, items: Sequence[Item]) -> "View":
         """Return the view of these objects, with the rare columns where an object has a value."""
         is_wide = self.format.form == "wide"
         rare = is_wide and any(tables.has_rare(self.kind, item.document or {}) for item in items)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.client.backup import back_up
 from nodepool.client.doctor.finding import FAULTS
-from nodepool.client.errors import ClientError, Unreachable, translated
+from nodepool.client.errors import ClientError, Unreachable, translate_errors
 from nodepool.client.restoring import restore
 from nodepool.client.session import Session
 from nodepool.contract.log import LogId
@@ -80,7 +80,7 @@ class Admin:
         """Return how far a service is, with its next input."""
         from nodepool.nats.log.skipping import standing_of
 
-        with translated(self._session.url):
+        with translate_errors(self._session.url):
             return await standing_of(self._session.connection, service, await self._log())
 
     async def skip(self, service: "AnyService", standing: "Standing") -> None:
@@ -91,7 +91,7 @@ class Admin:
         from nodepool.nats.log.skipping import skip
 
         try:
-            with translated(self._session.url):
+            with translate_errors(self._session.url):
                 await skip(self._session.connection, service, await self._log(), standing)
         except Conflict:
             raise ClientError(

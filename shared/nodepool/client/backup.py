@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nodepool.client.errors import ClientError, translated
+from nodepool.client.errors import ClientError, translate_errors
 from nodepool.client.session import Session
 from nodepool.nats.log import backups
 from nodepool.nats.log.streams import STREAM, whole_stream_info
@@ -68,16 +68,16 @@ async def back_up(session: Session, folder: Path) -> Backup:
 async def _write(session: Session, part: Path) -> Backup:
     """Write the log and its description into the unfinished folder."""
     digest, size = hashlib.sha256(), 0
-    with _named("the backup is not made"), (part / CONTENT).open("wb") as file:
+    with _prefix_file_errors("the backup is not made"), (part / CONTENT).open("wb") as file:
 
         async def write(chunk: bytes) -> None:
             nonlocal size
             digest.update(chunk)
             size += len(chunk)
-            with _named("the backup is not made"):
+            with _prefix_file_errors("the backup is not made"):
                 await asyncio.to_thread(file.write, chunk)
 
-        with translated(session.url):
+        with translate_errors(session.url):
             info = await _snapshot(session.connection, write)
         file.flush()
         os.fsync(file.fileno())
@@ -104,9 +104,9 @@ async def _snapshot(connection: Connection, write: backups.Write) -> Mapping[str
         raise ClientError(f"the backup is not made: {error}") from None
 
 
-def checked(folder: Path) -> Backup:
+def check_backup(folder: Path) -> Backup:
     """Return the backup in a folder; raise ClientError if the backup is not whole."""
-    made = _described(folder)
+    made = _read_manifest(folder)
     path = folder / CONTENT
     try:
         with open_file(path) as file:
@@ -122,7 +122,7 @@ def checked(folder: Path) -> Backup:
     return made
 
 
-def _described(folder: Path) -> Backup:
+def _read_manifest(folder: Path) -> Backup:
     """Return the description in a folder, which anybody may have written; raise ClientError."""
     # This parser limits how deep values are nested. It is imported here because it loads slowly.
     from pydantic import TypeAdapter, ValidationError
@@ -161,27 +161,30 @@ def _begin(folder: Path) -> Path:
     """Create a temporary folder for the unfinished backup, in the parent of the final folder."""
     if folder.exists():
         raise ClientError(f"{folder} exists already; name a folder that does not")
-    with _named(f"cannot write in {folder.parent}"):
+    with _prefix_file_errors(f"cannot write in {folder.parent}"):
         return Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
 
 
 def _write_manifest(part: Path, made: Backup) -> None:
     content = {name: getattr(made, name) for name in Backup.__slots__} | {"format": FORMAT}
-    with _named("the backup is not made"), (part / MANIFEST).open("w", encoding="utf-8") as file:
+    with (
+        _prefix_file_errors("the backup is not made"),
+        (part / MANIFEST).open("w", encoding="utf-8") as file,
+    ):
         json.dump(content, file, indent=2)
         file.flush()
         os.fsync(file.fileno())
 
 
 def _finish(part: Path, folder: Path) -> None:
-    with _named("the backup is not made"):
+    with _prefix_file_errors("the backup is not made"):
         _sync(part)
         part.rename(folder)
         _sync(folder.parent)
 
 
 @contextmanager
-def _named(text: str) -> Iterator[None]:
+def _prefix_file_errors(text: str) -> Iterator[None]:
     """Turn an error of a file into a ClientError that begins with this text."""
     try:
         yield

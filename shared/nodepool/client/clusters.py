@@ -49,7 +49,7 @@ class Clusters:
         envelope = decode(ClusterRegistered, entry.subject, entry.content, {}, entry.position)
         return envelope.data.zone if isinstance(envelope, Envelope) else None
 
-    async def registered(self) -> Sequence[tuple[str, str]]:
+    async def list_registered(self) -> Sequence[tuple[str, str]]:
         """Return organisation and name of each cluster that was ever registered, in their order."""
         filter = f"np.evt.validator.*.*.{UNNAMED}.ClusterRegistered"
         names = (subject.split(".") for subject in await self._session.message_counts(filter))

@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from nodepool.client.errors import NoOutcome, Refused
-from nodepool.client.names import misnamed
+from nodepool.client.names import find_name_refusal
 from nodepool.client.session import Session
 from nodepool.nats.log.streams import STREAM
 
@@ -91,7 +91,7 @@ class Commands:
         from nodepool.client.sender import PendingOutcomes, Sender, outcome_filters
 
         session = self._session
-        named = (command for command in commands if misnamed(command) is None)
+        named = (command for command in commands if find_name_refusal(command) is None)
         async with session.reader(STREAM, outcome_filters(named, answer), at_end=True) as reader:
             outcomes = PendingOutcomes(reader, answer)
             listening = asyncio.create_task(outcomes.listen())

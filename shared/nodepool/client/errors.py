@@ -56,12 +56,12 @@ class Unreachable(ClientError):
 
 
 @contextmanager
-def translated(url: str) -> Iterator[None]:
+def translate_errors(url: str) -> Iterator[None]:
     """Turn errors of the bus that are raised inside the context into `Unreachable`."""
     try:
         yield
     except Denied as refusal:
-        raise denied(url, refusal.description) from None
+        raise build_denial(url, refusal.description) from None
     except (ServerRefusal, StreamChanged) as error:
         address = without_password(url)
         if isinstance(error, ServerRefusal) and error.code != STREAM_NOT_FOUND:
@@ -73,7 +73,7 @@ def translated(url: str) -> Iterator[None]:
         raise not_responding(url) from None
 
 
-def denied(url: str, place: str) -> Unreachable:
+def build_denial(url: str, place: str) -> Unreachable:
     """Return the error for a user who may not use a subject, such as `publish to "np.cmd.a"`."""
     return Unreachable(
         f"permission denied for {place} at {without_password(url)}: the user of this connection has"

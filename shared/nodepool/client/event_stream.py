@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from nodepool.client.names import checked
+from nodepool.client.names import check_name
 from nodepool.client.session import Session
 from nodepool.contract.keys import token
 from nodepool.nats.log.streams import STREAM
@@ -95,5 +95,5 @@ class Events:
         With a filter for each kind of event the server searches for every message: 22,000 of 28,000
         messages took four times as long as all of them with one filter.
         """
-        pool_token = token(checked("name", pool)) if pool else "*"
+        pool_token = token(check_name("name", pool)) if pool else "*"
         return [f"np.evt.*.{self._session.org}.{self._session.cluster}.{pool_token}.>"]

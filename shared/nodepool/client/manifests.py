@@ -117,7 +117,7 @@ def parse_manifests(text: str | bytes, source: str) -> list[Manifest]:
     """
     manifests = [
         Manifest(place, parse_manifest(body, place))
-        for place, document in _documents(_decoded(text, source), source)
+        for place, document in _documents(_decode_text(text, source), source)
         for place, body in _items(document, place)
     ]
     if not manifests:
@@ -130,7 +130,7 @@ def parse_yaml(text: str | bytes, source: str) -> object:
 
     Raises `ManifestError`, whose text begins with `source`.
     """
-    documents = [document for _, document in _documents(_decoded(text, source), source)]
+    documents = [document for _, document in _documents(_decode_text(text, source), source)]
     if len(documents) > 1:
         raise ManifestError(f"{source}: holds {len(documents)} documents; write one")
     return documents[0] if documents else None
@@ -217,7 +217,7 @@ def _items(document: object, place: str) -> Iterator[tuple[str, object]]:
         yield f"{place}, item {number}", item
 
 
-def _decoded(text: str | bytes, source: str) -> str:
+def _decode_text(text: str | bytes, source: str) -> str:
     size = len(text.encode(errors="surrogatepass") if isinstance(text, str) else text)
     if size > SIZE_MAX:
         raise ManifestError(

@@ -13,14 +13,14 @@ _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 """At most as long as a name in Kubernetes; this keeps each subject short enough for the server."""
 
 
-def checked(field: str, name: str) -> str:
+def check_name(field: str, name: str) -> str:
     """Return the name; raise `Refused` for the field if the name cannot be part of a subject."""
     if not _NAME.fullmatch(name):
         raise _invalid(field, name)
     return name
 
 
-def misnamed(command: "Command") -> Refused | None:
+def find_name_refusal(command: "Command") -> Refused | None:
     """Return the refusal of a command if its names cannot be part of a subject; else None."""
     fields = ("org", "cluster", "pool") if hasattr(command, "org") else ("", "zone", "machine")
     for field, name in zip(fields, command.path, strict=True):

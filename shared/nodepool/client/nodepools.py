@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from nodepool.client.accepted import DELETED, VALIDATED
 from nodepool.client.commands import Commands
 from nodepool.client.errors import NotFound, Refused
-from nodepool.client.names import checked
+from nodepool.client.names import check_name
 from nodepool.client.objects import Document, Objects
 from nodepool.client.session import Session
 from nodepool.contract.keys import token
@@ -42,10 +42,10 @@ class NodePools:
         """Create or change a NodePool, given as a command, a manifest, or its YAML.
 
         Also raises `Refused` for a manifest that cannot be read. To apply many NodePools, pass
-        `commands.send_many` the result of `addressed` for each NodePool.
+        `commands.send_many` the result of `address_manifest` for each NodePool.
         """
         command = _apply_command(manifest).model_copy(update={"dry_run": dry_run})
-        return await self._send(self.addressed(command))
+        return await self._send(self.address_manifest(command))
 
     async def scale(
         self, pool: str, target: int, *, version: str | None = None, dry_run: bool = False
@@ -75,14 +75,14 @@ class NodePools:
             DeleteNodePool(**self._of(pool), resource_version=version, dry_run=dry_run)
         )
 
-    def addressed(self, manifest: "ApplyNodePool | Manifest") -> "ApplyNodePool":
+    def address_manifest(self, manifest: "ApplyNodePool | Manifest") -> "ApplyNodePool":
         """Return a manifest as a command for this client's organisation and cluster."""
         from nodepool.client.manifests import Manifest
 
         command = manifest.command if isinstance(manifest, Manifest) else manifest
         return command.model_copy(update=dict(self._of(command.metadata.name)))
 
-    async def stored(self, pool: str) -> "NodePoolValidated":
+    async def read_stored(self, pool: str) -> "NodePoolValidated":
         """Return the newest spec of a NodePool, with its verdict; raise `NotFound` without it."""
         event = await self.find_stored(pool)
         if event is None:
@@ -91,12 +91,12 @@ class NodePools:
         return event
 
     async def find_stored(self, pool: str) -> "NodePoolValidated | None":
-        """Return the same as `stored`; None if there is no such NodePool."""
+        """Return the same as `read_stored`; None if there is no such NodePool."""
         from nodepool.contract.decode import decode
         from nodepool.contract.events import NodePoolValidated
         from nodepool.contract.messages import Envelope
 
-        name = token(checked("name", pool))
+        name = token(check_name("name", pool))
         stored, deleted = await asyncio.gather(
             self._session.last_event(VALIDATED, name), self._session.last_event(DELETED, name)
         )
@@ -107,7 +107,7 @@ class NodePools:
 
     async def was_stored(self, pool: str) -> bool:
         """Return whether there is, or ever was, a NodePool of this name; of any name for `*`."""
-        name = pool if pool == "*" else token(checked("name", pool))
+        name = pool if pool == "*" else token(check_name("name", pool))
         return await self._session.last_event(VALIDATED, name, from_leader=True) is not None
 
 

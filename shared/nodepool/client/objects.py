@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.client.accepted import Accepted, catch_up, is_outdated, read_accepted
 from nodepool.client.errors import NotFound, TimedOut
-from nodepool.client.names import checked
+from nodepool.client.names import check_name
 from nodepool.client.session import FILTERS_MAX, Session
 from nodepool.contract.buckets import Bucket
 from nodepool.contract.keys import token
@@ -75,7 +75,7 @@ class Objects:
 
     async def get(self, key: str) -> Document | None:
         """Return the object with this key; None if the bucket has no such object."""
-        subject = self._prefix + checked("name", key)
+        subject = self._prefix + check_name("name", key)
         entry = await self._session.last_message(self._stream, subject)
         return document_of(entry) if entry is not None else None
 
@@ -157,19 +157,19 @@ class Objects:
                 raise NotFound(f'{self._singular} "{name}" not found in {place}')
             return is_met(document)
 
-        reached = await self._reached(name, is_reached, timeout_s)
+        reached = await self._wait_until_met(name, is_reached, timeout_s)
         if reached is None:
             raise TimedOut(f"timed out waiting for {what} on {self._singular}/{name}")
         return reached
 
     async def wait_until_created(self, name: str, *, timeout_s: float | None = None) -> Document:
         """Return the object once it exists; raise `TimedOut` after `timeout_s` seconds."""
-        created = await self._reached(name, lambda each: each is not None, timeout_s)
+        created = await self._wait_until_met(name, lambda each: each is not None, timeout_s)
         if created is None:
             raise TimedOut(f"timed out waiting for {self._singular}/{name} to be created")
         return created
 
-    async def _reached(
+    async def _wait_until_met(
         self,
         name: str,
         is_met: Callable[[Document | None], bool],
@@ -220,7 +220,7 @@ class Objects:
         Skips a NodePool of the read model that is older than what the log has accepted. A NodePool
         that is deleted in the log does not exist.
         """
-        accepted = await self._accepted(name)
+        accepted = await self._find_accepted(name)
         async with aclosing(self._changes(name)) as changes:
             async for _, document in changes:
                 if document is None or not is_outdated(document, accepted):
@@ -228,16 +228,16 @@ class Objects:
                 elif accepted is not None and accepted.state == "deleted":
                     yield None
 
-    async def _accepted(self, name: str) -> Accepted | None:
+    async def _find_accepted(self, name: str) -> Accepted | None:
         """Return what the log says of a NodePool; None if there never was one of this name."""
         if self._bucket != "nodepools":
             return None
-        pool = token(checked("name", name))
+        pool = token(check_name("name", name))
         return await read_accepted(lambda event: self._session.last_event(event, pool))
 
     async def _changes(self, *names: str) -> AsyncGenerator[tuple[str, Document | None], None]:
         """Yield each object, and each change of an object; None if the object does not exist."""
-        wanted = frozenset(checked("name", name) for name in names)
+        wanted = frozenset(check_name("name", name) for name in names)
         unseen = set(wanted)
         filters = [self._prefix + name for name in sorted(wanted)]
         if len(filters) > FILTERS_MAX:
@@ -253,7 +253,7 @@ class Objects:
                         yield name, document
                 for name in sorted(unseen) if not entries else ():
                     # Under load, the read model may lag behind the log.
-                    accepted = await self._accepted(name)
+                    accepted = await self._find_accepted(name)
                     if accepted is None or accepted.state == "deleted":
                         unseen.discard(name)
                         yield name, None

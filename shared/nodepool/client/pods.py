@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.client.contents import data_of
-from nodepool.client.names import checked
+from nodepool.client.names import check_name
 from nodepool.client.session import Session
 from nodepool.contract.keys import name_at, token
 from nodepool.contract.log import Entry
@@ -98,7 +98,7 @@ async def watch_pod(
 
     kinds: dict[str, type[PodChanged] | type[PreemptionPending]]
     kinds = {kind.__name__: kind for kind in (PodChanged, PreemptionPending)}
-    path = f"{session.org}.{session.cluster}.{token(checked('name', pool))}"
+    path = f"{session.org}.{session.cluster}.{token(check_name('name', pool))}"
     filters = [f"np.evt.{kind.speaker}.{path}.{event}" for event, kind in kinds.items()]
     async with session.reader(STREAM, filters, start=after + 1) as reader:
         while True:

@@ -49,7 +49,7 @@ class RecentEvents:
     def read(self, entries: Iterable[Entry]) -> None:
         """Take messages of the log, in their order."""
         for entry in entries:
-            for name, regarded in _regarded(entry):
+            for name, regarded in _list_regarded(entry):
                 since = self._since.get(regarded)
                 if since is None or entry.time < since:
                     continue
@@ -65,7 +65,7 @@ class RecentEvents:
             yield group, [event for event in events if (event.kind, event.name) == (kind, name)]
 
 
-def _regarded(entry: Entry) -> Iterator[tuple[str, Regarded]]:
+def _list_regarded(entry: Entry) -> Iterator[tuple[str, Regarded]]:
     """Yield the name of the event and each object that it regards, without decoding it."""
     address = address_of(entry.subject)
     kind = KINDS.get(address.name) if address is not None and address.kind == "evt" else None

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from nodepool.client.contents import attributes_of
 from nodepool.client.dead_letters import DeadLetter, DeadLetters
-from nodepool.client.errors import translated
+from nodepool.client.errors import translate_errors
 from nodepool.client.session import Session
 from nodepool.contract import commands
-from nodepool.contract.decode import Unreadable, decode, unread
+from nodepool.contract.decode import Unreadable, build_unreadable, decode
 from nodepool.contract.keys import token
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command
@@ -162,7 +162,7 @@ class Replays:
         assert entry is not None, "only a command is sent again"
         filters = [_outcome_of(letter, name) for name in ("CommandAccepted", "CommandRefused")]
         async with self._session.reader(STREAM, filters, at_end=True) as reader:
-            with translated(self._session.url):
+            with translate_errors(self._session.url):
                 position = await api.publish(
                     self._session.connection,
                     entry.subject,
@@ -183,7 +183,7 @@ class Replays:
 
 def _id_of(entry: Entry) -> str:
     """Return the id of a command, in whichever format the command was sent."""
-    return unread(entry.subject, entry.content, entry.headers, entry.position, "", "").id
+    return build_unreadable(entry.subject, entry.content, entry.headers, entry.position, "", "").id
 
 
 def _headers(entry: Entry, id: str) -> Mapping[str, str]:
@@ -194,7 +194,7 @@ def _headers(entry: Entry, id: str) -> Mapping[str, str]:
     """
     kept = {key: text for key, text in entry.headers.items() if not key.lower().startswith("nats-")}
     first = kept.get(REPLAY_OF, str(entry.position))
-    known = unread(entry.subject, entry.content, kept, 0, "", "").id
+    known = build_unreadable(entry.subject, entry.content, kept, 0, "", "").id
     return {**kept, **({} if known == id else {"ce-id": id}), REPLAY_OF: first}
 
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nodepool.client.backup import CONTENT, Backup, checked
-from nodepool.client.errors import ClientError, translated
+from nodepool.client.backup import CONTENT, Backup, check_backup
+from nodepool.client.errors import ClientError, translate_errors
 from nodepool.client.session import Session
 from nodepool.contract.buckets import BUCKETS
 from nodepool.nats.log import api, backups
@@ -29,9 +29,9 @@ async def restore(session: Session, folder: Path, *, force: bool = False) -> Bac
         deleted only after these checks: the backup is whole, and the server accepts it.
     Raises ClientError if the backup is not whole, or if something prevents the restore.
     """
-    made = await asyncio.to_thread(checked, folder)
+    made = await asyncio.to_thread(check_backup, folder)
     info = {"config": _restorable(made.info), "state": made.info["state"]}
-    with translated(session.url):
+    with translate_errors(session.url):
         sizes = await _sizes(session.connection)
         await _check_nothing_reads(session.connection, sizes)
         if STREAM in sizes and not force:

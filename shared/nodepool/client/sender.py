@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from uuid import uuid4
 
 from nodepool.client.errors import NoOutcome, Refused, no_outcome
-from nodepool.client.names import misnamed
+from nodepool.client.names import find_name_refusal
 from nodepool.client.session import FILTERS_MAX
 from nodepool.client.tracing import sending
 from nodepool.contract.decode import decode
@@ -128,7 +128,7 @@ class Sender(Generic[A]):
         id: the id of the command, which may be in flight only once at a time; without an id, each
           attempt has an id of its own.
         """
-        refusal = misnamed(command) or _misnumbered(id)
+        refusal = find_name_refusal(command) or _find_id_refusal(id)
         if refusal is not None:
             return refusal
         clock = asyncio.get_running_loop().time
@@ -151,7 +151,7 @@ class Sender(Generic[A]):
         try:
             async with asyncio.timeout(timeout_s):
                 with sending(command, id) as trace:
-                    content = encoded(command, id, self._source, trace)
+                    content = encode_command(command, id, self._source, trace)
                     if too_large := size_fault(content):
                         # The services do not search so large a message for its id. This sender
                         # could not match their refusal to the command.
@@ -191,7 +191,7 @@ def _is_about(denial: Denied, subject: str) -> bool:
     return f'"{subject.lower()}"' in denial.description.lower()
 
 
-def _misnumbered(id: str) -> Refused | None:
+def _find_id_refusal(id: str) -> Refused | None:
     """Return the refusal of an id that the services do not accept; None for a valid id."""
     if len(id) <= ID_MAX and id.isprintable():
         return None
@@ -199,7 +199,7 @@ def _misnumbered(id: str) -> Refused | None:
     return Refused("id", "Invalid", text)
 
 
-def encoded(
+def encode_command(
     command: Command, id: str, source: str, trace: Mapping[str, str] = MappingProxyType({})
 ) -> bytes:
     """Return a command as a CloudEvent in structured JSON.

@@ -10,8 +10,8 @@ from typing import Final
 
 from nats.errors import Error as NatsError
 
-from nodepool.client.errors import Unreachable, denied, not_responding, translated
-from nodepool.client.names import checked
+from nodepool.client.errors import Unreachable, build_denial, not_responding, translate_errors
+from nodepool.client.names import check_name
 from nodepool.contract.log import Entry
 from nodepool.nats.log import api
 from nodepool.nats.log.reader import Reader
@@ -52,8 +52,8 @@ class Session:
         access: Access = NO_ACCESS,
     ) -> None:
         self.url = url
-        self.org = checked("org", org)
-        self.cluster = checked("cluster", cluster)
+        self.org = check_name("org", org)
+        self.cluster = check_name("cluster", cluster)
         self.timeout_s = timeout_s
         self.source = f"{source}/{_user()}"
         self._access = access
@@ -135,7 +135,7 @@ class Session:
         newest: whether to read only the newest message of each subject that is there already.
         at_end: whether to read only messages that are stored from now on.
         """
-        with translated(self.url):
+        with translate_errors(self.url):
             last = await self.last_position(stream)
             reader = Reader(
                 self.connection,
@@ -158,7 +158,7 @@ class Session:
         soon. A reader opened without this check would wait silently for a missing stream.
         """
         deadline = asyncio.get_running_loop().time() + self.timeout_s
-        with translated(self.url):
+        with translate_errors(self.url):
             while True:
                 try:
                     return await api.last_position(self.connection, stream)
@@ -173,7 +173,7 @@ class Session:
 
         If the log has no such message, the position lies past the end of the log.
         """
-        with translated(self.url):
+        with translate_errors(self.url):
             high = await self.last_position() + 1
             low = 1
             while low < high:
@@ -193,7 +193,7 @@ class Session:
         """
         entries = await reader.next(None if endless else self.timeout_s)
         if not entries and not endless:
-            raise denied(self.url, self._denied) if self._denied else not_responding(self.url)
+            raise build_denial(self.url, self._denied) if self._denied else not_responding(self.url)
         return entries
 
     async def last_message(
@@ -204,12 +204,12 @@ class Session:
         from_leader: asks the leader of the stream. Any other copy may lack the newest messages.
         """
         read = api.leaders_message if from_leader else api.last_message
-        with translated(self.url):
+        with translate_errors(self.url):
             return await read(self.connection, stream, subject)
 
     async def message_at(self, position: int) -> Entry | None:
         """Return the message at a position of the log; None if the log has no such message."""
-        with translated(self.url):
+        with translate_errors(self.url):
             return await api.message_at(self.connection, STREAM, position)
 
     async def last_event(
@@ -222,7 +222,7 @@ class Session:
 
     async def message_counts(self, filter: str) -> Mapping[str, int]:
         """Return the number of messages in the log on each subject that matches a filter."""
-        with translated(self.url):
+        with translate_errors(self.url):
             info = await api.request(
                 self.connection, f"$JS.API.STREAM.INFO.{STREAM}", {"subjects_filter": filter}
             )

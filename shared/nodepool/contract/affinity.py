@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from nodepool.contract.catalog import InstanceType, Zone
-from nodepool.contract.grammar import LABEL_LIMIT, label_value, qualified_name, shown
+from nodepool.contract.grammar import LABEL_LIMIT, format_quoted, label_value, qualified_name
 
 TOPOLOGY_KEYS: Final = frozenset(
     {
@@ -126,7 +126,7 @@ TERMS_FIELD: Final = (
 """Where the terms lie in a manifest."""
 
 
-def oversized(affinity: Affinity | None) -> tuple[str, str] | None:
+def find_excess(affinity: Affinity | None) -> tuple[str, str] | None:
     """Return the field of a manifest that is too large, and why; None if no field is too large.
 
     Every machine that becomes free is checked against every NodePool that waits, so the cost of a
@@ -157,9 +157,9 @@ def fault(affinity: Affinity | None) -> str | None:
         if not term.match_expressions:
             return f"nodeSelectorTerms[{index}] has no matchExpressions, so it matches no machine"
         for position, requirement in enumerate(term.match_expressions):
-            if reason := _malformed(requirement):
+            if reason := _find_fault(requirement):
                 where = f"nodeSelectorTerms[{index}].matchExpressions[{position}]"
-                return f"{where}, key {shown(requirement.key)}: {reason}"
+                return f"{where}, key {format_quoted(requirement.key)}: {reason}"
     return None
 
 
@@ -198,7 +198,7 @@ def with_rules(affinity: Affinity | None) -> Affinity | None:
     return affinity if terms(affinity) else None
 
 
-def _malformed(requirement: NodeSelectorRequirement) -> str | None:
+def _find_fault(requirement: NodeSelectorRequirement) -> str | None:
     if reason := qualified_name(requirement.key) or unfit(requirement):
         return reason
     return next(filter(None, map(label_value, requirement.values)), None)
@@ -217,7 +217,7 @@ def unfit(requirement: NodeSelectorRequirement) -> str | None:
                 return None
             return f"operator {requirement.operator} needs exactly one integer value"
         case operator:
-            return f"operator {shown(operator)} is not one of {', '.join(Operator)}"
+            return f"operator {format_quoted(operator)} is not one of {', '.join(Operator)}"
 
 
 def holds(requirement: NodeSelectorRequirement, value: str | None) -> bool:

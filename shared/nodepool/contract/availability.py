@@ -58,7 +58,9 @@ class ZoneAvailability(Value):
     tags: tuple[Availability, ...]
 
 
-def _bounded(selections: tuple[CapacitySelection, ...]) -> tuple[CapacitySelection, ...]:
+def _check_selection_count(
+    selections: tuple[CapacitySelection, ...],
+) -> tuple[CapacitySelection, ...]:
     if not 1 <= len(selections) <= SELECTIONS_MAX:
         raise ValueError(f"must have from 1 to {SELECTIONS_MAX} items, not {len(selections)}")
     return selections
@@ -66,7 +68,7 @@ def _bounded(selections: tuple[CapacitySelection, ...]) -> tuple[CapacitySelecti
 
 CapacitySelections = Annotated[
     tuple[CapacitySelection, ...],
-    AfterValidator(_bounded),
+    AfterValidator(_check_selection_count),
     Field(json_schema_extra={"minItems": 1, "maxItems": SELECTIONS_MAX}),
 ]
 """What a query asks for; each instance type may be there once."""

@@ -78,7 +78,7 @@ class Zone:
     access: Access
 
 
-def offered(instance_type: str, zone: str) -> bool:
+def is_offered(instance_type: str, zone: str) -> bool:
     """Return whether this zone offers this type; False if the zone or the type is unknown.
 
     Names are case-sensitive.
@@ -114,12 +114,12 @@ def _zone(name: str, entry: Mapping[str, Any]) -> Zone:
     return Zone(name=name, region=entry["region"], access=Access(entry["access"]))
 
 
-def _packaged() -> dict[str, Any]:
+def _read_catalog() -> dict[str, Any]:
     text = resources.files("nodepool.contract").joinpath("catalog.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
-_CATALOG: Final = _packaged()
+_CATALOG: Final = _read_catalog()
 
 INSTANCE_TYPES: Final[Mapping[str, InstanceType]] = MappingProxyType(
     {entry["id"]: _instance_type(entry) for entry in _CATALOG["types"]}

@@ -173,7 +173,7 @@ class Condition:
         }
 
 
-def changed(
+def change_condition(
     before: Condition | None,
     reason: Reason,
     message: str,
@@ -196,7 +196,7 @@ def changed(
     return after
 
 
-def accepted(
+def compute_accepted(
     before: Condition | None,
     conditions: Mapping[str, Condition],
     now: datetime,
@@ -219,36 +219,38 @@ def accepted(
         reason = Accepted.POLICY_VIOLATION if refused else Accepted.INVALID
     elif quota is not None and quota.reason in (Quota.OVER, Quota.NOT_SET):
         source, reason = quota, Accepted.NO_QUOTA
-    return changed(before, reason, source.message, source.generation, now, source.position)
+    return change_condition(before, reason, source.message, source.generation, now, source.position)
 
 
-def deprecated(
+def list_deprecated(
     conditions: Mapping[str, Condition], accepted: Condition | None
 ) -> tuple[Condition, ...]:
     """Return Accepted as stored, and Allocated and SufficientCapacity from their successors."""
     derived = (
         accepted,
-        _allocated(conditions.get("AtTarget")),
+        _derive_allocated(conditions.get("AtTarget")),
         _sufficient(conditions.get("Capacity")),
     )
     return tuple(condition for condition in derived if condition is not None)
 
 
-def _derived(source: Condition, reason: Reason) -> Condition:
+def _derive_condition(source: Condition, reason: Reason) -> Condition:
     return replace(
         source, type=type(reason).__name__, status=status_of(reason), reason=reason.value
     )
 
 
-def _allocated(at_target: Condition | None) -> Condition | None:
+def _derive_allocated(at_target: Condition | None) -> Condition | None:
     if at_target is None:
         return None
     if at_target.reason == AtTarget.TARGET_MET:
-        return _derived(at_target, Allocated.COMPLETE)
-    return _derived(at_target, Allocated(at_target.reason))
+        return _derive_condition(at_target, Allocated.COMPLETE)
+    return _derive_condition(at_target, Allocated(at_target.reason))
 
 
 def _sufficient(capacity: Condition | None) -> Condition | None:
     if capacity is None:
         return None
-    return _derived(capacity, SufficientCapacity(capacity.reason.removesuffix("NodeAffinity")))
+    return _derive_condition(
+        capacity, SufficientCapacity(capacity.reason.removesuffix("NodeAffinity"))
+    )

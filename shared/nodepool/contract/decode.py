@@ -21,8 +21,8 @@ from nodepool.contract.messages import (
     envelope_of,
 )
 from nodepool.contract.model import Value
-from nodepool.contract.opening import Opened, opened
-from nodepool.contract.reference import Field, described
+from nodepool.contract.opening import Opened, open_command
+from nodepool.contract.reference import Field, describe_model
 from nodepool.contract.subjects import Address, address_of, path_at, subject_of
 from nodepool.contract.suggest import did_you_mean
 
@@ -78,7 +78,7 @@ def decode(
     except ValidationError as error:
         field, cause = explain(error)
     else:
-        misplaced = _misplaced(envelope, kind, subject)
+        misplaced = _find_misplacement(envelope, kind, subject)
         if misplaced is None:
             return envelope
         field, cause = misplaced
@@ -91,10 +91,10 @@ def unknown_command(
     """Return a command of an unknown name, to refuse under the id that its sender waits for."""
     name = subject.rpartition(".")[2]
     cause = f"{name} is no command: see the last part of the subject"
-    return unread(subject, content, headers, position, "type", cause)
+    return build_unreadable(subject, content, headers, position, "type", cause)
 
 
-def unread(
+def build_unreadable(
     subject: str,
     content: bytes,
     headers: Mapping[str, str],
@@ -103,7 +103,9 @@ def unread(
     cause: str,
 ) -> Unreadable:
     """Return a message of which only the id is read; a command is refused under this id."""
-    return _unread(_address(subject), opened(content, headers, position), field, cause)
+    return _build_unreadable(
+        _address(subject), open_command(content, headers, position), field, cause
+    )
 
 
 def value_in(kind: type[V], content: str) -> V | tuple[str, str]:
@@ -142,7 +144,7 @@ def _suggestion(kind: type[Message] | None, place: Sequence[int | str]) -> str:
     if kind is None:
         return ""
     *path, unknown = place
-    field = _described(kind)
+    field = _describe_kind(kind)
     for name in path:
         if isinstance(name, str):
             inner = next((each for each in field.fields if each.name == name), None)
@@ -153,8 +155,8 @@ def _suggestion(kind: type[Message] | None, place: Sequence[int | str]) -> str:
 
 
 @cache
-def _described(kind: type[Message]) -> Field:
-    return described(kind, "")
+def _describe_kind(kind: type[Message]) -> Field:
+    return describe_model(kind, "")
 
 
 def _address(subject: str) -> Address:
@@ -165,7 +167,7 @@ def _address(subject: str) -> Address:
     return replace(address, path=cut(address.path)) if is_long else address
 
 
-def _misplaced(envelope: Envelope[M], kind: type[M], subject: str) -> _Misplaced | None:
+def _find_misplacement(envelope: Envelope[M], kind: type[M], subject: str) -> _Misplaced | None:
     """Return why an event that can be read does not belong on its subject; None if it does."""
     name, speaker = kind.__name__, getattr(kind, "speaker", "")
     if envelope.type != name:
@@ -187,22 +189,22 @@ def _misplaced(envelope: Envelope[M], kind: type[M], subject: str) -> _Misplaced
 def _decode_command(
     kind: type[M], address: Address, content: bytes, headers: Mapping[str, str], position: int
 ) -> Envelope[M] | Unreadable:
-    command = opened(content, headers, position)
+    command = open_command(content, headers, position)
     fault = command.fault
     if not fault and max(map(len, address.path)) > TOKEN_MAX:
         fault = TOO_LONG
     if fault:
-        return _unread(address, command, "", fault)
+        return _build_unreadable(address, command, "", fault)
     if command.attribute("type", kind.__name__) != kind.__name__:
-        return _unread(address, command, "type", OTHER_TYPE.format(kind.__name__))
+        return _build_unreadable(address, command, "type", OTHER_TYPE.format(kind.__name__))
     body = to_json(command.data)
     try:
         data = kind.model_validate_json(body, strict=True, extra="forbid", by_name=False)
     except ValidationError as error:
-        return _unread(address, command, *explain(error, kind))
-    identified = _identified(data, address)
+        return _build_unreadable(address, command, *explain(error, kind))
+    identified = _identify(data, address)
     if isinstance(identified, _Misplaced):
-        return _unread(address, command, *identified)
+        return _build_unreadable(address, command, *identified)
     trace, state = command.trace
     # As above: the type checker knows the envelope only as one of some message.
     return envelope_of(kind).model_construct(  # type: ignore[return-value]
@@ -217,7 +219,7 @@ def _decode_command(
     )
 
 
-def _unread(address: Address, command: Opened, field: str, cause: str) -> Unreadable:
+def _build_unreadable(address: Address, command: Opened, field: str, cause: str) -> Unreadable:
     """Return a command that is not read, under the id and in the trace that its sender gave."""
     return Unreadable(address, command.id, field, cause, command.id, *command.trace)
 
@@ -232,7 +234,7 @@ _IDENTITY: dict[type[Message], tuple[str, ...]] = {
 """The fields that hold the tokens of `path`; empty for a token that is always the same."""
 
 
-def _identified(data: M, address: Address) -> M | _Misplaced:
+def _identify(data: M, address: Address) -> M | _Misplaced:
     """Return `data` with the identity that its subject gives.
 
     Permissions depend on the subject alone. So the content must not name another identity, and the

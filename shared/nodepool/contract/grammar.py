@@ -126,7 +126,7 @@ def taint_effect(effect: str) -> str | None:
     if effect in TAINT_EFFECTS:
         return None
     return (
-        f"effect {shown(effect)} must be one of {', '.join(TAINT_EFFECTS)}"
+        f"effect {format_quoted(effect)} must be one of {', '.join(TAINT_EFFECTS)}"
         " (Kubernetes: Taints and Tolerations)"
     )
 
@@ -182,7 +182,7 @@ def reserved_namespace(key: str) -> bool:
     )
 
 
-def shown(text: str) -> str:
+def format_quoted(text: str) -> str:
     """Return the text in quotes, for a reason; cut at the longest length that a key can have."""
     return repr(text if len(text) <= _SHOWN_LIMIT else f"{text[:_SHOWN_LIMIT]}…")
 

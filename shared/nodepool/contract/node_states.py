@@ -71,11 +71,11 @@ def may_follow(before: NodePhase, after: NodePhase) -> bool:
 def states_table() -> str:
     """Return both tables in Markdown, as a page shows them."""
     lines = ["| Phase of a Node | May be followed by |", "| --- | --- |"]
-    lines += [f"| {phase} | {_listed(moves)} |" for phase, moves in PHASE_MOVES.items()]
+    lines += [f"| {phase} | {_format_moves(moves)} |" for phase, moves in PHASE_MOVES.items()]
     lines += ["", "| State of a machine | May be followed by |", "| --- | --- |"]
-    lines += [f"| {state} | {_listed(moves)} |" for state, moves in STATE_MOVES.items()]
+    lines += [f"| {state} | {_format_moves(moves)} |" for state, moves in STATE_MOVES.items()]
     return "\n".join(lines)
 
 
-def _listed(moves: tuple[NodePhase, ...] | tuple[MachineState, ...]) -> str:
+def _format_moves(moves: tuple[NodePhase, ...] | tuple[MachineState, ...]) -> str:
     return ", ".join(move.value for move in moves) or "nothing"

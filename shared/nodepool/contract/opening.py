@@ -46,15 +46,15 @@ class Opened(NamedTuple):
 
         The headers have the names of W3C, or the names of the binary mode.
         """
-        parent = traceparent_of(self._sent("traceparent"))
-        return parent, tracestate_of(self._sent("tracestate")) if parent else None
+        parent = traceparent_of(self._find_attribute("traceparent"))
+        return parent, tracestate_of(self._find_attribute("tracestate")) if parent else None
 
-    def _sent(self, name: str) -> object:
+    def _find_attribute(self, name: str) -> object:
         header = self.headers.get(name) or self.headers.get(f"ce-{name}")
         return self.attributes.get(name, header)
 
 
-def opened(content: bytes, headers: Mapping[str, str], position: int) -> Opened:
+def open_command(content: bytes, headers: Mapping[str, str], position: int) -> Opened:
     """Return the parts of a command; a command that cannot be parsed has a `fault`."""
     header = {name.lower(): value for name, value in headers.items() if _is_text(value)}
     id = header.get("ce-id") or header.get("nats-msg-id") or ""

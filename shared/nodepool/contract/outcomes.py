@@ -6,7 +6,7 @@ from nodepool.contract.messages import Command, path_fields
 CommandOutcome = CommandAccepted | CommandRefused
 
 
-def accepted(
+def build_acceptance(
     command: Command, result: Result, generation: int | None = None, *, dry_run: bool = False
 ) -> CommandAccepted:
     """Return the outcome of an accepted command, with the `generation` of its NodePool, if any."""
@@ -19,7 +19,7 @@ def accepted(
     )
 
 
-def refused(
+def build_refusal(
     command: Command, field: str, message: str, reason: RefusalReason = "Invalid"
 ) -> CommandRefused:
     """Return the outcome of a command that changes nothing; `field` is the field to correct."""

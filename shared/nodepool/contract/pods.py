@@ -85,7 +85,7 @@ def reserved_taint(value: str) -> Taint:
     return Taint(key=RESERVED, value=digest[:10], effect="NoExecute")
 
 
-def repelled(
+def find_repelling_taint(
     taints: Iterable[Taint], effects: Iterable[str], tolerations: Iterable[Toleration]
 ) -> Taint | None:
     """Return the first taint that has one of the effects and is not tolerated, if any."""
@@ -160,9 +160,9 @@ class Pod(Value):
         """Return whether the Pod tolerates this taint of a Node."""
         return any(toleration.matches(taint) for toleration in self._tolerated)
 
-    def repelled(self, taints: Iterable[Taint], *effects: str) -> Taint | None:
+    def find_repelling_taint(self, taints: Iterable[Taint], *effects: str) -> Taint | None:
         """Return the first taint that has one of the effects and is not tolerated, if any."""
-        return repelled(taints, effects, self._tolerated)
+        return find_repelling_taint(taints, effects, self._tolerated)
 
 
 class WaitingPods(Value):

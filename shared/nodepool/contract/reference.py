@@ -53,7 +53,7 @@ class Field:
         return (*self.limits, f"Default: {self.default}.") if self.default else self.limits
 
 
-def described(model: type[BaseModel], name: str) -> Field:
+def describe_model(model: type[BaseModel], name: str) -> Field:
     """Return an object of this class, described as a required field of this name."""
     schema = model.model_json_schema(by_alias=True)
     definitions = schema.get("$defs", {})
@@ -66,7 +66,7 @@ class _Reader:
 
     definitions: Mapping[str, Schema]
 
-    def resolved(self, schema: Schema) -> Schema:
+    def resolve(self, schema: Schema) -> Schema:
         """Return the schema, without references and without `null` as an alternative."""
         while True:
             alternatives = schema.get("anyOf")
@@ -80,9 +80,9 @@ class _Reader:
 
 
 def _field(name: str, given: Schema, reader: _Reader, *, text: str, required: bool) -> Field:
-    schema = reader.resolved(given)
+    schema = reader.resolve(given)
     items = schema.get("items")
-    inner = reader.resolved(items) if isinstance(items, Mapping) else schema
+    inner = reader.resolve(items) if isinstance(items, Mapping) else schema
     about, texts = documentation(str(inner.get("description", "")))
     properties, needed = inner.get("properties"), inner.get("required")
     fields = tuple(

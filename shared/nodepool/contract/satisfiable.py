@@ -13,8 +13,8 @@ from nodepool.contract.affinity import (
     terms,
     unfit,
 )
-from nodepool.contract.counting import counted
-from nodepool.contract.grammar import LABEL_LIMIT, label_value, shown
+from nodepool.contract.counting import format_count
+from nodepool.contract.grammar import LABEL_LIMIT, format_quoted, label_value
 
 _TERMS_SHOWN: Final = 3
 _VALUES_SHOWN: Final = 5
@@ -42,7 +42,7 @@ def satisfiable(
         reasons.append(f"nodeSelectorTerms[{index}]: {reason}")
     more = len(reasons) - _TERMS_SHOWN
     if more > 0:
-        reasons[_TERMS_SHOWN:] = [f"{counted(more, 'more term')} that no machine can meet"]
+        reasons[_TERMS_SHOWN:] = [f"{format_count(more, 'more term')} that no machine can meet"]
     return "; ".join(reasons) or None
 
 
@@ -60,12 +60,12 @@ def _impossible(
         wanted = " and ".join(map(_text, requirements))
         if key in fixed:
             if not all(holds(each, fixed[key]) for each in requirements):
-                return f"key {shown(key)} is always {fixed[key]!r}, never {wanted}"
+                return f"key {format_quoted(key)} is always {fixed[key]!r}, never {wanted}"
         elif key not in open_keys:
             if not all(holds(each, None) for each in requirements):
-                return f"key {shown(key)} is on no machine, so it is never {wanted}"
+                return f"key {format_quoted(key)} is on no machine, so it is never {wanted}"
         elif not _possible(requirements):
-            return f"key {shown(key)} cannot be {wanted} with any value"
+            return f"key {format_quoted(key)} cannot be {wanted} with any value"
     return None if by_key else "it has no matchExpressions, so it matches no machine"
 
 
@@ -110,7 +110,7 @@ def _numerals(requirements: list[NodeSelectorRequirement]) -> Iterator[str]:
 
 
 def _text(requirement: NodeSelectorRequirement) -> str:
-    operator = shown(requirement.operator) if unfit(requirement) else requirement.operator
+    operator = format_quoted(requirement.operator) if unfit(requirement) else requirement.operator
     if not requirement.values:
         return operator
     more = ", …" if len(requirement.values) > _VALUES_SHOWN else ""

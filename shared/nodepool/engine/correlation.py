@@ -29,7 +29,7 @@ def correlation_of(envelope: Envelope[M] | Unreadable) -> Correlation:
     return Correlation(envelope.correlationid, envelope.traceparent, envelope.tracestate)
 
 
-def _commanded(node: NodeKey) -> str:
+def _format_command_key(node: NodeKey) -> str:
     """Return the key of a Node that a command named, which is no key of a NodePool."""
     return f"node {node}"
 
@@ -47,7 +47,7 @@ class Correlations:
         self._put(message.key, correlation)
         if isinstance(message, OfNode):
             self._put(message.machine_key, correlation)
-            if (commanded := _commanded(message.node_key)) in self._known:
+            if (commanded := _format_command_key(message.node_key)) in self._known:
                 self._put(commanded, correlation)
         self._forget()
 
@@ -61,7 +61,7 @@ class Correlations:
         node = getattr(command, "node", "")
         if node and correlation.correlationid is not None:
             org, cluster, _ = command.path
-            self._put(_commanded(node_key(org, cluster, node)), correlation)
+            self._put(_format_command_key(node_key(org, cluster, node)), correlation)
 
     def _forget(self) -> None:
         while len(self._known) > CORRELATIONS_MAX:
@@ -76,7 +76,7 @@ class Correlations:
         match message:
             case OfNode(key=key, node_key=node):
                 known = self._known
-                return known.get(_commanded(node)) or known.get(key) or Correlation()
+                return known.get(_format_command_key(node)) or known.get(key) or Correlation()
             case OfMachine(machine_key=key) | OfPool(key=key):
                 return self._known.get(key, Correlation())
         return Correlation()

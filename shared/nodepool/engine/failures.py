@@ -44,7 +44,7 @@ def bug(message: Message, error: Exception) -> Failure:
     return Failure(address, name, "", describe(error), True)
 
 
-def retried(failure: Failure | None, before: Failure | None) -> Failure | None:
+def mark_retry(failure: Failure | None, before: Failure | None) -> Failure | None:
     """Return the failure of a `Wake`, marked as a retry if the `Wake` before it failed alike.
 
     A key that is due again as soon as it has failed is retried without end, but parked only once.
@@ -54,7 +54,7 @@ def retried(failure: Failure | None, before: Failure | None) -> Failure | None:
     return replace(failure, is_retry=True)
 
 
-def merged(failures: Sequence[Failure]) -> Failure | None:
+def merge_failures(failures: Sequence[Failure]) -> Failure | None:
     """Return the failures of a `Wake` as one failure, which names at most `CAUSES_MAX` keys.
 
     Retries that failed again are named only if there is no other failure.

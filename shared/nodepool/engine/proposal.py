@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple
 
-from nodepool.contract.decode import Unreadable, unread
+from nodepool.contract.decode import Unreadable, build_unreadable
 from nodepool.contract.events import Wake
 from nodepool.contract.keys import path_text
 from nodepool.contract.log import Entry, LogId
@@ -44,10 +44,10 @@ class Input(Generic[I]):
             self._envelope = self._service.read(self.entry)
         return self._envelope
 
-    def unread(self) -> tuple["Input[I]", Unreadable]:
+    def read_id_only(self) -> tuple["Input[I]", Unreadable]:
         """Return the command as an input of which only the id is read, and its message."""
         position, _, subject, content, headers = self.entry
-        command = unread(subject, content, dict(headers), position, "", "")
+        command = build_unreadable(subject, content, dict(headers), position, "", "")
         item = Input[I](self.entry, self._service)
         item._decoded, item._envelope = True, command
         return item, command

@@ -1,10 +1,10 @@
 """One replica of a service: it follows the log and proposes commits, without any I/O.
 
 Its driver is the runtime on NATS or the in-memory world. The driver passes the entries of the log
-to the replica, stores its proposals, and reports the result: `accepted`, `conflicted` or
-`in_doubt`. If a commit was not stored, the replica returns to the state before the commit. Inputs
-are processed in the order of the log, so the committed position separates the inputs that are
-done from the inputs that are open.
+to the replica, stores its proposals, and reports the result: `confirm_proposal`, `note_conflict`,
+or `undo_proposal` if the commit is refused or in doubt. If a commit was not stored, the replica
+returns to the state before the commit. Inputs are processed in the order of the log, so the
+committed position separates the inputs that are done from the inputs that are open.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from nodepool.contract.messages import Command, Envelope
 from nodepool.engine import step as engine
 from nodepool.engine.bounds import Size, size_of
 from nodepool.engine.correlation import Correlations, correlation_of
-from nodepool.engine.failures import retried
+from nodepool.engine.failures import mark_retry
 from nodepool.engine.folded import Folded, due
 from nodepool.engine.proposal import Input, Processed, Proposal, envelopes_of
 from nodepool.engine.records import Followed, follow, outputs_by_cause
@@ -142,7 +142,7 @@ class Replica(Generic[S, I, O]):
         )
         if followed is not None:
             self._fold_recorded(followed)
-            self._waiting.committed(followed.position)
+            self._waiting.release_commands(followed.position)
         # A record that is not trusted commits nothing, but the next commit must still follow it.
         self.expected_sequence = record.position
         self._recorded.clear()
@@ -192,13 +192,13 @@ class Replica(Generic[S, I, O]):
                 self._passed += 1
                 is_passed_over = True
                 break
-            item, result = self._refused(item) if item.is_excess else (item, self._step(item))
+            item, result = self._refuse_excess(item) if item.is_excess else (item, self._step(item))
             outputs = size_of(result.outputs)
             if size.messages and not size.fits(outputs):
                 break
             self._folded = result.folded
             self._passed += 1
-            batch.append(self._processed(item, result))
+            batch.append(self._build_processed(item, result))
             letters = batch[-1].parked is not None
             size = Size(size.messages + outputs.messages + letters, size.bytes + outputs.bytes)
         position = self._open[self._passed - 1].entry.position
@@ -235,9 +235,9 @@ class Replica(Generic[S, I, O]):
             skips=skips,
         )
 
-    def _refused(self, item: Input[I]) -> tuple[Input[I], Step[S, O]]:
+    def _refuse_excess(self, item: Input[I]) -> tuple[Input[I], Step[S, O]]:
         """Return an excess command with only its id read, and the outcome that it had or gets."""
-        unread, command = item.unread()
+        unread, command = item.read_id_only()
         address = command.address
         before = self._folded.receipts.outcome_at(address.path, address.name, command.id)
         return unread, Step(self._folded, (before or too_many(command, self._waiting_max),))
@@ -249,12 +249,12 @@ class Replica(Generic[S, I, O]):
         self._note(item)
         return engine.step(self.service, self._folded, message, item.context)
 
-    def _processed(self, item: Input[I], result: Step[S, O]) -> Processed[I]:
+    def _build_processed(self, item: Input[I], result: Step[S, O]) -> Processed[I]:
         outputs, failure = result.outputs, result.failure
         name, correlations = self.service.name, self._correlations
         envelopes = envelopes_of(name, item, outputs, correlations) if outputs else ()
         if isinstance(item.message, Wake):
-            failure, self._wake_failure = retried(failure, self._wake_failure), failure
+            failure, self._wake_failure = mark_retry(failure, self._wake_failure), failure
         return Processed(item, envelopes, failure)
 
     def _note(self, item: Input[I]) -> None:
@@ -269,19 +269,19 @@ class Replica(Generic[S, I, O]):
             if isinstance(message, Command) and processed.envelopes:
                 self._correlations.note_command(message, correlation_of(processed.envelopes[0]))
 
-    def accepted(self, proposal: Proposal[S, I], position: int) -> None:
+    def confirm_proposal(self, proposal: Proposal[S, I], position: int) -> None:
         """Note that the proposal is stored, with its commit record at `position`."""
         self._note_commands(proposal)
         while self._open and self._open[0].entry.position <= proposal.position:
             self._open.popleft()
         self.committed, self.expected_sequence = proposal.position, position
-        self._waiting.stored(position, proposal.position)
+        self._waiting.note_commit(position, proposal.position)
         self.is_chained = True
         self.safe = self._folded = proposal.folded
         self._passed = 0
         self._recorded.clear()
 
-    def conflicted(self) -> None:
+    def note_conflict(self) -> None:
         """Undo the proposal: another replica committed first, and its commit is not read yet."""
         self.undo_proposal()
         self.is_behind = True

@@ -66,7 +66,7 @@ def load(state: type[S], lines: Iterable[bytes]) -> Folded[S]:
     loader = Loader(state)
     for line in lines:
         loader.add(line)
-    return loader.folded()
+    return loader.build_folded()
 
 
 class Loader(Generic[S]):
@@ -94,7 +94,7 @@ class Loader(Generic[S]):
         except Exception as error:  # A state class or the parser may raise any error.
             raise ValueError(f"a line cannot be read: {describe(error)}") from error
 
-    def folded(self) -> Folded[S]:
+    def build_folded(self) -> Folded[S]:
         """Return the folded value; raise ValueError if a part is missing."""
         try:
             folded = self._builder.build()

@@ -11,7 +11,7 @@ from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.contract.messages import Command, Message
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.bounds import OUTPUTS_MAX, Size, check, fill_a_step, size_of
-from nodepool.engine.failures import bug, merged, refusal, unreadable
+from nodepool.engine.failures import bug, merge_failures, refusal, unreadable
 from nodepool.engine.folded import Folded, with_work, work_of
 from nodepool.service import Context, Failure, I, O, S, Service
 
@@ -64,25 +64,25 @@ def step(
     output that the log does not take fails the input too, so that the commit can be stored.
     """
     if isinstance(message, Unreadable):
-        return _failed(service, before, unreadable(message), context)
+        return _answer_failure(service, before, unreadable(message), context)
     if isinstance(message, Command):
         outcome = before.receipts.outcome_of(message, context.id)
         if outcome is not None:
             return Step(before, (outcome,))
     try:
-        folded, keys = _taken(service, before, message, context)
+        folded, keys = _fold_input(service, before, message, context)
     except NO_FAILURE:
         raise
     except Exception as error:  # The input is not folded, neither live nor on replay.
-        return _failed(service, before, bug(message, error), context)
+        return _answer_failure(service, before, bug(message, error), context)
     if isinstance(message, Wake):
-        return _reconciled(service, folded, message, keys, context)
+        return _reconcile_keys(service, folded, message, keys, context)
     try:
-        return _decided(service, folded, message, keys, context)
+        return _fold_decision(service, folded, message, keys, context)
     except NO_FAILURE:
         raise
     except Exception as error:  # A broken invariant: this input fails, others are processed.
-        return _failed(service, folded, bug(message, error), context)
+        return _answer_failure(service, folded, bug(message, error), context)
 
 
 def replay(
@@ -100,17 +100,17 @@ def replay(
     another release.
     """
     if isinstance(message, Unreadable):
-        return _refolded(service, before, message, recorded, context)
+        return _refold_outputs(service, before, message, recorded, context)
     if isinstance(message, Command) and before.receipts.outcome_of(message, context.id) is not None:
         return Replayed(before)
     try:
-        folded, keys = _taken(service, before, message, context)
+        folded, keys = _fold_input(service, before, message, context)
     except NO_FAILURE:
         raise
     except Exception:  # The input was not folded live either.
-        return _refolded(service, before, message, recorded, context)
-    folded, failure = _refolded(service, folded, message, recorded, context)
-    return Replayed(_requeued(folded, keys, recorded), failure)
+        return _refold_outputs(service, before, message, recorded, context)
+    folded, failure = _refold_outputs(service, folded, message, recorded, context)
+    return Replayed(_requeue_keys(folded, keys, recorded), failure)
 
 
 def fold(
@@ -129,7 +129,7 @@ def fold(
     return Folded(state, receipts)
 
 
-def _taken(
+def _fold_input(
     service: Service[S, I, O], before: Folded[S], message: I | Wake, context: Context
 ) -> tuple[Folded[S], tuple[str, ...]]:
     """Fold the input; return the result and the keys that must be reconciled for the input."""
@@ -144,7 +144,7 @@ def _taken(
     return folded, () if concerned is None else (concerned,)
 
 
-def _decided(
+def _fold_decision(
     service: Service[S, I, O],
     folded: Folded[S],
     message: I,
@@ -156,10 +156,10 @@ def _decided(
     for key in keys:
         folded, missing = _missing(service, folded, key, size_of(outputs), context)
         outputs += missing
-    return Step(_requeued(folded, keys, outputs), tuple(outputs))
+    return Step(_requeue_keys(folded, keys, outputs), tuple(outputs))
 
 
-def _reconciled(
+def _reconcile_keys(
     service: Service[S, I, O],
     folded: Folded[S],
     message: Wake,
@@ -179,14 +179,14 @@ def _reconciled(
             is_retry = key in work_of(folded.state).work.failures
             failure = replace(bug(message, error), key=key, is_retry=is_retry)
             room = OUTPUTS_MAX - len(outputs)
-            report = _reported(service, folded, failure, room, context)
+            report = _report_failure(service, folded, failure, room, context)
             folded, missing = report.folded, [*report.outputs]
             failures.append(report.failure or failure)
         outputs += missing
         size = size.with_all(missing)
         if size.is_full:
             break
-    return Step(_requeued(folded, keys, outputs), tuple(outputs), merged(failures))
+    return Step(_requeue_keys(folded, keys, outputs), tuple(outputs), merge_failures(failures))
 
 
 def _decision(
@@ -194,7 +194,7 @@ def _decision(
 ) -> tuple[Folded[S], list[O | CommandOutcome]]:
     """Fold what the service decides; raise AssertionError for a decision that breaks the rules."""
     events = service.decide(folded.state, message, context)
-    folded, outputs = _followed(service, folded, events, context, most=OUTPUTS_MAX + 1)
+    folded, outputs = _fold_events(service, folded, events, context, most=OUTPUTS_MAX + 1)
     if len(outputs) > OUTPUTS_MAX:
         raise AssertionError(f"{service.name} decides on more than {OUTPUTS_MAX} messages at once")
     is_command = isinstance(message, Command)
@@ -215,10 +215,10 @@ def _missing(
     if size.is_full:
         return folded, []
     events = reconciler.reconcile(folded.state, key, context)
-    return _followed(service, folded, events, context, size=size)
+    return _fold_events(service, folded, events, context, size=size)
 
 
-def _followed(
+def _fold_events(
     service: Service[S, I, O],
     folded: Folded[S],
     events: Generator[O | CommandOutcome, S, None],
@@ -260,7 +260,7 @@ def _check_declared(service: Service[S, I, O], output: O | CommandOutcome) -> No
     check(output)
 
 
-def _requeued(
+def _requeue_keys(
     folded: Folded[S], keys: tuple[str, ...], outputs: Sequence[O | CommandOutcome]
 ) -> Folded[S]:
     """Put the keys of a step that was stopped at its bound back into the work queue, as ready.
@@ -278,7 +278,7 @@ def _requeued(
     return with_work(folded, work)
 
 
-def _refolded(
+def _refold_outputs(
     service: Service[S, I, O],
     folded: Folded[S],
     message: Message | Unreadable,
@@ -298,16 +298,16 @@ def _refolded(
     return Replayed(folded, failure)
 
 
-def _failed(
+def _answer_failure(
     service: Service[S, I, O], folded: Folded[S], failure: Failure, context: Context
 ) -> Step[S, O]:
     if failure.is_command:
         outputs = (refusal(failure),)
         return Step(fold(service, folded, outputs, context), outputs, failure)
-    return _reported(service, folded, failure, REPORT_MAX, context)
+    return _report_failure(service, folded, failure, REPORT_MAX, context)
 
 
-def _reported(
+def _report_failure(
     service: Service[S, I, O], folded: Folded[S], failure: Failure, room: int, context: Context
 ) -> Step[S, O]:
     """Return the failure with the events that report it; without events if the report fails."""

@@ -52,16 +52,16 @@ class Waiting:
         self._counts[org] = before + weight
         return before >= self._most
 
-    def stored(self, record: int, committed: int) -> None:
+    def note_commit(self, record: int, committed: int) -> None:
         """Note a commit of this replica, before the replica reads the commit record."""
         self._stored.append((record, committed))
 
     def record_read(self, record: int) -> None:
         """Note that the commit records of this replica up to this position were read."""
         while self._stored and self._stored[0][0] <= record:
-            self.committed(self._stored.popleft()[1])
+            self.release_commands(self._stored.popleft()[1])
 
-    def committed(self, position: int) -> None:
+    def release_commands(self, position: int) -> None:
         """Note that a commit record names this position; commands up to it wait no longer."""
         while self._commands and self._commands[0][0] <= position:
             _, org, weight = self._commands.popleft()

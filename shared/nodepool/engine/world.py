@@ -127,9 +127,9 @@ class World:
             return False
         position = self.log.commit(proposal)
         if position is None:
-            host.replica.conflicted()
+            host.replica.note_conflict()
             return False
-        host.replica.accepted(proposal, position)
+        host.replica.confirm_proposal(proposal, position)
         return True
 
     def fire(self, host: Host) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.explanation.cause import Cause, blame, proofs
 from nodepool.explanation.facts import Check, Facts
 from nodepool.explanation.machine_remedies import (
@@ -19,10 +19,10 @@ from nodepool.explanation.unanswered import (
     CHECKED_BY,
     INTERNAL_ERROR,
     assigned_since,
+    count_unassigned,
     is_late,
     is_outdated,
     outdated_since,
-    unassigned,
     undetermined_check,
 )
 
@@ -53,8 +53,8 @@ def causes(facts: Facts) -> list[Cause]:
         *(cause for cause in determined if cause.kind == "Validated"),
         *_silent_checks(facts),
         *_outdated_check(facts),
-        *_unassigned(facts),
-        *_undetermined(facts),
+        *_find_unassigned(facts),
+        *_find_undetermined(facts),
         *(deletion(facts) if facts.deleting else ()),
         *(cause for cause in determined if cause.kind != "Validated"),
         *of_nodes(facts),
@@ -104,7 +104,7 @@ def _internal(check: Check) -> Cause:
     )
 
 
-def _undetermined(facts: Facts) -> Iterator[Cause]:
+def _find_undetermined(facts: Facts) -> Iterator[Cause]:
     """Yield the conditions on Nodes that a service could not decide about: it moves no Node now."""
     for kind in ("AtTarget", "NodesRemoved"):
         check = facts.checks.get(kind)
@@ -132,7 +132,7 @@ def _outdated_check(facts: Facts) -> Iterator[Cause]:
     if check is None or facts.deleting or not is_outdated(facts, check):
         return
     if is_late(facts, since := outdated_since(facts)):
-        text = f"Capacity still says that machines are missing for {counted(facts.missing)}"
+        text = f"Capacity still says that machines are missing for {format_count(facts.missing)}"
         if facts.held >= facts.allowed:
             text = (
                 f"Capacity still shows {check.reason}, though each Node that quota allows is there"
@@ -145,15 +145,15 @@ def _outdated_check(facts: Facts) -> Iterator[Cause]:
         )
 
 
-def _unassigned(facts: Facts) -> Iterator[Cause]:
+def _find_unassigned(facts: Facts) -> Iterator[Cause]:
     """Yield the services of which one does not assign Nodes that Capacity says can be had."""
-    missing, since = unassigned(facts), assigned_since(facts)
+    missing, since = count_unassigned(facts), assigned_since(facts)
     if not missing or not is_late(facts, since):
         return
     capacity = facts.checks["Capacity"]
     which = "Nodes that can be had are"
     if capacity.status == "True":
-        which = f"{counted(missing)} {'is' if missing == 1 else 'are'}"
+        which = f"{format_count(missing)} {'is' if missing == 1 else 'are'}"
     yield blame(
         ASSIGNED_BY,
         f"{which} not assigned, though quota allows more and Capacity is {capacity.reason}",
@@ -175,7 +175,7 @@ def _progress(facts: Facts) -> Iterator[Cause]:
             "Progress", f"{kind} is not determined yet", since=since, remedies=(wait,), proofs=own
         )
         return
-    title = f"{counted(missing)} {'is' if missing == 1 else 'are'} about to be assigned"
+    title = f"{format_count(missing)} {'is' if missing == 1 else 'are'} about to be assigned"
     yield Cause("Progress", title, since=since, remedies=(wait,), proofs=own)
 
 

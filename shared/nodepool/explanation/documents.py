@@ -82,7 +82,7 @@ def _own(pool: object) -> Facts:
         target=target_of(pool),
         current=_number(pool, "status", "currentNodes"),
         in_progress=_number(pool, "status", "inProgress"),
-        granted=_granted(pool),
+        granted=_read_granted(pool),
         deleting=_at(pool, "metadata", "deletionTimestamp") is not None,
         deleting_since=_moment(pool, "metadata", "deletionTimestamp"),
         idle_only=_text(pool, "spec", "lifecycle", "scaleDownStrategy") != "PreferIdle",
@@ -106,7 +106,7 @@ def _own(pool: object) -> Facts:
     )
 
 
-def _granted(pool: object) -> int | None:
+def _read_granted(pool: object) -> int | None:
     is_known = _at(pool, "status", "grantedNodes") is not None
     return _number(pool, "status", "grantedNodes") if is_known else None
 

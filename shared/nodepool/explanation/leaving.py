@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import Facts, NodeFacts
 from nodepool.explanation.sharing import rack_of
@@ -66,7 +66,7 @@ def still_there(facts: Facts) -> str:
     verb = "is" if count == 1 else "are"
     waited_for = [node for node in facts.nodes if node.active]
     waits = f"; {_waits(waited_for, len(waited_for))}" if waited_for else ""
-    return f"{counted(count)} {verb} still to be removed{waits}"
+    return f"{format_count(count)} {verb} still to be removed{waits}"
 
 
 def _waits(nodes: Sequence[NodeFacts], count: int) -> str:

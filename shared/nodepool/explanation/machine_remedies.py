@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation.facts import Facts, Machines
 from nodepool.explanation.rack_remedies import rack_details, rack_remedies
@@ -65,7 +65,7 @@ def capacity_remedies(facts: Facts, reason: str) -> Iterator[Remedy]:
         minutes = f"which takes at most {MINUTES} minutes"
         yield Remedy(f"wait: {comes} {nodes} being preempted for it, {minutes}", Wait())
     if reason.endswith("NodeAffinity") and machines is not None and machines.free:
-        there = counted(machines.free, "machine")
+        there = format_count(machines.free, "machine")
         verb = "is" if machines.free == 1 else "are"
         text = f"relax the node affinity: {there} {verb} free without it"
         yield Remedy(text, DropAffinity())
@@ -110,14 +110,16 @@ def _more_machines(facts: Facts, machines: Machines) -> Iterator[Remedy]:
     before = f", {more} of them for what is served before it" if needed > own or more > 0 else ""
     if not facts.has_affinity:
         if count <= machines.triage:
-            text = f"repair {count} of {counted(machines.triage, 'machine')} in triage{before}"
+            text = f"repair {count} of {format_count(machines.triage, 'machine')} in triage{before}"
             yield Remedy(text, RepairMachines(count))
         if count <= machines.to_reclaim:
-            text = f"return {count} of {counted(machines.to_reclaim, 'reclaimed machine')}"
+            text = f"return {count} of {format_count(machines.to_reclaim, 'reclaimed machine')}"
             yield Remedy(text, ReturnMachines(count))
     which = "that satisfy the node affinity" if facts.has_affinity else "of the type"
     verb = which.replace("satisfy", "satisfies") if count == 1 else which
-    yield Remedy(f"add {counted(count, 'machine')} {verb} to the zone{before}", AddMachines(count))
+    yield Remedy(
+        f"add {format_count(count, 'machine')} {verb} to the zone{before}", AddMachines(count)
+    )
 
 
 def _pending(machines: Machines) -> int:

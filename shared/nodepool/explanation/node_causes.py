@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.contract.node_failures import ADMIN_DRAIN
 from nodepool.contract.timetable import BOOT_MAX
 from nodepool.explanation import leaving
@@ -20,13 +20,13 @@ from nodepool.explanation.sharing import rack_of
 from nodepool.explanation.unanswered import (
     ANSWERS_WITHIN,
     REMOVED_BY,
+    count_unchosen,
     has_failed,
     is_late,
     is_stuck,
     latest,
     silent_preemptions,
     silent_removers,
-    unchosen,
     unchosen_since,
 )
 
@@ -34,7 +34,7 @@ from nodepool.explanation.unanswered import (
 def of_nodes(facts: Facts) -> Iterator[Cause]:
     """Yield the causes that Nodes show of a NodePool that stays, ranked."""
     if not facts.deleting:
-        yield from _unchosen(facts)
+        yield from _find_unchosen(facts)
         yield from _booting(facts)
         yield from _removal(facts)
         yield from _preemption(facts)
@@ -63,17 +63,17 @@ def deletion(facts: Facts) -> Iterator[Cause]:
     )
 
 
-def _unchosen(facts: Facts) -> Iterator[Cause]:
+def _find_unchosen(facts: Facts) -> Iterator[Cause]:
     """Yield the services that do not choose which surplus Nodes leave."""
     staying = [node for node in facts.counted_nodes if not node.removal]
     # A rack leaves as a whole, so no more Nodes may be able to leave now.
     is_due = rack_of(facts) == 1 or len(staying) == len(facts.counted_nodes)
     surplus = facts.held if any(not node.registered for node in staying) else facts.current
     is_due = is_due and surplus > facts.target
-    if is_due and unchosen(facts) > 0 and is_late(facts, since := unchosen_since(facts)):
+    if is_due and count_unchosen(facts) > 0 and is_late(facts, since := unchosen_since(facts)):
         yield blame(
             REMOVED_BY,
-            f"the removal of {counted(unchosen(facts))} has not begun",
+            f"the removal of {format_count(count_unchosen(facts))} has not begun",
             since,
             proofs([(facts.position, f"nodepool {facts.name}")]),
         )
@@ -111,10 +111,10 @@ def _removal(facts: Facts) -> Iterator[Cause]:
     moments = [node.removal_since for node in leave if node.removal_since is not None]
     shown = leave or [node for node in nodes if node.active]
     if over:
-        title = f"it has {counted(facts.current - facts.target)} too many"
+        title = f"it has {format_count(facts.current - facts.target)} too many"
         message = leaving.surplus(facts)
     else:
-        title = f"{counted(len(leave))} {'is' if len(leave) == 1 else 'are'} to leave"
+        title = f"{format_count(len(leave))} {'is' if len(leave) == 1 else 'are'} to leave"
         message = _names(leave)
     stuck = any(is_stuck(facts, node) for node in leave)
     at_target = facts.checks.get("AtTarget")
@@ -143,7 +143,7 @@ def _preemption(facts: Facts) -> Iterator[Cause]:
     wait = Remedy(text, Wait())
     yield Cause(
         "Preemption",
-        f"{counted(len(nodes))} {'is' if len(nodes) == 1 else 'are'} being preempted",
+        f"{format_count(len(nodes))} {'is' if len(nodes) == 1 else 'are'} being preempted",
         _names(nodes),
         since=min(filter(None, (node.preempted_since for node in nodes)), default=None),
         details=("a preempted Node leaves 7 minutes after its cordon at the latest",),
@@ -162,7 +162,7 @@ def _health(facts: Facts) -> Iterator[Cause]:
     more = [f"{len(nodes) - NAMED_MAX} more"] if len(nodes) > NAMED_MAX else []
     yield Cause(
         "Health",
-        f"{counted(len(nodes))} {'is' if len(nodes) == 1 else 'are'} unhealthy",
+        f"{format_count(len(nodes))} {'is' if len(nodes) == 1 else 'are'} unhealthy",
         "; ".join([*named, *more]),
         since=min(moments, default=None),
         remedies=tuple(health_remedies(facts, nodes)),
@@ -176,9 +176,10 @@ def _cordon(facts: Facts) -> Iterator[Cause]:
     drained = [node for node in drained if node.phase == "cordoned" and not node.active]
     nodes = [node for node in drained if not (node.problems or node.removal)]
     if nodes:
+        verb = "is" if len(nodes) == 1 else "are"
         yield Cause(
             "Cordon",
-            f"{counted(len(nodes))} {'is' if len(nodes) == 1 else 'are'} cordoned after a drain",
+            f"{format_count(len(nodes))} {verb} cordoned after a drain",
             _names(nodes),
             remedies=tuple(cordon_remedies(nodes)),
             proofs=_node_proofs(nodes),
@@ -193,7 +194,7 @@ def _reservation(facts: Facts) -> Iterator[Cause]:
     verb = "is" if len(nodes) == 1 else "are"
     yield Cause(
         "Reservation",
-        f"{counted(len(nodes))} {verb} reserved for the control plane",
+        f"{format_count(len(nodes))} {verb} reserved for the control plane",
         f"{_names(nodes)} {'does' if len(nodes) == 1 else 'do'} not count as current",
         remedies=tuple(reservation_remedies(facts, nodes)),
         proofs=_node_proofs(nodes),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.explanation.facts import Facts, Limit, Peer
 from nodepool.explanation.remedies import (
     EditSpec,
@@ -30,7 +30,7 @@ def quota_details(facts: Facts) -> Iterator[str]:
     others = _others(facts)
     short = others + facts.target - (limit.limit or 0)
     if short > 0:
-        yield f"the quota is {counted(short)} too small"
+        yield f"the quota is {format_count(short)} too small"
     yield f"{facts.name} reserves {facts.reserved}"
     counts = [(peer, peer.reserved) for peer in facts.peers]
     yield from holders("other NodePools reserve", others, counts)
@@ -45,7 +45,7 @@ def quota_remedies(facts: Facts) -> Iterator[Remedy]:
         return
     known = facts.reserved + _others(facts)
     if (gone := limit.used - known) > 0:
-        text = f"wait: NodePools have given up {counted(gone)} that the quota still counts"
+        text = f"wait: NodePools have given up {format_count(gone)} that the quota still counts"
         yield Remedy(f"{text}; the allocator and the quota service release quota", Wait())
     ahead = sum(peer.lacks for peer in _ahead(facts))
     yield from _raise(facts, limit, known + _lacks(facts) + ahead, ahead)

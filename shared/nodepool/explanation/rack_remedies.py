@@ -7,7 +7,7 @@ whole rack comes from a domain whose machines are all free.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.explanation.facts import Domain, Facts
 from nodepool.explanation.remedies import AddMachines, Remedy, RepairMachines
 from nodepool.explanation.sharing import rack_of, up_to_racks
@@ -24,12 +24,12 @@ def rack_details(facts: Facts) -> Iterator[str]:
     for domain, missing in _parts(facts)[:DOMAINS_MAX]:
         found = _domains(facts).get(domain, Domain())
         yield (
-            f"{_of(domain)} lacks {counted(missing)}; {found.free} of its machines are free and "
-            f"{len(found.triage)} in triage"
+            f"{_of(domain)} lacks {format_count(missing)}; {found.free} of its machines are free "
+            f"and {len(found.triage)} in triage"
         )
     room = facts.allowed - facts.held
     if 0 < room < min((missing for _, missing in _parts(facts)), default=0):
-        yield f"its target leaves room for {counted(room)}, which completes none of its racks"
+        yield f"its target leaves room for {format_count(room)}, which completes none of its racks"
 
 
 def rack_remedies(facts: Facts) -> Iterator[Remedy]:
@@ -40,7 +40,7 @@ def rack_remedies(facts: Facts) -> Iterator[Remedy]:
         if len(names) >= short and not facts.has_affinity:
             yield _repair(names[:short], domain)
         else:
-            machines = f"{counted(short, 'machine')} of {_of(domain)}{_fitting(facts, short)}"
+            machines = f"{format_count(short, 'machine')} of {_of(domain)}{_fitting(facts, short)}"
             text = f"add {machines} to the zone: no other completes its rack"
             yield Remedy(text, AddMachines(short, domain))
     size = rack_of(facts)
@@ -81,7 +81,7 @@ def _whole_racks(facts: Facts) -> Iterator[Remedy]:
             yield _repair(domains[name].triage, name)
     count = needed + up_to_racks(facts, pending)
     which = _fitting(facts, count) or " of the type"
-    text = f"add {counted(count, 'machine')}{which} to the zone, in whole racks"
+    text = f"add {format_count(count, 'machine')}{which} to the zone, in whole racks"
     yield Remedy(text, AddMachines(count))
 
 

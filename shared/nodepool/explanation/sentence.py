@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.contract.moments import rfc3339
 from nodepool.explanation.cause import Cause
 from nodepool.explanation.causes import causes
@@ -47,7 +47,7 @@ class Explanation:
 def explain(facts: Facts) -> Explanation:
     """Return why the NodePool does not have what it wants, or that it has it."""
     found = tuple(causes(facts))
-    parts = [_wanted(facts)]
+    parts = [_format_target(facts)]
     if not found:
         parts.append("nothing blocks it")
         parts.extend(_autoscaler_limit(facts))
@@ -57,11 +57,11 @@ def explain(facts: Facts) -> Explanation:
     return Explanation(facts, f"{'; '.join(parts)}.", found)
 
 
-def _wanted(facts: Facts) -> str:
+def _format_target(facts: Facts) -> str:
     where = f" in {facts.zone}" if facts.zone else ""
     if facts.deleting:
         return f"NodePool {facts.name} wants no Nodes any more and has {facts.current}"
-    wanted = f"{counted(facts.target)} of {facts.instance_type}{where}"
+    wanted = f"{format_count(facts.target)} of {facts.instance_type}{where}"
     has = "them" if facts.current == facts.target else str(facts.current)
     if facts.autoscaled:
         wanted += f" since the autoscaler changed {facts.autoscaled},"

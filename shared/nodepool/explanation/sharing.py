@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nodepool.contract.catalog import INSTANCE_TYPES
-from nodepool.contract.counting import counted
+from nodepool.contract.counting import format_count
 from nodepool.explanation.facts import Facts, Peer
 from nodepool.explanation.remedies import Remedy, ScaleTo
 
@@ -76,4 +76,4 @@ def keep_nodes(facts: Facts) -> Iterator[Remedy]:
 
 def nodes_wait(count: int) -> str:
     """Return a number of Nodes with the verb `wait`."""
-    return f"{counted(count)} {'waits' if count == 1 else 'wait'}"
+    return f"{format_count(count)} {'waits' if count == 1 else 'wait'}"

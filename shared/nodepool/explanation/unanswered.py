@@ -64,7 +64,7 @@ def assigned_since(facts: Facts) -> datetime | None:
     return latest(*moments, facts.specified, facts.progressed)
 
 
-def unassigned(facts: Facts) -> int:
+def count_unassigned(facts: Facts) -> int:
     """Return how many Nodes could be assigned that quota allows, as Capacity says; 0 for none.
 
     For Partial it is 1, since Facts do not say how many Nodes can be had.
@@ -89,7 +89,7 @@ def unchosen_since(facts: Facts) -> datetime | None:
     if facts.deleting:
         waits = any(not node.removal for node in facts.nodes)
         return facts.deleting_since if waits else None
-    if not all(_is_decided(facts, kind) for kind in CHECKED_BY) or unchosen(facts) <= 0:
+    if not all(_is_decided(facts, kind) for kind in CHECKED_BY) or count_unchosen(facts) <= 0:
         return None
     staying = [node for node in facts.counted_nodes if not node.removal]
     active = [node.active for node in staying]
@@ -133,7 +133,7 @@ def latest(*moments: datetime | None) -> datetime | None:
     return max(filter(None, moments), default=None)
 
 
-def unchosen(facts: Facts) -> int:
+def count_unchosen(facts: Facts) -> int:
     """Return how many surplus Nodes of a NodePool are not chosen to leave yet."""
     leaving = sum(node.removal != "" for node in facts.counted_nodes)
     return facts.held - facts.target - leaving

@@ -24,6 +24,6 @@ class BatchSize:
         """Grow the batch size: the last batch was as large as allowed, or had all open inputs."""
         self.most = min(self._factor * self.most, INPUTS_MAX)
 
-    def refused(self) -> None:
+    def note_refusal(self) -> None:
         """Note that the server has refused a commit for a reason of its own."""
         self.most, self._factor = 1, 8

@@ -74,7 +74,7 @@ class Committing(Generic[S, I, O]):
         """Return whether a commit is in flight."""
         return self._in_flight
 
-    def followed(self, record: Entry, now: float, *, caught_up: bool) -> None:
+    def handle_unknown_commit(self, record: Entry, now: float, *, caught_up: bool) -> None:
         """Handle an unknown commit that the replica has read; restart the wait for quiet inputs.
 
         If another replica made the commit, work that has failed here is left to that replica. If
@@ -83,16 +83,16 @@ class Committing(Generic[S, I, O]):
         """
         replica = self._replica
         self._quiet_since, self._fault = now, ""
-        self._timers.succeeded()
-        own = self._doubts.resolved(record, replica.log, replica.committed)
+        self._timers.note_success()
+        own = self._doubts.resolve_commit(record, replica.log, replica.committed)
         if own is not None:
             self._telemetry.log.info("commit in doubt was stored", committed=own.position)
-            self._note_processed(self._telemetry.traced(own), "stored")
+            self._note_processed(self._telemetry.trace_proposal(own), "stored")
         if own is not None and caught_up:
             self._lead()
         else:
             leader = record.headers.get(MARK, "")
-            self._leadership.followed(now, caught_up=caught_up, leader=leader)
+            self._leadership.note_foreign_commit(now, caught_up=caught_up, leader=leader)
             self._projector.suspend()
 
     def seconds_left(self, now: float) -> float | None:
@@ -165,7 +165,7 @@ class Committing(Generic[S, I, O]):
         return self._timers.is_old(wake.position, self._clock())
 
     async def _store(self, plain: Proposal[S, I]) -> bool:
-        proposal = self._telemetry.traced(plain)
+        proposal = self._telemetry.trace_proposal(plain)
         began, self._in_flight = self._clock(), True
         try:
             position = await self._commit(proposal)
@@ -184,24 +184,24 @@ class Committing(Generic[S, I, O]):
             self._after_commit(proposal, position)
         finally:
             self._in_flight = False
-        self._telemetry.committed(proposal, self._clock() - began, result)
+        self._telemetry.count_commit(proposal, self._clock() - began, result)
         return result == "stored"
 
     def _after_commit(self, proposal: Proposal[S, I], position: int) -> None:
         self._fault = ""
         self._doubts.clear()
-        self._replica.accepted(proposal, position)
+        self._replica.confirm_proposal(proposal, position)
         self._lead()
         self._note_processed(proposal, "stored")
 
     def _lead(self) -> None:
-        if self._leadership.committed():
+        if self._leadership.note_own_commit():
             self._projector.invalidate()
 
     def _after_conflict(self) -> None:
         self._fault = ""
-        self._replica.conflicted()
-        self._leadership.conflicted(self._clock())
+        self._replica.note_conflict()
+        self._leadership.note_conflict(self._clock())
         self._projector.suspend()
 
     def _after_doubt(self, error: InDoubt) -> None:
@@ -214,7 +214,7 @@ class Committing(Generic[S, I, O]):
     async def _after_refusal(self, refusal: ServerRefusal) -> None:
         self._fault = f"a commit is refused: {refusal}"
         self._replica.undo_proposal()
-        self._size.refused()
+        self._size.note_refusal()
         self._telemetry.log.error("commit failed", cause=str(refusal))
         await asyncio.sleep(BACK_OFF_S)
 
@@ -224,11 +224,11 @@ class Committing(Generic[S, I, O]):
             if isinstance(item.input.message, Wake):
                 self._note_wake(item)
         self._projector.update(self._replica.state, proposal)
-        self._telemetry.processed(proposal.processed, outcome)
+        self._telemetry.count_processed(proposal.processed, outcome)
 
     def _note_wake(self, item: Processed[I]) -> None:
         due = self._replica.due()
         if item.failure is not None and due is not None and due <= item.input.entry.time:
-            self._timers.failed(self._clock(), f"what is due fails: {item.failure.cause}")
+            self._timers.note_failure(self._clock(), f"what is due fails: {item.failure.cause}")
         else:
-            self._timers.succeeded()
+            self._timers.note_success()

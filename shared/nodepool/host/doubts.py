@@ -42,7 +42,7 @@ class Doubts(Generic[S, I]):
         if self._proposal is not None:
             self._proposal, self._processed = None, {}
 
-    def resolved(self, record: Entry, log: LogId, committed: int) -> Proposal[S, I] | None:
+    def resolve_commit(self, record: Entry, log: LogId, committed: int) -> Proposal[S, I] | None:
         """Return what a commit record has stored of the commit in doubt; None for a foreign record.
 
         log: the identity of the log. committed: the position that the record names. Any record

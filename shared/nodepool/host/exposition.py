@@ -43,7 +43,7 @@ class Wanted(NamedTuple):
         return OPENMETRICS if self.openmetrics else TEXT
 
 
-def wanted(accept: str, accept_encoding: str) -> Wanted:
+def choose_format(accept: str, accept_encoding: str) -> Wanted:
     """Return the format that the headers of a request ask for; the text format by default."""
     openmetrics = text = 0.0
     for kind, version, quality in _choices(accept):
@@ -67,7 +67,7 @@ def _choices(header: str) -> Iterator[tuple[str, str, float]]:
         yield kind.lower(), values.get("version", ""), quality
 
 
-def written(
+def format_families(
     samples: Iterable[Sample], shared: Mapping[str, str], *, openmetrics: bool
 ) -> list[bytes]:
     """Return the families of the samples as pieces of a page; each family is in one place.
@@ -86,7 +86,7 @@ def written(
     return [piece for family in families.values() for piece in family.pieces()]
 
 
-def compressed(pieces: Iterable[bytes]) -> list[bytes]:
+def compress_pieces(pieces: Iterable[bytes]) -> list[bytes]:
     """Return the pieces as one gzip file; zlib lets other threads run meanwhile."""
     # 31 selects zlib's default window size with a gzip header and trailer.
     gzip = zlib.compressobj(1, zlib.DEFLATED, 31)

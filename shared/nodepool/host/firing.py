@@ -62,7 +62,7 @@ class Firing(Generic[S, I, O]):
         due = self._replica.due()
         if due is None or self._replica.open:
             return None
-        return self._left(due, now)
+        return self._compute_seconds_left(due, now)
 
     async def run(self) -> None:
         """Store the `Wake` that is due, if any; retry later if it cannot be stored."""
@@ -71,21 +71,21 @@ class Firing(Generic[S, I, O]):
             return
         read_to = replica.read_to
         now = self._clock()
-        if self._timers.in_flight(read_to) or self._left(due, now) > 0:
+        if self._timers.in_flight(read_to) or self._compute_seconds_left(due, now) > 0:
             return
         try:
             position = await fire(self._connection, replica, due)
         except (InDoubt, ServerRefusal, NatsError, OSError) as error:
-            self._timers.failed(self._clock(), f"a wake is not stored: {error}")
+            self._timers.note_failure(self._clock(), f"a wake is not stored: {error}")
             self._log.warning("wake failed", cause=str(error))
             return
         if position > read_to:
             leading = not self._leadership.following
             # The age of a `Wake` from another replica is unknown.
             sent_at = now if position != replica.last_wake else -inf
-            self._timers.fired(due, read_to, position, sent_at, leading=leading)
+            self._timers.note_fired_wake(due, read_to, position, sent_at, leading=leading)
 
-    def _left(self, due: datetime, now: float) -> float:
+    def _compute_seconds_left(self, due: datetime, now: float) -> float:
         return self._timers.seconds_left(
             due,
             self._replica.read_to,

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from socketserver import ThreadingMixIn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from nodepool.host.exposition import Wanted, wanted
+from nodepool.host.exposition import Wanted, choose_format
 from nodepool.host.logs import Logger
 from nodepool.host.settings import Settings, SettingsError
 from nodepool.host.silence import Silence
@@ -118,7 +118,7 @@ class HealthServer:
 
     def _respond_metrics(self, environ: Environ, response: "_Response") -> Iterable[bytes]:
         headers = (str(environ.get(f"HTTP_{name}", "")) for name in ("ACCEPT", "ACCEPT_ENCODING"))
-        wants = wanted(*headers)
+        wants = choose_format(*headers)
         page = self._metrics(wants)
         if page is None:
             return response.text(HTTPStatus.SERVICE_UNAVAILABLE, "too many scrapers; try later")

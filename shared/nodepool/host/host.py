@@ -54,7 +54,7 @@ def projector_of(host: Host[S, I, O], bus: Bus) -> Projector[S, I]:
             host.service,
             bus,
             show_deprecated=settings.deprecated_conditions == "show",
-            on_parked=telemetry.parked,
-            on_wrong=telemetry.repaired,
+            on_parked=telemetry.count_parked_object,
+            on_wrong=telemetry.count_repairs,
         )
     )

@@ -69,7 +69,7 @@ class Leadership:
         """Note that an input has arrived while no other was open."""
         self._oldest_input_at = now
 
-    def followed(self, now: float, *, caught_up: bool, leader: str = "") -> None:
+    def note_foreign_commit(self, now: float, *, caught_up: bool, leader: str = "") -> None:
         """Note a commit that was read and is not known to be from this replica.
 
         leader: the mark of the replica that has made the commit; empty if unknown.
@@ -81,18 +81,18 @@ class Leadership:
         self._has_followed = self._has_followed or caught_up
         self._role = _Role.FOLLOWER if caught_up else _Role.CANDIDATE
 
-    def conflicted(self, now: float) -> None:
+    def note_conflict(self, now: float) -> None:
         """Follow, because a commit of this replica was refused: another replica committed first."""
         self._role = _Role.FOLLOWER
         self._has_followed = True
         self._leader_heard_at = self._conflicted_at = now
 
-    def gone(self, leader: str) -> None:
+    def note_leader_gone(self, leader: str) -> None:
         """Note that this leader is gone, so that it is open who leads."""
         if self.following and leader == self._leader:
             self._role = _Role.CANDIDATE
 
-    def committed(self) -> bool:
+    def note_own_commit(self) -> bool:
         """Lead, as a commit of this replica is stored; return whether it has followed before."""
         took_over, self._has_followed = self._has_followed, False
         self._role = _Role.LEADER

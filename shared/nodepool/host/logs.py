@@ -95,9 +95,9 @@ class RotatingOutput(Output):
         self._handler = RotatingFileHandler(
             path, maxBytes=LOG_FILE_BYTES, backupCount=LOG_FILES_KEPT, delay=False
         )
-        super().__init__(self._opened())
+        super().__init__(self._require_stream())
 
-    def _opened(self) -> TextIO:
+    def _require_stream(self) -> TextIO:
         stream = self._handler.stream
         assert stream is not None, "a handler without a delay opens its file immediately"
         return stream
@@ -108,7 +108,7 @@ class RotatingOutput(Output):
         with suppress(*_WRITE_ERRORS):
             if self._stream.tell() > LOG_FILE_BYTES:
                 self._handler.doRollover()
-                self._stream = self._opened()
+                self._stream = self._require_stream()
 
     def close(self) -> None:
         """Write the last lines, and close the file."""
@@ -149,7 +149,7 @@ class ServiceLog:
             processors=[
                 structlog.processors.add_log_level,
                 _EXCEPTIONS,
-                _bounded,
+                _cut_fields,
                 self._limit,
                 _add_timestamp,
                 _RENDERER,
@@ -256,7 +256,7 @@ def _about(envelope: Envelope[I | Wake] | Unreadable | None) -> str:
     return ""
 
 
-def _bounded(_logger: object, _name: str, fields: EventDict) -> EventDict:
+def _cut_fields(_logger: object, _name: str, fields: EventDict) -> EventDict:
     return {name: _cut(each) if isinstance(each, str) else each for name, each in fields.items()}
 
 

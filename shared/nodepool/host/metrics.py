@@ -17,7 +17,7 @@ from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.events.outcomes import RefusalReason, Result
 from nodepool.contract.messages import Command
 from nodepool.engine.proposal import Processed
-from nodepool.host.exposition import Wanted, compressed, written
+from nodepool.host.exposition import Wanted, compress_pieces, format_families
 from nodepool.host.families import Families
 from nodepool.host.source import Source
 from nodepool.service import AnyService, I
@@ -89,13 +89,15 @@ class Metrics:
             return None
         try:
             generate = generate_openmetrics if wants.openmetrics else generate_latest
-            pieces = written(self._source.read(), self._labels, openmetrics=wants.openmetrics)
+            pieces = format_families(
+                self._source.read(), self._labels, openmetrics=wants.openmetrics
+            )
             pieces.append(generate(self.registry))
-            return compressed(pieces) if wants.gzip else pieces
+            return compress_pieces(pieces) if wants.gzip else pieces
         finally:
             self._turn.release()
 
-    def processed(
+    def count_processed(
         self,
         item: Processed[I],
         name: str,
@@ -129,7 +131,7 @@ class Metrics:
         if item.parked is not None and not _is_fault_of_sender(item):
             self._dead_letters.inc()
 
-    def committed(
+    def count_commit(
         self, seconds: float, result: str, exemplar: Mapping[str, str] | None = None
     ) -> None:
         """Count one commit and how long it took; `result` is one of COMMIT_RESULTS.
@@ -139,19 +141,19 @@ class Metrics:
         self._commits[result,].inc()
         self._commit.observe(seconds, dict(exemplar) if exemplar else None)
 
-    def parked(self) -> None:
+    def count_parked_object(self) -> None:
         """Count an object of the read model that was parked on the dead-letter subject."""
         self._dead_letters.inc()
 
-    def repaired(self, count: int) -> None:
+    def count_repairs(self, count: int) -> None:
         """Count objects of the read model that are written again."""
         self._repairs.inc(count)
 
-    def reconnected(self) -> None:
+    def count_reconnect(self) -> None:
         """Count one reconnect."""
         self._reconnects.inc()
 
-    def restarted(self) -> None:
+    def count_restart(self) -> None:
         """Count one restarted session."""
         self._restarts.inc()
 

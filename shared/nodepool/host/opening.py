@@ -35,7 +35,7 @@ async def open_session(
         replica, unused = await restore(connection, service, log)
     if unused:
         host.telemetry.log.warning("snapshot not used", cause=unused)
-    host.snapshots.restored(replica.committed, is_usable=not unused)
+    host.snapshots.note_stored_position(replica.committed, is_usable=not unused)
     await check_beginning(connection, service.name, replica.committed, unused)
     last_commit = await last_message(connection, STREAM, commit_subject(service.name))
     reader = Reader(

@@ -101,10 +101,10 @@ def writer_for(
     if projection is None:
         return None
     parking = Parking(service.name, bus.publisher, on_parked)
-    return ReadModelWriter(bus, _rendered(projection, show_deprecated), parking, on_wrong)
+    return ReadModelWriter(bus, _choose_rendering(projection, show_deprecated), parking, on_wrong)
 
 
-def _rendered(projection: Projection[S, I], show_deprecated: bool) -> Projection[S, I]:
+def _choose_rendering(projection: Projection[S, I], show_deprecated: bool) -> Projection[S, I]:
     if show_deprecated and projection.render_deprecated is not None:
         rendering = f"{projection.rendering} with deprecated conditions"
         return replace(projection, render=projection.render_deprecated, rendering=rendering)

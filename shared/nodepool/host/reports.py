@@ -16,24 +16,24 @@ class Reports:
         self._telemetry = telemetry
         self._lost_at = 0.0
         self._clock = asyncio.get_running_loop().time
-        connection.on_disconnect.append(self._lost)
+        connection.on_disconnect.append(self._report_loss)
         connection.on_reconnect.append(self._back)
-        connection.on_error.append(self._complained)
+        connection.on_error.append(self._report_error)
 
     def end(self) -> None:
         """Stop logging disconnects, as the connection is closed on purpose from now on."""
-        self._connection.on_disconnect.remove(self._lost)
+        self._connection.on_disconnect.remove(self._report_loss)
 
-    def _lost(self) -> None:
+    def _report_loss(self) -> None:
         self._lost_at = self._clock()
         self._telemetry.log.warning("lost connection", cause=self._connection.loss)
 
     def _back(self) -> None:
         seconds = round(self._clock() - self._lost_at, 3)
-        self._telemetry.metrics.reconnected()
+        self._telemetry.metrics.count_reconnect()
         self._telemetry.log.info("reconnected", server=self._connection.address, seconds=seconds)
 
-    def _complained(self, error: Exception) -> None:
+    def _report_error(self, error: Exception) -> None:
         self._telemetry.log.error("bus error", cause=str(error))
 
 

@@ -101,7 +101,7 @@ class Runtime(Generic[S, I, O]):
         Raises SettingsError if metrics cannot be served.
         """
         self.port = self.telemetry.serve(self.obstacle)
-        self.telemetry.log.info("started", version=version_of(), **self.settings.shown())
+        self.telemetry.log.info("started", version=version_of(), **self.settings.list_settings())
         saying = asyncio.create_task(self._say_when_stopping(stop))
         watching = asyncio.create_task(self.telemetry.watch(stop))
         failures, clock = 0, asyncio.get_running_loop().time
@@ -113,7 +113,7 @@ class Runtime(Generic[S, I, O]):
                 except FAULTS as error:
                     self._fault = self._ended = str(error) or type(error).__name__
                     is_error = isinstance(error, LogChanged)
-                    self.telemetry.restarted(self._fault, is_error=is_error)
+                    self.telemetry.count_restart(self._fault, is_error=is_error)
                     failures = failures + 1 if clock() - began < STABLE_S else 1
                     pause = pause_s(failures, BACK_OFF_S, BACK_OFF_MAX_S, random.random())
                     with suppress(TimeoutError):
@@ -167,7 +167,7 @@ class Runtime(Generic[S, I, O]):
         self.telemetry.log.info("stopping")
 
     async def _run_session(self, stop: asyncio.Event) -> None:
-        connection = await _unless(stop, self._connected())
+        connection = await _unless(stop, self._open_connection())
         if connection is None:
             return
         reports = Reports(connection, self.telemetry)
@@ -186,7 +186,7 @@ class Runtime(Generic[S, I, O]):
             with suppress(NatsError, OSError):
                 await connection.close()
 
-    async def _connected(self) -> Connection:
+    async def _open_connection(self) -> Connection:
         """Return a connection as soon as a server is reachable."""
         settings = self.settings
         connection = await connect(

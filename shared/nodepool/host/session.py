@@ -91,7 +91,7 @@ class ReplicaSession(Generic[S, I, O]):
         )
         is_watched, limit = host.service.projection is not None, host.settings.storage_limit
         self._log_watch = LogWatch(connection, self._leadership, limit, is_watched=is_watched)
-        connection.on_reconnect += (timers.succeeded, self._projector.invalidate)
+        connection.on_reconnect += (timers.note_success, self._projector.invalidate)
 
     @property
     def progress(self) -> Progress | None:
@@ -222,7 +222,7 @@ class ReplicaSession(Generic[S, I, O]):
                 self._leadership.input_arrived(now)
             committed_by_another = self.replica.read(entry)
             if committed_by_another:
-                self.committing.followed(entry, now, caught_up=caught_up)
+                self.committing.handle_unknown_commit(entry, now, caught_up=caught_up)
             self._firing.read(entry, now)
 
     def _is_at_work(self) -> bool:

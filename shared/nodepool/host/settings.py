@@ -75,7 +75,7 @@ class Settings:
         """The most bytes that all copies of what is stored may take; None if not known."""
         return self.max_file_store * self.replicas or None
 
-    def shown(self) -> Mapping[str, str | int]:
+    def list_settings(self) -> Mapping[str, str | int]:
         """Return every setting by its name, without secrets."""
         values = {name: getattr(self, name) for name in _OWN}
         return {**values, **asdict(self.access), "url": without_password(self.url)}
@@ -147,7 +147,7 @@ def read_access(environment: Mapping[str, str]) -> Access:
     for name, value in values.items():
         _check_text(PREFIX + name.upper(), value)
     access = Access(**values)
-    with _named():
+    with _translate_access_errors():
         access.check(time.time())
     return access
 
@@ -162,12 +162,12 @@ def _check_text(variable: str, value: str) -> None:
 
 def check_access(access: Access, url: str) -> None:
     """Raise SettingsError if a file and the address contradict each other."""
-    with _named():
+    with _translate_access_errors():
         check_address(access, split_addresses(url))
 
 
 @contextmanager
-def _named() -> Iterator[None]:
+def _translate_access_errors() -> Iterator[None]:
     try:
         yield
     except AccessError as error:
@@ -181,7 +181,7 @@ def check_names(environment: Mapping[str, str]) -> None:
         if name == variable or name in OTHERS or name.lower() in FIELDS:
             continue
         if not is_service_link(variable, value):
-            raise SettingsError(_unknown(variable))
+            raise SettingsError(_format_unknown_setting(variable))
 
 
 def is_service_link(variable: str, value: str) -> bool:
@@ -192,7 +192,7 @@ def is_service_link(variable: str, value: str) -> bool:
     return _SERVICE_LINK.fullmatch(f"{variable}={value}") is not None
 
 
-def _unknown(variable: str) -> str:
+def _format_unknown_setting(variable: str) -> str:
     from difflib import get_close_matches
 
     known = [*map(str.upper, FIELDS), *sorted(OTHERS)]

@@ -45,7 +45,7 @@ class Snapshots:
         self._began_at = 0.0
         self._look_at = 0.0
 
-    def restored(self, position: int, *, is_usable: bool = True) -> None:
+    def note_stored_position(self, position: int, *, is_usable: bool = True) -> None:
         """Note the position up to which the stored snapshot goes; 0 if no snapshot is usable.
 
         is_usable: False if a snapshot is stored that cannot be used; it is then `ignored`.
@@ -76,11 +76,11 @@ class Snapshots:
 
     def _begin(self, save: Job) -> "asyncio.Task[int]":
         self._job = job = asyncio.create_task(save())
-        job.add_done_callback(self._saved)
+        job.add_done_callback(self._note_save)
         self._is_saving = True
         return job
 
-    def _saved(self, job: "asyncio.Task[int]") -> None:
+    def _note_save(self, job: "asyncio.Task[int]") -> None:
         """Note that a save job has ended, even if it was abandoned at its end."""
         if not job.cancelled() and job.exception() is None:
             self.ignored = False
@@ -126,10 +126,10 @@ class Snapshots:
             self._job.cancel()
             # It may have failed with the connection, and asyncio logs exceptions that are never
             # retrieved.
-            self._job.add_done_callback(_dismissed)
+            self._job.add_done_callback(_dismiss_exception)
             self._job = None
 
 
-def _dismissed(job: "asyncio.Task[int]") -> None:
+def _dismiss_exception(job: "asyncio.Task[int]") -> None:
     if not job.cancelled():
         job.exception()

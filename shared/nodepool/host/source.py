@@ -27,7 +27,7 @@ class Progress(NamedTuple):
     log: LogFigures | None = None
 
 
-def _disconnected() -> None:
+def _report_no_progress() -> None:
     return None
 
 
@@ -51,7 +51,7 @@ class Source:
     version: the version of the program.
     """
 
-    progress: Callable[[], Progress | None] = _disconnected
+    progress: Callable[[], Progress | None] = _report_no_progress
     ready: Callable[[], bool] = lambda: False
     oldest_input_age: Callable[[], float] = lambda: 0.0
     lag: Callable[[], Lag | None] = _nothing_written

@@ -37,9 +37,9 @@ from nodepool.service import I, S
 class Spans:
     """Makes the spans of one service.
 
-    The order of calls: `begin`, then `traced` if the batch must be stored, then `ended` once the
-    batch is known to be stored. If a batch in doubt turns out to be stored, `traced` is called
-    again before `ended`.
+    The order of calls: `begin`, then `trace_proposal` if the batch must be stored, then `end_spans`
+    once the batch is known to be stored. If a batch in doubt turns out to be stored,
+    `trace_proposal` is called again before `end_spans`.
     """
 
     def __init__(self, service: str, traces: Traces) -> None:
@@ -57,14 +57,14 @@ class Spans:
             self._starts = {}
         self._log, self._began = log, time_ns()
 
-    def traced(self, proposal: Proposal[S, I]) -> Proposal[S, I]:
+    def trace_proposal(self, proposal: Proposal[S, I]) -> Proposal[S, I]:
         """Return the proposal with a span begun for each input, which its outputs name."""
         self._open.clear()
         before, positions = self._starts, (each.input.entry.position for each in proposal.processed)
         self._starts = {position: before.get(position, self._began) for position in positions}
-        return replace(proposal, processed=tuple(map(self._traced, proposal.processed)))
+        return replace(proposal, processed=tuple(map(self._trace_input, proposal.processed)))
 
-    def ended(self, processed: Iterable[Processed[I]]) -> Mapping[int, SpanIds]:
+    def end_spans(self, processed: Iterable[Processed[I]]) -> Mapping[int, SpanIds]:
         """End the spans of processed inputs; return the ids of one span per input, by position."""
         ids: dict[int, SpanIds] = {}
         now = time_ns()
@@ -81,9 +81,9 @@ class Spans:
         """Send the remaining spans."""
         self._exporting.close()
 
-    def _traced(self, item: Processed[I]) -> Processed[I]:
+    def _trace_input(self, item: Processed[I]) -> Processed[I]:
         spans = self._open[item.input.entry.position] = self._begun(item)
-        named = {traceparent: _named(span) for traceparent, span in spans.items()}
+        named = {traceparent: _build_attributes(span) for traceparent, span in spans.items()}
         outputs = tuple(
             output.model_copy(update=named[output.traceparent]) for output in item.envelopes
         )
@@ -179,7 +179,7 @@ def _correlation(item: Processed[I]) -> str | None:
     return own or next((each.correlationid for each in item.envelopes if each.correlationid), None)
 
 
-def _named(span: Span) -> dict[str, str | None]:
+def _build_attributes(span: Span) -> dict[str, str | None]:
     """Return the attributes of a message whose parent is this span."""
     context = span.get_span_context()
     return {

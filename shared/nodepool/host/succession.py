@@ -48,4 +48,4 @@ async def succeed(
         except (Conflict, InDoubt, ServerRefusal, NatsError, OSError):
             is_known = False
         if missing >= LOOKS or (not is_known and silent_s >= UNKNOWN_S):
-            leadership.gone(leader)
+            leadership.note_leader_gone(leader)

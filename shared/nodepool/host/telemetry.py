@@ -43,17 +43,17 @@ class Telemetry:
         """The logger for lines that belong to no message."""
         return self._log.logger
 
-    def processed(self, processed: Iterable[Processed[I]], outcome: str) -> None:
+    def count_processed(self, processed: Iterable[Processed[I]], outcome: str) -> None:
         """Count and log each input of a batch.
 
         `outcome` is "stored" for a batch that was committed, "quiet" for a batch without outputs,
         which a later commit will cover. An input that failed is a "failure" in either.
         """
-        processed = self._uncounted(tuple(processed))
-        spans: Mapping[int, SpanIds] = self._spans.ended(processed) if self._spans else {}
+        processed = self._drop_counted(tuple(processed))
+        spans: Mapping[int, SpanIds] = self._spans.end_spans(processed) if self._spans else {}
         now = datetime.now(UTC)
         time = now.isoformat()
-        count, log, traces = self.metrics.processed, self._log, self._spans is not None
+        count, log, traces = self.metrics.count_processed, self._log, self._spans is not None
         for item in processed:
             envelope = item.input.envelope
             if envelope is None:
@@ -69,7 +69,7 @@ class Telemetry:
                 log.message(item, name, result, age, time, span)
         log.flush()
 
-    def _uncounted(self, processed: tuple[Processed[I], ...]) -> tuple[Processed[I], ...]:
+    def _drop_counted(self, processed: tuple[Processed[I], ...]) -> tuple[Processed[I], ...]:
         """Return the inputs not counted yet; a commit in doubt makes "quiet" inputs repeat."""
         if not processed:
             return processed
@@ -83,33 +83,33 @@ class Telemetry:
             if item.input.entry.position > before or item.envelopes or item.parked is not None
         )
 
-    def committed(self, proposal: Proposal[S, I], seconds: float, result: str) -> None:
+    def count_commit(self, proposal: Proposal[S, I], seconds: float, result: str) -> None:
         """Count a commit, how long it took, and how it ended."""
         exemplar = None
         if self._spans is not None:
             outputs = (output for item in proposal.processed for output in item.envelopes)
             exemplar = next((exemplar_of(output.traceparent) for output in outputs), None)
-        self.metrics.committed(seconds, result, exemplar)
+        self.metrics.count_commit(seconds, result, exemplar)
 
-    def restarted(self, cause: str, *, is_error: bool) -> None:
+    def count_restart(self, cause: str, *, is_error: bool) -> None:
         """Count and log that the session ended, and another one follows.
 
         is_error: whether the session ended because the log has changed.
         """
-        self.metrics.restarted()
+        self.metrics.count_restart()
         if is_error:
             self.log.error("log changed", cause=cause)
         else:
             self.log.warning("session restarts", cause=cause)
 
-    def parked(self, key: ObjectKey, cause: str) -> None:
+    def count_parked_object(self, key: ObjectKey, cause: str) -> None:
         """Count and log an object of the read model that cannot be stored."""
-        self.metrics.parked()
+        self.metrics.count_parked_object()
         self.log.error("object parked", bucket=key[0], key=key[1], cause=cause)
 
-    def repaired(self, cause: str, count: int) -> None:
+    def count_repairs(self, cause: str, count: int) -> None:
         """Count and log that `count` objects of the read model are written again, and why."""
-        self.metrics.repaired(count)
+        self.metrics.count_repairs(count)
         self.log.warning("read model repaired", cause=cause, count=count)
         self._log.flush()
 
@@ -120,12 +120,12 @@ class Telemetry:
         if self._spans is not None:
             self._spans.begin(log)
 
-    def traced(self, proposal: Proposal[S, I]) -> Proposal[S, I]:
+    def trace_proposal(self, proposal: Proposal[S, I]) -> Proposal[S, I]:
         """Return the proposal with a span for each input, which its outputs name as their parent.
 
         The proposal is unchanged if traces are off.
         """
-        return proposal if self._spans is None else self._spans.traced(proposal)
+        return proposal if self._spans is None else self._spans.trace_proposal(proposal)
 
     def serve(self, obstacle: Callable[[], str | None]) -> int:
         """Serve metrics and health pages; return the port, or -1 if the settings disable the pages.

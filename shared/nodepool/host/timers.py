@@ -69,7 +69,7 @@ class Timers:
         """Return whether the last `Wake` fired is not read yet; until then no other is fired."""
         return read_to < self._position
 
-    def fired(
+    def note_fired_wake(
         self, due: datetime, read_to: int, position: int, sent_at: float, *, leading: bool = False
     ) -> None:
         """Note that a `Wake` for `due` was stored at `position`, not sent before `sent_at`.
@@ -108,7 +108,7 @@ class Timers:
         if early_s > 0:
             self._not_before = now + early_s
 
-    def failed(self, now: float, fault: str) -> None:
+    def note_failure(self, now: float, fault: str) -> None:
         """Delay the next `Wake`: the last one was not stored, or failed and left something due.
 
         `fault` says which, and why, as one line.
@@ -117,6 +117,6 @@ class Timers:
         self._failures = min(self._failures + 1, DOUBLINGS_MAX)
         self._fault = fault
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         """Note that a `Wake` did its work, or that there is no reason any more to wait."""
         self._failures, self._retry_at, self._fault = 0, 0.0, ""

@@ -139,7 +139,7 @@ class Api:
         """Open a watch, and yield its events as sent, until the API server ends the watch."""
         limits = httpx2.Timeout(REQUEST_S, read=SILENCE_S)
         path, params = resource.path(), {"watch": "1", **params}
-        async with self._opened("watch", resource, path, limits, params=params) as response:
+        async with self._open_response("watch", resource, path, limits, params=params) as response:
             yield _events(response)
 
     async def _send(
@@ -158,7 +158,7 @@ class Api:
         try:
             async with (
                 asyncio.timeout(timeout_s),
-                self._opened(verb, resource, path, limits, content, params) as response,
+                self._open_response(verb, resource, path, limits, content, params) as response,
             ):
                 await response.aread()
                 return _document(response)
@@ -166,7 +166,7 @@ class Api:
             raise _unreachable(error) from error
 
     @asynccontextmanager
-    async def _opened(
+    async def _open_response(
         self,
         verb: Verb,
         resource: Resource,

@@ -81,7 +81,7 @@ class Informer(Generic[T]):
                 failures = 0
                 continue
             except ApiFailure as failure:
-                least_s = self._failed(failure)
+                least_s = self._note_failure(failure)
             except ApiUnreachable as error:
                 self._position = None
                 self._note(str(error))
@@ -90,7 +90,7 @@ class Informer(Generic[T]):
                 max(least_s, pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
             )
 
-    def _failed(self, failure: ApiFailure) -> float:
+    def _note_failure(self, failure: ApiFailure) -> float:
         """Note a failed watch, and return for how many seconds the API server asks to wait."""
         if failure.code == 410 or _NO_LONGER & {failure.reason, *failure.causes}:
             self._position = None
@@ -140,7 +140,7 @@ class Informer(Generic[T]):
             if not isinstance(metadata, Mapping) or not isinstance(items, list | None):
                 raise ApiUnreachable(f"a list of {self.resource.plural} is none")
             for item in items or ():
-                read = self._kept(item)
+                read = self._read_object(item)
                 if read is not None and read[1] is not None:
                     found[read[0]] = read[1]
             # Later pages may have a later version; a watch begins at the version of the first page.
@@ -172,7 +172,7 @@ class Informer(Generic[T]):
         if not isinstance(item, Mapping):
             return
         if kind != "BOOKMARK":
-            read = self._kept(item)
+            read = self._read_object(item)
             if read is not None:
                 key, kept, uid = read
                 if kind == "DELETED" and kept is not None:
@@ -182,11 +182,11 @@ class Informer(Generic[T]):
 
     def wrote(self, document: Document) -> None:
         """Store an object as the API server returned it after a write."""
-        read = self._kept(document)
+        read = self._read_object(document)
         if read is not None and read[1] is not None:
             self.store.put(read[0], read[1])
 
-    def _kept(self, document: object) -> tuple[str, Kept[T] | None, str] | None:
+    def _read_object(self, document: object) -> tuple[str, Kept[T] | None, str] | None:
         """Return the key of an object, the value to keep, and its uid; None if it is no object."""
         if not isinstance(document, Mapping):
             return None

@@ -100,11 +100,11 @@ class Election:
             return "take"
         return "wait"
 
-    def written(self, seen: Seen, began: float, now: float) -> None:
+    def note_write(self, seen: Seen, began: float, now: float) -> None:
         """Note the Lease as this replica wrote it, in a write that began at `began`."""
         self._seen, self._changed_at, self._renewed_at = seen, now, began
 
-    def lost(self) -> None:
+    def note_loss(self) -> None:
         """Note that this replica stops, or has released the Lease."""
         self._renewed_at = float("-inf")
 
@@ -166,13 +166,13 @@ class Lease:
                     await self._try()
             except TimeoutError:
                 break
-        self._election.lost()
+        self._election.note_loss()
         self._log.warning("lost the Lease", leader=self.holder, cause=self.fault)
 
     async def release(self) -> None:
         """Release the Lease at once; if that fails, another replica begins after the duration."""
         was_held = self.held
-        self._election.lost()
+        self._election.note_loss()
         if not was_held:
             return
         for tries_left in reversed(range(RELEASE_TRIES)):
@@ -212,12 +212,12 @@ class Lease:
         # server refuses the update.
         lease = self._written if self.held else None
         if lease is None:
-            lease = await self._found()
+            lease = await self._find_lease()
         seen = seen_lease(lease or {}, self._annotation)
         step = self._election.step(None if lease is None else seen, self._clock())
         if step == "wait":
             if self._election.holds(self._clock()):
-                self._election.lost()  # Somebody gave the Lease to another replica.
+                self._election.note_loss()  # Somebody gave the Lease to another replica.
             return
         if lease is None:
             first = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
@@ -231,9 +231,9 @@ class Lease:
             transitions = seen.transitions + 1 if is_taken else None
             spec = self._spec(seen, transitions=transitions)
             self._written = await self._update(lease, spec)
-        self._election.written(seen_lease(self._written, self._annotation), began, self._clock())
+        self._election.note_write(seen_lease(self._written, self._annotation), began, self._clock())
 
-    async def _found(self) -> Document | None:
+    async def _find_lease(self) -> Document | None:
         try:
             return await self._api.get(LEASES, self._name, self._namespace)
         except ApiFailure as failure:

@@ -82,7 +82,7 @@ class KeyQueue(Generic[K]):
             self._again.discard(key)
             self._waiting(key)[key] = None
 
-    def failed(self, key: K, now: float, draw: float, *, least_s: float = 0.0) -> float:
+    def retry_later(self, key: K, now: float, draw: float, *, least_s: float = 0.0) -> float:
         """End the work on a key, add the key again after a pause, and return the pause in seconds.
 
         draw: from 0 to 1, so that keys which failed together are not tried again together.
@@ -98,7 +98,7 @@ class KeyQueue(Generic[K]):
         self.add_at(key, now + pause)
         return pause
 
-    def succeeded(self, key: K) -> None:
+    def clear_failures(self, key: K) -> None:
         """Reset the back-off of a key."""
         self._failures.pop(key, None)
 

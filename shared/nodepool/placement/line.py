@@ -100,7 +100,7 @@ class Line:
             self._gone |= 1 << shelf.places[key]
         self._unmarked.clear()
         if affinity is not self._affinity:
-            self._affinity, self._accepted = affinity, shelf.labels.accepted(affinity)
+            self._affinity, self._accepted = affinity, shelf.labels.find_accepted(affinity)
         return self._accepted & ~self._gone
 
     def _first(self, bits: int, count: int) -> list[MachineKey]:

@@ -95,7 +95,7 @@ class Stock:
         """Return how many machines are free that no operator wants."""
         return max(0, self.count - self.outstanding)
 
-    def moved(self, key: MachineKey, before: Machine | None, after: Machine) -> "Stock":
+    def move(self, key: MachineKey, before: Machine | None, after: Machine) -> "Stock":
         """Return the stock after a machine, new if `before` is None, changed hands."""
         queue, reclaimed = self.free.get(after.domain, Queue()), self.reclaimed
         queue = queue.drop(key) if after.holder else queue.put(key)
@@ -124,7 +124,7 @@ class Inventory:
     machines: Map[MachineKey, Machine] = Map()
     stocks: Map[OfferingKey, Stock] = Map()
 
-    def changed(self, event: MachineChanged) -> "Inventory":
+    def fold_change(self, event: MachineChanged) -> "Inventory":
         """Return the inventory after a message about a machine that is no Node.
 
         A known machine is not added again, and only a machine in triage is repaired.
@@ -137,14 +137,14 @@ class Inventory:
                 return self if machine is not None else self._with(key, added)
             case MachineRepaired():
                 is_broken = machine is not None and machine.holder == TRIAGE
-                return self._held(key, "") if is_broken else self
+                return self._with_holder(key, "") if is_broken else self
             case MachineReclaimed():
                 holder = self.machines[key].holder
                 assert not holder, f"{key} is held by {holder}, and cannot be reclaimed"
-                return self._held(key, RECLAIMED)
+                return self._with_holder(key, RECLAIMED)
             case MachineReturned():
                 assert self.machines[key].holder == RECLAIMED, f"{key} is not held back"
-                return self._held(key, "")
+                return self._with_holder(key, "")
             case _:
                 assert_never(event)
 
@@ -165,7 +165,7 @@ class Inventory:
         if machine is None or machine.assignment != event.assignment or not machine.holder:
             return self
         failed = isinstance(event, CWNodeRegistrationFailed) or event.triage
-        return self._held(event.machine_key, TRIAGE if failed else "")
+        return self._with_holder(event.machine_key, TRIAGE if failed else "")
 
     def reclaim(self, offering: OfferingKey, count: int) -> "Inventory":
         """Return the inventory of which an operator wants to hold back so many machines."""
@@ -184,11 +184,11 @@ class Inventory:
         """Return these machines, regardless of racks, to share them out in this order."""
         return Line({"": keys}, lambda: Shelf.of({"": keys}, self._labels_of))
 
-    def _held(self, key: MachineKey, holder: str) -> "Inventory":
+    def _with_holder(self, key: MachineKey, holder: str) -> "Inventory":
         return self._with(key, replace(self.machines[key], holder=holder))
 
     def _with(self, key: MachineKey, machine: Machine) -> "Inventory":
-        stock = self.stock(machine.offering).moved(key, self.machines.get(key), machine)
+        stock = self.stock(machine.offering).move(key, self.machines.get(key), machine)
         return Inventory(self.machines.set(key, machine), self.stocks.set(machine.offering, stock))
 
     def _shelf(self, offering: OfferingKey) -> Shelf:

@@ -10,7 +10,7 @@ from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.placement.claims import Claimant
 from nodepool.placement.machines import Inventory, Stock
 from nodepool.placement.ranking import Ranking
-from nodepool.placement.waits import exchanged
+from nodepool.placement.waits import exchange_positions
 from nodepool.state.maps import put
 from nodepool.state.work import WithWork
 
@@ -48,7 +48,7 @@ class Placement(WithWork[OfferingKey | PoolKey], Generic[P]):
         """Return the state with this NodePool, in its place among the NodePools that wait."""
         before, after = self.pools.get(pool.key), pool.waiting
         ranking = self.ranking(pool.offering)
-        moved = ranking.moved(before.waiting if before is not None else None, after)
+        moved = ranking.move(before.waiting if before is not None else None, after)
         pools = self.pools.set(pool.key, pool)
         if moved is ranking:
             return replace(self, pools=pools)
@@ -64,7 +64,9 @@ class Placement(WithWork[OfferingKey | PoolKey], Generic[P]):
         The Node fills a position. If the position belongs to another NodePool, that NodePool gets
         the first position of this NodePool instead.
         """
-        filled = self.ranking(pool.offering).consumed(pool.key) if pool is not None else None
+        filled = (
+            self.ranking(pool.offering).find_next_position(pool.key) if pool is not None else None
+        )
         first = pool.wait.first if pool is not None else None
         owner, since = filled if filled is not None else (event.key, first)
         inventory = self.inventory.assign(event.machine_key, event.key, event.assignment, since)
@@ -73,6 +75,6 @@ class Placement(WithWork[OfferingKey | PoolKey], Generic[P]):
             return state, pool
         if owner == pool.key:
             return state, replace(pool, wait=pool.wait.without_position(since))
-        wait, other = exchanged(pool.wait, self.pools[owner].wait, since)
+        wait, other = exchange_positions(pool.wait, self.pools[owner].wait, since)
         state = state.with_pool(replace(self.pools[owner], wait=other))
         return state, replace(pool, wait=wait)

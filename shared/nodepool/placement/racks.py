@@ -29,7 +29,7 @@ def domain_of(labels: Mapping[str, str]) -> str:
     return labels.get(NVLINK_DOMAIN, "")
 
 
-def counted(counts: Counts, domain: str, change: int) -> Counts:
+def change_count(counts: Counts, domain: str, change: int) -> Counts:
     """Return the counts with `change`, which may be negative, added for a domain."""
     count = counts.get(domain, 0) + change
     if count:

@@ -108,7 +108,7 @@ class Ranking:
         """Return whether a NodePool of class `default` waits."""
         return bool(self.places) and not self.places[0][0]
 
-    def moved(self, before: Waiting | None, after: Waiting | None) -> "Ranking":
+    def move(self, before: Waiting | None, after: Waiting | None) -> "Ranking":
         """Return the ranking with another state of a NodePool; None stands for no wait."""
         if before == after:
             return self
@@ -117,9 +117,11 @@ class Ranking:
         places, orders = self.places, self.orders
         old, new = before.places if before else [], after.places if after else []
         if old != new:
-            places = _changed(places, old, new)
+            places = _change_ranks(places, old, new)
         if before is None or after is None or before[:4] != after[:4]:
-            orders = _reordered(_reordered(orders, before, is_new=False), after, is_new=True)
+            orders = _change_orders(
+                _change_orders(orders, before, is_new=False), after, is_new=True
+            )
         return Ranking(
             put(self.waiting, known.key, after),
             places,
@@ -137,9 +139,9 @@ class Ranking:
         walk = _Walk(self)
         for _, since, key in self.places:
             count = next(run.nodes for run in self.waiting[key].runs if run.since == since)
-            yield from walk.filled(key, count)
+            yield from walk.fill_positions(key, count)
 
-    def consumed(self, key: PoolKey) -> tuple[PoolKey, datetime] | None:
+    def find_next_position(self, key: PoolKey) -> tuple[PoolKey, datetime] | None:
         """Return the position that a NodePool fills with its next machine; None if it waits not.
 
         It is the earliest position of a NodePool of its group that comes after it there, or of
@@ -173,7 +175,7 @@ class _Walk:
         self._heads: dict[str, deque[Order]] = {}
         self._debts: dict[PoolKey, deque[tuple[PoolKey, int]]] = {}
 
-    def filled(self, key: PoolKey, count: int) -> Generator[Turn, int | None, None]:
+    def fill_positions(self, key: PoolKey, count: int) -> Generator[Turn, int | None, None]:
         """Fill positions of a NodePool; the NodePools whose positions it took own the first."""
         owners = [(key, count)]
         while owners:
@@ -211,7 +213,7 @@ class _Walk:
             count -= taken
 
 
-def _reordered(
+def _change_orders(
     orders: Map[str, tuple[Order, ...]], pool: Waiting | None, *, is_new: bool
 ) -> Map[str, tuple[Order, ...]]:
     """Return the orders with a NodePool that is new there, or without it."""
@@ -219,7 +221,7 @@ def _reordered(
         return orders
     group, own = pool.group, [pool.order]
     order = orders.get(group, ())
-    order = _changed(order, [], own) if is_new else _changed(order, own, [])
+    order = _change_ranks(order, [], own) if is_new else _change_ranks(order, own, [])
     return put(orders, group, order or None)
 
 
@@ -227,7 +229,7 @@ def _nodes(pool: Waiting | None) -> int:
     return pool.nodes if pool is not None else 0
 
 
-def _changed(ranks: tuple[T, ...], before: list[T], after: list[T]) -> tuple[T, ...]:
+def _change_ranks(ranks: tuple[T, ...], before: list[T], after: list[T]) -> tuple[T, ...]:
     """Return sorted ranks without some of them, and with others."""
     changed = list(ranks)
     for rank in before:

@@ -44,7 +44,7 @@ class Wait:
         lacks = max(0, granted - held)
         if lacks > self.lacks:
             return Wait(granted, now, (Run(now, lacks),))
-        return replace(self, granted=granted, since=self.since or now).trimmed(lacks)
+        return replace(self, granted=granted, since=self.since or now).trim(lacks)
 
     def with_target(self, target: int, held: int) -> "Wait":
         """Return the wait of a NodePool with a new target.
@@ -54,7 +54,7 @@ class Wait:
         """
         if target >= self.granted:
             return self
-        return replace(self, granted=target).trimmed(max(0, target - held))
+        return replace(self, granted=target).trim(max(0, target - held))
 
     def after_loss(self, held: int, now: datetime) -> "Wait":
         """Return the wait after the loss of a Node; a NodePool that waits keeps its start."""
@@ -66,7 +66,7 @@ class Wait:
 
     def after_gain(self, held: int) -> "Wait":
         """Return the wait after a Node came back that fills no position."""
-        return self.trimmed(max(0, self.granted - held))
+        return self.trim(max(0, self.granted - held))
 
     def after_failed_boot(self, held: int, since: datetime | None, now: datetime) -> "Wait":
         """Return the wait with the position again that a machine filled that never joined."""
@@ -88,7 +88,7 @@ class Wait:
         runs = (run._replace(nodes=run.nodes - (run.since == since)) for run in self.runs)
         return replace(self, runs=tuple(run for run in runs if run.nodes))
 
-    def trimmed(self, lacks: int) -> "Wait":
+    def trim(self, lacks: int) -> "Wait":
         """Return the wait with at most `lacks` positions, the earliest."""
         if self.lacks <= lacks:
             return self
@@ -99,9 +99,9 @@ class Wait:
             lacks -= run.nodes
         return replace(self, runs=tuple(runs))
 
-    def fitted(self, lacks: int) -> tuple[Run, ...]:
+    def fit_runs(self, lacks: int) -> tuple[Run, ...]:
         """Return positions for exactly `lacks` Nodes; the last start counts for what is missing."""
-        runs = self.trimmed(lacks).runs
+        runs = self.trim(lacks).runs
         missing = lacks - sum(run.nodes for run in runs)
         if not missing or self.since is None:
             return runs
@@ -113,7 +113,7 @@ class Wait:
 NO_WAIT: Final = Wait()
 
 
-def exchanged(wait: Wait, owner: Wait, since: datetime) -> tuple[Wait, Wait]:
+def exchange_positions(wait: Wait, owner: Wait, since: datetime) -> tuple[Wait, Wait]:
     """Return two waits after one NodePool filled the position of another one.
 
     The owner of that position gets the first position of the NodePool that filled it.

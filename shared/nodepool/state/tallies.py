@@ -57,7 +57,7 @@ class Counters(_ByLabels):
 
     def add(self, *labels: str, by: float = 1) -> "Counters":
         """Return the counters with the counter of these labels increased by `by`."""
-        labels = labels if labels in self.values else _bounded(self.values, labels)
+        labels = labels if labels in self.values else _limit_labels(self.values, labels)
         return Counters(self.values.set(labels, self.values.get(labels, 0) + by))
 
 
@@ -72,7 +72,7 @@ class Histograms(_ByLabels):
         buckets = metric.buckets
         before = self.values.get(labels)
         if before is None:
-            labels = _bounded(self.values, labels)
+            labels = _limit_labels(self.values, labels)
             before = self.values.get(labels)
         if before is None or len(before.counts) != len(buckets) + 1:
             before = Histogram((0,) * (len(buckets) + 1), 0.0)
@@ -87,14 +87,14 @@ class Levels(_ByLabels):
 
     values: Map[Labels, int] = Map()
 
-    def moved(self, before: Labels | None, after: Labels | None) -> "Levels":
+    def move(self, before: Labels | None, after: Labels | None) -> "Levels":
         """Return the levels after an item got other labels; None stands for no item."""
         if before == after:
             return self
         values = self.values
         if before is not None:
-            values = _changed(values, before, -1)
-        return Levels(values if after is None else _changed(values, after, 1))
+            values = _change_level(values, before, -1)
+        return Levels(values if after is None else _change_level(values, after, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +119,12 @@ class Violations:
             yield Sample(last, (invariant,), position)
 
 
-def _bounded(values: Map[Labels, object], labels: Labels) -> Labels:
+def _limit_labels(values: Map[Labels, object], labels: Labels) -> Labels:
     """Return the labels of a new series, or `OTHER` for each label if there are too many series."""
     return labels if len(values) < SERIES_MAX else (OTHER,) * len(labels)
 
 
-def _changed(values: Map[Labels, int], labels: Labels, change: int) -> Map[Labels, int]:
+def _change_level(values: Map[Labels, int], labels: Labels, change: int) -> Map[Labels, int]:
     level = values.get(labels, 0) + change
     if level:
         return values.set(labels, level)

@@ -39,7 +39,7 @@ class WorkQueue(Generic[K]):
         """Return the work queue with `key` due at this moment, in place of any other."""
         return replace(self, deadlines=self.deadlines.put(key, due))
 
-    def failed(self, key: K, now: datetime) -> "WorkQueue[K]":
+    def retry_later(self, key: K, now: datetime) -> "WorkQueue[K]":
         """Return the work queue with `key` due again after a delay that grows with its failures."""
         before = self.failures.get(key, 0)
         due = now + RETRY_AFTER[min(before, len(RETRY_AFTER) - 1)]
@@ -49,7 +49,7 @@ class WorkQueue(Generic[K]):
         """Return whether `key` failed, and is due to be tried again."""
         return key in self.failures and key in self.deadlines.moments
 
-    def succeeded(self, key: K) -> "WorkQueue[K]":
+    def clear_failures(self, key: K) -> "WorkQueue[K]":
         """Return the work queue with the failures of `key`, and the retry that was due, removed."""
         if key not in self.failures:
             return self
@@ -58,7 +58,7 @@ class WorkQueue(Generic[K]):
 
     def drop(self, key: K) -> "WorkQueue[K]":
         """Return the work queue without `key`, whether it is ready, due later or failed before."""
-        work = self.succeeded(key)
+        work = self.clear_failures(key)
         ready, deadlines = work.ready.drop(key), work.deadlines.drop(key)
         if ready is work.ready and deadlines is work.deadlines:
             return work

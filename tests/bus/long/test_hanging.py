@@ -9,7 +9,7 @@ import pytest
 from bus.harness import connected, launched, limit, outcome, send, until
 from nodepool.cli.app import run
 from nodepool.local.server import NatsServer
-from testbed.paused import paused
+from testbed.paused import pause_process
 from testbed.ports import free_port
 
 HANGS_S = 90.0
@@ -33,7 +33,7 @@ async def test_the_doctor_names_a_frozen_process_as_hanging_and_has_it_killed_fi
         async with connected(server.url) as connection:
             await send(connection, limit(1), "c1")
             await outcome(connection, "c1")
-        with paused(replica.pid):
+        with pause_process(replica.pid):
 
             async def hangs() -> bool:
                 return "it hangs" in (await found())["text"]

@@ -13,7 +13,7 @@ from faults.cluster import SIZE, Cluster
 from faults.copies import FAULTS, PATIENCE_S, leader
 from faults.maintenance import Maintenance, beside
 from faults.run import provisioned, run
-from nodepool.client.doctor.log import stored
+from nodepool.client.doctor.log import check_streams
 from nodepool.local.binary import find_server
 from nodepool.nats.log import api
 from nodepool.nats.log.streams import STREAM, streams
@@ -98,7 +98,7 @@ async def test_the_doctor_names_the_server_whose_copy_is_missing(tmp_path: Path)
 
         async def problems() -> list[str]:
             with suppress(*FAULTS):
-                each = [finding async for finding in stored(connection, 0)]
+                each = [finding async for finding in check_streams(connection, 0)]
                 return [f.text for f in each if (f.status, f.check) == ("problem", LOG)]
             return ["the log cannot be asked for"]
 

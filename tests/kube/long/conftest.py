@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.cluster import Cluster, missing, started
+from testbed.cluster import Cluster, missing, start_cluster
 from testbed.kubelets import Kubelets
-from testbed.plane import CLUSTER, H100, ORG, Plane
-from testbed.plane import started as plane_started
+from testbed.plane import CLUSTER, H100, ORG, Plane, start_plane
 
 MACHINES = 320
 LEASE_S = 40
@@ -20,7 +19,7 @@ def cluster() -> Iterator[Cluster]:
     """A real Kubernetes; without one the test is skipped, and the summary of the run names it."""
     if reason := missing():
         pytest.skip(reason)
-    with started(LEASE_S) as cluster:
+    with start_cluster(LEASE_S) as cluster:
         yield cluster
 
 
@@ -30,6 +29,6 @@ def plane(cluster: Cluster, tmp_path: Path) -> Iterator[Plane]:
     folder = tmp_path / "plane"
     folder.mkdir()
     connection = cluster.folder / "kubelets.kubeconfig"
-    with plane_started(folder) as plane, Kubelets(plane.url, connection, ORG, CLUSTER):
+    with start_plane(folder) as plane, Kubelets(plane.url, connection, ORG, CLUSTER):
         plane.stock(H100, MACHINES, MACHINES)
         yield plane

@@ -24,7 +24,7 @@ from support.node_tools import installed
 from support.services import services
 from support.work import ROOT
 from support.world_harness import WorldHarness
-from validator.rules import malformed
+from validator.rules import find_fault
 
 TYPE = {"apiVersion": API_VERSION, "kind": KIND}
 LEFT_TO_THE_CONTROL_PLANE = {
@@ -70,7 +70,7 @@ def schema_errors(tools: Path, values: Sequence[object]) -> Sequence[str]:
 def is_taken(value: object) -> bool:
     """Whether command line and validator take a manifest."""
     try:
-        return malformed(parse_manifest(value, "")) is None
+        return find_fault(parse_manifest(value, "")) is None
     except ManifestError:
         return False
 

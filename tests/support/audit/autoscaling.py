@@ -166,7 +166,7 @@ def _waiting(pods: Mapping[str, Pod] | None, spec: NodePoolSpec) -> list[str]:
 def _fits(pod: Pod, spec: NodePoolSpec) -> bool:
     """Whether an empty Node with this spec takes a Pod, its type being one with GPUs."""
     room = INSTANCE_TYPES[spec.instance_type].gpus
-    is_open = pod.repelled(spec.node_taints, "NoSchedule", "NoExecute") is None
+    is_open = pod.find_repelling_taint(spec.node_taints, "NoSchedule", "NoExecute") is None
     return is_open and max(pod.gpus, pod.accelerators) <= room
 
 

@@ -152,11 +152,11 @@ class Replicas:
         if self.random.random() < 0.08:  # The server's response is lost on its way back.
             actor.replica.undo_proposal()
         elif stored:
-            actor.replica.accepted(proposal, stored)
+            actor.replica.confirm_proposal(proposal, stored)
             if self.random.random() < 0.06:
                 self._write_snapshot(actor)
         else:
-            actor.replica.conflicted()
+            actor.replica.note_conflict()
 
     def _write_snapshot(self, actor: Actor) -> None:
         replica = actor.replica

@@ -44,7 +44,7 @@ def apply(settings: Settings, files: Files, output: Output) -> int:
     manifests = files.manifests()
 
     async def work(client: "Client") -> int:
-        commands = [client.nodepools.addressed(manifest) for manifest in manifests]
+        commands = [client.nodepools.address_manifest(manifest) for manifest in manifests]
         how = Reporting(change_line, output, _places(manifests))
         code, _ = await send(client, commands, how)
         return code
@@ -75,14 +75,18 @@ def create(
 
     With --dry-run=client -o yaml it prints a manifest, and needs no server.
     """
-    commands, places = _created(parse_names(what, (NODEPOOL,))[1] if what else [], files, flags)
+    commands, places = _build_commands(
+        parse_names(what, (NODEPOOL,))[1] if what else [], files, flags
+    )
     if output.dry_run is DryRun.CLIENT and not output.format.is_table:
         _print_manifests(commands, output)
         return DONE
 
     async def work(client: "Client") -> int:
         how = Reporting(change_line, output, places)
-        code, _ = await send(client, [client.nodepools.addressed(each) for each in commands], how)
+        code, _ = await send(
+            client, [client.nodepools.address_manifest(each) for each in commands], how
+        )
         return code
 
     return settings.run(work)
@@ -119,7 +123,7 @@ def _places(manifests: "Sequence[Manifest]") -> list[str]:
     return [f"{manifest.place}: " for manifest in manifests]
 
 
-def _created(
+def _build_commands(
     names: "Sequence[str]", files: Files, flags: "Mapping[str, object]"
 ) -> "tuple[list[ApplyNodePool], list[str]]":
     """Return the commands that create the NodePools, and where each command is written."""
@@ -150,9 +154,9 @@ async def _existing(client: "Client", manifest: "Manifest") -> "ApplyNodePool":
 
     Raises `NotFound` if the NodePool does not exist.
     """
-    command = client.nodepools.addressed(manifest)
+    command = client.nodepools.address_manifest(manifest)
     metadata = command.metadata
-    uid = metadata.uid or (await client.nodepools.stored(metadata.name)).uid
+    uid = metadata.uid or (await client.nodepools.read_stored(metadata.name)).uid
     return command.model_copy(update={"metadata": metadata.model_copy(update={"uid": uid})})
 
 

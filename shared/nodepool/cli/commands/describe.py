@@ -9,10 +9,10 @@ import click
 from nodepool.cli.description import body, events_part
 from nodepool.cli.documents import Document, labels, text
 from nodepool.cli.errors import DONE
-from nodepool.cli.event_table import combined
+from nodepool.cli.event_table import combine_events
 from nodepool.cli.missing import check_place, report_missing
 from nodepool.cli.names import EVENT, KINDS, NODEPOOL, WITH_EVENTS, Kind
-from nodepool.cli.options import Files, files_options, objects_argument, selected
+from nodepool.cli.options import Files, files_options, objects_argument, select_objects
 from nodepool.cli.output import name_of, print_note, print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import EVENTS_KEPT, read
@@ -59,7 +59,7 @@ def describe(
     TYPE is one of those that `get` lists. The events of the last hour of a NodePool or Node are
     shown too.
     """
-    selections = selected(what, files, DESCRIBED)
+    selections = select_objects(what, files, DESCRIBED)
     views = [View(kind, names, selector=selector) for kind, names in selections]
     for view in views:
         view.check()
@@ -71,7 +71,7 @@ async def _describe(client: "Client", views: Sequence[View], most: int) -> int:
     missing: list[tuple[View, list[str]]] = []
     for view in views:
         existing = await read(client, view.kind, view.names)
-        shown += [(view.kind, item.document or {}) for item in view.chosen(existing)]
+        shown += [(view.kind, item.document or {}) for item in view.choose_items(existing)]
         missing.append((view, view.missing([item.document or {} for item in existing])))
     if shown:
         await _print_all(client, shown, most)
@@ -94,7 +94,7 @@ async def _print_all(client: "Client", shown: Sequence[tuple[Kind, Document]], m
             continue
         if events is None:
             events = await _recent_events(client, shown)
-        own = combined(events.of(kind.title, name))
+        own = combine_events(events.of(kind.title, name))
         lines = events_part(document, own, datetime.now(UTC), name=name, most=most)
         print_text("\n".join(lines))
 

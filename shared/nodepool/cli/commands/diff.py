@@ -50,15 +50,16 @@ async def _diff(client: "Client", manifests: "Sequence[Manifest]") -> int:
 
     different, failed = False, DONE
     commands = [
-        client.nodepools.addressed(each).model_copy(update={"dry_run": True}) for each in manifests
+        client.nodepools.address_manifest(each).model_copy(update={"dry_run": True})
+        for each in manifests
     ]
 
-    async def stored(command: "ApplyNodePool") -> "NodePoolValidated | None":
+    async def find_pool(command: "ApplyNodePool") -> "NodePoolValidated | None":
         return await client.nodepools.find_stored(command.metadata.name)
 
     async with (
         aclosing(client.commands.send_each(commands)) as outcomes,
-        aclosing(in_order(commands, stored)) as befores,
+        aclosing(in_order(commands, find_pool)) as befores,
     ):
         for manifest in manifests:
             _, outcome = await anext(outcomes)

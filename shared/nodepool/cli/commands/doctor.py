@@ -8,11 +8,11 @@ import click
 
 from nodepool.cli.errors import DONE, REFUSED
 from nodepool.cli.formats import Format
-from nodepool.cli.layout import escaped
+from nodepool.cli.layout import escape_text
 from nodepool.cli.options import format_option
 from nodepool.cli.output import print_lines, print_text
 from nodepool.cli.settings import Command, Settings, from_environment
-from nodepool.cli.terminal import RED, YELLOW, coloured, screen
+from nodepool.cli.terminal import RED, YELLOW, colour_text, screen
 from nodepool.contract.services import SERVICES
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def doctor(context: click.Context, form: Format) -> int:
         return REFUSED
     import asyncio
 
-    findings = asyncio.run(_examined(settings, storing, form))
+    findings = asyncio.run(_collect_findings(settings, storing, form))
     if not form.is_table:
         _print_all(findings, form)
     return REFUSED if any(each.status == "problem" for each in findings) else DONE
@@ -65,7 +65,9 @@ def _storing() -> "Storing":
         raise click.UsageError(str(error)) from None
 
 
-async def _examined(settings: Settings, storing: "Storing", form: Format) -> "list[Finding]":
+async def _collect_findings(
+    settings: Settings, storing: "Storing", form: Format
+) -> "list[Finding]":
     """Return all findings; a table prints each finding as soon as it is known."""
     from nodepool.client.doctor.examination import examine
     from nodepool.host.version import version_of
@@ -90,10 +92,10 @@ def _print(finding: "Finding") -> None:
     status = finding.status.ljust(7)
     colour = _COLOURS.get(finding.status)
     is_coloured = screen(lambda _, text: f"{text}!").paint("", "") == "!"
-    shown = coloured(status, colour) if colour and is_coloured else status
-    print_lines([f"{shown}  {escaped(finding.check)}: {escaped(finding.text)}"])
+    shown = colour_text(status, colour) if colour and is_coloured else status
+    print_lines([f"{shown}  {escape_text(finding.check)}: {escape_text(finding.text)}"])
     if finding.fix:
-        print_text(f"{' ' * 9}-> {escaped(finding.fix)}")
+        print_text(f"{' ' * 9}-> {escape_text(finding.fix)}")
 
 
 def _print_all(findings: "list[Finding]", form: Format) -> None:

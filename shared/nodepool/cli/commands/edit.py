@@ -49,14 +49,14 @@ def _edit(settings: Settings, name: str, output: Output) -> int:
     from nodepool.client.manifests import ManifestError, stored_document
 
     async def read(client: "Client") -> "Document":
-        return stored_document(await client.nodepools.stored(name))
+        return stored_document(await client.nodepools.read_stored(name))
 
     document = settings.result(read)
     original = as_yaml(document)
     shown, reason = original, ""
     file = _new_file(name)
     while True:
-        saved = _opened(file, shown, reason)
+        saved = _run_editor(file, shown, reason)
         if not saved or saved == original:
             _note_cancelled(file, saved, is_first=not reason)
             return REFUSED if reason else DONE
@@ -92,7 +92,7 @@ class _Unfit(CliError):
 async def _store(before: "Document", saved: str, output: Output, client: "Client") -> int:
     """Store the saved text; raise `CliError` if another change touched the same field."""
     from nodepool.cli.changing import change_one
-    from nodepool.cli.patches import conflicts, merge_patch, merged
+    from nodepool.cli.patches import apply_merge_patch, conflicts, merge_patch
     from nodepool.client.manifests import parse_yaml
 
     after = parse_yaml(saved, "the edited file")
@@ -109,7 +109,7 @@ async def _store(before: "Document", saved: str, output: Output, client: "Client
         clashes = conflicts(own, others)
         if clashes:
             raise CliError(f"{' and '.join(clashes)}: was changed by another meanwhile")
-        changed = merged(newest, own)
+        changed = apply_merge_patch(newest, own)
         assert isinstance(changed, dict), "a map stays a map"
         return changed
 
@@ -123,7 +123,7 @@ def _new_file(name: str) -> Path:
     return Path(path)
 
 
-def _opened(file: Path, text: str, reason: str) -> str:
+def _run_editor(file: Path, text: str, reason: str) -> str:
     """Return the text saved in the editor, without comments.
 
     Raises `CliError` if the editor fails or the file cannot be read.

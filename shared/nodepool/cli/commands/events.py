@@ -9,7 +9,7 @@ import click
 
 from nodepool.cli import tables
 from nodepool.cli.errors import DONE
-from nodepool.cli.event_table import counted, event_document, occurred_once
+from nodepool.cli.event_table import count_events, event_document, occurred_once
 from nodepool.cli.formats import Format
 from nodepool.cli.missing import check_place
 from nodepool.cli.names import EVENT, NODEPOOL, WITH_EVENTS, parse_required_names
@@ -138,7 +138,7 @@ async def _list(client: "Client", query: Query, printer: Printer) -> int:
     ]
     if not events:
         await check_place(client, EVENT)
-    printer.print_all([event_document(event) for event in counted(events)])
+    printer.print_all([event_document(event) for event in count_events(events)])
     return DONE
 
 

@@ -57,7 +57,7 @@ def explain(
 
 async def _explain(client: "Client", name: str, form: Format) -> int:
     """Print why a NodePool does not have what it wants; return the exit code."""
-    from nodepool.cli.explained import explained, read_facts
+    from nodepool.cli.explained import format_explanation, read_facts
     from nodepool.explanation.sentence import explain
 
     items = await read(client, NODEPOOL, [name])
@@ -65,7 +65,7 @@ async def _explain(client: "Client", name: str, form: Format) -> int:
         return await report_missing(client, NODEPOOL, [name])
     explanation = explain(await read_facts(client, items[0].document or {}))
     if form.is_table:
-        print_text(explained(explanation, datetime.now(UTC)))
+        print_text(format_explanation(explanation, datetime.now(UTC)))
     else:
         form.print_whole([explanation.document()], single=True)
     return DONE
@@ -95,18 +95,18 @@ def _lines(field: "Field", *, recursive: bool, is_object: bool) -> Iterator[str]
     if not is_object:
         yield from (f"FIELD: {field.name} {_type(field)}", "")
     yield "DESCRIPTION:"
-    yield from _wrapped(" ".join((field.about or field.text, *field.notes)), 4)
+    yield from _wrap_text(" ".join((field.about or field.text, *field.notes)), 4)
     if not field.fields:
         return
     yield ""
     yield "FIELDS:"
-    yield from _tree(field, 2) if recursive else _described(field)
+    yield from _tree(field, 2) if recursive else _format_fields(field)
 
 
-def _described(field: "Field") -> Iterator[str]:
+def _format_fields(field: "Field") -> Iterator[str]:
     for each in field.fields:
         yield f"  {each.name}\t{_type(each)}"
-        yield from _wrapped(" ".join((each.text or each.about, *each.notes)), 4)
+        yield from _wrap_text(" ".join((each.text or each.about, *each.notes)), 4)
         yield ""
 
 
@@ -120,6 +120,6 @@ def _type(field: "Field") -> str:
     return f"<{field.type}>{' -required-' if field.required else ''}"
 
 
-def _wrapped(text: str, indent: int) -> list[str]:
+def _wrap_text(text: str, indent: int) -> list[str]:
     margin = " " * indent
     return textwrap.wrap(text, WIDTH, initial_indent=margin, subsequent_indent=margin)

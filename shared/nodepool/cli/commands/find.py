@@ -105,7 +105,7 @@ def _create(settings: Settings, name: str, selections: Sequence[Selection], outp
 
     async def work(client: "Client") -> int:
         how = Reporting(change_line, output)
-        return (await send(client, [client.nodepools.addressed(command)], how))[0]
+        return (await send(client, [client.nodepools.address_manifest(command)], how))[0]
 
     return replace(settings, cluster=cluster).run(work)
 

@@ -20,7 +20,7 @@ from nodepool.cli.options import (
     no_headers_option,
     objects_argument,
     seconds,
-    selected,
+    select_objects,
 )
 from nodepool.cli.output import print_note, print_text
 from nodepool.cli.settings import Command, Settings
@@ -93,7 +93,7 @@ def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -
     NAME of a quota or capacity is ZONE.INSTANCE_TYPE, or either part of it. The Pods are those
     that 'fleet create-pod' and 'nodepool run' made; those of Kubernetes are shown by kubectl.
     """
-    views = _views(selected(what, options["files"]), options)
+    views = _views(select_objects(what, options["files"]), options)
     back = _back(views, options["since"])
     if not (options["watches"] or options["watch_only"]):
         ignore = options["ignore_not_found"]
@@ -149,7 +149,7 @@ async def _get(
     missing: list[tuple[View, list[str]]] = []
     for view in views:
         existing = await read(client, view.kind, view.names, everywhere=view.everywhere, back=back)
-        shown.append((view, view.chosen(existing)))
+        shown.append((view, view.choose_items(existing)))
         missing.append((view, view.missing([item.document or {} for item in existing])))
     has_missing = any(names for _, names in missing)
     for view, items in shown:
@@ -186,7 +186,7 @@ def _print(shown: Sequence[tuple[View, list[Item]]], *, has_missing: bool) -> No
         if not is_first:
             print_text("")
         is_first = False
-        fitted = each.fitted(items)
+        fitted = each.fit_columns(items)
         fitted.print_items(fitted.table(), items)
 
 

@@ -8,7 +8,7 @@ import click
 
 from nodepool.cli.documents import field
 from nodepool.cli.errors import DONE, REFUSED, CliError
-from nodepool.cli.layout import escaped
+from nodepool.cli.layout import escape_text
 from nodepool.cli.options import Output, output_options
 from nodepool.cli.output import print_error, print_note, print_text
 from nodepool.cli.settings import Command, Settings
@@ -166,5 +166,5 @@ async def _list(client: "Client", targets: Targets, pairs: Pairs) -> int:
             print_text(f"Listing {pairs.kind}s for NodePool/{name}:")
         indent = " " if len(names) > 1 else ""
         for key, value in sorted(pairs.before(stored_document(stored)).items()):
-            print_text(escaped(f"{indent}{key}={value}"))
+            print_text(escape_text(f"{indent}{key}={value}"))
     return code

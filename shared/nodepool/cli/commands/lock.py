@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.node_verbs import changed, nodes_argument, parse_nodes, pool_of, together
+from nodepool.cli.node_verbs import format_change, nodes_argument, parse_nodes, pool_of, together
 from nodepool.cli.options import time_limit
 from nodepool.cli.settings import Command, Settings
 
@@ -35,11 +35,11 @@ def lock(settings: Settings, what: tuple[str, ...], job: str, timeout: str) -> i
     timeout_s = time_limit("--timeout", timeout)
 
     async def work(client: "Client") -> int:
-        async def locked(name: str) -> str:
+        async def lock_node(name: str) -> str:
             await client.nodes.lock(await pool_of(client, name), name, job, timeout_s=timeout_s)
             return "locked"
 
-        return await together(names, locked)
+        return await together(names, lock_node)
 
     return settings.run(work)
 
@@ -53,10 +53,10 @@ def unlock(settings: Settings, what: tuple[str, ...], job: str) -> int:
     names = parse_nodes(what)
 
     async def work(client: "Client") -> int:
-        async def unlocked(name: str) -> str:
+        async def unlock_node(name: str) -> str:
             outcome = await client.nodes.unlock(await pool_of(client, name), name, job)
-            return changed(outcome, "unlocked")
+            return format_change(outcome, "unlocked")
 
-        return await together(names, unlocked)
+        return await together(names, unlock_node)
 
     return settings.run(work)

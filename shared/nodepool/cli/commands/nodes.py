@@ -10,7 +10,7 @@ from nodepool.cli.documents import Document, condition, field, labels
 from nodepool.cli.errors import CliError
 from nodepool.cli.names import NODE
 from nodepool.cli.node_verbs import (
-    changed,
+    format_change,
     in_turn,
     nodes_argument,
     parse_nodes,
@@ -102,11 +102,11 @@ def reboot(settings: Settings, what: tuple[str, ...], force: bool) -> int:
 async def _each(client: "Client", names: Sequence[str], change: Change, verb: str) -> int:
     """Change each Node and report it; return the exit code."""
 
-    async def sent(name: str) -> str:
+    async def change_node(name: str) -> str:
         outcome = await change(client, await pool_of(client, name), name)
-        return changed(outcome, verb)
+        return format_change(outcome, verb)
 
-    return await several_at_a_time(names, sent)
+    return await several_at_a_time(names, change_node)
 
 
 async def _drain_each(
@@ -114,7 +114,7 @@ async def _drain_each(
 ) -> int:
     """Begin to drain each Node and wait until it is drained; return the exit code."""
 
-    async def drained(name: str) -> str:
+    async def drain_and_wait(name: str) -> str:
         # The Node is followed before the command is sent, so that no resulting change is missed.
         async with aclosing(client.nodes.follow(name)) as changes:
             document = await anext(changes)
@@ -122,14 +122,14 @@ async def _drain_each(
                 raise CliError(f"not found in {client.org}/{client.cluster}")
             pool = labels(document).get(POOL_LABEL, "")
             outcome = await change(client, pool, name)
-            print_text(f"{NODE.full}/{name} {changed(outcome, 'cordoned')}")
-            await _drained(document, changes, timeout_s)
+            print_text(f"{NODE.full}/{name} {format_change(outcome, 'cordoned')}")
+            await _wait_for_drain(document, changes, timeout_s)
         return "drained"
 
-    return await in_turn(names, drained)
+    return await in_turn(names, drain_and_wait)
 
 
-async def _drained(
+async def _wait_for_drain(
     first: Document, changes: AsyncIterator[Document | None], timeout_s: float | None
 ) -> None:
     """Wait until nothing runs on a Node, or the Node is rebooted or gone.

@@ -45,7 +45,7 @@ def patch(
     """
     if (text is None) == (patch_file is None):
         raise click.UsageError("-p: write either -p PATCH or --patch-file FILE")
-    content = _parsed(text if text is not None else _content(str(patch_file)))
+    content = _parse_patch(text if text is not None else _content(str(patch_file)))
     if kind != "json" and not isinstance(content, Mapping):
         raise CliError("the patch is not a map; write --type json for a list of operations")
     if kind == "strategic" and any(name in str(content) for name in DIRECTIVES):
@@ -53,7 +53,7 @@ def patch(
     from nodepool.cli.changing import change_each
 
     def revise(document: "Document") -> "Document":
-        return _patched(document, content, kind)
+        return _apply_patch(document, content, kind)
 
     def verb(_: str, result: str) -> str:
         return "patched (no change)" if result == "unchanged" else "patched"
@@ -76,7 +76,7 @@ def _content(file: str) -> str | bytes:
         raise CliError(f"{file}: cannot be read: {error.strerror}") from None
 
 
-def _parsed(text: str | bytes) -> object:
+def _parse_patch(text: str | bytes) -> object:
     """Return the value of a patch; raise `CliError` if the text is neither JSON nor YAML."""
     from nodepool.client.manifests import ManifestError, parse_yaml
 
@@ -86,11 +86,15 @@ def _parsed(text: str | bytes) -> object:
         raise CliError(str(error)) from None
 
 
-def _patched(document: "Document", content: object, kind: str) -> "Document":
-    from nodepool.cli.patches import PatchError, merged, patched
+def _apply_patch(document: "Document", content: object, kind: str) -> "Document":
+    from nodepool.cli.patches import PatchError, apply_json_patch, apply_merge_patch
 
     try:
-        result = patched(document, content) if kind == "json" else merged(document, content)
+        result = (
+            apply_json_patch(document, content)
+            if kind == "json"
+            else apply_merge_patch(document, content)
+        )
     except PatchError as error:
         raise CliError(f"the patch does not fit: {error}") from None
     if not isinstance(result, Mapping):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.node_verbs import changed, in_turn, nodes_argument, parse_nodes, pool_of
+from nodepool.cli.node_verbs import format_change, in_turn, nodes_argument, parse_nodes, pool_of
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ def preempt(settings: Settings, what: tuple[str, ...]) -> int:
     names = parse_nodes(what)
 
     async def work(client: "Client") -> int:
-        async def preempted(name: str) -> str:
+        async def preempt_node(name: str) -> str:
             outcome = await client.nodes.preempt(await pool_of(client, name), name)
-            return changed(outcome, "preemption pending")
+            return format_change(outcome, "preemption pending")
 
-        return await in_turn(names, preempted)
+        return await in_turn(names, preempt_node)
 
     return settings.run(work)
 
@@ -39,10 +39,10 @@ def ack(settings: Settings, what: tuple[str, ...]) -> int:
     names = parse_nodes(what)
 
     async def work(client: "Client") -> int:
-        async def acknowledged(name: str) -> str:
+        async def acknowledge_preemption(name: str) -> str:
             outcome = await client.nodes.acknowledge_preemption(await pool_of(client, name), name)
-            return changed(outcome, "acknowledged")
+            return format_change(outcome, "acknowledged")
 
-        return await in_turn(names, acknowledged)
+        return await in_turn(names, acknowledge_preemption)
 
     return settings.run(work)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli.errors import DONE, REFUSED
-from nodepool.cli.layout import escaped
+from nodepool.cli.layout import escape_text
 from nodepool.cli.missing import report_missing
 from nodepool.cli.names import NODEPOOL
-from nodepool.cli.options import Files, files_options, objects_argument, selected, time_limit
+from nodepool.cli.options import Files, files_options, objects_argument, select_objects, time_limit
 from nodepool.cli.output import print_error, print_text
 from nodepool.cli.progress import Progress, progress
 from nodepool.cli.settings import Command, Group, Settings
@@ -49,7 +49,7 @@ def status(
 
     Ends with 1 for a NodePool that is invalid or deleted, and with 3 after the timeout.
     """
-    ((_, names),) = selected(what, files, (NODEPOOL,))
+    ((_, names),) = select_objects(what, files, (NODEPOOL,))
     if not names:
         raise click.UsageError("NAME: is required; write nodepool NAME or -f FILE")
     timeout_s = time_limit("--timeout", timeout)
@@ -77,7 +77,7 @@ async def _status(client: "Client", name: str, timeout_s: float | None, *, watch
                     print_error(state.text)
                     return REFUSED
                 if state.text != before.text:
-                    print_text(escaped(state.text))
+                    print_text(escape_text(state.text))
                 if state.done or not watches:
                     break
     except TimeoutError:

@@ -69,7 +69,7 @@ def scale(
 
 async def _nodes(client: "Client", name: str, racks: int | None) -> int:
     """Return how many Nodes a number of racks has."""
-    spec = (await client.nodepools.stored(name)).spec
+    spec = (await client.nodepools.read_stored(name)).spec
     if not spec.rack_size:
         raise CliError(f"--racks: {spec.instance_type} does not come in racks; use --target")
     return (racks or 0) * spec.rack_size

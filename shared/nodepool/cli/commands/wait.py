@@ -10,7 +10,7 @@ from nodepool.cli.documents import Document
 from nodepool.cli.errors import DONE, REFUSED, report
 from nodepool.cli.missing import check_place
 from nodepool.cli.names import NODE, NODEPOOL, Kind, Selection
-from nodepool.cli.options import Files, files_options, objects_argument, seconds, selected
+from nodepool.cli.options import Files, files_options, objects_argument, seconds, select_objects
 from nodepool.cli.output import name_of, print_error, print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import read
@@ -51,7 +51,7 @@ class Options(TypedDict):
 def wait(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -> int:
     """Wait until NodePools (np) or Nodes (no) have a condition or a value, exist or are gone."""
     selector, fields = options["selector"], options["fields"]
-    selections = selected(what, options["files"], AWAITED)
+    selections = select_objects(what, options["files"], AWAITED)
     views = [View(kind, names, selector=selector, fields=fields) for kind, names in selections]
     for view in views:
         view.check()
@@ -100,7 +100,7 @@ async def _selection(client: "Client", view: View) -> Selection:
     """Return the objects to wait for; objects that are given by name may not exist."""
     if view.names:
         return Selection(view.kind, view.names)
-    items = view.chosen(await read(client, view.kind))
+    items = view.choose_items(await read(client, view.kind))
     return Selection(view.kind, [name_of(view.kind, item.document or {}) for item in items])
 
 

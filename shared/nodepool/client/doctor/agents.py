@@ -12,7 +12,7 @@ from nodepool.nats.wire.connection import Connection
 async def agents(connection: Connection, client: Client, own: str) -> AsyncGenerator[Finding, None]:
     """Yield a finding for each cluster with an agent; `own` is the version of this program."""
     listed = await client.clusters.list(everywhere=True)
-    connected = {each.key: name for each in listed if (name := _connected(each.document))}
+    connected = {each.key: name for each in listed if (name := _format_cluster(each.document))}
     if not connected:
         return
     at_work = await agents_at_work(connection)
@@ -25,7 +25,7 @@ async def agents(connection: Connection, client: Client, own: str) -> AsyncGener
             yield _missing(cluster, has_pools=bool(pools))
 
 
-def _connected(document: Document | None) -> str:
+def _format_cluster(document: Document | None) -> str:
     """Return `<org>/<cluster>` of a Kubernetes cluster; empty for a cluster of another kind."""
     match document:
         case {"metadata": {"name": str(name)}, "spec": {"org": str(org), "kubernetes": True}}:

@@ -63,7 +63,7 @@ async def examine(
             ("dead letters", partial(_dead_letters, url, access)),
             (READ_MODEL, partial(_objects, connection, url, access, version)),
         )
-        async with aclosing(_asked(connection, checks)) as findings:
+        async with aclosing(_run_checks(connection, checks)) as findings:
             async for finding in findings:
                 yield finding
     finally:
@@ -83,9 +83,9 @@ def _checks(
         yield await server.may_publish(connection, org)
 
     return (
-        ("connection", partial(_connected, connection)),
+        ("connection", partial(_check_connection, connection)),
         ("server", partial(server.server, connection, storing)),
-        ("log", partial(log.stored, connection, storing.replicas)),
+        ("log", partial(log.check_streams, connection, storing.replicas)),
         ("beginning of the log", partial(log.beginning, connection, known)),
         ("clock", clock),
         (f"commands of {org}", permission),
@@ -93,7 +93,7 @@ def _checks(
     )
 
 
-async def _connected(connection: Connection) -> AsyncGenerator[Finding, None]:
+async def _check_connection(connection: Connection) -> AsyncGenerator[Finding, None]:
     yield ok("connection", _encryption(connection))
     for finding in reaching.certificate_soon_over(connection):
         yield finding
@@ -114,7 +114,7 @@ async def _objects(
             yield finding
 
 
-async def _asked(connection: Connection, checks: Checks) -> AsyncGenerator[Finding, None]:
+async def _run_checks(connection: Connection, checks: Checks) -> AsyncGenerator[Finding, None]:
     """Yield the findings of the checks, until the server no longer replies or lacks the log.
 
     A check that fails does not keep the next checks from running.
@@ -127,7 +127,7 @@ async def _asked(connection: Connection, checks: Checks) -> AsyncGenerator[Findi
         if name == READ_MODEL and lacks_buckets:
             return
         first = len(seen)
-        async with aclosing(_guarded(name, check)) as findings:
+        async with aclosing(_guard_check(name, check)) as findings:
             async for finding in findings:
                 seen.append(finding)
                 yield finding
@@ -140,7 +140,7 @@ async def _asked(connection: Connection, checks: Checks) -> AsyncGenerator[Findi
             return
 
 
-async def _guarded(name: str, check: Check) -> AsyncGenerator[Finding, None]:
+async def _guard_check(name: str, check: Check) -> AsyncGenerator[Finding, None]:
     """Yield the findings of a check, and the fault that ended the check early."""
     async with aclosing(check()) as findings:
         try:

@@ -29,7 +29,7 @@ _LOSING: Mapping[str, object] = {
 """Settings with the values that they must have; with other values, a stream loses messages."""
 
 
-async def stored(connection: Connection, replicas: int) -> AsyncGenerator[Finding, None]:
+async def check_streams(connection: Connection, replicas: int) -> AsyncGenerator[Finding, None]:
     """Yield a finding for each stream that is not stored as expected, and for the log.
 
     replicas: the expected number of copies; 0 for the number that the log has.

@@ -28,7 +28,7 @@ _PORTS = {"ws": 80, "wss": 443}
 
 async def reachable(url: str) -> list[Finding]:
     """Return a finding for each server address in the URL."""
-    return [await _reached(address) for address in split_addresses(url)]
+    return [await _check_address(address) for address in split_addresses(url)]
 
 
 def files(access: Access) -> list[Finding]:
@@ -36,7 +36,7 @@ def files(access: Access) -> list[Finding]:
     return [*_kept_secret(access), *_soon_over(access)]
 
 
-async def _reached(address: str) -> Finding:
+async def _check_address(address: str) -> Finding:
     parts = urlsplit(address if "://" in address else f"nats://{address}")
     host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 4222)
     check = f"address {without_password(address)}"

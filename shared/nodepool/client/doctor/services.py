@@ -28,12 +28,12 @@ async def services(
     """Yield a finding for each service; `own` is the version of this program."""
     readers = await replicas(connection)
     for finding in await asyncio.gather(
-        *(_guarded(connection, service, readers, own) for service in known)
+        *(_guard_check(connection, service, readers, own) for service in known)
     ):
         yield finding
 
 
-async def _guarded(
+async def _guard_check(
     connection: Connection, service: AnyService, readers: Replicas, own: str
 ) -> Finding:
     """Return the finding of a service, or the fault of its check, so that other checks go on."""
@@ -53,13 +53,15 @@ async def _service(
         if each.service == service.name
     }
     record = await api.last_message(connection, STREAM, commit_subject(service.name))
-    committed = _committed(record)
+    committed = _read_position(record)
     is_unused = not versions and record is None and service.name in REPLACEABLE
     if is_unused and await _waiting(connection, service, committed) is None:
         text = "not at work, and has never been: something else is in its place, or is to be"
         return note(check, text, f"to simulate machines: python -m {service.name}")
     if not versions:
-        return _absent(check, service.name, record, is_silent=bool(readers.silent[service.name]))
+        return _report_absence(
+            check, service.name, record, is_silent=bool(readers.silent[service.name])
+        )
     waiting = await _waiting(connection, service, committed)
     if waiting is not None:
         age = (datetime.now(UTC) - waiting.time).total_seconds()
@@ -80,7 +82,7 @@ async def _service(
     return ok(check, text)
 
 
-def _absent(check: str, name: str, record: Entry | None, *, is_silent: bool) -> Finding:
+def _report_absence(check: str, name: str, record: Entry | None, *, is_silent: bool) -> Finding:
     """Return the problem that no replica reads the log, whether or not one still has a consumer."""
     since = f"it committed last at {record.time:%Y-%m-%dT%H:%M:%SZ}" if record else "nothing yet"
     if is_silent:
@@ -92,7 +94,7 @@ def _absent(check: str, name: str, record: Entry | None, *, is_silent: bool) -> 
     return problem(check, text, f"{fix}: python -m {name}")
 
 
-def _committed(record: Entry | None) -> int:
+def _read_position(record: Entry | None) -> int:
     """Return the position in a commit record; 0 if no record can be read."""
     position = attributes_of(record).get("position") if record is not None else None
     return position if isinstance(position, int) and position > 0 else 0

@@ -16,7 +16,7 @@ QUOTED_MAX = 1_000
 """The longest field or message of a refusal, in characters."""
 
 
-def _quoted(text: str) -> str:
+def _shorten(text: str) -> str:
     """Return a text that may repeat parts of the command, cut so that a refusal stays small."""
     return text if len(text) <= QUOTED_MAX else f"{text[:QUOTED_MAX]}…"
 
@@ -47,5 +47,5 @@ class CommandRefused(Outcome, OfPool):
 
     command: str
     reason: RefusalReason
-    field: Annotated[str, AfterValidator(_quoted)]
-    message: Annotated[str, AfterValidator(_quoted)]
+    field: Annotated[str, AfterValidator(_shorten)]
+    message: Annotated[str, AfterValidator(_shorten)]

@@ -45,7 +45,9 @@ async def snapshot(client: BusClient, stream: str, size: int, write: Write) -> J
             "chunk_size": CHUNK_BYTES,
             "jsck": True,
         }
-        info = await _asked(client, f"$JS.API.STREAM.SNAPSHOT.{stream}", body, patience_s(size))
+        info = await _request_json(
+            client, f"$JS.API.STREAM.SNAPSHOT.{stream}", body, patience_s(size)
+        )
         while (chunk := await _next_chunk(subscription.next_msg)) is not None:
             await write(chunk.data)
             if chunk.reply:
@@ -81,13 +83,13 @@ async def restore(
     exists already, or InDoubt if the server falls silent.
     """
     body = {"config": info["config"], "state": info["state"]}
-    begun = await _asked(client, f"$JS.API.STREAM.RESTORE.{stream}", body, patience_s(0))
+    begun = await _request_json(client, f"$JS.API.STREAM.RESTORE.{stream}", body, patience_s(0))
     subject = str(begun["deliver_subject"])
     for chunk in chunks:
-        reply = await _sent(client, subject, chunk, SILENCE_S)
+        reply = await _request_reply(client, subject, chunk, SILENCE_S)
         if reply.data:
             parse_reply(reply)
-    done = parse_reply(await _sent(client, subject, b"", patience_s(size)))
+    done = parse_reply(await _request_reply(client, subject, b"", patience_s(size)))
     state = done.get("state")
     assert isinstance(state, dict), "a stream that was made has a state"
     return state
@@ -98,11 +100,11 @@ def patience_s(size: int) -> float:
     return BEGIN_S + size / SLOWEST_BYTES_S
 
 
-async def _asked(client: BusClient, subject: str, body: Json, timeout_s: float) -> Json:
-    return parse_reply(await _sent(client, subject, json.dumps(body).encode(), timeout_s))
+async def _request_json(client: BusClient, subject: str, body: Json, timeout_s: float) -> Json:
+    return parse_reply(await _request_reply(client, subject, json.dumps(body).encode(), timeout_s))
 
 
-async def _sent(client: BusClient, subject: str, content: bytes, timeout_s: float) -> Msg:
+async def _request_reply(client: BusClient, subject: str, content: bytes, timeout_s: float) -> Msg:
     try:
         return await client.request(subject, content, timeout=timeout_s)
     except (TimeoutError, NatsError, OSError) as error:

@@ -59,7 +59,7 @@ class Filtering:
         self.filtered = _is_cheap(behind, matches)
         return self.filtered
 
-    def dropped(self) -> None:
+    def count_drop(self) -> None:
         """Count a message that the reader has dropped."""
         self._dropped += 1
 

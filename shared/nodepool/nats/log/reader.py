@@ -324,7 +324,9 @@ class Reader:
             return
         self.last, self._remaining = delivery.position, delivery.remaining
         self._last_time = delivery.time
-        if self._filtering is not None and not await self._kept(self._filtering, message.subject):
+        if self._filtering is not None and not await self._keep_or_replace(
+            self._filtering, message.subject
+        ):
             return
         headers = message.headers or {}
         self._hand_over(
@@ -339,10 +341,10 @@ class Reader:
             return delivery.remaining >= self._remaining - 1
         return delivery.position <= self.last + 1
 
-    async def _kept(self, filtering: Filtering, subject: str) -> bool:
+    async def _keep_or_replace(self, filtering: Filtering, subject: str) -> bool:
         """Return whether a message is wanted; if not, request another message in its place."""
         if not (kept := filtering.filtered or self._wants is None or self._wants(subject)):
-            filtering.dropped()
+            filtering.count_drop()
             if self.consumer is not None and self.consumer.requested <= PULL:
                 await self._pull()
         if filtering.asks(self._remaining):

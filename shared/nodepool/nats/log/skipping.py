@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from nodepool.contract.decode import unread
+from nodepool.contract.decode import build_unreadable
 from nodepool.contract.keys import path_text
 from nodepool.contract.log import Entry, LogId
 from nodepool.contract.messages import Envelope, Message, envelope_of
@@ -85,7 +85,7 @@ async def skip(connection: BusClient, service: AnyService, log: LogId, standing:
 
 def _passed_over(service: AnyService, entry: Entry) -> Processed[Message]:
     position, time, subject, content, headers = entry
-    message = unread(subject, content, headers, position, "", CAUSE)
+    message = build_unreadable(subject, content, headers, position, "", CAUSE)
     failure = replace(unreadable(message), is_bug=True)
     envelopes: tuple[Envelope[Message], ...] = ()
     if failure.is_command:

@@ -132,8 +132,8 @@ class Inspection:
                 await asyncio.sleep(4 * (asyncio.get_running_loop().time() - began))
                 if not self._writer.is_writing:
                     return
-            extent.examined(entries[-1].position)
-        extent.examined(last)
+            extent.note_examination(entries[-1].position)
+        extent.note_examination(last)
         if wrong:
             self._report(f"objects in {bucket} are not what was written", wrong)
 

@@ -99,7 +99,7 @@ class ReadModelWriter(Generic[S, I]):
         """
         self._rendering.update(state, committed)
         for message in messages:
-            for key in self._rendering.touched(message):
+            for key in self._rendering.list_touched(message):
                 self.unwritten.add(key)
         self.suspended = False
         if self.unwritten:
@@ -114,7 +114,7 @@ class ReadModelWriter(Generic[S, I]):
 
         A pause after a failure ends, because conditions have changed since.
         """
-        self.unwritten.lost()
+        self.unwritten.note_loss()
         self._wake.set()
         self._hurry.set()
 
@@ -137,7 +137,7 @@ class ReadModelWriter(Generic[S, I]):
             except ServerRefusal:
                 pass  # Nothing was stored, so the known objects are still correct.
             except (InDoubt, StreamChanged, NatsError, OSError):
-                self.unwritten.lost()
+                self.unwritten.note_loss()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._hurry.wait()
@@ -156,7 +156,7 @@ class ReadModelWriter(Generic[S, I]):
                 try:
                     await self._write_some()
                 finally:
-                    self.unwritten.landed()
+                    self.unwritten.clear_in_flight()
             if self.is_current:
                 return
 
@@ -179,7 +179,7 @@ class ReadModelWriter(Generic[S, I]):
                         await asyncio.sleep(0)
         if others:
             self.report("objects of another log", others)
-        since = self.unwritten.known()
+        since = self.unwritten.note_recovery()
         for number, key in enumerate(chain(self._rendering.keys(), self.stored.live()), 1):
             if self._rendering.differs(key, self.stored.get(key)):
                 self.unwritten.add(key, since)
@@ -221,7 +221,7 @@ class ReadModelWriter(Generic[S, I]):
         if writes:
             await asyncio.wait([write.stored for write in writes], timeout=REPLY_TIMEOUT_S)
         results = [(write, await self._finish(write)) for write in writes]
-        errors = await self._unparked(results)
+        errors = await self._park_refused(results)
         if errors:
             raise errors[0]
 
@@ -229,7 +229,7 @@ class ReadModelWriter(Generic[S, I]):
         """Send an object if it replaces the stored one; return None if nothing was sent."""
         stored, content, version = self.stored.get(key), b"", self._rendering.committed
         try:
-            wanted, item = self._rendering.wanted(key)
+            wanted, item = self._rendering.build_stored_object(key)
             version = wanted.version
             if key not in self._wrong and not replaces(wanted, stored):
                 self._parking.release(key)
@@ -247,7 +247,7 @@ class ReadModelWriter(Generic[S, I]):
         future = await self.bus.publisher.send(subject, content, headers)
         return _Write(key, subject, content, wanted, future)
 
-    async def _unparked(
+    async def _park_refused(
         self, results: Sequence[tuple[_Write, Exception | None]]
     ) -> list[Exception]:
         """Return the errors of a round without those of objects that are parked.
@@ -264,7 +264,7 @@ class ReadModelWriter(Generic[S, I]):
                 await self._parking.park(write.key, version, write.content, str(error))
             elif error is not None:
                 if isinstance(error, ServerRefusal):
-                    self.unwritten.refused(write.key, error)
+                    self.unwritten.note_refusal(write.key, error)
                 errors.append(error)
         return errors
 
@@ -292,7 +292,7 @@ class ReadModelWriter(Generic[S, I]):
         """Read one object again; distrust the whole bucket if older writes are gone from it too."""
         entry = await last_message(self._connection, f"KV_{write.key[0]}", write.subject)
         if (entry.position if entry else 0) < self.stored.get(write.key).position:
-            self.unwritten.lost()
+            self.unwritten.note_loss()
         if entry is None:
             self.stored.note_missing(write.key)
         else:

@@ -44,7 +44,7 @@ class Rendering(Generic[S, I]):
         """Store the newest state and the position up to which it is committed."""
         self._state, self._committed = state, committed
 
-    def touched(self, message: I) -> Iterator[ObjectKey]:
+    def list_touched(self, message: I) -> Iterator[ObjectKey]:
         """Yield the keys of the objects that a message may have changed in the state."""
         if self._state is not None:
             yield from self._projection.touched(self._state, message)
@@ -56,7 +56,7 @@ class Rendering(Generic[S, I]):
                 for key in self._projection.keys(self._state, bucket):
                     yield bucket, key
 
-    def wanted(self, key: ObjectKey) -> tuple[StoredObject, Object | None]:
+    def build_stored_object(self, key: ObjectKey) -> tuple[StoredObject, Object | None]:
         """Return how an object should be stored, and the object; raise errors of the projection."""
         assert self._state is not None, "an object is one of a state"
         item = self._projection.get(self._state, *key)
@@ -70,7 +70,7 @@ class Rendering(Generic[S, I]):
     def differs(self, key: ObjectKey, stored: StoredObject) -> bool:
         """Return whether an object should replace its stored version."""
         try:
-            return replaces(self.wanted(key)[0], stored)
+            return replaces(self.build_stored_object(key)[0], stored)
         except NO_FAILURE:
             raise
         except Exception:  # The object is parked when it must be written.
@@ -81,7 +81,7 @@ class Rendering(Generic[S, I]):
     ) -> Finding:
         """Return the Finding for a stored object; compare its content too."""
         try:
-            wanted, item = self.wanted(key)
+            wanted, item = self.build_stored_object(key)
             if item is not None and wanted == stored._replace(position=0):
                 same = is_same_document(content, self.document(item))
                 return Finding.RIGHT if same else Finding.WRONG

@@ -148,7 +148,7 @@ async def restore(
         if manifest is None:
             return Restored(Replica(service, log=log), "")
         await _check_log(connection, service.name, manifest, log)
-        folded = await _folded(connection, service, manifest)
+        folded = await _read_folded(connection, service, manifest)
     except ValueError as error:
         return Restored(Replica(service, log=log), str(error))
     committed, expected = manifest.committed, manifest.expected_sequence
@@ -220,7 +220,7 @@ async def _check_log(connection: BusClient, service: str, manifest: Manifest, lo
         raise ValueError(f"{text}: the log was set back and has grown since")
 
 
-async def _folded(
+async def _read_folded(
     connection: BusClient, service: Service[S, I, O], manifest: Manifest
 ) -> Folded[S]:
     """Return the state in a snapshot; raise ValueError if its chunks do not match the manifest."""
@@ -236,7 +236,7 @@ async def _folded(
             raise ValueError(f"a line has more than {LINE_BYTES_MAX} bytes")
     if rest or size != manifest.bytes or digest.hexdigest() != manifest.sha256:
         raise ValueError("its chunks are not those that were saved")
-    return loader.folded()
+    return loader.build_folded()
 
 
 async def _stored_chunks(
@@ -249,7 +249,7 @@ async def _stored_chunks(
         entry = await last_message(connection, SNAPSHOTS, subject)
         if entry is None:
             raise ValueError(f"chunk {number} of {manifest.chunks} is missing")
-        return _unpacked(entry.content, number)
+        return _unpack_chunk(entry.content, number)
 
     for first in range(0, manifest.chunks, READS_MAX):
         numbers = range(first, min(first + READS_MAX, manifest.chunks))
@@ -257,7 +257,7 @@ async def _stored_chunks(
             yield chunk
 
 
-def _unpacked(content: bytes, number: int) -> bytes:
+def _unpack_chunk(content: bytes, number: int) -> bytes:
     decompression = zlib.decompressobj()
     try:
         # One byte above the limit shows that the content is too large.

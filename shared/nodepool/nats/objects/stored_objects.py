@@ -181,7 +181,7 @@ class Extent:
         """Return whether this writer made the write at a position beyond the known ones."""
         return position in self._own
 
-    def examined(self, position: int) -> None:
+    def note_examination(self, position: int) -> None:
         """Note that everything up to this position has been examined."""
         self.known = max(self.known, position)
         self._own = {own for own in self._own if own > self.known}

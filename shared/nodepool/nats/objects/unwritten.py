@@ -46,12 +46,12 @@ class Unwritten:
         """Return whether the stored objects are known."""
         return self._unknown_since is None
 
-    def lost(self) -> None:
+    def note_loss(self) -> None:
         """Note that the stored objects are not known any more."""
         if self._unknown_since is None:
             self._unknown_since = self._clock()
 
-    def known(self) -> float:
+    def note_recovery(self) -> float:
         """Note that the stored objects are known again; return since when they were not."""
         since, self._unknown_since = self._unknown_since, None
         return self._clock() if since is None else since
@@ -73,13 +73,13 @@ class Unwritten:
         """Write an object again after the current write; it waits since it first changed."""
         self._since[key] = self._in_flight.get(key, self._clock())
 
-    def refused(self, key: ObjectKey, refusal: ServerRefusal) -> None:
+    def note_refusal(self, key: ObjectKey, refusal: ServerRefusal) -> None:
         """Write an object again that the server has refused; it waits as after `again`."""
         self.again(key)
         if not isinstance(refusal, Busy):
             self.fault = f"KV_{key[0]}: {refusal}"
 
-    def landed(self) -> None:
+    def clear_in_flight(self) -> None:
         """Note that no object is being written any more."""
         self._in_flight.clear()
 

@@ -33,13 +33,13 @@ def address_fault(url: str) -> str | None:
     pieces = url.split(",")
     for number, piece in enumerate(pieces, 1):
         if not _is_address(piece.strip()):
-            return f"{_shown(url, piece, number)} is not the address of a server; {_FORM}"
+            return f"{_format_piece(url, piece, number)} is not the address of a server; {_FORM}"
     if len({piece.strip().partition("://")[0] in _WEB for piece in pieces}) > 1:
         return "ws:// and wss:// cannot stand beside other addresses; use one kind for all servers"
     return None
 
 
-def _shown(url: str, piece: str, number: int) -> str:
+def _format_piece(url: str, piece: str, number: int) -> str:
     """Return the faulty piece, or only its number or host if a password may be in the text."""
     if "@" not in url:
         return repr(piece)

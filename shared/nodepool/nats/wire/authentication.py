@@ -44,7 +44,7 @@ class AuthenticatingClient(BusClient):
         self._access = NO_ACCESS
         self._named: frozenset[str] = frozenset()
 
-    def shown(self, access: Access, address: str) -> Shown:
+    def build_options(self, access: Access, address: str) -> Shown:
         """Return the options that authenticate to all servers; `address` names the user."""
         self._access = access
         self._auth_configured = access.is_shown

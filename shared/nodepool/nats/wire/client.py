@@ -55,7 +55,7 @@ class BusClient(Client):
         """Return the reply to a message; always heed a cancellation of the calling task."""
         return await heeding(super().request(subject, payload, timeout, old_style, headers))
 
-    async def disconnected(self) -> None:
+    async def handle_disconnect(self) -> None:
         """Fail every pending request and notify observers; the client calls this method."""
         # Pending replies are lost with the connection; the client itself would wait for them.
         self._lost_at = time.monotonic()

@@ -92,10 +92,10 @@ class Connection(AuthenticatingClient):
             ping_interval=silence_s / (PINGS + 1),  # type: ignore[arg-type]  # A float works too.
             max_outstanding_pings=PINGS,
             connect_timeout=CONNECT_S,
-            **self.shown(access, addresses[0]),
-            disconnected_cb=self.disconnected,
-            reconnected_cb=self.reconnected,
-            error_cb=self.failed,
+            **self.build_options(access, addresses[0]),
+            disconnected_cb=self.handle_disconnect,
+            reconnected_cb=self.handle_reconnect,
+            error_cb=self.handle_error,
         )
 
     # Receiving.
@@ -137,7 +137,7 @@ class Connection(AuthenticatingClient):
             return
         error = NatsError(f"nats: {reason}")
         if reason.startswith(("permissions violation", "invalid subject", "invalid publish")):
-            await self.failed(error)
+            await self.handle_error(error)
         else:
             # The client would close for good, although another attempt may succeed.
             await self._process_op_err(error)
@@ -183,17 +183,17 @@ class Connection(AuthenticatingClient):
         for note in tuple(self.on_fault):
             note(self.fault)
 
-    async def disconnected(self) -> None:
+    async def handle_disconnect(self) -> None:
         """Fail every pending request and notify observers; the client calls this method."""
         if asyncio.get_running_loop().time() - self._since > STABLE_S:
             self._attempts = 0
-        await super().disconnected()
+        await super().handle_disconnect()
 
-    async def reconnected(self) -> None:
+    async def handle_reconnect(self) -> None:
         """Notify observers; the client calls this method."""
         notify(self.on_reconnect)
 
-    async def failed(self, error: Exception) -> None:
+    async def handle_error(self, error: Exception) -> None:
         """Notify observers of an error that belongs to no call; the client calls this method."""
         if self.is_connected:
             for note in tuple(self.on_error):
