@@ -150,7 +150,10 @@ class NodePoolObject:
 
     @property
     def at_target(self) -> AtTarget:
-        """How the Nodes that have joined compare with the target."""
+        """How the Nodes that have joined compare with the target.
+
+        `aggregator.verdicts` shows InternalError instead while an error stands.
+        """
         if self.deleting is not None:
             return AtTarget.PENDING_DELETE
         target = self.spec.target

@@ -131,9 +131,9 @@ def _without_queue(pool: NodePoolObject) -> NodePoolObject:
 def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> NodePoolObject:
     """Return the NodePool with a condition that could not be determined.
 
-    A failed removal shows in AtTarget; during a deletion it shows in NodesRemoved instead, and no
-    other condition is determined. A Node whose machine does not answer is no such error: the Node
-    is deleted all the same.
+    A failed allocation or removal shows in AtTarget; during a deletion it shows in NodesRemoved
+    instead, and no other condition is determined. A Node whose machine does not answer is no such
+    error: the Node is deleted all the same.
 
     Quota and capacity of an invalid NodePool are not checked. An error that is reported then is
     about an earlier generation, and no later check would clear its condition.

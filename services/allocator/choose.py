@@ -31,7 +31,7 @@ def surplus_racks(
 
     Nodes that leave already, such as Nodes that are preempted, count before a rack is chosen and
     are not chosen again. Racks with the fewest Nodes come first, then racks with the least to lose,
-    then the newest racks, then racks by name. A rack leaves as a whole. With IdleOnly, a rack
+    then the newest racks, then racks by domain. A rack leaves as a whole. With IdleOnly, a rack
     leaves once all its Nodes are idle; no larger rack leaves in the place of a smaller rack that
     still waits for that.
     """
@@ -120,7 +120,10 @@ def place(each: tuple[str, Member]) -> Place:
 
 
 def cost(member: Member) -> int:
-    """Return how much is lost with a Node: nothing before it registers, most while it is active."""
+    """Return how much is lost with a Node.
+
+    The levels: 0 not registered, 1 idle and cordoned, 2 idle, 3 active and cordoned, 4 active.
+    """
     if not member.registered:
         return 0
     return 1 + 2 * member.active + (not member.cordoned)

@@ -49,7 +49,8 @@ class Pool(Claimant):
     requested: how many Nodes it has announced to want, minus the Nodes that it has removed since.
     removals: how many removals of Nodes it has begun.
     removed: how many Nodes have left in the current removal; None if no removal is in progress.
-    fault: what is wrong with its settings; empty while they are valid.
+    fault: the message of a `Settings` fault of the spec; empty without one. The validator reports a
+        wrong instance type or zone itself.
     reported: the fault in the last `CWNodeDeliverFail` about the settings.
     undelivered: its machines that failed and are not yet reported, each with the reason.
     failure: the last internal error that was reported for it; empty if there is none.

@@ -232,7 +232,7 @@ def _fold_departure(state: State, event: Left, context: Context) -> State:
         pool = drop_node(pool, member, event)
         since = machine.since if isinstance(event, on.CWNodeRegistrationFailed) else None
         if not member.is_reserved:  # A reserved Node was lost when its reservation changed.
-            wait = pool.wait.after_failed_boot(pool.held, since, context.time)
+            wait = pool.wait.after_leaving(pool.held, since, context.time)
             pool = replace(pool, wait=wait)
         state = _returning(_store_pool(state, pool), pool.offering, key, NOBODY)
     return schedule_offering(state, machine.offering)

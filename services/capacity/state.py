@@ -201,7 +201,7 @@ def _fold_departure(
         state = replace(state, reserved=state.reserved.delete(key))  # No NodePool held it.
         return _change_supply(state, key)
     if pool is not None:
-        wait = pool.wait.after_failed_boot(pool.held - 1, since, context.time)
+        wait = pool.wait.after_leaving(pool.held - 1, since, context.time)
         pool = replace(pool, wait=wait)
     return _change_held(state, pool, key, -1)
 

@@ -12,8 +12,10 @@ from nodepool.placement.plan import Part, hold_back, meet, needs, pass_over, tak
 from nodepool.placement.ranking import Ranking
 
 
-class Claim(Part):
+class Taking(Part):
     """What a NodePool takes of the free machines, and what comes for it.
+
+    `Part` describes what it takes: `taken`, `most`, `first` and `last`.
 
     preempted: how many spot Nodes give way to it.
     losing: how many of its Nodes give way to another NodePool.
@@ -41,7 +43,7 @@ class Claim(Part):
         )
 
 
-Claims = dict[PoolKey, Claim]
+Takings = dict[PoolKey, Taking]
 
 
 def reason_of(pool: Claimant, available: int, most: int) -> Capacity:
@@ -98,9 +100,9 @@ def shares(
 
 def _serve(
     state: State, key: OfferingKey, failed: dict[PoolKey, str], own: PoolKey | None
-) -> Claims:
+) -> Takings:
     """Return the claims of all NodePools that wait, which took the free machines in their turns."""
-    ranking, claims = state.ranking(key), Claims()
+    ranking, claims = state.ranking(key), Takings()
     line: Line = Count(state.stock(key).available)
     if ranking.choosy:
         line = state.inventory.line(key)
@@ -109,21 +111,21 @@ def _serve(
     def take(pool_key: PoolKey, count: int) -> int:
         claim = claims.get(pool_key)
         if claim is None:
-            claim = claims[pool_key] = Claim(state.pools[pool_key])
+            claim = claims[pool_key] = Taking(state.pools[pool_key])
         return claim.take(line, count)
 
     # The turns after the last free machine only tell the order of the shares.
     take_turns(ranking, take, None if own is None else line, failed, own)
     for pool_key in ranking.waiting:
         if pool_key not in claims:
-            claims[pool_key] = Claim(state.pools[pool_key])
+            claims[pool_key] = Taking(state.pools[pool_key])
     return claims
 
 
 def _promise(
     state: State,
     key: OfferingKey,
-    claims: Claims,
+    claims: Takings,
     failed: dict[PoolKey, str],
     own: PoolKey | None,
 ) -> None:
@@ -149,7 +151,7 @@ def _promise(
                 loser.losing += 1
 
 
-def _place(ranking: Ranking, claims: Claims) -> None:
+def _place(ranking: Ranking, claims: Takings) -> None:
     """Set the positions of all missing Nodes, and how many machines each NodePool waits for.
 
     A NodePool waits for as many machines as its last position says, without the machines that come
@@ -170,7 +172,7 @@ def _place(ranking: Ranking, claims: Claims) -> None:
             claim.needed = max(unmet, ahead - coming)
 
 
-def _count_losses(ranking: Ranking, claims: Claims) -> None:
+def _count_losses(ranking: Ranking, claims: Takings) -> None:
     """Add the machines that other NodePools take before a NodePool replaces its lost Nodes.
 
     If the NodePool has all Nodes before it loses some, the loss begins a new wait behind all that

@@ -11,7 +11,10 @@ from typing import Final
 USUALLY: Final = timedelta(seconds=1)
 """If a machine answers within this time, as machines usually do, no deadline is published."""
 ANSWER_WITHIN: Final = timedelta(minutes=30)
-"""How long a machine may take to answer a cordon or a drain, unless a setting says otherwise."""
+"""How long a machine may take to answer a cordon or a drain; the setting is `answer_minutes`.
+
+The time begins after the longest grace period of the Pods that a drain ends.
+"""
 LOCK_WITHIN: Final = timedelta(minutes=30)
 """How long a machine may take to evict the Pods that do not tolerate a lock.
 

@@ -343,8 +343,10 @@ def _show(case: Case, phase: NodePhase, removal: RemovalReason | None = None) ->
 def meet_deadline(case: Case) -> Steps:
     """Give up what has not come in time, or begin the time of a machine that has to answer.
 
-    Only the `Wake` for the moment of `ask_after` shows that the output that asks the machine is
-    stored. A replica that is late may read an older `Wake` in the step that yields this output.
+    The time of a machine has two steps: `ask_after` is the moment at which it begins, and `by` the
+    moment at which it ends. Only the `Wake` for the moment of `ask_after` shows that the output
+    that asks the machine is stored. A replica that is late may read an older `Wake` in the step
+    that yields this output.
     """
     template, node, context, options = case.template, case.node, case.context, case.options
     lock, silence, answer, now = node.work.lock, node.health.silence, node.answer, context.time
@@ -386,7 +388,8 @@ def _meet_lock_deadline(case: Case) -> Steps:
 def _give_up(case: Case) -> Steps:
     """Delete a Node whose machine hangs: in a cordon, a drain, a reboot or a verification.
 
-    The machine goes to triage. A Node that was to leave anyway is not replaced.
+    The machine goes to triage. The allocator replaces a Node that would have stayed, or that is
+    unhealthy, but no Node that was about to leave.
     """
     template, node = case.template, case.node
     match node.phase:

@@ -44,8 +44,8 @@ def decide(
 def reconcile(state: State, key: NodeKey, context: Context) -> Generator[Says, State, None]:
     """Yield the next stage of a preemption if it is due, after what an earlier try did not say.
 
-    The lifecycle service deletes the Node seven minutes after the warning, see `gone_by` in
-    `lifecycle.node`.
+    The lifecycle service deletes the Node seven minutes after the warning: `lifecycle.changes`
+    sets `Exit.gone_by`, and `leave` in `lifecycle.table` ends the Node.
     """
     for ended in state.list_ended_stays(key):
         yield _report_deletion(ended)

@@ -72,7 +72,7 @@ def apply_conflict(command: ApplyNodePool, pool: Pool | None, position: int) -> 
     version, generation = metadata.resource_version, metadata.generation
     return (
         _another("metadata.uid", metadata.uid, pool)
-        or _unfit("metadata.resourceVersion", version, pool, position, generation)
+        or _refuse_stale("metadata.resourceVersion", version, pool, position, generation)
         or _being_deleted(pool)
         or immutable(pool.stored.spec, command.spec)
     )
@@ -81,13 +81,15 @@ def apply_conflict(command: ApplyNodePool, pool: Pool | None, position: int) -> 
 def scale_conflict(command: ScaleNodePool, pool: Pool, position: int) -> Refusal | None:
     """Return why a NodePool cannot be scaled; None where it can."""
     version = command.resource_version
-    return _unfit("resourceVersion", version, pool, position) or _being_deleted(pool)
+    return _refuse_stale("resourceVersion", version, pool, position) or _being_deleted(pool)
 
 
 def delete_conflict(command: DeleteNodePool, pool: Pool, position: int) -> Refusal | None:
     """Return why a NodePool cannot be deleted; None where it can, or where it is being deleted."""
     version = command.resource_version
-    return _another("uid", command.uid, pool) or _unfit("resourceVersion", version, pool, position)
+    return _another("uid", command.uid, pool) or _refuse_stale(
+        "resourceVersion", version, pool, position
+    )
 
 
 def immutable(before: NodePoolSpec, after: NodePoolSpec) -> Refusal | None:
@@ -115,10 +117,10 @@ def _another(field: str, uid: str | None, pool: Pool) -> Refusal | None:
     return Refusal(field, message, "Conflict")
 
 
-def _unfit(
+def _refuse_stale(
     field: str, version: str | None, pool: Pool, position: int, generation: int | None = None
 ) -> Refusal | None:
-    """Optimistic concurrency: a change made from another version than the stored one.
+    """Refuse a change that was made from another version than the stored one.
 
     Versions are positions in the log, so none that was read can lie behind the command itself.
     """

@@ -129,7 +129,7 @@ def from_the_future(*args: object) -> object:
     return UNFIT(field, version, pool, 10**12, *rest)
 
 
-UNFIT: Callable[..., object] = conflict._unfit
+UNFIT: Callable[..., object] = conflict._refuse_stale
 
 
 def accepted_of_its_source(
@@ -251,7 +251,7 @@ PLANTS: Mapping[str, Plant] = {
         seed=1,
     ),
     "a version of the future is accepted": Plant(
-        "is from the future", WRONG, (), {"validator.conflict._unfit": from_the_future}
+        "is from the future", WRONG, (), {"validator.conflict._refuse_stale": from_the_future}
     ),
     "a booting Node is no spot Node": Plant(
         "is a spot Node:",

@@ -2,7 +2,9 @@
 
 People in the cluster and commands on the bus both change a NodePool. A change in the cluster
 becomes a command. If both sides have changed the same field, the bus holds: the object is set back,
-and an Event says what is lost. `merge` decides, and `agent.pools.actions` makes actions of the
+and an Event says what is lost. If they have changed different fields, the object first follows the
+bus, and then the change in the cluster is sent; if the mixture is no valid spec, the bus holds in
+all fields. `merge` decides, and `agent.pools.actions` makes actions of the
 decision.
 """
 

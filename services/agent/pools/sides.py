@@ -189,7 +189,7 @@ class Sides:
         if wanted is None:
             if start.uid:
                 start = Agreement(log=start.log, cluster=start.cluster, object=start.object)
-        elif (start.uid, start.fields) != (wanted.uid, digests(self.theirs)) or self._is_over(
+        elif (start.uid, start.fields) != (wanted.uid, digests(self.theirs)) or self._is_outdated(
             attempt
         ):
             start = agree(wanted, found, self.log)
@@ -223,7 +223,7 @@ class Sides:
             if is_gone:
                 is_of_now = refused.id == self.deletion_id
             else:
-                is_of_now = self._is_of_now(refused) and not self._is_over(refused)
+                is_of_now = self._is_of_now(refused) and not self._is_outdated(refused)
             if is_of_now:
                 return refused
         return None
@@ -234,10 +234,10 @@ class Sides:
         if (recorded := refusal_of(self.found)) is not None:
             yield recorded
 
-    def _is_over(self, attempt: Attempt | None) -> bool:
-        """Return whether a command had a conflict that is over.
+    def _is_outdated(self, attempt: Attempt | None) -> bool:
+        """Return whether a refusal for a Conflict no longer holds, so that `merge` decides again.
 
-        The conflict is over if the NodePool has changed on the bus since, even in fields that are
+        A conflict is over if the NodePool has changed on the bus since, even in fields that are
         not compared, or if the NodePool that had the name is gone.
         """
         if attempt is None or attempt.reason != "Conflict":

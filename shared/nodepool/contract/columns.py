@@ -1,7 +1,7 @@
 """The columns that `get nodepools` prints, with kubectl and with `nodepool`.
 
-`make contracts` writes them into the CRD; `nodepool.cli.tables` adds the columns that only the
-command has.
+`make contracts` writes them into the CRD (`deploy/build/contracts/crd.py`). `nodepool.cli.tables`
+adds the columns that only the command has, and shows more in some cells.
 They are the columns of https://docs.coreweave.com/products/cks/reference/node-pool.
 """
 

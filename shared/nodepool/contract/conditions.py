@@ -31,7 +31,12 @@ class Quota(StrEnum):
 
 
 class Capacity(StrEnum):
-    """Are there as many machines as the NodePool still wants?"""
+    """Are there as many machines as the NodePool still wants?
+
+    The NodePool wants as many Nodes as quota grants, at most its target. Partial: only some of the
+    machines can be had. A reason that ends in NodeAffinity: without the affinity more could be had.
+    `reason_of` in `capacity.supply` decides.
+    """
 
     SUFFICIENT = "Sufficient"
     PARTIAL = "Partial"

@@ -12,6 +12,10 @@ DRAIN_AFTER: Final = timedelta(minutes=2)
 GONE_AFTER: Final = timedelta(minutes=7)
 """How long after the warning the Node is gone, drained or not."""
 BOOT_MAX: Final = timedelta(minutes=30)
-"""The longest time in which a machine boots and joins; a documented delivery takes 20 to 30 min."""
+"""The longest time from `CWNodeAssigned` until the Node has joined; there is no setting.
+
+After it the lifecycle service publishes `CWNodeRegistrationFailed`. A documented delivery takes 20
+to 30 minutes.
+"""
 GRACE_MAX_S: Final = 86_400
 """The longest grace period of a Pod, in seconds."""

@@ -28,7 +28,7 @@ BACK_OFF_S = 0.25
 
 
 class Stale(Exception):
-    """A commit was refused, but the log contains no other commit that explains the refusal."""
+    """A commit met a conflict, but the log contains no other commit that explains the conflict."""
 
 
 class Committing(Generic[S, I, O]):
@@ -108,15 +108,16 @@ class Committing(Generic[S, I, O]):
     async def run(self) -> int:
         """Process and commit the open inputs; return how many inputs were processed.
 
-        Returns early if a commit was not stored: after a conflict the next message read decides,
-        and after a refusal the caller tries again. A replica that has nothing to process, and has
-        met no other for a while, makes an empty commit. Raises Stale.
+        Returns early if a commit was not stored. After a conflict the next message read decides.
+        After a refusal `ReplicaSession` calls again, within a second, with a batch of one input. A
+        replica that has nothing to process, and has met no other for a while, makes an empty
+        commit. Raises Stale.
         """
         replica, leadership = self._replica, self._leadership
         before, now = self._processed, self._clock()
         if replica.is_behind:
             if leadership.is_stale(now):
-                raise Stale("a commit was refused, and the one before it is not in the log")
+                raise Stale("a commit met a conflict, and the commit before it is not in the log")
             return 0
         if not leadership.may_commit(now):
             return 0

@@ -15,7 +15,7 @@ from enum import Enum, auto
 STANDBY_S = 0.5
 """How long a follower leaves an input to the leader."""
 STALE_S = 5.0
-"""How long a replica whose commit was refused waits to read the commit of the other replica.
+"""How long a replica whose commit met a conflict waits to read the commit of the other replica.
 
 It normally reads that commit long before.
 """

@@ -122,7 +122,10 @@ class Claimant(ABC):
 
     @cached_property
     def claim(self) -> int:
-        """Return how many machines are kept for the NodePool as machines become free.
+        """Return how many Nodes the NodePool still lacks of those that it may have.
+
+        As many machines are kept for it as machines become free. Capacity is Partial if only some
+        of them can be had.
 
         While its newest version is being checked, the number is at most the number of machines that
         the NodePool waited for.

@@ -68,8 +68,11 @@ class Wait:
         """Return the wait after a Node came back that fills no position."""
         return self.trim(max(0, self.granted - held))
 
-    def after_failed_boot(self, held: int, since: datetime | None, now: datetime) -> "Wait":
-        """Return the wait with the position again that a machine filled that never joined."""
+    def after_leaving(self, held: int, since: datetime | None, now: datetime) -> "Wait":
+        """Return the wait after a Node has left.
+
+        since: when the position began that the machine filled, if it never joined; None otherwise.
+        """
         if since is None:
             return self.after_loss(held, now)
         if self.granted - held <= self.lacks:

@@ -32,6 +32,8 @@ class GrantAcknowledged(Event, OfPool):
 class AllocationFailed(Event, OfPool):
     """The Nodes of a NodePool could not be decided on: AtTarget is InternalError.
 
+    During a deletion NodesRemoved is InternalError instead.
+
     uid: the NodePool's.
     """
 
@@ -143,7 +145,7 @@ class CWNodePoolScaledDown(KubernetesEvent):
 
 
 class CWNodeDeliverFail(KubernetesEvent):
-    """Nodes cannot be delivered, for a fault in the NodePool's settings or of a machine."""
+    """Nodes cannot be delivered: a `Settings` fault of the spec, or a machine that did not join."""
 
     speaker: ClassVar[str] = "allocator"
     severity: ClassVar[Severity] = "Warning"
