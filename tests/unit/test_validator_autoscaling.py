@@ -120,9 +120,9 @@ def test_a_target_that_could_not_be_stored_is_stored_a_minute_later(
     def failing(*_: object) -> None:
         raise RuntimeError(INJECTED)
 
-    monkeypatch.setattr(objects, "changed", failing)
+    monkeypatch.setattr(objects, "change_pool", failing)
     assert story.failure_of(event) is not None
-    monkeypatch.setattr(objects, "changed", changed)
+    monkeypatch.setattr(objects, "change_pool", changed)
     story.now = story.due or story.now
 
     (after,) = story.wake()
