@@ -311,6 +311,12 @@ def test_services_never_import_each_other() -> None:
     assert found == []
 
 
+def test_one_module_imports_the_client_of_nats() -> None:
+    importing = [m.name for m in modules() if any(parts[0] == "nats" for parts in m.imports())]
+
+    assert importing == ["nodepool.nats.wire.library"]
+
+
 def room_of(name: str) -> str | None:
     """The room that a dotted name belongs to; None outside `nodepool`."""
     return next((room for room in ROOMS if f"{name}.".startswith(f"{room}.")), None)

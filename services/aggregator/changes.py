@@ -1,7 +1,6 @@
 """How each event changes the read model."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar, assert_never
 
@@ -18,6 +17,7 @@ from nodepool.contract.keys import NodeKey, PoolKey, cluster_key, ledger_key
 from nodepool.contract.messages import OfMachine, OfPool
 from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Context
+from nodepool.state.values import replace
 
 E = TypeVar("E", bound=OfPool)
 Pools = Map[PoolKey, NodePoolObject]

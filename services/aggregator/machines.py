@@ -1,6 +1,5 @@
 """The machines of the read model after an event, and the counts of their offering."""
 
-from dataclasses import replace
 from typing import Literal, get_args
 
 from aggregator import MachineReported
@@ -12,6 +11,7 @@ from nodepool.contract.keys import offering_key
 from nodepool.contract.node_states import MachineState as Outside
 from nodepool.placement.machines import RECLAIMED, TRIAGE, Inventory, Machine
 from nodepool.service import Context
+from nodepool.state.values import replace
 
 IMMEDIATE = frozenset(("hang", *get_args(NodeFault)))
 """The faults that take effect at once if the machine is a Node."""

@@ -1,6 +1,5 @@
 """A Node of the read model after an event about it."""
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import assert_never
 
@@ -10,6 +9,7 @@ from nodepool.contract import events as on
 from nodepool.contract.model import NodePhase, RemovalReason, Taint
 from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Context
+from nodepool.state.values import replace
 
 
 def build_node(event: on.CWNodeAssigned, context: Context, profile: str) -> NodeObject:

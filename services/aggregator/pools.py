@@ -1,6 +1,5 @@
 """A NodePool of the read model after an event about it: its conditions and its counts."""
 
-from dataclasses import replace
 from typing import assert_never
 
 from aggregator import CheckFailed, NodeLeft, Recovered
@@ -18,6 +17,7 @@ from nodepool.contract.model import RemovalReason
 from nodepool.contract.node_failures import NodeFailure, failure_of
 from nodepool.placement.racks import change_count, domain_of
 from nodepool.service import Context
+from nodepool.state.values import replace
 
 
 def specify_pool(

@@ -1,7 +1,6 @@
 """The read model from the objects of the aggregator: one bucket for each kind of object."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Final, assert_never
 
 from immutables import Map
@@ -27,6 +26,7 @@ from nodepool.contract.messages import OfMachine, OfNode, OfPool
 from nodepool.contract.model import NodePhase
 from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Object
+from nodepool.state.values import replace
 
 RENDERING: Final = "9"
 """The version of the documents; raise it when a release renders the same state differently."""

@@ -1,7 +1,6 @@
 """The status of a NodePool in the read model; conditions about Nodes name the blockers."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from aggregator.objects import NodeObject, NodePoolObject
 from aggregator.profiles import other_profiles, profile_of
@@ -20,6 +19,7 @@ from nodepool.contract.progress import progressing
 from nodepool.explanation.causes import blocking
 from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.leaving import still_there, surplus
+from nodepool.state.values import replace
 
 Document = Mapping[str, object]
 """An object of the read model, or a part of it, as a document."""

@@ -1,13 +1,14 @@
 """The templates that are too large to be part of each Node; kept while a Node has them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from immutables import Map
 
 from nodepool.contract.events import NodeTemplateChanged
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import Taint
+from nodepool.state.values import replace
 
 
 @dataclass(frozen=True, slots=True)

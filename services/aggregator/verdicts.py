@@ -1,7 +1,6 @@
 """The conditions of a NodePool of the read model: verdicts of checks, and verdicts on its Nodes."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from aggregator.objects import NodePoolObject, Progressing
 from nodepool.contract.conditions import (
@@ -14,6 +13,7 @@ from nodepool.contract.conditions import (
 )
 from nodepool.contract.progress import evaluated_generation, progressing
 from nodepool.service import Context
+from nodepool.state.values import replace
 
 Verdict = tuple[Reason, str]
 """The reason of a condition, and its message."""

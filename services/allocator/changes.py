@@ -1,12 +1,12 @@
 """How a message changes a Node."""
 
-from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
 from allocator.members import Member
 from nodepool.contract import events as on
 from nodepool.contract.model import RemovalReason
+from nodepool.state.values import replace
 
 MemberChanged = (
     on.CWNodeRegistered

@@ -13,7 +13,6 @@ if a leaving Node does not answer, or breaks while it leaves.
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import datetime
 from itertools import chain, islice
 from typing import NamedTuple
@@ -28,6 +27,7 @@ from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import RemovalReason
 from nodepool.placement.line import Count, Line
 from nodepool.placement.plan import Need, meet, needs, pass_over
+from nodepool.state.values import replace
 
 
 class Victim(NamedTuple):

@@ -1,7 +1,7 @@
 """What the allocator knows about a NodePool: its Nodes, what it has announced, what it gives up."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
@@ -11,6 +11,7 @@ from nodepool.contract import events as on
 from nodepool.contract.conditions import Validated
 from nodepool.contract.model import RemovalReason
 from nodepool.placement.claims import Claimant
+from nodepool.state.values import replace
 
 Announced = (
     on.GrantAcknowledged

@@ -1,6 +1,6 @@
 """The state of the allocator: NodePools, machines, and the NodePools that wait for machines."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import assert_never
 
@@ -19,6 +19,7 @@ from nodepool.placement.machines import MachineChanged
 from nodepool.placement.placement import Placement
 from nodepool.service import Context
 from nodepool.state.maps import mark, put
+from nodepool.state.values import replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """A limit as the autoscaler knows it, so that it requests no Nodes that quota would not grant."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from nodepool.contract.keys import PoolKey
 from nodepool.state.queue import Queue
+from nodepool.state.values import replace
 
 NO_POOLS: Final[Queue[PoolKey]] = Queue()
 

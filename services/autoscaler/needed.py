@@ -1,9 +1,10 @@
 """How many empty Nodes of one type the waiting Pods would fill."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nodepool.contract.pods import PODS_MAX, Shape
+from nodepool.state.values import replace
 
 
 @dataclass(frozen=True, slots=True)

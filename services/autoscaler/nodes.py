@@ -1,11 +1,12 @@
 """The Nodes of a NodePool, reduced to what determines the right number of Nodes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from immutables import Map
 
 from nodepool.state.queue import Queue
+from nodepool.state.values import replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A NodePool as the autoscaler knows it: its target, its Nodes, and the Pods that wait."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -14,6 +14,7 @@ from nodepool.contract.keys import LedgerKey, PoolKey
 from nodepool.contract.model import NodePoolSpec
 from nodepool.contract.pods import Pod, Shape, WaitingPods
 from nodepool.contract.production import production_taints
+from nodepool.state.values import replace
 
 NO_LEDGER: Final = LedgerKey("")
 

@@ -3,7 +3,7 @@
 It also holds NodePools that are not autoscaled, because autoscaling may be turned on at any time.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
 
 from immutables import Map
@@ -26,6 +26,7 @@ from nodepool.contract.keys import (
 from nodepool.contract.messages import OfNode
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.service import Context
+from nodepool.state.values import replace
 from nodepool.state.work import WithWork
 
 COMING = (NodePhase.BOOTING, NodePhase.VERIFYING, NodePhase.REBOOTING)

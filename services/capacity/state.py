@@ -1,6 +1,6 @@
 """The state of the capacity service: machines, clusters, NodePools and the verdicts on them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, assert_never
 
@@ -18,6 +18,7 @@ from nodepool.placement.racks import change_count
 from nodepool.service import Context
 from nodepool.state.maps import mark, put
 from nodepool.state.queue import Queue
+from nodepool.state.values import replace
 
 RENEWALS_PER_SECOND: Final = 100
 """How many verdicts per second are renewed after a number in them changes; for types in racks."""

@@ -1,7 +1,6 @@
 """How a machine boots: when the boot is over, and what the machine reports then."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from immutables import Map
@@ -22,6 +21,7 @@ from nodepool.contract.health import CAUSES, NodeFault
 from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.model import NodePhase
 from nodepool.contract.node_failures import NodeFailure
+from nodepool.state.values import replace
 
 NodeReport = (
     on.MachineBooted

@@ -1,6 +1,5 @@
 """A machine as a Node, after each event about that Node."""
 
-from dataclasses import replace
 from datetime import datetime
 
 from immutables import Map
@@ -13,6 +12,7 @@ from fleet.waiting import gpus_of
 from nodepool.contract import events as on
 from nodepool.contract.health import is_problem
 from nodepool.contract.model import NodePhase
+from nodepool.state.values import replace
 
 
 def build_machine(event: on.MachineAdded) -> Machine:

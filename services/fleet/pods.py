@@ -1,7 +1,6 @@
 """The Pods on a machine: how they end, and how they are observed."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from immutables import Map
@@ -10,6 +9,7 @@ from fleet.machine import Machine
 from nodepool.contract.events import NodeObserved
 from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.pods import Pod, PodClass
+from nodepool.state.values import replace
 
 
 def drain_machine(machine: Machine, now: datetime, *, force: bool) -> Machine:

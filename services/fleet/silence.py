@@ -4,7 +4,6 @@ Kubernetes does the same: https://kubernetes.io/docs/concepts/architecture/nodes
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
@@ -19,6 +18,7 @@ from nodepool.contract.events import (
 from nodepool.contract.health import CAUSES
 from nodepool.contract.keys import MachineKey
 from nodepool.contract.messages import Message
+from nodepool.state.values import replace
 
 E = TypeVar("E", bound=Message)
 SILENCES: Final = ("hang", "kubelet")

@@ -1,7 +1,7 @@
 """The state of the fleet service: the simulated machines, and the Pods of each NodePool."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import assert_never
@@ -43,6 +43,7 @@ from nodepool.contract.messages import OfNode
 from nodepool.contract.model import GPU_TAINT
 from nodepool.contract.pods import reserved_taint
 from nodepool.service import Context
+from nodepool.state.values import replace
 from nodepool.state.work import WithWork
 
 

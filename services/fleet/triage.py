@@ -1,7 +1,6 @@
 """The machines in triage: each is repaired after a while, or goes back to its vendor."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from fleet.boot import powered_off
@@ -9,6 +8,7 @@ from fleet.machine import Machine
 from nodepool.contract import events as on
 from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.node_states import MachineState
+from nodepool.state.values import replace
 
 VISITS_MAX = 3
 """The number of visits to triage after which a machine is returned to its vendor."""

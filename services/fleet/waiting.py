@@ -1,6 +1,6 @@
 """The Pods of a NodePool: the Pods that wait for one of its Nodes, and the placed Pods."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from immutables import Map
 
@@ -13,6 +13,7 @@ from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import Taint
 from nodepool.contract.pods import Pod
 from nodepool.state.queue import Queue
+from nodepool.state.values import replace
 
 WAITING_MAX = 10_000
 """The maximum number of Pods of a NodePool that wait for a Node; more Pods are refused."""

@@ -1,7 +1,6 @@
 """How each message about a Node changes the Node."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
@@ -14,6 +13,7 @@ from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.observations import ConditionSeen, NodeSeen
 from nodepool.contract.pods import Pod
 from nodepool.contract.timetable import GONE_AFTER
+from nodepool.state.values import replace
 
 BootReport = on.MachineBooted | on.MachineFailed | on.NodeVerified
 """The reports of a machine about its boots."""

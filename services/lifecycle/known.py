@@ -1,6 +1,6 @@
 """The state of the lifecycle service: NodePools, their Nodes, and the template of these Nodes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from immutables import Map
 
@@ -22,6 +22,7 @@ from nodepool.contract.keys import (
 from nodepool.contract.messages import OfNode
 from nodepool.contract.observations import ConditionSeen, NodeSeen
 from nodepool.service import Context
+from nodepool.state.values import replace
 from nodepool.state.work import WithWork
 
 OfStay = OfNode | BootReport | NodeSeen | ConditionSeen

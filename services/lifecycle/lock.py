@@ -4,13 +4,14 @@ See https://docs.coreweave.com/products/cks/clusters/scheduling/workload-schedul
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lifecycle.deadlines import LOCK_WITHIN, USUALLY
 from nodepool.contract.events import AnswerAwaited, NodeLockChanged
 from nodepool.contract.model import LOCK, LOCK_TAINT, Taint
 from nodepool.contract.observations import NodeSeen
+from nodepool.state.values import replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ A Node without a domain is in no rack. A Node is unavailable:
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from immutables import Map
@@ -18,6 +17,7 @@ from lifecycle.node import Node
 from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.placement.racks import domain_of
+from nodepool.state.values import replace
 
 UNAVAILABLE_MAX: Final = 2
 """How many Nodes of a rack may be unavailable before the other Nodes are cordoned."""

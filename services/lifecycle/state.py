@@ -1,6 +1,5 @@
 """The state of the lifecycle service after each message."""
 
-from dataclasses import replace
 from typing import TypeVar, assert_never
 
 from immutables import Map
@@ -21,6 +20,7 @@ from nodepool.contract.messages import OfMachine, OfNode
 from nodepool.contract.timetable import BOOT_MAX
 from nodepool.placement.racks import domain_of
 from nodepool.service import Context
+from nodepool.state.values import replace
 
 __all__ = ["State", "evolve"]
 

@@ -1,11 +1,12 @@
 """What all Nodes of a NodePool have in common."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nodepool.contract.events import NodePoolValidated
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import ComputeClass, Taint
+from nodepool.state.values import replace
 
 INLINE_MAX = 4_096
 """The maximum length, in characters, of labels, annotations and taints that each event repeats.

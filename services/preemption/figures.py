@@ -4,7 +4,7 @@ There are at most three causes and two stages: seven series of counters, and two
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal, get_args
 
@@ -20,6 +20,7 @@ from nodepool.contract.metrics import (
 )
 from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
 from nodepool.state.tallies import Counters, Histograms, Violations
+from nodepool.state.values import replace
 
 LATE: Final = timedelta(seconds=1)
 """A stage is late if more than this time has passed since it was due."""

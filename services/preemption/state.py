@@ -1,7 +1,7 @@
 """The state of the preemption service: the spot Nodes, and how punctual their preemptions are."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
 
 from immutables import Map
@@ -14,6 +14,7 @@ from nodepool.contract.messages import OfNode
 from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.service import Context
+from nodepool.state.values import replace
 from nodepool.state.work import WithWork
 from preemption import Hears, Says
 from preemption.figures import Figures

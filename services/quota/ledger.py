@@ -1,7 +1,7 @@
 """A ledger: one limit, the Nodes reserved under it, and the NodePools that it applies to."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -9,6 +9,7 @@ from immutables import Map
 
 from nodepool.contract.keys import PoolKey
 from nodepool.state.queue import Queue
+from nodepool.state.values import replace
 from quota.line import Line
 from quota.pool import Pool
 

@@ -1,9 +1,9 @@
 """How many Nodes of a NodePool count against its limit, after an event about one of its Nodes."""
 
-from dataclasses import replace
 from typing import assert_never
 
 from nodepool.contract import events as on
+from nodepool.state.values import replace
 from quota.pool import Pool
 
 NodeCounted = (

@@ -1,6 +1,6 @@
 """A NodePool in the quota service: what it wants, may have and has, and its last verdict."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -9,6 +9,7 @@ from immutables import Map
 from nodepool.contract.conditions import Quota
 from nodepool.contract.events import QuotaChecked
 from nodepool.contract.keys import LedgerKey, PoolKey
+from nodepool.state.values import replace
 
 ALWAYS_FITS: Final = -(1 << 48)
 """How many Nodes a NodePool lacks that has all Nodes that it wants: less than any free room."""

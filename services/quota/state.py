@@ -1,6 +1,6 @@
 """The state of the quota service: limits, the Nodes reserved under each, and the NodePools."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
@@ -11,6 +11,7 @@ from nodepool.contract.commands import DeleteQuota, SetQuota
 from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key
 from nodepool.service import Context
+from nodepool.state.values import replace
 from nodepool.state.work import WithWork
 from quota import Hears, Says
 from quota.ledger import Ledger

@@ -1,6 +1,6 @@
 """The state of the validator service: the registered clusters and the stored NodePools."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, assert_never
 
@@ -17,6 +17,7 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.keys import ClusterKey, PoolKey, cluster_key
 from nodepool.contract.model import RemovalReason
 from nodepool.service import Context
+from nodepool.state.values import replace
 from nodepool.state.work import WithWork
 from validator import Hears, Says
 from validator.rules import list_size_faults, scale_spec

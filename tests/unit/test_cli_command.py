@@ -330,7 +330,7 @@ def test_a_verb_that_reads_loads_neither_models_nor_other_verbs_before_it_is_con
         f"assert run([*{verb.split()}, '--url', 'nats://127.0.0.1:{free_port()}']) == 4;"
         "verbs = [name for name in sys.modules if name.startswith('nodepool.cli.commands.')];"
         f"assert verbs == ['nodepool.cli.commands.{verb.split(maxsplit=1)[0]}'], verbs;"
-        "loaded = {'pydantic', 'yaml', 'nodepool.contract.events'} & set(sys.modules);"
+        "loaded = {'pydantic', 'yaml', 'aiohttp', 'nodepool.contract.events'} & set(sys.modules);"
         "assert not loaded, loaded"
     )
 

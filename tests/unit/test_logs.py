@@ -317,7 +317,7 @@ def test_a_full_log_file_is_followed_by_another_and_the_oldest_is_removed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # given a log whose files may be small only
-    monkeypatch.setattr("nodepool.host.logs.LOG_FILE_BYTES", 1_000)
+    monkeypatch.setattr("nodepool.host.output.LOG_FILE_BYTES", 1_000)
     log = opened(path)
 
     # when much is logged

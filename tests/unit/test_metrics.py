@@ -1,7 +1,7 @@
 """The metrics of a service: their names, which dashboards use, and what they count."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -18,12 +18,14 @@ from nodepool.contract.metrics import (
     Histogram,
     Sample,
 )
+from nodepool.engine.proposal import Processed
 from nodepool.host.exposition import Wanted
 from nodepool.host.families import exemplar_of
 from nodepool.host.metrics import Metrics
 from nodepool.host.source import Progress, Source
 from nodepool.nats.log.figures import LogFigures
 from nodepool.nats.objects.unwritten import Lag
+from nodepool.service import I
 from quota.decide import SERVICE
 from support.constants import H100
 from support.proposals import proposed
@@ -57,6 +59,19 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
     )
 
 
+def count(
+    metrics: Metrics,
+    item: Processed[I],
+    name: str,
+    outcome: str,
+    age: float,
+    exemplar: Mapping[str, str] | None = None,
+) -> None:
+    """Count one processed input and its outputs."""
+    metrics.count_processed({(name, outcome): 1})
+    metrics.count_outputs(item, name, age, exemplar)
+
+
 # Every metric of the list that each replica has.
 
 FIGURES = LogFigures(
@@ -72,7 +87,7 @@ def test_every_metric_of_a_replica_is_on_the_page_as_the_list_has_it(openmetrics
     source = Source(lambda: AT_WORK._replace(log=FIGURES), lag=lambda: Lag(0.5, 3))
     metrics = Metrics(SERVICE, source)
     (item,) = proposed().processed
-    metrics.count_processed(item, "SetQuota", "stored", 0.01)
+    count(metrics, item, "SetQuota", "stored", 0.01)
 
     # when it is scraped
     text = page(metrics, Wanted(openmetrics=openmetrics))
@@ -101,7 +116,7 @@ def test_a_processed_input_is_counted_with_its_outcome_its_outputs_and_its_age()
     (item,) = proposed().processed
 
     # when it is processed
-    metrics.count_processed(item, "SetQuota", "stored", 0.03)
+    count(metrics, item, "SetQuota", "stored", 0.03)
 
     # then it is counted by type and outcome, and its outputs by type
     assert value(metrics, "messages_processed_total", message="SetQuota", outcome="stored") == 1
@@ -132,7 +147,7 @@ def test_an_accepted_command_is_counted_with_what_it_led_to_and_how_long_it_took
     (item,) = proposed().processed
 
     # when it is processed
-    metrics.count_processed(item, "SetQuota", "stored", 0.03)
+    count(metrics, item, "SetQuota", "stored", 0.03)
 
     # then it is counted once, and timed
     labels = {"command": "SetQuota", "result": "accepted", "reason": "configured"}
@@ -146,8 +161,8 @@ def test_a_refused_command_is_counted_with_the_reason_of_its_outcome() -> None:
     (item,) = proposed(content=b"").processed
 
     # when it is processed, once under a name that there is not
-    metrics.count_processed(item, "SetQuota", "failure", 0.03)
-    metrics.count_processed(item, "Invented", "failure", 0.03)
+    count(metrics, item, "SetQuota", "failure", 0.03)
+    count(metrics, item, "Invented", "failure", 0.03)
 
     # then both are counted, the second one without its name
     labels = {"result": "refused", "reason": "Invalid"}
@@ -164,7 +179,7 @@ def test_an_exemplar_is_shown_in_openmetrics_only() -> None:
     exemplar = exemplar_of("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 
     # when they are counted
-    metrics.count_processed(item, "SetQuota", "stored", 0.03, exemplar)
+    count(metrics, item, "SetQuota", "stored", 0.03, exemplar)
     metrics.count_commit(0.02, "stored", exemplar)
 
     # then the trace stands at the bucket of each histogram
@@ -199,7 +214,7 @@ def test_a_command_that_cannot_be_read_is_no_dead_letter_of_a_service() -> None:
     (item,) = proposed(content=b"").processed
 
     # when it is processed
-    metrics.count_processed(item, "SetQuota", "failure", 0.0)
+    count(metrics, item, "SetQuota", "failure", 0.0)
 
     # then it is counted as a failure, and as a refusal in the place of a dead letter
     assert value(metrics, "messages_processed_total", message="SetQuota", outcome="failure") == 1
@@ -212,7 +227,7 @@ def test_a_failed_input_without_a_refusal_is_a_dead_letter() -> None:
     (item,) = proposed(content=b"").processed
 
     # when it is processed
-    metrics.count_processed(item._replace(envelopes=()), "SetQuota", "failure", 0.0)
+    count(metrics, item._replace(envelopes=()), "SetQuota", "failure", 0.0)
 
     # then it is counted as a dead letter
     assert value(metrics, "dead_letters_total") == 1
@@ -224,7 +239,7 @@ def test_an_age_below_zero_counts_as_zero() -> None:
     (item,) = proposed().processed
 
     # when an input seems to come from the future
-    metrics.count_processed(item, "SetQuota", "stored", -5.0)
+    count(metrics, item, "SetQuota", "stored", -5.0)
 
     # then its age is zero
     assert value(metrics, "message_age_seconds_sum") == 0
@@ -256,7 +271,7 @@ def test_messages_of_invented_names_are_counted_together() -> None:
 
     # when it fails to read commands of names that it does not know
     for number in range(300):
-        metrics.count_processed(item, f"Invented{number}", "failure", 0.0)
+        count(metrics, item, f"Invented{number}", "failure", 0.0)
 
     # then all of them are one series
     assert value(metrics, "messages_processed_total", message="unknown", outcome="failure") == 300

@@ -43,7 +43,7 @@ def processed(telemetry: Telemetry, outcome: str) -> float | None:
 
 
 @pytest.mark.parametrize("outcome", ["stored", "quiet"])
-def test_each_input_of_a_batch_is_counted_and_logged_with_the_outcome_of_the_batch(
+def test_each_input_with_an_output_is_counted_and_logged_with_the_outcome_of_its_batch(
     telemetry: Telemetry, path: Path, outcome: str
 ) -> None:
     # given a batch of two inputs
@@ -146,14 +146,52 @@ def test_an_input_without_outputs_is_counted_once_however_often_it_is_processed(
     telemetry.count_processed(quiet, "quiet")
     telemetry.count_processed([*quiet, command], "stored")
 
-    # then it is counted and logged once; in another log the positions begin anew
-    assert [(line["position"], line["outcome"]) for line in lines(path)] == [
-        (8, "quiet"),
-        (9, "stored"),
+    # then it is counted and logged once; in another log the positions begin again
+    assert [(line.get("position"), line.get("first")) for line in lines(path)] == [
+        (None, 8),
+        (9, None),
     ]
     telemetry.begin(LogId("b"))
     telemetry.count_processed(quiet, "quiet")
-    assert [line["position"] for line in lines(path)] == [8, 9, 8]
+    assert [line["first"] for line in lines(path) if line["event"] == "batch"] == [8, 8]
+
+
+def test_inputs_that_are_only_folded_share_a_line(telemetry: Telemetry, path: Path) -> None:
+    # given a batch of a command with outputs and of two inputs without
+    (command,) = proposed(position=7).processed
+    quiet = proposed(also=[wake_entry(8), wake_entry(9)], position=6).processed[1:]
+
+    # when it was processed
+    telemetry.count_processed([command, *quiet], "stored")
+
+    # then the command has its line, and one line has the other inputs
+    own, batch = lines(path)
+    assert (own["event"], own["position"]) == ("SetQuota", 7)
+    assert {**batch, "age_ms": 0, "timestamp": ""} == {
+        "service": "quota",
+        "first": 8,
+        "last": 9,
+        "inputs": {"Wake": 2},
+        "outcome": "stored",
+        "age_ms": 0,
+        "timestamp": "",
+        "event": "batch",
+        "level": "info",
+    }
+
+
+def test_at_the_level_of_debug_each_input_has_a_line(path: Path) -> None:
+    # given a service that logs all there is
+    settings = Settings(log_file=str(path), log_level="debug")
+    telemetry = Telemetry(SERVICE, settings, Source())
+
+    # when it has only folded two inputs
+    quiet = proposed(also=[wake_entry(8), wake_entry(9)], position=7).processed[1:]
+    telemetry.count_processed(quiet, "quiet")
+    telemetry.close()
+
+    # then each has a line
+    assert [(line["event"], line["position"]) for line in lines(path)] == [("Wake", 8), ("Wake", 9)]
 
 
 def test_a_higher_log_level_leaves_out_messages_but_still_counts_them(path: Path) -> None:

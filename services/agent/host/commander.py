@@ -4,8 +4,6 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Final
 
-from nats.errors import Error as NatsError
-
 from agent.actions import Attempt, Send
 from agent.host.log import LogReader
 from agent.host.model import BusModel
@@ -18,6 +16,7 @@ from nodepool.client.sender import Sender
 from nodepool.contract.events import CommandAccepted
 from nodepool.host.logs import Logger
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal
+from nodepool.nats.wire.library import NatsError
 from nodepool.nats.wire.waiting import cancel
 
 SHOWN_S: Final = 2.0

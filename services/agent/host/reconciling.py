@@ -7,8 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from nats.errors import Error as NatsError
-
 from agent.actions import (
     Action,
     Attempt,
@@ -35,6 +33,7 @@ from agent.pools.objects import Log, PoolObject
 from agent.pools.sides import NOT_DELETED, Facts, Origin
 from nodepool.kube.failures import ApiFailure, ApiUnreachable
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal
+from nodepool.nats.wire.library import NatsError
 
 ROUNDS_MAX: Final = 10
 """The most comparisons in a row that find something missing before a pause follows."""

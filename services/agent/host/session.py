@@ -8,8 +8,6 @@ from functools import partial
 from typing import Final
 from uuid import uuid4
 
-from nats.errors import Error as NatsError
-
 from agent.actions import Place
 from agent.host.commander import Commander
 from agent.host.model import BusModel
@@ -42,6 +40,7 @@ from nodepool.nats.wire.errors import (
     ServerRefusal,
     StreamChanged,
 )
+from nodepool.nats.wire.library import NatsError
 from nodepool.nats.wire.waiting import until_first
 from nodepool.state.back_off import pause_s
 
@@ -59,7 +58,6 @@ FAULTS: Final = (
     AccessError,
     ConnectionClosed,
     InDoubt,
-    NatsError,
     OSError,
     ServerRefusal,
     StreamChanged,

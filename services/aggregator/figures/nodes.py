@@ -10,7 +10,7 @@ offering has 16 causes of failures, 15 causes of lost seconds, 4 reasons of remo
 histogram of joins.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -22,6 +22,7 @@ from nodepool.contract.metrics import NODE_JOIN, REMOVED_NODE_AGE
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.node_failures import ADMIN_REBOOT
 from nodepool.state.tallies import Counters, Histograms, Labels, Levels
+from nodepool.state.values import replace
 
 VERIFICATION: Final = "Verification"
 """The cause for a Node that is being verified, even before its first use."""

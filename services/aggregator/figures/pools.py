@@ -14,7 +14,7 @@ There are at most 21 series of transitions, and 15 series of how long a status l
 number of NodePools. Each offering has four histograms of time to target, by class and direction.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -25,6 +25,7 @@ from nodepool.contract.conditions import AtTarget, Condition, Quota, Validated
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.metrics import CONDITION_DURATION, TIME_TO_TARGET
 from nodepool.state.tallies import Counters, Histograms
+from nodepool.state.values import replace
 
 DIRECTIONS: Final = ("down", "up")
 """The directions of a wait: for Nodes to leave, or to come."""

@@ -1,6 +1,6 @@
 """The figures after each event; what an event changed is seen from the read models around it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 from immutables import Map
@@ -21,6 +21,7 @@ from nodepool.contract.observations import ConditionSeen
 from nodepool.placement.machines import TRIAGE
 from nodepool.service import Context
 from nodepool.state.tallies import Labels, Levels, Violations
+from nodepool.state.values import replace
 
 
 @dataclass(frozen=True, slots=True)

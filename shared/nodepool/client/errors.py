@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nats.errors import Error as NatsError
-
 from nodepool.nats.wire import errors
 from nodepool.nats.wire.addresses import without_password
 from nodepool.nats.wire.errors import (
@@ -14,6 +12,7 @@ from nodepool.nats.wire.errors import (
     ServerRefusal,
     StreamChanged,
 )
+from nodepool.nats.wire.library import NatsError
 
 
 class ClientError(Exception):

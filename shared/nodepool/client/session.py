@@ -8,8 +8,6 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from nats.errors import Error as NatsError
-
 from nodepool.client.errors import Unreachable, build_denial, not_responding, translate_errors
 from nodepool.client.names import check_name
 from nodepool.contract.log import Entry
@@ -21,7 +19,13 @@ from nodepool.nats.wire.access import NO_ACCESS, Access
 from nodepool.nats.wire.addresses import without_password
 from nodepool.nats.wire.client import give_up
 from nodepool.nats.wire.connection import Connection, connect
-from nodepool.nats.wire.errors import STREAM_NOT_FOUND, AccessError, Denied, ServerRefusal
+from nodepool.nats.wire.errors import (
+    STREAM_NOT_FOUND,
+    AccessError,
+    Denied,
+    ServerRefusal,
+)
+from nodepool.nats.wire.library import NatsError
 from nodepool.nats.wire.waiting import RETRY_S
 
 PERMISSION: Final = "permissions violation for "

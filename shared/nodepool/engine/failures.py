@@ -1,7 +1,6 @@
 """Describe why an input could not be processed: an exception or unreadable content."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandRefused
@@ -10,6 +9,7 @@ from nodepool.contract.messages import Command, Message
 from nodepool.contract.subjects import Address
 from nodepool.engine.bounds import Unstorable
 from nodepool.service import Failure
+from nodepool.state.values import replace
 
 CAUSES_MAX = 10
 """The most failed keys of one `Wake` that its dead letter names."""

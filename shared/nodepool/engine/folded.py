@@ -1,11 +1,12 @@
 """What a replica has folded: the state of its service, and the outcomes of its commands."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic
 
 from nodepool.service import I, O, S, Service
 from nodepool.state.receipts import Receipts
+from nodepool.state.values import replace
 from nodepool.state.work import WithWork, WorkQueue
 
 

@@ -1,7 +1,6 @@
 """Process one input: fold it, decide on it, and fold its outputs, both live and on replay."""
 
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Generic, NamedTuple
 
@@ -14,6 +13,7 @@ from nodepool.engine.bounds import OUTPUTS_MAX, Size, check, fill_a_step, size_o
 from nodepool.engine.failures import bug, merge_failures, refusal, unreadable
 from nodepool.engine.folded import Folded, with_work, work_of
 from nodepool.service import Context, Failure, I, O, S, Service
+from nodepool.state.values import replace
 
 KEYS_MAX = 400
 """The most keys that one `Wake` takes from the work queue; part of the log's format."""

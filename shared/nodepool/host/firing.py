@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Generic
 
-from nats.errors import Error as NatsError
-
 from nodepool.contract.events import Wake
 from nodepool.contract.log import Entry
 from nodepool.engine.replica import Replica
@@ -16,6 +14,7 @@ from nodepool.host.timers import Timers
 from nodepool.nats.log.commits import fire
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal
+from nodepool.nats.wire.library import NatsError
 from nodepool.service import I, O, S
 
 _WAKES = f".{Wake.__name__}"

@@ -2,11 +2,10 @@
 
 import asyncio
 
-from nats.errors import Error as NatsError
-
 from nodepool.nats.log.streams import STREAM, stream_info
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import Conflict, HeadMissing, InDoubt, ServerRefusal
+from nodepool.nats.wire.library import NatsError
 
 LOOK_S = 2.0
 """The pause between two looks."""

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import Coroutine, Iterable
 
-from nats.errors import Error as NatsError
-
 from nodepool.host.leadership import Leadership
 from nodepool.nats.log.figures import LogFigures, log_figures
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.wire.library import NatsError
 
 WATCH_S = 10.0
 """How old the figures may be."""

@@ -1,12 +1,10 @@
 """The log of a service: one JSON object per line, to standard output or files of limited size."""
 
-import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
-from logging.handlers import RotatingFileHandler
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 import structlog
 from structlog.typing import EventDict
@@ -15,17 +13,15 @@ from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import Wake
 from nodepool.contract.events.kubernetes import KubernetesEvent
 from nodepool.contract.keys import path_text
+from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope, Message, OfNode
 from nodepool.engine.proposal import Processed
 from nodepool.host.lines import line_of
+from nodepool.host.output import Immediate, open_output
 from nodepool.host.repeats import Repeats
-from nodepool.host.settings import Settings, SettingsError
+from nodepool.host.settings import Settings
 from nodepool.service import I
 
-LOG_FILE_BYTES = 16 << 20
-"""A log file that is larger than this is closed, and a new file is started."""
-LOG_FILES_KEPT = 2
-"""How many closed log files are kept."""
 TEXT_MAX = 1_000
 """The longest text in a line, in characters."""
 OUTPUTS_SHOWN = 100
@@ -40,8 +36,6 @@ LIMITED = frozenset({"warning", "error"})
 """The levels at which repeated lines are limited, see `Repeats`."""
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
-_WRITE_ERRORS = (OSError, ValueError)
-"""A full disk, a pipe without a reader, a file that could not be opened again."""
 
 
 class SpanIds(NamedTuple):
@@ -62,76 +56,28 @@ _EXCEPTIONS = structlog.processors.ExceptionRenderer(
 )
 
 
-class Output:
-    """Where log lines go. A line that cannot be written is lost, but the service goes on."""
+class Folded:
+    """The inputs of a batch that a service only folds: they had no output and did not fail.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    inputs: how many inputs of each type. first, last: their first and their last position.
+    oldest: when the log stored the first of them.
+    """
 
-    def msg(self, line: str) -> None:
-        """Write one line to the stream."""
-        with suppress(*_WRITE_ERRORS):
-            self._stream.write(f"{line}\n")
+    def __init__(self) -> None:
+        self.inputs = Counter[str]()
+        self.first = self.last = 0
+        self.oldest: datetime | None = None
 
-    def flush(self) -> None:
-        """Write the lines taken so far."""
-        with suppress(*_WRITE_ERRORS):
-            self._stream.flush()
-
-    def close(self) -> None:
-        """Write the last lines; close a stream that takes no more lines."""
-        try:
-            self._stream.flush()
-        except _WRITE_ERRORS:
-            # Python would write them at exit, fail again, and end the process with status 120.
-            with suppress(*_WRITE_ERRORS):
-                self._stream.close()
-
-
-class RotatingOutput(Output):
-    """A log file and its full predecessors; raises OSError if the file cannot be opened."""
-
-    def __init__(self, path: str) -> None:
-        self._handler = RotatingFileHandler(
-            path, maxBytes=LOG_FILE_BYTES, backupCount=LOG_FILES_KEPT, delay=False
-        )
-        super().__init__(self._require_stream())
-
-    def _require_stream(self) -> TextIO:
-        stream = self._handler.stream
-        assert stream is not None, "a handler without a delay opens its file immediately"
-        return stream
-
-    def flush(self) -> None:
-        """Write the lines taken so far, and begin a new file once this one is full."""
-        super().flush()
-        with suppress(*_WRITE_ERRORS):
-            if self._stream.tell() > LOG_FILE_BYTES:
-                self._handler.doRollover()
-                self._stream = self._require_stream()
-
-    def close(self) -> None:
-        """Write the last lines, and close the file."""
-        super().flush()
-        with suppress(*_WRITE_ERRORS):
-            self._handler.close()
-
-
-class _Immediate:
-    """Where single lines go: each is flushed, because no later line may come to flush it."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    def msg(self, line: str) -> None:
-        self._output.msg(line)
-        self._output.flush()
-
-    log = debug = info = warning = error = critical = exception = msg
+    def add(self, name: str, entry: Entry) -> None:
+        """Add an input, given by the name on its subject and its place in the log."""
+        self.inputs[name] += 1
+        self.last = entry.position
+        if self.oldest is None:
+            self.first, self.oldest = entry.position, entry.time
 
 
 class ServiceLog:
-    """The log of one service: `logger` for single lines, `message` for each processed input.
+    """The log of one service: `logger` for single lines, `message` and `batch` for its inputs.
 
     A single line is flushed at once. If a warning or an error repeats an earlier line word for
     word, it is logged only at growing intervals; `left_out` says how many repeats were left out.
@@ -141,11 +87,11 @@ class ServiceLog:
 
     def __init__(self, service: str, settings: Settings) -> None:
         self._service = service
-        self._output = _open(settings.log_file)
+        self._output = open_output(settings.log_file)
         self._repeats = Repeats()
         level = _LEVELS[settings.log_level]
         self.logger: Logger = structlog.wrap_logger(
-            _Immediate(self._output),
+            Immediate(self._output),
             processors=[
                 structlog.processors.add_log_level,
                 _EXCEPTIONS,
@@ -157,6 +103,7 @@ class ServiceLog:
             wrapper_class=structlog.make_filtering_bound_logger(level),
         ).bind(service=service)
         self.shows_messages = level <= _LEVELS["info"]
+        self.shows_folded = level <= _LEVELS["debug"]
 
     def _limit(self, _logger: object, _name: str, fields: EventDict) -> EventDict:
         """Drop a warning that was written lately; add to others how many were dropped."""
@@ -209,6 +156,22 @@ class ServiceLog:
         # Straight to the renderer: other processors would add nothing to this line.
         self._output.msg(str(_RENDERER(None, "info", fields)))
 
+    def batch(self, folded: Folded, outcome: str, now: datetime) -> None:
+        """Write the line of the inputs that the service has only folded; there is at least one."""
+        assert folded.oldest is not None, "the line of a batch without inputs"
+        fields = {
+            "service": self._service,
+            "first": folded.first,
+            "last": folded.last,
+            "inputs": dict(folded.inputs),
+            "outcome": outcome,
+            "age_ms": round((now - folded.oldest).total_seconds() * 1e3, 1),
+            "timestamp": now.isoformat(),
+            "event": "batch",
+            "level": "info",
+        }
+        self._output.msg(str(_RENDERER(None, "info", fields)))
+
     def flush(self) -> None:
         """Write the lines of a batch."""
         self._output.flush()
@@ -216,16 +179,6 @@ class ServiceLog:
     def close(self) -> None:
         """Write the last lines, and close the file if there is one."""
         self._output.close()
-
-
-def _open(path: str) -> Output:
-    if not path:
-        return Output(sys.stdout)
-    try:
-        return RotatingOutput(path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise SettingsError(f"cannot write a log to {path}: {reason}") from error
 
 
 def _messages(outputs: Sequence[Envelope[Message]]) -> list[str]:

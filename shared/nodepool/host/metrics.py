@@ -97,23 +97,32 @@ class Metrics:
         finally:
             self._turn.release()
 
-    def count_processed(
+    def count_processed(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Count processed inputs, given by their name and their outcome.
+
+        The name is that on the subject; a name that the service does not know counts as UNKNOWN.
+        The outcome is "stored", "quiet" or "failure".
+        """
+        for (name, outcome), count in counts.items():
+            self._processed[self._known(name), outcome].inc(count)
+
+    def _known(self, name: str) -> str:
+        return name if name in self._messages else UNKNOWN
+
+    def count_outputs(
         self,
         item: Processed[I],
         name: str,
-        outcome: str,
         age: float,
         exemplar: Mapping[str, str] | None = None,
     ) -> None:
-        """Count one processed input.
+        """Count the outputs of one processed input, and its dead letter.
 
-        name: the name on its subject; a name that the service does not know counts as UNKNOWN.
-        outcome: "stored", "quiet" or "failure".
-        age: how many seconds ago the log stored it.
+        name: the name on the subject of the input.
+        age: how many seconds ago the log stored the input.
         exemplar: the exemplar of its age; None for no exemplar.
         """
-        name = name if name in self._messages else UNKNOWN
-        self._processed[name, outcome].inc()
+        name = self._known(name)
         if item.envelopes:
             age = max(0.0, age)
             given = dict(exemplar) if exemplar else None

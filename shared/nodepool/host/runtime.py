@@ -11,8 +11,6 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from nats.errors import Error as NatsError
-
 from nodepool.engine.replica import Replica
 from nodepool.host.batch_size import BatchSize
 from nodepool.host.committing import BACK_OFF_S, Stale
@@ -33,6 +31,7 @@ from nodepool.nats.wire.errors import (
     LogChanged,
     ServerRefusal,
 )
+from nodepool.nats.wire.library import NatsError
 from nodepool.nats.wire.waiting import cancel
 from nodepool.service import I, O, S, Service
 from nodepool.state.back_off import pause_s
@@ -47,7 +46,6 @@ FAULTS = (
     LogChanged,
     ServerRefusal,
     ConnectionClosed,
-    NatsError,
     OSError,
 )
 """The errors that end a session, but may not end the next session."""

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Generic
 
-from nats.errors import Error as NatsError
-
 from nodepool.contract.log import Entry
 from nodepool.engine.proposal import Proposal
 from nodepool.engine.replica import Replica
@@ -37,6 +35,7 @@ from nodepool.nats.wire.errors import (
     ServerRefusal,
     StreamChanged,
 )
+from nodepool.nats.wire.library import NatsError
 from nodepool.service import I, O, S
 
 IDLE_S = 1.0

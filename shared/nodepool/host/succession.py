@@ -11,12 +11,11 @@ a stale leader, because their expected sequence is outdated.
 import asyncio
 from collections.abc import Callable
 
-from nats.errors import Error as NatsError
-
 from nodepool.host.leadership import UNKNOWN_S, Leadership
 from nodepool.nats.log.replicas import is_reading
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.wire.library import NatsError
 
 LOOK_S = 5.0
 """The pause between two looks."""

@@ -1,6 +1,7 @@
 """The telemetry of a service: its log, metrics, spans and health pages together."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from nodepool.contract.messages import Envelope
 from nodepool.engine.proposal import Processed, Proposal
 from nodepool.host.families import exemplar_of
 from nodepool.host.health import HealthServer
-from nodepool.host.logs import Logger, ServiceLog, SpanIds
+from nodepool.host.logs import Folded, Logger, ServiceLog, SpanIds
 from nodepool.host.metrics import Metrics
 from nodepool.host.settings import Settings
 from nodepool.host.source import Source
@@ -44,30 +45,43 @@ class Telemetry:
         return self._log.logger
 
     def count_processed(self, processed: Iterable[Processed[I]], outcome: str) -> None:
-        """Count and log each input of a batch.
+        """Count each input of a batch, and log the batch.
+
+        An input with an output or a failure has a line of its own. The other inputs share a line,
+        unless the level of the log is "debug".
 
         `outcome` is "stored" for a batch that was committed, "quiet" for a batch without outputs,
         which a later commit will cover. An input that failed is a "failure" in either.
         """
         processed = self._drop_counted(tuple(processed))
         spans: Mapping[int, SpanIds] = self._spans.end_spans(processed) if self._spans else {}
-        now = datetime.now(UTC)
-        time = now.isoformat()
-        count, log, traces = self.metrics.count_processed, self._log, self._spans is not None
+        now, log, folded = datetime.now(UTC), self._log, Folded()
+        time, counts = now.isoformat(), Counter[tuple[str, str]]()
         for item in processed:
-            envelope = item.input.envelope
+            envelope, entry = item.input.envelope, item.input.entry
             if envelope is None:
                 continue
             name = envelope.type if isinstance(envelope, Envelope) else envelope.address.name
             result = "failure" if item.failure is not None else outcome
-            age = (now - item.input.entry.time).total_seconds()
-            outputs = item.envelopes
-            exemplar = exemplar_of(outputs[0].traceparent) if traces and outputs else None
-            count(item, name, result, age, exemplar)
+            counts[name, result] += 1
+            is_folded = not item.envelopes and item.failure is None
+            if is_folded and not log.shows_folded:
+                folded.add(name, entry)
+                continue
+            age = (now - entry.time).total_seconds()
+            if not is_folded:
+                self._count_outputs(item, name, age)
             if log.shows_messages:
-                span = spans.get(item.input.entry.position) if spans else None
-                log.message(item, name, result, age, time, span)
+                log.message(item, name, result, age, time, spans.get(entry.position))
+        self.metrics.count_processed(counts)
+        if log.shows_messages and folded.inputs:
+            log.batch(folded, outcome, now)
         log.flush()
+
+    def _count_outputs(self, item: Processed[I], name: str, age: float) -> None:
+        is_traced = self._spans is not None and bool(item.envelopes)
+        exemplar = exemplar_of(item.envelopes[0].traceparent) if is_traced else None
+        self.metrics.count_outputs(item, name, age, exemplar)
 
     def _drop_counted(self, processed: tuple[Processed[I], ...]) -> tuple[Processed[I], ...]:
         """Return the inputs not counted yet; a commit in doubt makes "quiet" inputs repeat."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -12,6 +12,7 @@ from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
 from nodepool.contract.model import ComputeClass, NodePoolSpec
 from nodepool.placement.ranking import Waiting
 from nodepool.placement.waits import NO_WAIT, Wait
+from nodepool.state.values import replace
 
 
 class Grant(NamedTuple):

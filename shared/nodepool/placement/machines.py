@@ -1,7 +1,7 @@
 """Which machines there are, and which NodePool holds each of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import assert_never
@@ -23,6 +23,7 @@ from nodepool.placement.line import Line, Shelf
 from nodepool.placement.racks import domain_of
 from nodepool.state.maps import put
 from nodepool.state.queue import Queue
+from nodepool.state.values import replace
 
 MachineChanged = MachineAdded | MachineRepaired | MachineReclaimed | MachineReturned
 """The messages about a machine that is not a Node."""

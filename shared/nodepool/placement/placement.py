@@ -1,6 +1,6 @@
 """The NodePools and machines that one service knows, with every index, and how these change."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
 from immutables import Map
@@ -12,6 +12,7 @@ from nodepool.placement.machines import Inventory, Stock
 from nodepool.placement.ranking import Ranking
 from nodepool.placement.waits import exchange_positions
 from nodepool.state.maps import put
+from nodepool.state.values import replace
 from nodepool.state.work import WithWork
 
 P = TypeVar("P", bound=Claimant)

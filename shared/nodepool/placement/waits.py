@@ -1,8 +1,10 @@
 """Since when a NodePool waits for each machine that it lacks."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
+
+from nodepool.state.values import replace
 
 
 class Run(NamedTuple):

@@ -1,6 +1,6 @@
 """The work queue of a service: the keys to reconcile, now or at a later moment."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Generic, TypeVar
@@ -9,6 +9,7 @@ from immutables import Map
 
 from nodepool.state.deadlines import Deadlines
 from nodepool.state.queue import Queue
+from nodepool.state.values import replace
 
 K = TypeVar("K", bound=str)
 IMMEDIATELY = datetime(1970, 1, 1, tzinfo=UTC)

@@ -5,8 +5,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 
-from nats.errors import Error as NatsError
-
 from nodepool.client.client import Client
 from nodepool.client.doctor import agents, letters, log, objects, reaching, server, services
 from nodepool.client.doctor.finding import FAULTS, Finding, fault_of, ok, problem
@@ -16,6 +14,7 @@ from nodepool.nats.log.streams import STREAM
 from nodepool.nats.wire.access import NO_ACCESS, Access
 from nodepool.nats.wire.connection import Connection, connect
 from nodepool.nats.wire.errors import AccessError, ServerUnreachable
+from nodepool.nats.wire.library import NatsError
 from nodepool.service import AnyService
 
 CONNECT_S = 5.0

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from nats.errors import Error as NatsError
-
 from nodepool.client.errors import ClientError
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.wire.library import NatsError
 
 Status = Literal["ok", "note", "problem"]
 FAULTS = (ServerRefusal, InDoubt, Conflict, NatsError, OSError, ClientError)

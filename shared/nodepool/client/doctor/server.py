@@ -5,8 +5,6 @@ from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from nats.errors import Error as NatsError
-
 from nodepool.client.doctor.finding import Finding, note, ok, problem
 from nodepool.contract.keys import token
 from nodepool.contract.log import MESSAGE_BYTES_MAX
@@ -14,6 +12,7 @@ from nodepool.nats.log import api
 from nodepool.nats.log.figures import storage_of
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.wire.library import NatsError
 
 OLDEST = (2, 14)
 """The oldest server that stores commits correctly: its major and minor version."""

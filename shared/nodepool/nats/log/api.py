@@ -10,12 +10,10 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 
-from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
-
 from nodepool.contract.log import CONTENT_TYPE, MESSAGE_BYTES_MAX, Entry
 from nodepool.nats.wire.client import BusClient
 from nodepool.nats.wire.errors import Busy, Conflict, InDoubt, ServerRefusal
+from nodepool.nats.wire.library import Msg, NatsError
 from nodepool.nats.wire.protocol import parse_headers
 
 REPLY_TIMEOUT_S = 5.0

@@ -7,12 +7,10 @@ https://docs.nats.io/running-a-nats-service/nats_admin/jetstream_admin/disaster_
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
-
 from nodepool.nats.log.api import Json, parse_reply
 from nodepool.nats.wire.client import BusClient
 from nodepool.nats.wire.errors import InDoubt
+from nodepool.nats.wire.library import Msg, NatsError
 from nodepool.nats.wire.waiting import heeding
 
 Write = Callable[[bytes], Awaitable[None]]

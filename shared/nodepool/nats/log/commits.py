@@ -13,9 +13,6 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from nats.errors import Error as NatsError
-from nats.errors import MaxPayloadError
-
 from nodepool.contract.log import CONTENT_TYPE
 from nodepool.engine.proposal import Outgoing, Proposal
 from nodepool.engine.replica import Replica
@@ -30,10 +27,11 @@ from nodepool.nats.log.api import (
 from nodepool.nats.log.streams import STREAM
 from nodepool.nats.wire.client import BusClient, doubt_when_lost
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.wire.library import MaxPayloadError, NatsError
 from nodepool.service import I, O, S
 
 if TYPE_CHECKING:
-    from nats.aio.msg import Msg
+    from nodepool.nats.wire.library import Msg
 
 MARK = "Nodepool-Replica"
 """The header of a commit record that says which process made the record."""

@@ -9,12 +9,10 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
-from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
-
 from nodepool.nats.log.api import Json, request
 from nodepool.nats.wire.client import BusClient
 from nodepool.nats.wire.errors import STREAM_NOT_FOUND, Conflict, InDoubt, ServerRefusal
+from nodepool.nats.wire.library import Msg, NatsError
 
 SERVICE, VERSION, REPLICA = "nodepool.service", "nodepool.version", "nodepool.replica"
 """The metadata keys of a replica's consumer: its service, its release and its process."""

@@ -9,12 +9,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
-
 from nodepool.contract.log import Entry
 from nodepool.nats.log.api import entry_of
 from nodepool.nats.wire.client import HURRIED_S, BusClient
+from nodepool.nats.wire.library import Msg, NatsError
 
 MOST = 256
 """The most messages that the server returns for one request."""

@@ -4,13 +4,11 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
-
 from nodepool.contract.log import LogId
 from nodepool.nats.log.api import REPLY_TIMEOUT_S, stored_position
 from nodepool.nats.wire.client import BusClient, doubt_when_lost
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.wire.library import Msg, NatsError
 
 
 class Publisher:

@@ -12,8 +12,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime
 
-from nats.aio.msg import Msg
-
 from nodepool.contract.exceptions import NO_FAILURE
 from nodepool.contract.log import Entry
 from nodepool.nats.log.api import extent
@@ -32,6 +30,7 @@ from nodepool.nats.log.streams import stream_info
 from nodepool.nats.log.verification import FAULTS, Verification, Verify
 from nodepool.nats.wire.client import HURRIED_S, BusClient
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal, StreamChanged
+from nodepool.nats.wire.library import Msg
 from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S, cancel, until_first
 from nodepool.state.back_off import pause_s
 

@@ -5,10 +5,9 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from nats.errors import Error as NatsError
-
 from nodepool.nats.wire.client import HURRIED_S, BusClient
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
+from nodepool.nats.wire.library import NatsError
 from nodepool.nats.wire.waiting import RETRY_S
 
 Verify = Callable[[int, datetime | None], Awaitable[None]]

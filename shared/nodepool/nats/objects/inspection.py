@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from nats.errors import Error as NatsError
-
 from nodepool.contract.log import Entry
 from nodepool.nats.log.api import last_message
 from nodepool.nats.log.publisher import Bus
@@ -23,6 +21,7 @@ from nodepool.nats.objects.stored_objects import (
     subject_of_object,
 )
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
+from nodepool.nats.wire.library import NatsError
 
 INSPECT_S = 3.0
 """The pause between two inspections."""

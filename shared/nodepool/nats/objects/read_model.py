@@ -6,8 +6,6 @@ from contextlib import suppress
 from itertools import chain
 from typing import Generic, NamedTuple
 
-from nats.errors import Error as NatsError
-
 from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.nats.log.api import REPLY_TIMEOUT_S, last_message
 from nodepool.nats.log.publisher import Bus
@@ -30,6 +28,7 @@ from nodepool.nats.objects.stored_objects import (
 )
 from nodepool.nats.objects.unwritten import Unwritten
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
+from nodepool.nats.wire.library import NatsError
 from nodepool.service import I, Projection, S
 
 WRITES_MAX = 512

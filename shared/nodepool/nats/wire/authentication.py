@@ -14,12 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import TypedDict
 from urllib.parse import unquote
 
-from nats.aio.client import Srv
-from nats.errors import Error as NatsError
-
 from nodepool.nats.wire.access import INBOX_PREFIX, NO_ACCESS, Access
 from nodepool.nats.wire.addresses import user_of
 from nodepool.nats.wire.client import BusClient
+from nodepool.nats.wire.library import NatsError, Srv
 
 SERVERS_MAX = 64
 """How many servers of a cluster are remembered, in addition to the servers of the address."""

@@ -6,11 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.errors import ConnectionReconnectingError
-
 from nodepool.nats.wire.errors import InDoubt
+from nodepool.nats.wire.library import Client, ConnectionReconnectingError, Msg
 from nodepool.nats.wire.waiting import heeding
 
 Listener = Callable[[], None]

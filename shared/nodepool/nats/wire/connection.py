@@ -13,16 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from nats.aio.client import DEFAULT_BUFFER_SIZE, Srv
-from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
-from nats.errors import UnexpectedEOF
-
 from nodepool.nats.wire.access import NO_ACCESS, Access, check_address
 from nodepool.nats.wire.addresses import split_addresses, without_password
 from nodepool.nats.wire.authentication import AuthenticatingClient
 from nodepool.nats.wire.client import notify
 from nodepool.nats.wire.errors import AccessError, ServerUnreachable
+from nodepool.nats.wire.library import DEFAULT_BUFFER_SIZE, Msg, NatsError, Srv, UnexpectedEOF
 from nodepool.nats.wire.protocol import SEQUENCE, Parser, parse_headers, text
 from nodepool.nats.wire.reasons import reason_of
 from nodepool.nats.wire.transports import transport_to

@@ -8,8 +8,7 @@ https://docs.nats.io/reference/reference-protocols/nats-protocol.
 
 import json
 
-from nats.errors import ProtocolError
-from nats.protocol.parser import Parser as ClientParser
+from nodepool.nats.wire.library import ClientParser, ProtocolError
 
 LINE_BYTES_MAX = 1 << 20
 """The longest line from a server: lines with a subject have a few kilobytes, `INFO` a few dozen."""

@@ -3,10 +3,8 @@
 import os
 import ssl
 
-from nats.errors import Error as NatsError
-from nats.errors import StaleConnectionError, UnexpectedEOF
-
 from nodepool.nats.wire.errors import AccessError
+from nodepool.nats.wire.library import NatsError, StaleConnectionError, UnexpectedEOF
 
 
 def reason_of(error: Exception) -> str:

@@ -5,8 +5,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from urllib.parse import ParseResult
 
-from nats.aio import transport
-
+from nodepool.nats.wire.library import transport
 from nodepool.nats.wire.websocket import WebSocketTransport
 
 

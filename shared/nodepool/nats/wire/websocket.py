@@ -17,9 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from urllib.parse import ParseResult
 
-from nats.aio.transport import Transport
-from nats.errors import Error as NatsError
-from nats.errors import ProtocolError
+from nodepool.nats.wire.library import NatsError, ProtocolError, Transport
 
 FRAME_BYTES_MAX = 64 << 20
 """The largest frame that is accepted; a server sends at most one message of its `max_payload`."""
