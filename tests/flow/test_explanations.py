@@ -25,7 +25,7 @@ from support.constants import CLUSTER, H100, INJECTED, ORG, ZONE
 from support.explaining import READ, facts_of
 from support.failing import Failing, given_broken
 from support.harness import Harness
-from support.paths import machine_path
+from support.paths import machine_path, org_path
 from support.world_harness import WorldHarness
 
 RESERVED = "node.coreweave.cloud/reserved"
@@ -256,6 +256,55 @@ def test_a_quota_that_was_never_set_is_asked_for_with_room_for_the_autoscaler(
         f"set the quota of {H100} in {ZONE} to 1, or more: its autoscaler may want up to 3 Nodes"
     )
     assert world.node_counts("train").current == 1
+
+
+def test_without_a_limit_a_nodepool_lacks_no_quota_up_to_its_grant(world: WorldHarness) -> None:
+    # given a NodePool with all its Nodes, whose limit is deleted
+    world.given_data_center(machines=3)
+    world.apply("train", 3, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.send("DeleteQuota", org_path(ORG), {"zone": ZONE, "instanceType": H100})
+    at_target = titles(explained(world, "train"))
+
+    # when it loses a Node, gets another Node, and shrinks
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=3)
+    lost, message = titles(explained(world, "train")), world.condition("train", "AtTarget")
+    world.given_machines(1, boot_s=600)
+    booting = titles(explained(world, "train"))
+    world.pass_time(minutes=11)
+    for node in ("n2", "n3", "n4"):
+        world.run_pod(node)
+    world.scale("train", 2)
+    shrinking = titles(explained(world, "train"))
+    world.stop_pod("n2")
+
+    # then only a target above its Nodes asks for quota
+    assert [at_target, lost, booting] == [[], ["Capacity is NoneAvailable"], ["1 is in progress"]]
+    assert message == (
+        "False UnderTarget: NodePool has 2 of 3 Nodes; Capacity is NoneAvailable: "
+        f"none of 1 wanted Nodes of {H100} can be had in {ZONE} now."
+    )
+    assert shrinking == ["it has 1 Node too many"]
+    assert titles(explained(world, "train")) == []
+    world.scale("train", 3)
+    assert titles(explained(world, "train")) == ["Quota is NotSet"]
+
+
+def test_a_nodepool_that_shrinks_without_a_limit_waits_for_no_quota(world: WorldHarness) -> None:
+    # given a NodePool that waits for quota, and another NodePool with too many Nodes
+    world.given_data_center(machines=3)
+    world.apply("train", 2)
+    world.run_pod("n1")
+    world.run_pod("n2")
+    world.send("DeleteQuota", org_path(ORG), {"zone": ZONE, "instanceType": H100})
+    world.scale("train", 1)
+    world.apply("other", 1)
+
+    assert explained(world, "other").causes[0].details == (
+        "the quota is 3 Nodes too small",
+        "other reserves 0",
+        f"other NodePools reserve 2: {CLUSTER}/train 2",
+    )
 
 
 def test_quota_that_a_nodepool_has_given_up_itself_is_nobody_elses(world: WorldHarness) -> None:

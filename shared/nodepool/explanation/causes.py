@@ -35,6 +35,7 @@ def blocking(facts: Facts) -> list[Cause]:
     failing = [check for kind in CHECKS if (check := facts.checks.get(kind)) is not None]
     failing = [check for check in failing if check.status != "True"]
     failing = [check for check in failing if not is_outdated(facts, check)]
+    failing = [check for check in failing if check.type != "Quota" or _needs_quota(facts, check)]
     return [
         *(_of_check(facts, check) for check in failing if check.reason != INTERNAL_ERROR),
         *(_internal(check) for check in failing if check.reason == INTERNAL_ERROR),
@@ -61,6 +62,16 @@ def causes(facts: Facts) -> list[Cause]:
         *(cause for cause in blocked if cause.kind == INTERNAL_ERROR),
     ]
     return ranked or list(_progress(facts))
+
+
+def _needs_quota(facts: Facts, check: Check) -> bool:
+    """Return whether more quota would change anything for the NodePool.
+
+    Without a limit a NodePool is refilled up to its grant; its autoscaler asks for no Node.
+    """
+    is_granted = facts.granted is not None and facts.target <= facts.granted
+    is_grown = is_granted and not facts.held == facts.target < facts.max_nodes
+    return check.reason != "NotSet" or not is_grown
 
 
 def _of_check(facts: Facts, check: Check) -> Cause:

@@ -232,15 +232,18 @@ def _peer(name: str, pool: object) -> Peer:
     stays = is_valid and _at(pool, "metadata", "deletionTimestamp") is None
     target, is_autoscaled = target_of(pool), _at(pool, "spec", "autoscaling") is True
     may_grow = _number(pool, "spec", "maxNodes") - target if stays and is_autoscaled else 0
+    reserved, reason = max(held, _number(pool, "status", "grantedNodes")), quota and quota.reason
+    # Without a limit a NodePool lacks no quota up to its grant.
+    waits_for_quota = reason == "Over" or (reason == "NotSet" and target > reserved)
     return Peer(
         name=name,
         held=held,
-        reserved=max(held, _number(pool, "status", "grantedNodes")),
+        reserved=reserved,
         spot=_text(pool, "spec", "computeClass") == "spot",
         target=target,
         yields=stays and not is_autoscaled,
         may_grow=max(0, may_grow),
-        waits_for_quota=stays and quota is not None and quota.reason in ("Over", "NotSet"),
+        waits_for_quota=stays and waits_for_quota,
         waits_for_machines=stays and capacity is not None and capacity.status == "False",
         position=_position(pool),
     )
