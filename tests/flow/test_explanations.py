@@ -570,6 +570,39 @@ def test_a_node_that_a_reboot_cures_is_back_in_production_when_the_advice_is_fol
     assert explained(world, "train").causes == ()
 
 
+@pytest.mark.parametrize(
+    ("earlier", "minutes", "command"),
+    [
+        ("", 5, "reboot"),  # The reboot was for no problem.
+        ("nvlink", 5, "reboot"),  # The reboot was for another problem.
+        ("xid", 5, "drain"),
+        ("xid", 70, "reboot"),  # An hour later, it is a problem of its own.
+    ],
+)
+def test_a_node_is_rebooted_again_unless_its_problem_came_back_soon(
+    world: WorldHarness, earlier: str, minutes: int, command: str
+) -> None:
+    # given a Node that was rebooted, and has a problem that a reboot cures
+    world.given_data_center(machines=3)
+    world.apply("train", 2)
+    if earlier:
+        world.break_machines("n1", fault=earlier)
+    world.command_node("RebootNode", "train", "n1")
+    world.pass_time(minutes=minutes)
+    world.run_pod("n1")
+    world.break_machines("n1", fault="xid")
+    world.pass_time(minutes=1)
+
+    # when the advice is followed
+    help_ = explained(world, "train").causes[0].helps[0]
+    name = {"reboot": "RebootNode", "drain": "DrainNode"}[command]
+    world.command_node(name, "train", "n1", force=True)
+    world.pass_time(minutes=60)
+
+    assert help_.startswith(f"'nodepool {command} {world.machine_name('n1')} --force'")
+    assert explained(world, "train").causes == ()
+
+
 def test_a_node_that_stays_cordoned_after_a_drain_is_named_until_it_is_uncordoned(
     world: WorldHarness,
 ) -> None:
@@ -879,6 +912,71 @@ def test_a_surplus_begins_with_the_target(world: WorldHarness) -> None:
     assert abs(surplus.since - world.world.log.clock) < timedelta(seconds=1)
 
 
+def test_a_surplus_is_as_old_as_the_target_whatever_else_of_the_spec_changes(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that has had too many Nodes for an hour, and another number for half an hour
+    world.given_data_center(machines=3)
+    world.apply("train", 3)
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node)
+    world.scale("train", 1)
+    world.pass_time(minutes=30)
+    world.scale("train", 2)
+    changed = world.world.log.clock
+    world.pass_time(minutes=30)
+
+    world.apply("train", 2, nodeLabels={"team": "red"})
+
+    (surplus,) = explained(world, "train").causes
+    assert surplus.title == "it has 1 Node too many"
+    assert surplus.since is not None
+    assert abs(surplus.since - changed) < timedelta(seconds=1)
+
+
+def test_a_check_is_due_once_the_check_before_it_has_decided(world: WorldHarness) -> None:
+    # given a version of a NodePool that quota judges after half an hour, and capacity does not
+    world.given_data_center(machines=3)
+    world.apply("train", 1)
+    with world.paused("capacity"):
+        with world.paused("quota"):
+            world.apply("train", 1, nodeLabels={"team": "red"})
+            world.pass_time(minutes=30)
+            first = explained(world, "train", is_now=True)
+        judged = world.world.log.clock
+        at_once = explained(world, "train", is_now=True)
+        world.pass_time(minutes=1)
+        silent = explained(world, "train", is_now=True)
+
+    # then each service is blamed for its own silence only
+    assert [remedy.action for remedy in first.causes[0].remedies] == [StartService("quota")]
+    assert titles(at_once) == []
+    assert [remedy.action for remedy in silent.causes[0].remedies] == [StartService("capacity")]
+    assert silent.causes[0].since is not None
+    assert abs(silent.causes[0].since - judged) < timedelta(seconds=1)
+
+
+def test_a_check_is_due_once_an_earlier_check_has_recovered() -> None:
+    # given a version of a NodePool whose quota could not be checked for half an hour
+    broken: set[tuple[str, str]] = set()
+    world = given_broken("quota", broken)
+    world.given_data_center()
+    world.apply("train", 1)
+    broken.add(("quota", f"{ORG}/{CLUSTER}/train"))
+    world.scale("train", 3)
+    world.pass_time(minutes=30)
+
+    with world.paused("capacity"):
+        broken.clear()
+        world.given_quota(50)
+        recovered = titles(explained(world, "train", is_now=True))
+        world.pass_time(minutes=1)
+        silent = titles(explained(world, "train", is_now=True))
+
+    assert recovered == ["Capacity is not determined yet"]
+    assert silent == ["the capacity service does not answer"]
+
+
 def test_no_service_is_blamed_for_a_check_that_is_not_due(world: WorldHarness) -> None:
     world.given_data_center()
     world.apply("new", 2, "gd-8xh100")
@@ -1047,6 +1145,41 @@ def test_a_drain_that_stops_half_way_names_the_service_once_every_grace_period_i
 
     assert [remedy.action for remedy in early.causes[0].remedies] == [Wait()]
     assert [remedy.action for remedy in late.causes[0].remedies] == [StartService("lifecycle")]
+
+
+def test_no_service_is_blamed_while_pods_have_their_grace_period_after_a_long_block(
+    world: WorldHarness,
+) -> None:
+    # given three NodePools, each with a Node whose Pod has blocked its removal for 26 hours
+    world.given_data_center(machines=3)
+    evicts = {"disableUnhealthyNodeEviction": False}
+    for name in ("ended", "deleted", "unhealthy"):
+        world.apply(name, 1, lifecycle={"scaleDownStrategy": "PreferIdle", **evicts})
+        world.create_pod(name, "job", gpus=8, graceS=1800)
+    world.pass_time(minutes=1)
+    world.scale("ended", 0)
+    world.scale("deleted", 0)
+    world.break_machines("n3", fault="gpu-lost")
+    world.pass_time(minutes=26 * 60)
+    blocked = [explained(world, name, is_now=True) for name in ("ended", "deleted", "unhealthy")]
+
+    # when the advice is followed, and when a NodePool is deleted
+    world.delete_pod("ended", "job", graceS=1800)
+    world.delete("deleted")
+    world.delete_pod("unhealthy", "job", graceS=1800)
+    world.pass_time(seconds=5)
+    leaving = [explained(world, name, is_now=True) for name in ("ended", "deleted", "unhealthy")]
+    with world.paused("lifecycle"):
+        world.pass_time(minutes=26 * 60)
+        silent = [explained(world, name, is_now=True) for name in ("ended", "deleted", "unhealthy")]
+
+    # then the service is blamed once each grace period is over
+    for each in blocked:
+        assert isinstance(each.causes[0].remedies[0].action, EndWork)
+    for each in leaving:
+        assert isinstance(each.causes[0].remedies[0].action, Wait)
+    for each in silent:
+        assert [remedy.action for remedy in each.causes[0].remedies] == [StartService("lifecycle")]
 
 
 def test_quota_that_nodepools_have_given_up_names_the_services_that_release_quota(

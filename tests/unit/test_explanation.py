@@ -568,7 +568,7 @@ def test_unhealthy_nodes_are_named_with_their_problems_and_what_cures_them() -> 
         ),
         (
             ("XIDErrors",),
-            {"reboots": 1},
+            {"relapsed": True},
             "'nodepool drain g1' ends what runs there; it is then cured or replaced",
         ),
         (

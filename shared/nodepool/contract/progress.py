@@ -23,8 +23,15 @@ RECONCILING = "Reconciling"
 _STALLING = frozenset((Validated.INVALID, Quota.OVER, Quota.NOT_SET, Validated.INTERNAL_ERROR))
 _ENDING = frozenset((Validated.INVALID, Validated.INTERNAL_ERROR))
 """The reasons of a check after which the next checks wait until the check succeeds."""
-_CHECKS = (Validated.__name__, Quota.__name__, Capacity.__name__)
+CHECKS = (Validated.__name__, Quota.__name__, Capacity.__name__)
 """The conditions that checks evaluate for each generation, in the order of the checks."""
+
+
+def is_decided(condition: Condition | None, generation: int) -> bool:
+    """Return whether a check has evaluated a generation, so that the next check is due."""
+    if condition is None or condition.generation != generation:
+        return False
+    return condition.reason not in _ENDING
 
 
 def evaluated_generation(conditions: Mapping[str, Condition]) -> int:
@@ -33,7 +40,7 @@ def evaluated_generation(conditions: Mapping[str, Condition]) -> int:
     A check that could not decide, or that found the spec invalid, ends the evaluation.
     """
     evaluated = max((each.generation for each in conditions.values()), default=0)
-    for kind in _CHECKS:
+    for kind in CHECKS:
         condition = conditions.get(kind)
         evaluated = min(evaluated, condition.generation if condition is not None else 0)
         if condition is not None and condition.reason in _ENDING:
@@ -52,7 +59,7 @@ def progressing(
     """
     at_target = conditions.get(AtTarget.__name__)
     is_over = at_target is not None and at_target.reason == AtTarget.OVER_TARGET
-    checks = _CHECKS[:1] if is_over else _CHECKS
+    checks = CHECKS[:1] if is_over else CHECKS
     kinds = (AtTarget.__name__, NodesRemoved.__name__) if deleting else (*checks, AtTarget.__name__)
     current = [
         conditions[kind]

@@ -13,5 +13,7 @@ GONE_AFTER: Final = timedelta(minutes=7)
 """How long after the warning the Node is gone, drained or not."""
 BOOT_MAX: Final = timedelta(minutes=30)
 """The longest time in which a machine boots and joins; a documented delivery takes 20 to 30 min."""
+RELAPSE: Final = timedelta(hours=1)
+"""A problem that comes back within this time after a reboot for it needs more than a reboot."""
 GRACE_MAX_S: Final = 86_400
 """The longest grace period of a Pod, in seconds."""

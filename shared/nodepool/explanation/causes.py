@@ -20,6 +20,7 @@ from nodepool.explanation.unanswered import (
     INTERNAL_ERROR,
     assigned_since,
     count_unassigned,
+    due_since,
     is_late,
     is_outdated,
     outdated_since,
@@ -126,13 +127,13 @@ def _find_undetermined(facts: Facts) -> Iterator[Cause]:
 def _silent_checks(facts: Facts) -> Iterator[Cause]:
     """Yield the service that has not judged the newest version of the spec in time."""
     kind = undetermined_check(facts)
-    if kind and not facts.deleting and is_late(facts, facts.specified):
+    if kind and not facts.deleting and is_late(facts, due_since(facts)):
         stale = facts.older.get(kind)
         shown = f"; {kind} still shows {stale}, of an older version" if stale else ""
         yield blame(
             (CHECKED_BY[kind],),
             f"it has not checked version {facts.generation} of the spec{shown}",
-            facts.specified,
+            due_since(facts),
             proofs([(facts.position, f"nodepool {facts.name}")]),
         )
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from nodepool.contract.catalog import RACK_SIZE, rack_size
 from nodepool.contract.health import cordon_cause, is_problem
+from nodepool.contract.timetable import RELAPSE
 from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts, Peer
 from nodepool.placement.racks import NVLINK_DOMAIN
 
@@ -20,6 +21,7 @@ TEXT_MAX = 10_000
 BROKEN_MAX = 3
 """How many machines in triage are named."""
 POOL_LABEL = "compute.coreweave.com/node-pool"
+_SINCE = "lastTransitionTime"
 CORDON_REASON = "node.coreweave.cloud/cordonReason"
 CONTROL_PLANE = "control-plane"
 """The value of `status.reservedFor` for a Node that its NodePool cannot use."""
@@ -102,6 +104,8 @@ def _own(pool: object) -> Facts:
         missing=_number(pool, "status", "missingNodes"),
         generation=_number(pool, "metadata", "generation"),
         specified=_moment(pool, "status", "specified"),
+        targeted=_moment(pool, "status", "targeted"),
+        checked=_moment(pool, "status", "checked"),
         progressed=_moment(pool, "status", "progressed"),
     )
 
@@ -167,13 +171,22 @@ def _node(node: object) -> NodeFacts:
         removal=_text(removal, "reason") or "Unknown" if leaves else "",
         removal_since=_moment(removal, "lastTransitionTime") if leaves else None,
         preempted_since=_moment(node, "status", "preemptedSince"),
+        progressed=_moment(node, "status", "progressed"),
         problems=tuple(problems),
         problems_since=min(filter(None, problems.values()), default=None),
         cordon=_text(node, "metadata", "annotations", CORDON_REASON),
-        reboots=_number(node, "status", "reboots"),
+        relapsed=any(_has_relapsed(node, kind, each) for kind, each in conditions.items()),
         reserved=_text(node, "status", "reservedFor") == CONTROL_PLANE,
         domain=_text(node, "metadata", "labels", NVLINK_DOMAIN),
     )
+
+
+def _has_relapsed(node: object, kind: str, condition: object) -> bool:
+    """Return whether a condition reports a problem that came back soon after a reboot for it."""
+    ended, began = _moment(node, "status", "rebootedFor", kind), _moment(condition, _SINCE)
+    if ended is None or began is None or not is_problem(kind, _text(condition, "status")):
+        return False
+    return began - ended < RELAPSE
 
 
 def _limit(quota: object) -> Limit | None:

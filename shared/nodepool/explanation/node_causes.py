@@ -118,7 +118,7 @@ def _removal(facts: Facts) -> Iterator[Cause]:
         message = _names(leave)
     stuck = any(is_stuck(facts, node) for node in leave)
     at_target = facts.checks.get("AtTarget")
-    began = latest(facts.specified, at_target.since if at_target is not None else None)
+    began = latest(facts.targeted, at_target.since if at_target is not None else None)
     yield Cause(
         "Removal",
         title,

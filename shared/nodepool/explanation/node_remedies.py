@@ -86,7 +86,7 @@ def _is_curable(node: NodeFacts) -> bool:
     A Node that is drained is replaced if its problem came back soon after a reboot; it stays
     cordoned if it is only rebooted.
     """
-    return not node.reboots and _CURABLE.issuperset(node.problems)
+    return not node.relapsed and _CURABLE.issuperset(node.problems)
 
 
 def cordon_remedies(nodes: list[NodeFacts]) -> Iterator[Remedy]:
