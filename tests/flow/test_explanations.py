@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from flow.test_racks import DOMAIN, EAST, GB200, R1, add, given_racks, want
+from nodepool.cli.documents import field
 from nodepool.contract.events import NodePoolValidated
 from nodepool.explanation.remedies import (
     AddMachines,
@@ -16,7 +17,7 @@ from nodepool.explanation.remedies import (
     ScaleTo,
     SetLimit,
     StartService,
-    UncordonNode,
+    UncordonNodes,
     Unreserve,
     Wait,
 )
@@ -622,8 +623,102 @@ def test_a_node_that_stays_cordoned_after_a_drain_is_named_until_it_is_uncordone
     assert [(cause.kind, cause.title) for cause in both] == [
         ("Cordon", "2 Nodes are cordoned after a drain")
     ]
-    assert isinstance(both[0].remedies[0].action, UncordonNode)
+    assert isinstance(both[0].remedies[0].action, UncordonNodes)
     assert explained(world, "train").causes == ()
+
+
+def test_enough_nodes_of_a_rack_are_to_be_uncordoned_for_work_to_begin_there(
+    world: WorldHarness,
+) -> None:
+    # given a rack of which four Nodes were drained, and no work begins on the others
+    given_racks(world, 1)
+    want(world, 1)
+    for node in ("n1", "n2", "n3", "n4"):
+        world.command_node("DrainNode", "train", node)
+    world.pass_time(minutes=10)
+
+    # when the advice is followed
+    (down,) = explained(world, "train").causes
+    names = [world.machine_name("n1"), world.machine_name("n2")]
+    for name in names:
+        world.command_node("UncordonNode", "train", name)
+    world.pass_time(minutes=10)
+
+    # then the rack is open, and a further Node takes work again by itself
+    (up,) = explained(world, "train").causes
+    shown = world.documents("nodes").values()
+    assert down.details == (
+        f"no work begins on NVLink domain {R1} while more than 2 of its Nodes are unavailable",
+    )
+    assert down.helps == (f"'nodepool uncordon {' '.join(names)}' opens their rack to work again",)
+    assert sum(field(each, "spec", "unschedulable") is True for each in shown) == 2
+    assert up.details == ()
+    assert up.helps == (f"'nodepool uncordon {world.machine_name('n3')}' opens it to work again",)
+
+
+def test_a_rack_that_is_unavailable_for_other_causes_is_not_to_be_uncordoned(
+    world: WorldHarness,
+) -> None:
+    # given a rack of which three Nodes are unhealthy, and another Node was drained
+    given_racks(world, 1)
+    want(world, 1)
+    for node in ("n1", "n2", "n3"):
+        path = machine_path(f"{EAST}/{world.machine_name(node)}")
+        world.send("BreakMachine", path, GPU_LOST)
+    world.command_node("DrainNode", "train", "n4")
+    world.pass_time(minutes=10)
+
+    health, cordon = explained(world, "train").causes
+
+    assert (health.kind, cordon.kind, cordon.helps) == ("Health", "Cordon", ())
+
+
+def test_no_node_is_to_be_drained_that_its_invalid_nodepool_would_lose(world: WorldHarness) -> None:
+    # given an Invalid NodePool with a Node that a reboot cures, and then a Node for a technician
+    world.given_data_center(machines=5)
+    world.apply("train", 3)
+    world.apply("train", 3, region="US-WEST-04")
+    world.break_machines("n1", fault="xid")
+    world.pass_time(minutes=2)
+    curable = explained(world, "train").causes
+    world.command_node("RebootNode", "train", "n1")
+    world.break_machines("n2", fault="gpu-lost")
+    world.pass_time(minutes=60)
+
+    # when the advice is followed
+    (_, health) = explained(world, "train").causes
+    world.apply("train", 3)
+    valid = explained(world, "train").causes[0]
+    world.command_node("DrainNode", "train", "n2")
+    world.pass_time(minutes=10)
+
+    assert curable[1].remedies[0].action == RebootNode(world.machine_name("n1"))
+    assert health.helps == (
+        "change the spec as the condition Validated says: until then no Node is replaced",
+    )
+    assert valid.helps[0].startswith(f"'nodepool drain {world.machine_name('n2')}'")
+    assert explained(world, "train").causes == ()
+
+
+def test_a_node_of_a_rack_is_not_said_to_be_replaced_by_another_rack(world: WorldHarness) -> None:
+    # given a rack with a Node for a technician, and a free rack
+    given_racks(world, 2)
+    want(world, 1)
+    world.send("BreakMachine", machine_path(f"{EAST}/{world.machine_name('n1')}"), GPU_LOST)
+    world.pass_time(minutes=2)
+
+    # when the advice is followed
+    (health,) = explained(world, "train").causes
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=10)
+
+    name = world.machine_name("n1")
+    assert health.helps == (
+        f"'nodepool drain {name}' ends what runs there; its rack lacks it until its machine is"
+        " repaired",
+    )
+    (capacity,) = explained(world, "train").causes
+    assert capacity.helps == (f"repair machine {name} of NVLink domain {R1}",)
 
 
 def test_a_reserved_node_that_another_nodepool_would_get_is_not_taken_back(

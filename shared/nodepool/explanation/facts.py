@@ -235,6 +235,12 @@ class Facts:
         return self.target if self.granted is None else min(self.granted, self.target)
 
     @property
+    def is_valid(self) -> bool:
+        """Return whether its spec is valid as far as is known, so that lost Nodes are replaced."""
+        validated = self.checks.get("Validated")
+        return validated is None or validated.status == "True"
+
+    @property
     def reserved(self) -> int:
         """Return how many Nodes of the quota it takes."""
         return max(self.granted or 0, self.held)

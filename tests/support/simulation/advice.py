@@ -40,7 +40,7 @@ from nodepool.explanation.remedies import (
     ScaleTo,
     SetLimit,
     StartService,
-    UncordonNode,
+    UncordonNodes,
     Unreserve,
     Wait,
 )
@@ -232,8 +232,9 @@ def _changed(world: World, trial: Trial) -> bool:  # noqa: C901  # It lists the 
             if after_work:
                 _end_work(world, facts.zone, own, node)
             _send(world, "RebootNode", own, {"node": node, "force": force})
-        case UncordonNode(node):
-            _send(world, "UncordonNode", own, {"node": node})
+        case UncordonNodes(nodes):
+            for node in nodes:
+                _send(world, "UncordonNode", own, {"node": node})
         case Unreserve(node, ends_work):
             if ends_work:
                 _end_work(world, facts.zone, own, node)
