@@ -97,7 +97,7 @@ def test_the_machines_that_an_explanation_asks_for_are_enough(harness: Harness) 
     assert titles(before) == ["Capacity is NoneAvailable"]
     assert before.causes[0].details == (
         "train has position 1 of what waits: it is served next",
-        f"of {H100} in {ZONE} 0 are free, 5 are assigned and 0 are in triage",
+        f"of {H100} in {ZONE} 0 are free, 5 are assigned and 0 are out of service",
         f"other NodePools hold 3: {CLUSTER}/other 3",
     )
     assert before.causes[0].helps[0] == "add 4 machines of the type to the zone"
@@ -132,6 +132,47 @@ def test_who_waits_for_spot_nodes_is_asked_for_no_machines(world: WorldHarness) 
         "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes",
         "add 1 machine of the type to the zone",
     )
+
+
+def test_an_operator_who_reclaims_machines_is_served_before_the_first_that_waits(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that waits, while an operator reclaims machines at work
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot")
+    world.run_pod("n1")
+    world.run_pod("n2")
+
+    world.reclaim(2)
+    world.apply("more", 1)
+    world.pass_time(minutes=1)
+
+    assert explained(world, "more").causes[0].details[:3] == (
+        "more has position 1 of what waits, after an operator who reclaims machines",
+        f"of {H100} in {ZONE} 0 are free, 2 are assigned and 0 are out of service",
+        "the next 2 that become free go to an operator who reclaims them",
+    )
+
+
+def test_a_machine_that_a_technician_debugs_is_out_of_service_and_not_in_triage(
+    world: WorldHarness,
+) -> None:
+    world.given_cluster()
+    world.given_quota(1)
+    world.given_machines(1, repairSeconds=3600)
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": False})
+
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=40)
+
+    cause, name = explained(world, "train").causes[0], world.machine_name("n1")
+    (machine,) = world.documents("machines").values()
+    assert field(machine, "status", "state") == "Debug"
+    assert cause.details[1:] == (
+        f"of {H100} in {ZONE} 0 are free, 0 are assigned and 1 is out of service",
+        f"machine {name} is out of service: Node {name} is deleted: GPUMissing",
+    )
+    assert cause.helps[0] == "repair 1 of 1 machine out of service"
 
 
 def test_a_machine_is_asked_for_in_place_of_a_spot_node_that_gives_way(
@@ -813,7 +854,7 @@ def test_a_broken_rack_asks_for_the_machines_of_its_own_domain(world: WorldHarne
     names = tuple(key.partition("/")[2] for key in broken)
     (capacity,) = (cause for cause in before.causes if cause.kind == "Capacity")
     assert [remedy.action for remedy in capacity.remedies] == [RepairMachines(3, names)]
-    assert f"NVLink domain {R1} lacks 3 Nodes; 0 of its machines are free and 3 in triage" in (
+    assert f"NVLink domain {R1} lacks 3 Nodes; 0 of its machines are free and 3 out of service" in (
         capacity.details
     )
     assert titles(explained(world, "train")) == []
