@@ -54,9 +54,8 @@ def facts(
     joined = (node for node in nodes if _at(node, "metadata", "labels", POOL_LABEL) == own.name)
     own = replace(own, zone=zone, nodes=tuple(_node(node) for node in joined))
     empty = Machines(0, 0, 0) if zone and _reason(own, "Capacity") == "NoneAvailable" else None
-    same = [
-        (of, each) for of, each in peers if _text(each, "spec", "instanceType") == own.instance_type
-    ]
+    kind = own.instance_type
+    same = [(of, each) for of, each in peers if _text(each, "spec", "instanceType") == kind]
     return replace(
         own,
         # A quota that was never set, and that nothing counts against, has no document.
@@ -192,8 +191,7 @@ def _has_relapsed(node: object, kind: str, condition: object) -> bool:
 def _limit(quota: object) -> Limit | None:
     if not isinstance(quota, Mapping):
         return None
-    unset = _at(quota, "limit") is None
-    limit = None if unset else _number(quota, "limit")
+    limit = None if _at(quota, "limit") is None else _number(quota, "limit")
     return Limit(limit, _number(quota, "used"), _number_in_text(quota, "resourceVersion"))
 
 
@@ -223,10 +221,8 @@ def _domains(machines: Iterable[object], pool: Facts) -> dict[str, Domain]:
     own = {node.name for node in pool.counted_nodes}
     domains: dict[str, Domain] = {}
     for each in machines:
-        name, state = (
-            _text(each, "metadata", "labels", NVLINK_DOMAIN),
-            _text(each, "status", "state"),
-        )
+        name = _text(each, "metadata", "labels", NVLINK_DOMAIN)
+        state = _text(each, "status", "state")
         machine = _text(each, "metadata", "name")
         domain = domains.get(name, Domain())
         domains[name] = Domain(
