@@ -124,7 +124,7 @@ def _node(node: NodeObject) -> Document:
             **_drain(node),
             **_unusable(node),
             "conditions": list(_node_conditions(node)),
-            **({"reboots": node.boot} if node.boot else {}),
+            **_reboots(node),
             **({"nodeProfile": node.profile} if node.profile else {}),
             **({"reportRequest": node.request} if node.request else {}),
             **_resources(node),
@@ -140,10 +140,21 @@ def _drain(node: NodeObject) -> Document:
     return {"drain": "forced" if node.forced else "safe"}
 
 
-def _unusable(node: NodeObject) -> Document:
-    """Return since when a Node is preempted, and whether the control plane has the Node."""
-    since = node.preempted_since
+def _reboots(node: NodeObject) -> Document:
+    """Return how often a Node was rebooted, and when a reboot for which problems ended last."""
+    cures = {type_: rfc3339(ended) for type_, ended in node.cures if ended is not None}
     return {
+        **({"reboots": node.boot} if node.boot else {}),
+        **({"rebootedFor": cures} if cures else {}),
+    }
+
+
+def _unusable(node: NodeObject) -> Document:
+    """Return how a Node leaves, and whether the control plane has the Node."""
+    since = node.preempted_since
+    progressed = node.progressed if node.removal is not None else None
+    return {
+        **({"progressed": rfc3339(progressed)} if progressed is not None else {}),
         **({"preemptedSince": rfc3339(since)} if since is not None else {}),
         **({} if node.usable else {"reservedFor": CONTROL_PLANE}),
     }

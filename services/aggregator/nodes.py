@@ -1,11 +1,13 @@
 """A Node of the read model after an event about it."""
 
+from datetime import datetime
 from functools import lru_cache
 from typing import assert_never
 
 from aggregator import NodeChanged
 from aggregator.objects import NodeObject, ReportedCondition
 from nodepool.contract import events as on
+from nodepool.contract.health import is_problem
 from nodepool.contract.model import NodePhase, RemovalReason, Taint
 from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Context
@@ -30,6 +32,11 @@ def change_node(node: NodeObject, event: NodeChanged, context: Context) -> NodeO
     """Return the Node after an event; an event about another assignment changes nothing."""
     if event.assignment != node.assignment:
         return node
+    after = _fold_event(node, event, context)
+    return after if after.removal is None else replace(after, progressed=context.time)
+
+
+def _fold_event(node: NodeObject, event: NodeChanged, context: Context) -> NodeObject:
     match event:
         case on.NodeUpdated():
             return _update_node(node, event, context)
@@ -107,8 +114,21 @@ def _update_node(node: NodeObject, event: on.NodeUpdated, context: Context) -> N
         preempted_since=(node.preempted_since or context.time) if is_preempted else None,
         action=event.action,
         boot=event.boot,
+        cures=_update_cures(node, event, context),
         version=context.position,
     )
     # The wait for an action and the action itself are two conditions, each with its own time.
     is_same = after.action_condition == node.action_condition
     return after if is_same else replace(after, action_since=context.time)
+
+
+def _update_cures(
+    node: NodeObject, event: on.NodeUpdated, context: Context
+) -> tuple[tuple[str, datetime | None], ...]:
+    """Return the problems for which a Node was rebooted, at the begin or the end of a reboot."""
+    if event.boot != node.boot:
+        begun = {each.type: None for each in node.reported if is_problem(each.type, each.status)}
+        return tuple(sorted({**dict(node.cures), **begun}.items()))
+    if node.phase is not NodePhase.REBOOTING or event.phase is NodePhase.REBOOTING:
+        return node.cures
+    return tuple((type_, ended or context.time) for type_, ended in node.cures)

@@ -66,6 +66,9 @@ class NodePoolObject:
         enough machines.
     missing: how many Nodes it lacked when Capacity was last evaluated; 0 for none.
     specified: when its newest generation was stored.
+    targeted: when its target changed last.
+    checked: when a check last decided on its newest generation for the first time, or after a
+        failure, so that the next check is due.
     observed: the newest generation that every check has evaluated; 0 for none.
     progressed: when its Nodes, its grant, or its Capacity last changed; None for never.
     profiles: how many of its Nodes were booted with each profile.
@@ -100,6 +103,8 @@ class NodePoolObject:
     machines_needed: int = 0
     missing: int = 0
     specified: datetime | None = None
+    targeted: datetime | None = None
+    checked: datetime | None = None
     observed: int = 0
     progressed: datetime | None = None
     profiles: Map[str, int] = Map()
@@ -145,8 +150,12 @@ class NodePoolObject:
 
     @property
     def queued(self) -> int:
-        """Return how many Nodes are granted and have no machine yet; a deletion awaits no Node."""
-        return 0 if self.deleting is not None else self.grant - self.held
+        """Return how many Nodes are granted and have no machine yet; a deletion awaits no Node.
+
+        Before quota has judged a lower target, the grant may be larger than the target.
+        """
+        awaited = min(self.granted, self.spec.target) - self.held
+        return 0 if self.deleting is not None else max(0, awaited)
 
     @property
     def at_target(self) -> AtTarget:
@@ -201,9 +210,12 @@ class NodeObject:
     removal, removal_since: why it will leave, and since when; None for a Node that stays.
     preempted_since: since when it is shown as preempted, which may be later than `removal_since`;
         None for other Nodes.
+    progressed: when the lifecycle service last said anything about the Node while it leaves.
     action: the action that it waits for, or that is under way.
     action_since: when this wait, or this action, began.
     boot: how often it was rebooted.
+    cures: the types of the problems for which it was rebooted, each with the end of the last such
+        reboot; None during that reboot.
     reported: the reported conditions, by type.
     profile: the node configuration that it was booted with; empty if unknown.
     request: the number of the unanswered `NodeReportRequested`; 0 if none is unanswered.
@@ -235,9 +247,11 @@ class NodeObject:
     removal: RemovalReason | None = None
     removal_since: datetime | None = None
     preempted_since: datetime | None = None
+    progressed: datetime | None = None
     action: NodeAction | None = None
     action_since: datetime | None = None
     boot: int = 0
+    cures: tuple[tuple[str, datetime | None], ...] = ()
     reported: tuple[ReportedCondition, ...] = ()
     profile: str = ""
     request: int = 0

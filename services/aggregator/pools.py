@@ -37,9 +37,11 @@ def specify_pool(
             version=context.position,
         )
     is_new = before.specified is None or before.generation != event.generation
+    has_target = before.targeted is not None and before.spec.target == event.spec.target
     pool = replace(
         before,
         specified=context.time if is_new else before.specified,
+        targeted=before.targeted if has_target else context.time,
         generation=event.generation,
         labels=event.labels,
         annotations=event.annotations,

@@ -44,7 +44,12 @@ def render_status(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
 
 def _origin(pool: NodePoolObject) -> Document:
     """Return when the spec was stored, why by the autoscaler, and when anything came of it last."""
-    moments = {"specified": pool.specified, "progressed": pool.progressed}
+    moments = {
+        "specified": pool.specified,
+        "targeted": pool.targeted,
+        "checked": pool.checked,
+        "progressed": pool.progressed,
+    }
     found = {name: rfc3339(moment) for name, moment in moments.items() if moment is not None}
     return {**found, **_build_autoscaled(pool)}
 

@@ -11,7 +11,7 @@ from nodepool.contract.conditions import (
     change_condition,
     compute_accepted,
 )
-from nodepool.contract.progress import evaluated_generation, progressing
+from nodepool.contract.progress import CHECKS, evaluated_generation, is_decided, progressing
 from nodepool.service import Context
 from nodepool.state.values import replace
 
@@ -30,19 +30,22 @@ def _with_conditions(
     pool: NodePoolObject, verdicts: Iterable[Verdict], context: Context
 ) -> NodePoolObject:
     """Return the NodePool after verdicts of one moment; evaluate acceptance and progress once."""
-    conditions, position = pool.conditions, context.position
+    conditions, checked, position = pool.conditions, pool.checked, context.position
     for reason, message in verdicts:
         kind = type(reason).__name__
         before = conditions.get(kind)
         after = change_condition(before, reason, message, pool.generation, context.time, position)
         if after is not before:
             conditions = conditions.set(kind, after)
+            if kind in CHECKS and not is_decided(before, pool.generation):
+                checked = context.time
     if conditions is pool.conditions:
         return pool
     kept = compute_accepted(pool.accepted, conditions, context.time, refused=pool.fault == "Zone")
     return replace(
         pool,
         conditions=conditions,
+        checked=checked,
         observed=max(pool.observed, evaluated_generation(conditions)),
         accepted=kept,
         progressing=_progressing(pool, conditions, context),

@@ -1,8 +1,9 @@
 """How long a Node may take for each step; the module `table` says what happens at the end.
 
-The deadlines of a preemption and `BOOT_MAX`, within which a Node must join its cluster, are in
-`nodepool.contract.timetable`, because other services use them too. The preemption service announces
-the drain after two minutes; the lifecycle service deletes the Node after seven (`Exit.gone_by`).
+The deadlines of a preemption, `BOOT_MAX`, within which a Node must join its cluster, and `RELAPSE`
+are in `nodepool.contract.timetable`, because other services use them too. The preemption service
+announces the drain after two minutes; the lifecycle service deletes the Node after seven
+(`Exit.gone_by`).
 """
 
 from datetime import timedelta
@@ -27,7 +28,5 @@ VERIFY_MAX: Final = timedelta(hours=2)
 """How long the verification after a boot may take."""
 SETTLES_WITHIN: Final = timedelta(minutes=10)
 """How long a problem that a reboot cures may persist after the boot before it counts again."""
-RELAPSE: Final = timedelta(hours=1)
-"""A problem that comes back within this time after a boot needs more than a reboot."""
 UNHEALTHY_AFTER: Final = timedelta(minutes=5)
 """How long a Node must be silent to become unhealthy, unless a setting says otherwise."""

@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, Literal, NamedTuple, assert_never
 
-from lifecycle.deadlines import RELAPSE, SETTLES_WITHIN
+from lifecycle.deadlines import SETTLES_WITHIN
 from nodepool.contract import events as on
 from nodepool.contract.health import BY_TYPE, CAUSES, Remedy, cordon_cause, is_problem
 from nodepool.contract.keys import CONTROL_PLANE
 from nodepool.contract.model import NodeAction
 from nodepool.contract.node_failures import RACK_UNAVAILABLE, RESERVATION_PENDING
 from nodepool.contract.observations import ConditionSeen
+from nodepool.contract.timetable import RELAPSE
 
 READY: Final = CAUSES["kubelet"].type
 """The condition that has the status Unknown while a Node is silent."""

@@ -9,18 +9,15 @@ A Node without a domain is in no rack. A Node is unavailable:
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from immutables import Map
 
 from lifecycle.node import Node
 from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.model import NodePhase, RemovalReason
-from nodepool.placement.racks import domain_of
+from nodepool.placement.racks import UNAVAILABLE_MAX, domain_of
 from nodepool.state.values import replace
-
-UNAVAILABLE_MAX: Final = 2
-"""How many Nodes of a rack may be unavailable before the other Nodes are cordoned."""
 
 
 class Rack(NamedTuple):

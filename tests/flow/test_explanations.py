@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from flow.test_racks import DOMAIN, EAST, GB200, R1, add, given_racks, want
+from nodepool.cli.documents import field
 from nodepool.contract.events import NodePoolValidated
 from nodepool.explanation.remedies import (
     AddMachines,
@@ -16,7 +17,7 @@ from nodepool.explanation.remedies import (
     ScaleTo,
     SetLimit,
     StartService,
-    UncordonNode,
+    UncordonNodes,
     Unreserve,
     Wait,
 )
@@ -25,7 +26,7 @@ from support.constants import CLUSTER, H100, INJECTED, ORG, ZONE
 from support.explaining import READ, facts_of
 from support.failing import Failing, given_broken
 from support.harness import Harness
-from support.paths import machine_path
+from support.paths import machine_path, org_path
 from support.world_harness import WorldHarness
 
 RESERVED = "node.coreweave.cloud/reserved"
@@ -96,7 +97,7 @@ def test_the_machines_that_an_explanation_asks_for_are_enough(harness: Harness) 
     assert titles(before) == ["Capacity is NoneAvailable"]
     assert before.causes[0].details == (
         "train has position 1 of what waits: it is served next",
-        f"of {H100} in {ZONE} 0 are free, 5 are assigned and 0 are in triage",
+        f"of {H100} in {ZONE} 0 are free, 5 are assigned and 0 are out of service",
         f"other NodePools hold 3: {CLUSTER}/other 3",
     )
     assert before.causes[0].helps[0] == "add 4 machines of the type to the zone"
@@ -131,6 +132,47 @@ def test_who_waits_for_spot_nodes_is_asked_for_no_machines(world: WorldHarness) 
         "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes",
         "add 1 machine of the type to the zone",
     )
+
+
+def test_an_operator_who_reclaims_machines_is_served_before_the_first_that_waits(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that waits, while an operator reclaims machines at work
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot")
+    world.run_pod("n1")
+    world.run_pod("n2")
+
+    world.reclaim(2)
+    world.apply("more", 1)
+    world.pass_time(minutes=1)
+
+    assert explained(world, "more").causes[0].details[:3] == (
+        "more has position 1 of what waits, after an operator who reclaims machines",
+        f"of {H100} in {ZONE} 0 are free, 2 are assigned and 0 are out of service",
+        "the next 2 that become free go to an operator who reclaims them",
+    )
+
+
+def test_a_machine_that_a_technician_debugs_is_out_of_service_and_not_in_triage(
+    world: WorldHarness,
+) -> None:
+    world.given_cluster()
+    world.given_quota(1)
+    world.given_machines(1, repairSeconds=3600)
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": False})
+
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=40)
+
+    cause, name = explained(world, "train").causes[0], world.machine_name("n1")
+    (machine,) = world.documents("machines").values()
+    assert field(machine, "status", "state") == "Debug"
+    assert cause.details[1:] == (
+        f"of {H100} in {ZONE} 0 are free, 0 are assigned and 1 is out of service",
+        f"machine {name} is out of service: Node {name} is deleted: GPUMissing",
+    )
+    assert cause.helps[0] == "repair 1 of 1 machine out of service"
 
 
 def test_a_machine_is_asked_for_in_place_of_a_spot_node_that_gives_way(
@@ -256,6 +298,55 @@ def test_a_quota_that_was_never_set_is_asked_for_with_room_for_the_autoscaler(
         f"set the quota of {H100} in {ZONE} to 1, or more: its autoscaler may want up to 3 Nodes"
     )
     assert world.node_counts("train").current == 1
+
+
+def test_without_a_limit_a_nodepool_lacks_no_quota_up_to_its_grant(world: WorldHarness) -> None:
+    # given a NodePool with all its Nodes, whose limit is deleted
+    world.given_data_center(machines=3)
+    world.apply("train", 3, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.send("DeleteQuota", org_path(ORG), {"zone": ZONE, "instanceType": H100})
+    at_target = titles(explained(world, "train"))
+
+    # when it loses a Node, gets another Node, and shrinks
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=3)
+    lost, message = titles(explained(world, "train")), world.condition("train", "AtTarget")
+    world.given_machines(1, boot_s=600)
+    booting = titles(explained(world, "train"))
+    world.pass_time(minutes=11)
+    for node in ("n2", "n3", "n4"):
+        world.run_pod(node)
+    world.scale("train", 2)
+    shrinking = titles(explained(world, "train"))
+    world.stop_pod("n2")
+
+    # then only a target above its Nodes asks for quota
+    assert [at_target, lost, booting] == [[], ["Capacity is NoneAvailable"], ["1 is in progress"]]
+    assert message == (
+        "False UnderTarget: NodePool has 2 of 3 Nodes; Capacity is NoneAvailable: "
+        f"none of 1 wanted Nodes of {H100} can be had in {ZONE} now."
+    )
+    assert shrinking == ["it has 1 Node too many"]
+    assert titles(explained(world, "train")) == []
+    world.scale("train", 3)
+    assert titles(explained(world, "train")) == ["Quota is NotSet"]
+
+
+def test_a_nodepool_that_shrinks_without_a_limit_waits_for_no_quota(world: WorldHarness) -> None:
+    # given a NodePool that waits for quota, and another NodePool with too many Nodes
+    world.given_data_center(machines=3)
+    world.apply("train", 2)
+    world.run_pod("n1")
+    world.run_pod("n2")
+    world.send("DeleteQuota", org_path(ORG), {"zone": ZONE, "instanceType": H100})
+    world.scale("train", 1)
+    world.apply("other", 1)
+
+    assert explained(world, "other").causes[0].details == (
+        "the quota is 3 Nodes too small",
+        "other reserves 0",
+        f"other NodePools reserve 2: {CLUSTER}/train 2",
+    )
 
 
 def test_quota_that_a_nodepool_has_given_up_itself_is_nobody_elses(world: WorldHarness) -> None:
@@ -521,6 +612,39 @@ def test_a_node_that_a_reboot_cures_is_back_in_production_when_the_advice_is_fol
     assert explained(world, "train").causes == ()
 
 
+@pytest.mark.parametrize(
+    ("earlier", "minutes", "command"),
+    [
+        ("", 5, "reboot"),  # The reboot was for no problem.
+        ("nvlink", 5, "reboot"),  # The reboot was for another problem.
+        ("xid", 5, "drain"),
+        ("xid", 70, "reboot"),  # An hour later, it is a problem of its own.
+    ],
+)
+def test_a_node_is_rebooted_again_unless_its_problem_came_back_soon(
+    world: WorldHarness, earlier: str, minutes: int, command: str
+) -> None:
+    # given a Node that was rebooted, and has a problem that a reboot cures
+    world.given_data_center(machines=3)
+    world.apply("train", 2)
+    if earlier:
+        world.break_machines("n1", fault=earlier)
+    world.command_node("RebootNode", "train", "n1")
+    world.pass_time(minutes=minutes)
+    world.run_pod("n1")
+    world.break_machines("n1", fault="xid")
+    world.pass_time(minutes=1)
+
+    # when the advice is followed
+    help_ = explained(world, "train").causes[0].helps[0]
+    name = {"reboot": "RebootNode", "drain": "DrainNode"}[command]
+    world.command_node(name, "train", "n1", force=True)
+    world.pass_time(minutes=60)
+
+    assert help_.startswith(f"'nodepool {command} {world.machine_name('n1')} --force'")
+    assert explained(world, "train").causes == ()
+
+
 def test_a_node_that_stays_cordoned_after_a_drain_is_named_until_it_is_uncordoned(
     world: WorldHarness,
 ) -> None:
@@ -540,8 +664,102 @@ def test_a_node_that_stays_cordoned_after_a_drain_is_named_until_it_is_uncordone
     assert [(cause.kind, cause.title) for cause in both] == [
         ("Cordon", "2 Nodes are cordoned after a drain")
     ]
-    assert isinstance(both[0].remedies[0].action, UncordonNode)
+    assert isinstance(both[0].remedies[0].action, UncordonNodes)
     assert explained(world, "train").causes == ()
+
+
+def test_enough_nodes_of_a_rack_are_to_be_uncordoned_for_work_to_begin_there(
+    world: WorldHarness,
+) -> None:
+    # given a rack of which four Nodes were drained, and no work begins on the others
+    given_racks(world, 1)
+    want(world, 1)
+    for node in ("n1", "n2", "n3", "n4"):
+        world.command_node("DrainNode", "train", node)
+    world.pass_time(minutes=10)
+
+    # when the advice is followed
+    (down,) = explained(world, "train").causes
+    names = [world.machine_name("n1"), world.machine_name("n2")]
+    for name in names:
+        world.command_node("UncordonNode", "train", name)
+    world.pass_time(minutes=10)
+
+    # then the rack is open, and a further Node takes work again by itself
+    (up,) = explained(world, "train").causes
+    shown = world.documents("nodes").values()
+    assert down.details == (
+        f"no work begins on NVLink domain {R1} while more than 2 of its Nodes are unavailable",
+    )
+    assert down.helps == (f"'nodepool uncordon {' '.join(names)}' opens their rack to work again",)
+    assert sum(field(each, "spec", "unschedulable") is True for each in shown) == 2
+    assert up.details == ()
+    assert up.helps == (f"'nodepool uncordon {world.machine_name('n3')}' opens it to work again",)
+
+
+def test_a_rack_that_is_unavailable_for_other_causes_is_not_to_be_uncordoned(
+    world: WorldHarness,
+) -> None:
+    # given a rack of which three Nodes are unhealthy, and another Node was drained
+    given_racks(world, 1)
+    want(world, 1)
+    for node in ("n1", "n2", "n3"):
+        path = machine_path(f"{EAST}/{world.machine_name(node)}")
+        world.send("BreakMachine", path, GPU_LOST)
+    world.command_node("DrainNode", "train", "n4")
+    world.pass_time(minutes=10)
+
+    health, cordon = explained(world, "train").causes
+
+    assert (health.kind, cordon.kind, cordon.helps) == ("Health", "Cordon", ())
+
+
+def test_no_node_is_to_be_drained_that_its_invalid_nodepool_would_lose(world: WorldHarness) -> None:
+    # given an Invalid NodePool with a Node that a reboot cures, and then a Node for a technician
+    world.given_data_center(machines=5)
+    world.apply("train", 3)
+    world.apply("train", 3, region="US-WEST-04")
+    world.break_machines("n1", fault="xid")
+    world.pass_time(minutes=2)
+    curable = explained(world, "train").causes
+    world.command_node("RebootNode", "train", "n1")
+    world.break_machines("n2", fault="gpu-lost")
+    world.pass_time(minutes=60)
+
+    # when the advice is followed
+    (_, health) = explained(world, "train").causes
+    world.apply("train", 3)
+    valid = explained(world, "train").causes[0]
+    world.command_node("DrainNode", "train", "n2")
+    world.pass_time(minutes=10)
+
+    assert curable[1].remedies[0].action == RebootNode(world.machine_name("n1"))
+    assert health.helps == (
+        "change the spec as the condition Validated says: until then no Node is replaced",
+    )
+    assert valid.helps[0].startswith(f"'nodepool drain {world.machine_name('n2')}'")
+    assert explained(world, "train").causes == ()
+
+
+def test_a_node_of_a_rack_is_not_said_to_be_replaced_by_another_rack(world: WorldHarness) -> None:
+    # given a rack with a Node for a technician, and a free rack
+    given_racks(world, 2)
+    want(world, 1)
+    world.send("BreakMachine", machine_path(f"{EAST}/{world.machine_name('n1')}"), GPU_LOST)
+    world.pass_time(minutes=2)
+
+    # when the advice is followed
+    (health,) = explained(world, "train").causes
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=10)
+
+    name = world.machine_name("n1")
+    assert health.helps == (
+        f"'nodepool drain {name}' ends what runs there; its rack lacks it until its machine is"
+        " repaired",
+    )
+    (capacity,) = explained(world, "train").causes
+    assert capacity.helps == (f"repair machine {name} of NVLink domain {R1}",)
 
 
 def test_a_reserved_node_that_another_nodepool_would_get_is_not_taken_back(
@@ -636,7 +854,7 @@ def test_a_broken_rack_asks_for_the_machines_of_its_own_domain(world: WorldHarne
     names = tuple(key.partition("/")[2] for key in broken)
     (capacity,) = (cause for cause in before.causes if cause.kind == "Capacity")
     assert [remedy.action for remedy in capacity.remedies] == [RepairMachines(3, names)]
-    assert f"NVLink domain {R1} lacks 3 Nodes; 0 of its machines are free and 3 in triage" in (
+    assert f"NVLink domain {R1} lacks 3 Nodes; 0 of its machines are free and 3 out of service" in (
         capacity.details
     )
     assert titles(explained(world, "train")) == []
@@ -830,6 +1048,71 @@ def test_a_surplus_begins_with_the_target(world: WorldHarness) -> None:
     assert abs(surplus.since - world.world.log.clock) < timedelta(seconds=1)
 
 
+def test_a_surplus_is_as_old_as_the_target_whatever_else_of_the_spec_changes(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that has had too many Nodes for an hour, and another number for half an hour
+    world.given_data_center(machines=3)
+    world.apply("train", 3)
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node)
+    world.scale("train", 1)
+    world.pass_time(minutes=30)
+    world.scale("train", 2)
+    changed = world.world.log.clock
+    world.pass_time(minutes=30)
+
+    world.apply("train", 2, nodeLabels={"team": "red"})
+
+    (surplus,) = explained(world, "train").causes
+    assert surplus.title == "it has 1 Node too many"
+    assert surplus.since is not None
+    assert abs(surplus.since - changed) < timedelta(seconds=1)
+
+
+def test_a_check_is_due_once_the_check_before_it_has_decided(world: WorldHarness) -> None:
+    # given a version of a NodePool that quota judges after half an hour, and capacity does not
+    world.given_data_center(machines=3)
+    world.apply("train", 1)
+    with world.paused("capacity"):
+        with world.paused("quota"):
+            world.apply("train", 1, nodeLabels={"team": "red"})
+            world.pass_time(minutes=30)
+            first = explained(world, "train", is_now=True)
+        judged = world.world.log.clock
+        at_once = explained(world, "train", is_now=True)
+        world.pass_time(minutes=1)
+        silent = explained(world, "train", is_now=True)
+
+    # then each service is blamed for its own silence only
+    assert [remedy.action for remedy in first.causes[0].remedies] == [StartService("quota")]
+    assert titles(at_once) == []
+    assert [remedy.action for remedy in silent.causes[0].remedies] == [StartService("capacity")]
+    assert silent.causes[0].since is not None
+    assert abs(silent.causes[0].since - judged) < timedelta(seconds=1)
+
+
+def test_a_check_is_due_once_an_earlier_check_has_recovered() -> None:
+    # given a version of a NodePool whose quota could not be checked for half an hour
+    broken: set[tuple[str, str]] = set()
+    world = given_broken("quota", broken)
+    world.given_data_center()
+    world.apply("train", 1)
+    broken.add(("quota", f"{ORG}/{CLUSTER}/train"))
+    world.scale("train", 3)
+    world.pass_time(minutes=30)
+
+    with world.paused("capacity"):
+        broken.clear()
+        world.given_quota(50)
+        recovered = titles(explained(world, "train", is_now=True))
+        world.pass_time(minutes=1)
+        silent = titles(explained(world, "train", is_now=True))
+
+    assert recovered == ["Capacity is not determined yet"]
+    assert silent == ["the capacity service does not answer"]
+
+
 def test_no_service_is_blamed_for_a_check_that_is_not_due(world: WorldHarness) -> None:
     world.given_data_center()
     world.apply("new", 2, "gd-8xh100")
@@ -998,6 +1281,41 @@ def test_a_drain_that_stops_half_way_names_the_service_once_every_grace_period_i
 
     assert [remedy.action for remedy in early.causes[0].remedies] == [Wait()]
     assert [remedy.action for remedy in late.causes[0].remedies] == [StartService("lifecycle")]
+
+
+def test_no_service_is_blamed_while_pods_have_their_grace_period_after_a_long_block(
+    world: WorldHarness,
+) -> None:
+    # given three NodePools, each with a Node whose Pod has blocked its removal for 26 hours
+    world.given_data_center(machines=3)
+    evicts = {"disableUnhealthyNodeEviction": False}
+    for name in ("ended", "deleted", "unhealthy"):
+        world.apply(name, 1, lifecycle={"scaleDownStrategy": "PreferIdle", **evicts})
+        world.create_pod(name, "job", gpus=8, graceS=1800)
+    world.pass_time(minutes=1)
+    world.scale("ended", 0)
+    world.scale("deleted", 0)
+    world.break_machines("n3", fault="gpu-lost")
+    world.pass_time(minutes=26 * 60)
+    blocked = [explained(world, name, is_now=True) for name in ("ended", "deleted", "unhealthy")]
+
+    # when the advice is followed, and when a NodePool is deleted
+    world.delete_pod("ended", "job", graceS=1800)
+    world.delete("deleted")
+    world.delete_pod("unhealthy", "job", graceS=1800)
+    world.pass_time(seconds=5)
+    leaving = [explained(world, name, is_now=True) for name in ("ended", "deleted", "unhealthy")]
+    with world.paused("lifecycle"):
+        world.pass_time(minutes=26 * 60)
+        silent = [explained(world, name, is_now=True) for name in ("ended", "deleted", "unhealthy")]
+
+    # then the service is blamed once each grace period is over
+    for each in blocked:
+        assert isinstance(each.causes[0].remedies[0].action, EndWork)
+    for each in leaving:
+        assert isinstance(each.causes[0].remedies[0].action, Wait)
+    for each in silent:
+        assert [remedy.action for remedy in each.causes[0].remedies] == [StartService("lifecycle")]
 
 
 def test_quota_that_nodepools_have_given_up_names_the_services_that_release_quota(

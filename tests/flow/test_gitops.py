@@ -104,6 +104,30 @@ def test_a_pool_at_its_target_is_current_whatever_check_would_stop_its_growth() 
     assert shown(world) == "Failed Stalled=InternalError"
 
 
+def test_a_pool_that_loses_nodes_is_in_progress_whatever_check_would_stop_its_growth() -> None:
+    # given a NodePool with too many Nodes, of which each is at work
+    broken: set[tuple[str, str]] = set()
+    world = given_broken("quota", broken)
+    world.given_data_center()
+    world.apply("train", 2)
+    for node in ("n1", "n2"):
+        world.run_pod(node)
+    world.scale("train", 1)
+
+    # when its quota is deleted, and then cannot be checked
+    world.send("DeleteQuota", org_path(ORG), {"zone": ZONE, "instanceType": H100})
+    unset = shown(world), world.conditions("train")["Quota"]
+    broken.add(("quota", f"{ORG}/{CLUSTER}/train"))
+    world.apply("train", 1, nodeLabels={"team": "a"})
+    failed = shown(world), world.conditions("train")["Quota"]
+    world.stop_pod("n1")
+
+    # then it is in progress until a Node is idle
+    assert unset == ("InProgress Reconciling=OverTarget", "NotSet")
+    assert failed == ("InProgress Reconciling=OverTarget", "InternalError")
+    assert shown(world) == "Current"
+
+
 def test_a_pool_that_is_deleted_is_terminating(world: WorldHarness) -> None:
     world.given_data_center()
     world.apply("train", 2)
@@ -128,6 +152,28 @@ def test_the_observed_generation_never_falls(world: WorldHarness) -> None:
         waiting = observed(world)
 
     assert (invalid, waiting, observed(world)) == (2, 2, 3)
+
+
+def test_the_observed_generation_is_one_that_capacity_has_evaluated_over_quota_too(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool whose second version wants more than its quota
+    world.given_data_center(quota=2)
+    world.apply("train", 2)
+
+    with world.paused("capacity"):
+        world.scale("train", 4)
+        over = observed(world), world.conditions("train")["Quota"]
+    checked = observed(world)
+
+    # when the limit is deleted, and the third version changes no target
+    world.send("DeleteQuota", org_path(ORG), {"zone": ZONE, "instanceType": H100})
+    with world.paused("capacity"):
+        world.apply("train", 4, nodeLabels={"team": "a"})
+        unset = observed(world), world.conditions("train")["Quota"]
+
+    assert (over, checked) == ((1, "Over"), 2)
+    assert (unset, observed(world)) == ((2, "NotSet"), 3)
 
 
 def observed(world: WorldHarness) -> object:

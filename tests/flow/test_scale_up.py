@@ -178,3 +178,15 @@ def test_only_a_change_of_the_spec_makes_a_new_generation(harness: Harness) -> N
 
     assert harness.outcomes(labelled) == ["configured 1"]
     assert harness.outcomes(scaled) == ["configured 2"]
+
+
+def test_no_node_is_queued_above_the_target_before_quota_has_judged_it(world: WorldHarness) -> None:
+    # given a NodePool with Nodes, whose target falls while the quota service is away
+    world.given_data_center()
+    world.apply("train", 4)
+
+    with world.paused("quota"):
+        world.scale("train", 1)
+
+        assert world.node_counts("train") == (1, 0, 1)
+        assert world.queued_nodes("train") == 0

@@ -9,6 +9,7 @@ from aggregator.objects import NodePoolObject
 from aggregator.verdicts import Verdict, _judge_nodes
 from nodepool.contract.conditions import AtTarget, Condition
 from nodepool.contract.progress import progressing
+from nodepool.explanation.facts import Check, Facts
 from support.simulation.faults import Plant, violation_of
 from support.simulation.profile import CROWDED, SETTINGS
 
@@ -18,6 +19,10 @@ FAILING = replace(
 """Services often fail while NodePools shrink."""
 UNLIMITED = replace(CROWDED, steps=2_000, machines=14, actions={"delete_limit": 40, "scale": 20})
 """Limits are often deleted."""
+WORKING = replace(
+    UNLIMITED, actions={"delete_limit": 40, "scale": 40, "run_pod": 60, "stop_pod": 2}
+)
+"""The same, while Nodes are at work."""
 
 
 def only_while_deleting(pool: NodePoolObject) -> Iterator[Verdict]:
@@ -35,6 +40,20 @@ def stalled_anyway(
     return stalled or progressing(conditions, generation, deleting=deleting)
 
 
+def stalled_while_shrinking(
+    conditions: Mapping[str, Condition], generation: int, *, deleting: bool
+) -> Condition | None:
+    """A failed check stalls a NodePool although it loses Nodes."""
+    shown = progressing(conditions, generation, deleting=deleting)
+    is_over = shown is not None and shown.reason == AtTarget.OVER_TARGET
+    return stalled_anyway(conditions, generation, deleting=deleting) if is_over else shown
+
+
+def lacks_quota(_facts: Facts, _check: Check) -> bool:
+    """A NodePool waits for quota up to its grant too."""
+    return True
+
+
 PLANTS: Mapping[str, Plant] = {
     "a failed removal does not show while the NodePool stays": Plant(
         "the failed decision about Nodes is not shown",
@@ -50,6 +69,21 @@ PLANTS: Mapping[str, Plant] = {
             "aggregator.verdicts.progressing": stalled_anyway,
             "aggregator.status.progressing": stalled_anyway,
         },
+    ),
+    "a NodePool without quota is stalled above its target": Plant(
+        "shows ['Stalled'], not ['Reconciling']",
+        WORKING,
+        (),
+        {
+            "aggregator.verdicts.progressing": stalled_while_shrinking,
+            "aggregator.status.progressing": stalled_while_shrinking,
+        },
+    ),
+    "a NodePool without quota waits for it up to its grant": Plant(
+        "AtTarget is",
+        UNLIMITED,
+        (),
+        {"nodepool.explanation.causes._needs_quota": lacks_quota},
     ),
 }
 """What is wrong, and how it is put into the aggregator."""

@@ -205,6 +205,8 @@ def test_a_nodepool_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
             "inProgress": 0,
             "nodeProfile": f"{KIND}/default",
             "specified": "2026-01-01T12:00:01Z",
+            "targeted": "2026-01-01T12:00:01Z",
+            "checked": "2026-01-01T12:00:01Z",
         },
     }
 

@@ -195,15 +195,15 @@ def test_missing_machines_name_who_holds_them_and_those_in_triage() -> None:
         SCARCE,
         since=NOON,
         details=(
-            f"of {H100} in {ZONE} 0 are free, 8 are assigned and 3 are in triage",
+            f"of {H100} in {ZONE} 0 are free, 8 are assigned and 3 are out of service",
             "other NodePools hold 4: prod/batch (spot) 4",
             "other organisations or the control plane hold 2",
             "prod/batch waits for the same machines",
-            "machine g1 is in triage: no boot",
-            "machine g2 is in triage",
+            "machine g1 is out of service: no boot",
+            "machine g2 is out of service",
         ),
         helps=(
-            "repair 3 of 3 machines in triage",
+            "repair 3 of 3 machines out of service",
             "add 3 machines of the type to the zone",
             "scale train to 2, what it has",
         ),
@@ -568,7 +568,7 @@ def test_unhealthy_nodes_are_named_with_their_problems_and_what_cures_them() -> 
         ),
         (
             ("XIDErrors",),
-            {"reboots": 1},
+            {"relapsed": True},
             "'nodepool drain g1' ends what runs there; it is then cured or replaced",
         ),
         (

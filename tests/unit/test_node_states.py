@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lifecycle.deadlines import RELAPSE
 from lifecycle.health import HEALTHY, Asked, Health, Problem, make_plan
 from nodepool.contract.health import BY_TYPE, CAUSES, Remedy, causes_table, cordon_cause
 from nodepool.contract.model import NodeAction, NodePhase
@@ -19,6 +18,7 @@ from nodepool.contract.node_states import (
     may_follow,
     states_table,
 )
+from nodepool.contract.timetable import RELAPSE
 from support.single import NOON
 
 PAGE = Path(__file__).parents[2] / "shared" / "README.md"

@@ -16,6 +16,7 @@ _INDENT = "  "
 _SKIPPED = frozenset(
     f".metadata.{name}" for name in ("managedFields", "name", "namespace", "labels", "annotations")
 )
+_MOMENTS = ("checked", "progressed", "rebootedFor", "specified", "targeted")
 _OF_CONDITIONS = frozenset(("observedGeneration", "logPosition"))
 _HIDDEN_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 _ACRONYMS = frozenset(("API", "URL", "UID", "OSB", "GUID"))
@@ -71,15 +72,15 @@ def _lines(document: Document, name: str) -> list[list[str]]:
 def without_internals(document: Document) -> Document:
     """Return the object without the fields that the documented example of `describe` leaves out.
 
-    These are `observedGeneration`, the `logPosition` of conditions, `grantedNodes`, `specified`,
-    `progressed`, `nodeProfile` while every Node has it, and finalizers until the object is being
-    deleted.
+    These are `observedGeneration`, the `logPosition` of conditions, `grantedNodes`, the moments
+    that only `explain` reads, `nodeProfile` while every Node has it, and finalizers until the
+    object is being deleted.
     """
     metadata = dict(_mapping(field(document, "metadata")))
     if "deletionTimestamp" not in metadata:
         metadata.pop("finalizers", None)
     status = dict(_mapping(field(document, "status")))
-    for name in ("grantedNodes", "observedGeneration", "progressed", "specified"):
+    for name in ("grantedNodes", "observedGeneration", *_MOMENTS):
         status.pop(name, None)
     if "otherNodeProfiles" not in status and document.get("kind") == NODEPOOL.title:
         status.pop("nodeProfile", None)

@@ -78,6 +78,8 @@ class StatusShape(_Shape):
     other_node_profiles: how many of its Nodes were booted with which other node configurations.
     observed_generation: the newest generation that every check has evaluated.
     specified: when the newest version of the spec was stored.
+    targeted: when the target changed last.
+    checked: when a check decided on the newest version last, so that the next check was due.
     progressed: when its Nodes, its grant, or what Capacity says changed last; absent before that.
     autoscaled: why the autoscaler has set the target; absent where a command did.
     rack_status: the same in racks, where its type comes in whole racks.
@@ -96,6 +98,8 @@ class StatusShape(_Shape):
     other_node_profiles: Mapping[str, int] | None = None
     observed_generation: int | None = None
     specified: str | None = None
+    targeted: str | None = None
+    checked: str | None = None
     progressed: str | None = None
     autoscaled: AutoscaledShape | None = None
     rack_status: RackStatusShape | None = None

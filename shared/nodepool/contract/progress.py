@@ -21,20 +21,29 @@ STALLED = "Stalled"
 RECONCILING = "Reconciling"
 """The condition of a NodePool on its way to its target."""
 _STALLING = frozenset((Validated.INVALID, Quota.OVER, Quota.NOT_SET, Validated.INTERNAL_ERROR))
-_CHECKS = (Validated.__name__, Quota.__name__, Capacity.__name__)
+_ENDING = frozenset((Validated.INVALID, Validated.INTERNAL_ERROR))
+"""The reasons of a check after which the next checks wait until the check succeeds."""
+CHECKS = (Validated.__name__, Quota.__name__, Capacity.__name__)
 """The conditions that checks evaluate for each generation, in the order of the checks."""
+
+
+def is_decided(condition: Condition | None, generation: int) -> bool:
+    """Return whether a check has evaluated a generation, so that the next check is due."""
+    if condition is None or condition.generation != generation:
+        return False
+    return condition.reason not in _ENDING
 
 
 def evaluated_generation(conditions: Mapping[str, Condition]) -> int:
     """Return the newest generation that every check has evaluated; 0 for none.
 
-    A check that fails ends the evaluation: the next checks wait until it succeeds.
+    A check that could not decide, or that found the spec invalid, ends the evaluation.
     """
     evaluated = max((each.generation for each in conditions.values()), default=0)
-    for kind in _CHECKS:
+    for kind in CHECKS:
         condition = conditions.get(kind)
         evaluated = min(evaluated, condition.generation if condition is not None else 0)
-        if condition is not None and condition.reason in _STALLING:
+        if condition is not None and condition.reason in _ENDING:
             break
     return evaluated
 
@@ -44,18 +53,19 @@ def progressing(
 ) -> Condition | None:
     """Return why a NodePool of a generation is not at its target; None if it is.
 
-    At its target, a NodePool stalls only while its spec is invalid. The `since` is that of the
-    condition that it follows from.
+    At its target, a NodePool stalls only while its spec is invalid. Above its target, a NodePool
+    loses Nodes whatever quota and capacity say. The `since` is that of the condition that it
+    follows from.
     """
-    kinds = (
-        (AtTarget.__name__, NodesRemoved.__name__) if deleting else (*_CHECKS, AtTarget.__name__)
-    )
+    at_target = conditions.get(AtTarget.__name__)
+    is_over = at_target is not None and at_target.reason == AtTarget.OVER_TARGET
+    checks = CHECKS[:1] if is_over else CHECKS
+    kinds = (AtTarget.__name__, NodesRemoved.__name__) if deleting else (*checks, AtTarget.__name__)
     current = [
         conditions[kind]
         for kind in kinds
         if kind in conditions and conditions[kind].generation == generation
     ]
-    at_target = conditions.get(AtTarget.__name__)
     is_met = at_target is not None and at_target.status == "True"
     stalling = frozenset((Validated.INVALID,)) if is_met else _STALLING
     for condition in current:

@@ -17,5 +17,7 @@ BOOT_MAX: Final = timedelta(minutes=30)
 After it the lifecycle service publishes `CWNodeRegistrationFailed`. A documented delivery takes 20
 to 30 minutes.
 """
+RELAPSE: Final = timedelta(hours=1)
+"""A problem that comes back within this time after a reboot for it needs more than a reboot."""
 GRACE_MAX_S: Final = 86_400
 """The longest grace period of a Pod, in seconds."""

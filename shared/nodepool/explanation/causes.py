@@ -20,6 +20,7 @@ from nodepool.explanation.unanswered import (
     INTERNAL_ERROR,
     assigned_since,
     count_unassigned,
+    due_since,
     is_late,
     is_outdated,
     outdated_since,
@@ -35,6 +36,7 @@ def blocking(facts: Facts) -> list[Cause]:
     failing = [check for kind in CHECKS if (check := facts.checks.get(kind)) is not None]
     failing = [check for check in failing if check.status != "True"]
     failing = [check for check in failing if not is_outdated(facts, check)]
+    failing = [check for check in failing if check.type != "Quota" or _needs_quota(facts, check)]
     return [
         *(_of_check(facts, check) for check in failing if check.reason != INTERNAL_ERROR),
         *(_internal(check) for check in failing if check.reason == INTERNAL_ERROR),
@@ -61,6 +63,16 @@ def causes(facts: Facts) -> list[Cause]:
         *(cause for cause in blocked if cause.kind == INTERNAL_ERROR),
     ]
     return ranked or list(_progress(facts))
+
+
+def _needs_quota(facts: Facts, check: Check) -> bool:
+    """Return whether more quota would change anything for the NodePool.
+
+    Without a limit a NodePool is refilled up to its grant; its autoscaler asks for no Node.
+    """
+    is_granted = facts.granted is not None and facts.target <= facts.granted
+    is_grown = is_granted and not facts.held == facts.target < facts.max_nodes
+    return check.reason != "NotSet" or not is_grown
 
 
 def _of_check(facts: Facts, check: Check) -> Cause:
@@ -115,13 +127,13 @@ def _find_undetermined(facts: Facts) -> Iterator[Cause]:
 def _silent_checks(facts: Facts) -> Iterator[Cause]:
     """Yield the service that has not judged the newest version of the spec in time."""
     kind = undetermined_check(facts)
-    if kind and not facts.deleting and is_late(facts, facts.specified):
+    if kind and not facts.deleting and is_late(facts, due_since(facts)):
         stale = facts.older.get(kind)
         shown = f"; {kind} still shows {stale}, of an older version" if stale else ""
         yield blame(
             (CHECKED_BY[kind],),
             f"it has not checked version {facts.generation} of the spec{shown}",
-            facts.specified,
+            due_since(facts),
             proofs([(facts.position, f"nodepool {facts.name}")]),
         )
 

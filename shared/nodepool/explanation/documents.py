@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from nodepool.contract.catalog import RACK_SIZE, rack_size
 from nodepool.contract.health import cordon_cause, is_problem
+from nodepool.contract.timetable import RELAPSE
 from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts, Peer
 from nodepool.placement.racks import NVLINK_DOMAIN
 
@@ -20,6 +21,7 @@ TEXT_MAX = 10_000
 BROKEN_MAX = 3
 """How many machines in triage are named."""
 POOL_LABEL = "compute.coreweave.com/node-pool"
+_SINCE = "lastTransitionTime"
 CORDON_REASON = "node.coreweave.cloud/cordonReason"
 CONTROL_PLANE = "control-plane"
 """The value of `status.reservedFor` for a Node that its NodePool cannot use."""
@@ -52,9 +54,8 @@ def facts(
     joined = (node for node in nodes if _at(node, "metadata", "labels", POOL_LABEL) == own.name)
     own = replace(own, zone=zone, nodes=tuple(_node(node) for node in joined))
     empty = Machines(0, 0, 0) if zone and _reason(own, "Capacity") == "NoneAvailable" else None
-    same = [
-        (of, each) for of, each in peers if _text(each, "spec", "instanceType") == own.instance_type
-    ]
+    kind = own.instance_type
+    same = [(of, each) for of, each in peers if _text(each, "spec", "instanceType") == kind]
     return replace(
         own,
         # A quota that was never set, and that nothing counts against, has no document.
@@ -102,6 +103,8 @@ def _own(pool: object) -> Facts:
         missing=_number(pool, "status", "missingNodes"),
         generation=_number(pool, "metadata", "generation"),
         specified=_moment(pool, "status", "specified"),
+        targeted=_moment(pool, "status", "targeted"),
+        checked=_moment(pool, "status", "checked"),
         progressed=_moment(pool, "status", "progressed"),
     )
 
@@ -167,20 +170,28 @@ def _node(node: object) -> NodeFacts:
         removal=_text(removal, "reason") or "Unknown" if leaves else "",
         removal_since=_moment(removal, "lastTransitionTime") if leaves else None,
         preempted_since=_moment(node, "status", "preemptedSince"),
+        progressed=_moment(node, "status", "progressed"),
         problems=tuple(problems),
         problems_since=min(filter(None, problems.values()), default=None),
         cordon=_text(node, "metadata", "annotations", CORDON_REASON),
-        reboots=_number(node, "status", "reboots"),
+        relapsed=any(_has_relapsed(node, kind, each) for kind, each in conditions.items()),
         reserved=_text(node, "status", "reservedFor") == CONTROL_PLANE,
         domain=_text(node, "metadata", "labels", NVLINK_DOMAIN),
     )
 
 
+def _has_relapsed(node: object, kind: str, condition: object) -> bool:
+    """Return whether a condition reports a problem that came back soon after a reboot for it."""
+    ended, began = _moment(node, "status", "rebootedFor", kind), _moment(condition, _SINCE)
+    if ended is None or began is None or not is_problem(kind, _text(condition, "status")):
+        return False
+    return began - ended < RELAPSE
+
+
 def _limit(quota: object) -> Limit | None:
     if not isinstance(quota, Mapping):
         return None
-    unset = _at(quota, "limit") is None
-    limit = None if unset else _number(quota, "limit")
+    limit = None if _at(quota, "limit") is None else _number(quota, "limit")
     return Limit(limit, _number(quota, "used"), _number_in_text(quota, "resourceVersion"))
 
 
@@ -210,10 +221,8 @@ def _domains(machines: Iterable[object], pool: Facts) -> dict[str, Domain]:
     own = {node.name for node in pool.counted_nodes}
     domains: dict[str, Domain] = {}
     for each in machines:
-        name, state = (
-            _text(each, "metadata", "labels", NVLINK_DOMAIN),
-            _text(each, "status", "state"),
-        )
+        name = _text(each, "metadata", "labels", NVLINK_DOMAIN)
+        state = _text(each, "status", "state")
         machine = _text(each, "metadata", "name")
         domain = domains.get(name, Domain())
         domains[name] = Domain(
@@ -232,15 +241,18 @@ def _peer(name: str, pool: object) -> Peer:
     stays = is_valid and _at(pool, "metadata", "deletionTimestamp") is None
     target, is_autoscaled = target_of(pool), _at(pool, "spec", "autoscaling") is True
     may_grow = _number(pool, "spec", "maxNodes") - target if stays and is_autoscaled else 0
+    reserved, reason = max(held, _number(pool, "status", "grantedNodes")), quota and quota.reason
+    # Without a limit a NodePool lacks no quota up to its grant.
+    waits_for_quota = reason == "Over" or (reason == "NotSet" and target > reserved)
     return Peer(
         name=name,
         held=held,
-        reserved=max(held, _number(pool, "status", "grantedNodes")),
+        reserved=reserved,
         spot=_text(pool, "spec", "computeClass") == "spot",
         target=target,
         yields=stays and not is_autoscaled,
         may_grow=max(0, may_grow),
-        waits_for_quota=stays and quota is not None and quota.reason in ("Over", "NotSet"),
+        waits_for_quota=stays and waits_for_quota,
         waits_for_machines=stays and capacity is not None and capacity.status == "False",
         position=_position(pool),
     )

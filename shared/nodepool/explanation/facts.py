@@ -36,9 +36,10 @@ class NodeFacts:
     blocking_count: how many Pods a drain waits for.
     removal, removal_since: why it must leave, and since when; empty for a Node that stays.
     preempted_since: when its preemption began; None if it is not preempted.
+    progressed: when the lifecycle service last said anything about it while it leaves.
     problems, problems_since: what makes it unhealthy, as its cordon names it, and since when.
     cordon: why it is cordoned, as its annotation says; empty if it is not cordoned.
-    reboots: how often it was rebooted.
+    relapsed: whether a problem came back so soon after a reboot that a reboot does not cure it.
     reserved: whether it is reserved for the control plane, so that the NodePool cannot use it.
     domain: its NVLink domain; empty if it has none.
     """
@@ -57,10 +58,11 @@ class NodeFacts:
     removal: str = ""
     removal_since: datetime | None = None
     preempted_since: datetime | None = None
+    progressed: datetime | None = None
     problems: tuple[str, ...] = ()
     problems_since: datetime | None = None
     cordon: str = ""
-    reboots: int = 0
+    relapsed: bool = False
     reserved: bool = False
     domain: str = ""
 
@@ -174,6 +176,8 @@ class Facts:
     missing: how many Nodes it lacked when Capacity was evaluated last; 0 if unknown.
     generation: the newest version of its spec.
     specified: when that version was stored; None if unknown.
+    targeted: when its target changed last; None if unknown.
+    checked: when a check decided on that version last, so that the next check was due.
     progressed: when its Nodes, its grant, or its Capacity condition changed last; None for never.
     older: the reasons of its conditions for older versions, by type.
     now: the current time; None if no moment is compared with it.
@@ -209,6 +213,8 @@ class Facts:
     missing: int = 0
     generation: int = 0
     specified: datetime | None = None
+    targeted: datetime | None = None
+    checked: datetime | None = None
     progressed: datetime | None = None
     older: Mapping[str, str] = field(default_factory=dict)
     now: datetime | None = None
@@ -227,6 +233,12 @@ class Facts:
     def allowed(self) -> int:
         """Return how many Nodes of its target its quota allows."""
         return self.target if self.granted is None else min(self.granted, self.target)
+
+    @property
+    def is_valid(self) -> bool:
+        """Return whether its spec is valid as far as is known, so that lost Nodes are replaced."""
+        validated = self.checks.get("Validated")
+        return validated is None or validated.status == "True"
 
     @property
     def reserved(self) -> int:

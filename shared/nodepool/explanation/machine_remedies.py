@@ -35,7 +35,7 @@ def capacity_details(facts: Facts) -> Iterator[str]:
         return
     yield (
         f"of {facts.instance_type}{in_zone(facts)} {_are(machines.free)} free, "
-        f"{_are(machines.assigned)} assigned and {_are(machines.triage)} in triage"
+        f"{_are(machines.assigned)} assigned and {_are(machines.triage)} out of service"
     )
     if machines.reclaimed:
         verb = "is" if machines.reclaimed == 1 else "are"
@@ -50,7 +50,7 @@ def capacity_details(facts: Facts) -> Iterator[str]:
     yield from rivals("machines", [peer for peer in facts.peers if peer.waits_for_machines])
     yield from rack_details(facts)
     for name, cause, _ in machines.broken:
-        yield f"machine {name} is in triage{f': {cause}' if cause else ''}"
+        yield f"machine {name} is out of service{f': {cause}' if cause else ''}"
 
 
 def _are(count: int) -> str:
@@ -93,6 +93,8 @@ def _queue(facts: Facts) -> Iterator[str]:
     if facts.queue_position:
         ahead = facts.queue_position - 1
         before = f": {nodes_wait(ahead)} before it" if ahead else ": it is served next"
+        if not ahead and facts.machines is not None and _pending(facts.machines) > 0:
+            before = ", after an operator who reclaims machines"
         yield f"{facts.name} has position {facts.queue_position} of what waits{before}"
 
 
@@ -110,8 +112,8 @@ def _more_machines(facts: Facts, machines: Machines) -> Iterator[Remedy]:
     before = f", {more} of them for what is served before it" if needed > own or more > 0 else ""
     if not facts.has_affinity:
         if count <= machines.triage:
-            text = f"repair {count} of {format_count(machines.triage, 'machine')} in triage{before}"
-            yield Remedy(text, RepairMachines(count))
+            broken = f"{format_count(machines.triage, 'machine')} out of service"
+            yield Remedy(f"repair {count} of {broken}{before}", RepairMachines(count))
         if count <= machines.to_reclaim:
             text = f"return {count} of {format_count(machines.to_reclaim, 'reclaimed machine')}"
             yield Remedy(text, ReturnMachines(count))

@@ -10,6 +10,7 @@ from nodepool.explanation.cause import Cause, Proof, blame, proofs, start_servic
 from nodepool.explanation.facts import Facts, NodeFacts
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
 from nodepool.explanation.node_remedies import (
+    cordon_details,
     cordon_remedies,
     health_remedies,
     removal_remedies,
@@ -118,7 +119,7 @@ def _removal(facts: Facts) -> Iterator[Cause]:
         message = _names(leave)
     stuck = any(is_stuck(facts, node) for node in leave)
     at_target = facts.checks.get("AtTarget")
-    began = latest(facts.specified, at_target.since if at_target is not None else None)
+    began = latest(facts.targeted, at_target.since if at_target is not None else None)
     yield Cause(
         "Removal",
         title,
@@ -134,11 +135,9 @@ def _preemption(facts: Facts) -> Iterator[Cause]:
     if not nodes:
         return
     late = list(silent_preemptions(facts, nodes))
-    validated = facts.checks.get("Validated")
-    is_valid = validated is None or validated.status == "True"
     left = facts.held - sum(node.removal != "" for node in facts.counted_nodes)
     text = f"wait until {'it is' if len(nodes) == 1 else 'they are'} gone"
-    if is_valid and left < facts.target:
+    if facts.is_valid and left < facts.target:
         text = "wait: the NodePool refills by itself when machines are free"
     wait = Remedy(text, Wait())
     yield Cause(
@@ -181,7 +180,8 @@ def _cordon(facts: Facts) -> Iterator[Cause]:
             "Cordon",
             f"{format_count(len(nodes))} {verb} cordoned after a drain",
             _names(nodes),
-            remedies=tuple(cordon_remedies(nodes)),
+            details=tuple(cordon_details(facts, nodes)),
+            remedies=tuple(cordon_remedies(facts, nodes)),
             proofs=_node_proofs(nodes),
         )
 

@@ -6,7 +6,8 @@ from typing import Final
 
 from nodepool.contract.health import BY_TYPE, cordon_cause
 from nodepool.contract.health import Remedy as Cure
-from nodepool.explanation.facts import Facts, NodeFacts
+from nodepool.contract.node_failures import RACK_UNAVAILABLE
+from nodepool.explanation.facts import Domain, Facts, NodeFacts
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
 from nodepool.explanation.remedies import (
     DrainNode,
@@ -16,11 +17,12 @@ from nodepool.explanation.remedies import (
     RebootNode,
     Remedy,
     ScaleTo,
-    UncordonNode,
+    UncordonNodes,
     Unreserve,
     Wait,
 )
 from nodepool.explanation.sharing import down_to_racks, rack_of
+from nodepool.placement.racks import UNAVAILABLE_MAX
 
 SCALE_DOWN: Final = "ScaleDown"
 """The removal reason of a Node that would stay with a higher target."""
@@ -63,21 +65,48 @@ def health_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
         text = f"wait until {'it has' if len(nodes) == 1 else 'they have'} rebooted"
         yield Remedy(f"{text}: a Node is verified after its reboot", Wait())
         return
+    is_curable = _is_curable(node)
+    if not (is_curable or facts.is_valid):
+        yield _keep_unhealthy(facts)
+        return
     if facts.cures and not node.blocking_count:
         text = "wait: an unhealthy Node is rebooted or replaced once nothing blocks that"
         yield Remedy(text, Wait())
         return
     if facts.cures:
         yield _end_pods([node])
-    force, is_curable = node.blocking_count > 0, _is_curable(node)
+    force = node.blocking_count > 0
     verb, kind = ("reboot", RebootNode) if is_curable else ("drain", DrainNode)
     command = f"'nodepool {verb} {node.name}{' --force' if force else ''}'"
     if any(name.startswith(SLURM_JOB) for name, _ in node.blocking):
         text = f"end the Slurm job on {node.name}, then {command}"
         yield Remedy(text, kind(node.name, force, after_work=True))
         return
-    then = "cured" if is_curable else "cured or replaced"
-    yield Remedy(f"{command} ends what runs there; it is then {then}", kind(node.name, force))
+    then = "it is then cured" if is_curable else "it is then cured or replaced"
+    if not is_curable and not _is_replaceable(facts, node):
+        then = "its rack lacks it until its machine is repaired"
+    yield Remedy(f"{command} ends what runs there; {then}", kind(node.name, force))
+
+
+def _keep_unhealthy(facts: Facts) -> Remedy:
+    """Return what lets a Node be replaced whose NodePool is not valid: until then it would be lost.
+
+    A spec that could not be validated is validated again.
+    """
+    reason = facts.checks["Validated"].reason
+    if reason == "Invalid":
+        text = "change the spec as the condition Validated says: until then no Node is replaced"
+        return Remedy(text, EditSpec())
+    return Remedy(f"wait: no Node is replaced while Validated is {reason}", Wait())
+
+
+def _is_replaceable(facts: Facts, node: NodeFacts) -> bool:
+    """Return whether other machines may replace a Node: those of its NVLink domain, in a rack."""
+    size = rack_of(facts)
+    if size == 1 or facts.machines is None:
+        return True
+    domain = facts.machines.domains.get(node.domain, Domain())
+    return size - domain.held < domain.free
 
 
 def _is_curable(node: NodeFacts) -> bool:
@@ -86,14 +115,50 @@ def _is_curable(node: NodeFacts) -> bool:
     A Node that is drained is replaced if its problem came back soon after a reboot; it stays
     cordoned if it is only rebooted.
     """
-    return not node.reboots and _CURABLE.issuperset(node.problems)
+    return not node.relapsed and _CURABLE.issuperset(node.problems)
 
 
-def cordon_remedies(nodes: list[NodeFacts]) -> Iterator[Remedy]:
-    """Yield how a Node that was drained takes work again."""
-    for node in nodes[:1]:
-        text = f"'nodepool uncordon {node.name}' opens it to work again"
-        yield Remedy(text, UncordonNode(node.name))
+def cordon_details(facts: Facts, nodes: list[NodeFacts]) -> Iterator[str]:
+    """Yield the racks on which no work begins because too many of their Nodes are unavailable."""
+    for domain in sorted({node.domain for node in nodes}):
+        if _count_unavailable(facts, domain) > UNAVAILABLE_MAX:
+            yield (
+                f"no work begins on NVLink domain {domain} while more than {UNAVAILABLE_MAX} of "
+                "its Nodes are unavailable"
+            )
+
+
+def cordon_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
+    """Yield how Nodes that were drained take work again: in a rack, enough Nodes at once."""
+    drained: dict[str, list[str]] = {}
+    for node in nodes:
+        drained.setdefault(node.domain, []).append(node.name)
+    for domain, names in drained.items():
+        needed = max(1, _count_unavailable(facts, domain) - UNAVAILABLE_MAX)
+        if needed <= len(names):
+            shown, what = " ".join(names[:needed]), "it" if needed == 1 else "their rack"
+            text = f"'nodepool uncordon {shown}' opens {what} to work again"
+            yield Remedy(text, UncordonNodes(tuple(names[:needed])))
+            return
+
+
+def _count_unavailable(facts: Facts, domain: str) -> int:
+    """Return how many Nodes of a rack are unavailable, as the lifecycle service counts them.
+
+    Nodes that are cordoned for the others of their rack do not count, machines in triage do.
+    """
+    size = rack_of(facts)
+    if size == 1 or not domain:
+        return 0
+    nodes = [node for node in facts.nodes if node.domain == domain]
+    found = sum(
+        node.phase in _RESTARTING
+        or node.removal == "Unhealthy"
+        or (node.cordon != "" and not node.cordon.startswith(RACK_UNAVAILABLE))
+        for node in nodes
+    )
+    domains = facts.machines.domains if facts.machines is not None else {}
+    return found + min(len(domains.get(domain, Domain()).triage), size - len(nodes))
 
 
 def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:

@@ -25,7 +25,7 @@ def rack_details(facts: Facts) -> Iterator[str]:
         found = _domains(facts).get(domain, Domain())
         yield (
             f"{_of(domain)} lacks {format_count(missing)}; {found.free} of its machines are free "
-            f"and {len(found.triage)} in triage"
+            f"and {len(found.triage)} out of service"
         )
     room = facts.allowed - facts.held
     if 0 < room < min((missing for _, missing in _parts(facts)), default=0):

@@ -113,10 +113,10 @@ class RebootNode:
 
 
 @dataclass(frozen=True, slots=True)
-class UncordonNode:
-    """End the cordon of a Node that a command asked for."""
+class UncordonNodes:
+    """End the cordons of Nodes that commands asked for."""
 
-    node: str
+    nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ Action = (
     | EndWork
     | DrainNode
     | RebootNode
-    | UncordonNode
+    | UncordonNodes
     | Unreserve
     | StartService
 )

@@ -46,6 +46,11 @@ def undetermined_check(facts: Facts) -> str:
     return ""
 
 
+def due_since(facts: Facts) -> datetime | None:
+    """Return since when the next check is due: since the check before it has decided."""
+    return latest(facts.specified, facts.checked)
+
+
 def is_outdated(facts: Facts, check: Check) -> bool:
     """Return whether Capacity says that machines are missing, but for another number of Nodes."""
     is_short = check.type == "Capacity" and check.status == "False"
@@ -61,7 +66,7 @@ def outdated_since(facts: Facts) -> datetime | None:
 def assigned_since(facts: Facts) -> datetime | None:
     """Return since when machines could be assigned: since the last thing that they waited for."""
     moments = [check.since for check in facts.checks.values()]
-    return latest(*moments, facts.specified, facts.progressed)
+    return latest(*moments, due_since(facts), facts.progressed)
 
 
 def count_unassigned(facts: Facts) -> int:
@@ -118,14 +123,17 @@ def silent_removers(facts: Facts) -> tuple[str, ...]:
 def is_stuck(facts: Facts, node: NodeFacts) -> bool:
     """Return whether a Node should have left: no Pod blocked it for longer than that takes.
 
-    No Pod blocks a deletion; every other Pod ends within the longest grace period.
+    No Pod blocks a deletion; every other Pod ends within the longest grace period. The time counts
+    from the newest of what the lifecycle service has said about the Node, such as that no Pod
+    blocks it any more.
     """
     if not node.removal or node.preempted_since is not None or has_failed(facts):
         return False
+    begun = latest(node.removal_since, node.progressed, node.idle_since, facts.deleting_since)
     if not node.active:
-        return is_late(facts, latest(node.removal_since, node.idle_since), LEAVES_WITHIN)
+        return is_late(facts, begun, LEAVES_WITHIN)
     is_blocked = node.blocking_count > 0 and not facts.deleting
-    return not is_blocked and is_late(facts, node.removal_since, LEAVES_WITHIN + GRACE_MAX)
+    return not is_blocked and is_late(facts, begun, LEAVES_WITHIN + GRACE_MAX)
 
 
 def latest(*moments: datetime | None) -> datetime | None:

@@ -13,6 +13,8 @@ from immutables import Map
 
 NVLINK_DOMAIN: Final = "ds.coreweave.com/nvlink.domain"
 """The label of a machine that names its NVLink domain."""
+UNAVAILABLE_MAX: Final = 2
+"""How many Nodes of a rack may be unavailable before the other Nodes are cordoned."""
 Counts = Map[str, int]
 """The number of machines of each domain; a domain without machines has no entry."""
 

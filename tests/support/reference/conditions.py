@@ -50,7 +50,8 @@ def faults(
         stays = facts.stays_in(existing) if existing is not None else ()
         current = sum(stay.phase != NodePhase.BOOTING and not stay.is_lent for stay in stays)
         wanted = dict(_conditions(pool, quota, capacity, existing))
-        wanted["AtTarget"] = _at_target(current, pool, conditions)
+        granted = document["status"]["grantedNodes"]
+        wanted["AtTarget"] = _at_target(current, granted, pool, conditions)
         yield from _named(pool, conditions["AtTarget"], stays)
         for kind, (reason, message) in wanted.items():
             yield from _condition(f"{key} {kind}", pool, conditions.get(kind), reason, message)
@@ -81,12 +82,15 @@ def _named(pool: Desired, at_target: Shown, stays: Iterable[Stay]) -> Iterator[s
 def _progress(pool: Desired, document: Shown, conditions: Mapping[str, Shown]) -> Iterator[str]:
     """What kstatus is shown: Stalled if a check has failed, else Reconciling on the way.
 
-    At its target, a NodePool shows neither, unless it is invalid.
+    At its target, a NodePool shows neither, unless it is invalid. Above its target, it loses Nodes
+    whatever quota and capacity say.
     """
     newest = [each for each in conditions.values() if each["observedGeneration"] == pool.generation]
     others = [each for each in newest if each["type"] not in _OF_KSTATUS]
     is_met = conditions["AtTarget"]["status"] == "True"
     wanted = set() if is_met else {"Reconciling"}
+    if conditions["AtTarget"]["reason"] == "OverTarget":
+        others = [each for each in others if each["type"] not in ("Quota", "Capacity")]
     if any(each["reason"] in _FAILED - (_MISSED if is_met else set()) for each in others):
         wanted = {"Stalled"}
     if _OF_KSTATUS & set(conditions) != wanted:
@@ -135,10 +139,12 @@ def _conditions(
     yield "Capacity", (reason.value, capacity.message(demand, reason, available))
 
 
-def _at_target(current: int, pool: Desired, conditions: Mapping[str, Shown]) -> tuple[str, str]:
+def _at_target(
+    current: int, granted: int, pool: Desired, conditions: Mapping[str, Shown]
+) -> tuple[str, str]:
     """AtTarget repeats the checks of its newest generation that keep a NodePool from its target.
 
-    What could not be determined comes last.
+    Quota keeps it from no Node up to its grant. What could not be determined comes last.
     The message for too many Nodes says what it waits for, and is not laid down here.
     """
     target = pool.spec.target
@@ -149,6 +155,8 @@ def _at_target(current: int, pool: Desired, conditions: Mapping[str, Shown]) -> 
     checks = (conditions.get(kind) for kind in ("Validated", "Quota", "Capacity"))
     newest = [each for each in checks if each and each["observedGeneration"] == pool.generation]
     failing = [each for each in newest if STATUS.get(each["reason"]) != "True"]
+    if granted >= target:
+        failing = [each for each in failing if each["reason"] != "NotSet"]
     failing.sort(key=lambda each: each["reason"] == "InternalError")
     blocks = [
         f"; {each['type']} is {each['reason']}: {each['message'].removesuffix('.')}"

@@ -40,7 +40,7 @@ from nodepool.explanation.remedies import (
     ScaleTo,
     SetLimit,
     StartService,
-    UncordonNode,
+    UncordonNodes,
     Unreserve,
     Wait,
 )
@@ -150,7 +150,7 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
     before, after = trial.facts, facts_of(buckets, trial.pool)
     left = [cause for cause in explain(after).causes if cause.kind == trial.cause.kind]
     action = trial.remedy.action
-    if isinstance(action, DrainNode) and _leaves_useless(before, after, action.node):
+    if isinstance(action, DrainNode) and _leaves_useless(after, action.node):
         return False
     if not left:
         return True
@@ -173,11 +173,9 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
             return bool({node.name for node in after.nodes} ^ {node.name for node in before.nodes})
 
 
-def _leaves_useless(before: Facts, after: Facts, name: str) -> bool:
+def _leaves_useless(after: Facts, name: str) -> bool:
     """Whether a Node is healthy and takes no work after a drain that its cure did not need."""
-    reboots = {node.name: node.reboots for node in before.nodes}
-    left = {node.name for node in after.nodes if node.cordon and not node.problems}
-    return name in left and not reboots[name]
+    return name in {node.name for node in after.nodes if node.cordon and not node.problems}
 
 
 def _unhealthy(facts: Facts) -> set[str]:
@@ -234,8 +232,9 @@ def _changed(world: World, trial: Trial) -> bool:  # noqa: C901  # It lists the 
             if after_work:
                 _end_work(world, facts.zone, own, node)
             _send(world, "RebootNode", own, {"node": node, "force": force})
-        case UncordonNode(node):
-            _send(world, "UncordonNode", own, {"node": node})
+        case UncordonNodes(nodes):
+            for node in nodes:
+                _send(world, "UncordonNode", own, {"node": node})
         case Unreserve(node, ends_work):
             if ends_work:
                 _end_work(world, facts.zone, own, node)
