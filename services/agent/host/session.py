@@ -58,6 +58,7 @@ FAULTS: Final = (
     AccessError,
     ConnectionClosed,
     InDoubt,
+    NatsError,
     OSError,
     ServerRefusal,
     StreamChanged,

@@ -46,6 +46,7 @@ FAULTS = (
     LogChanged,
     ServerRefusal,
     ConnectionClosed,
+    NatsError,
     OSError,
 )
 """The errors that end a session, but may not end the next session."""
