@@ -418,7 +418,7 @@ def test_nodes_that_stay_since_none_is_idle_may_go_with_another_strategy() -> No
         f"waits for 1 of 2: g1, active since {SINCE} (2 Pods); g2, active since {SINCE} (2 Pods)"
     )
     assert cause.helps == (
-        "end the work on one of its active Nodes: each leaves once it is idle",
+        "cordon one of its active Nodes and end the work there: it leaves once it is idle",
         "set lifecycle.scaleDownStrategy to PreferIdle, which removes active Nodes too",
         "scale train to 2, what it has",
     )
@@ -479,8 +479,11 @@ def test_only_the_nodes_that_leave_are_being_removed_while_no_other_can_be_chose
 @pytest.mark.parametrize(
     ("sizes", "help_"),
     [
-        ({"r1": 18, "r2": 18}, "end the work on the active Node of NVLink domain r2"),
-        ({"r1": 17, "r2": 18}, "end the work on all 2 active Nodes of NVLink domain r1"),
+        ({"r1": 18, "r2": 18}, "cordon the active Node of NVLink domain r2 and end the work there"),
+        (
+            {"r1": 17, "r2": 18},
+            "cordon all 2 active Nodes of NVLink domain r1 and end the work there",
+        ),
     ],
 )
 def test_the_work_is_to_end_in_the_rack_that_leaves_first(

@@ -216,13 +216,13 @@ def _empty(units: list[tuple[NodeFacts, ...]], *, in_racks: bool) -> Iterator[Re
     """Yield how a Node, or a rack, becomes idle so that it leaves."""
     first = units[0]
     if not in_racks:
-        text = "end the work on one of its active Nodes: each leaves once it is idle"
+        text = "cordon one of its active Nodes and end the work there: it leaves once it is idle"
         names = tuple(node.name for unit in units for node in unit)
         yield Remedy(text, EndWork(names, 1))
     else:
         names = tuple(node.name for node in first)
         nodes = "the active Node" if len(names) == 1 else f"all {len(names)} active Nodes"
-        text = f"end the work on {nodes} of NVLink domain {first[0].domain}"
+        text = f"cordon {nodes} of NVLink domain {first[0].domain} and end the work there"
         yield Remedy(text, EndWork(names, len(names)))
     if not any(node.blocking_count for unit in units for node in unit):
         text = "set lifecycle.scaleDownStrategy to PreferIdle, which removes active Nodes too"

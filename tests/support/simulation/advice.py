@@ -222,7 +222,11 @@ def _changed(world: World, trial: Trial) -> bool:  # noqa: C901  # It lists the 
         case PreferIdle():
             _respecify(world, trial.pool, lifecycle={"scaleDownStrategy": "PreferIdle"})
         case EndWork(nodes, count):
+            # Otherwise a Pod that waits begins there at once, and the Node does not become idle.
+            leaving = {node.name for node in facts.nodes if node.removal}
             for node in nodes[:count]:
+                if node not in leaving:
+                    _send(world, "CordonNode", own, {"node": node})
                 _end_work(world, facts.zone, own, node)
         case DrainNode(node, force, after_work):
             if after_work:
