@@ -89,8 +89,8 @@ class Health(NamedTuple):
     """What is known about the health of a Node, and what commands have requested for the Node.
 
     problems: the problems that the Node has now, sorted by type.
-    cures: the problems for which the Node was rebooted, each with the end of the last such reboot;
-        None during that reboot.
+    cures: the problems that the Node had when a reboot began or ended, each with the end of the
+        last such reboot; None during that reboot.
     rack: the NVLink domain of its rack, while the Node is cordoned for other Nodes of the rack.
     silence: None while the Node is not silent.
     asked: what commands have requested.
@@ -185,16 +185,23 @@ class Health(NamedTuple):
 
     def begin_reboot(self) -> "Health":
         """Return the health of a Node that begins to reboot, which ends what was asked for."""
-        cures = {**dict(self.cures), **{problem.type: None for problem in self.problems}}
         return self._replace(
-            cures=tuple(sorted(cures.items())),
+            cures=tuple(sorted(self._with_present().items())),
             silence=self.silence and self.silence.restart(),
             asked=self.asked._replace(drain="", reboot=""),
         )
 
     def end_reboot(self, now: datetime) -> "Health":
-        """Return the health of a Node that has booted."""
-        return self._replace(cures=tuple((type_, ended or now) for type_, ended in self.cures))
+        """Return the health of a Node that has booted.
+
+        A problem that began during the reboot may be of the boot before, so it may be cured too.
+        """
+        cures = sorted(self._with_present().items())
+        return self._replace(cures=tuple((type_, ended or now) for type_, ended in cures))
+
+    def _with_present(self) -> dict[str, datetime | None]:
+        """Return the cures with the problems that the Node has now: this reboot may end them."""
+        return {**dict(self.cures), **{problem.type: None for problem in self.problems}}
 
     def reserve(self, reserved: str) -> "Health":
         """Return the health of a Node that is reserved for this user."""

@@ -550,6 +550,24 @@ def test_a_problem_that_a_requested_reboot_may_have_cured_sends_no_machine_to_tr
     assert len(world.event_messages("train", "CWNodeCordoned")) == 1
 
 
+@pytest.mark.parametrize("verify_s", [0, 600])
+def test_a_problem_that_begins_during_a_reboot_sends_no_machine_to_triage(
+    world: WorldHarness, verify_s: int
+) -> None:
+    # given a Node that a command reboots for a problem, in a NodePool whose unhealthy Nodes stay
+    given_reboot_by_command(world, verify_s)
+
+    # when its last boot reports another problem that a reboot cures, before the machine has booted
+    report_condition(world, "n1", "KernelDeadlock", "True")
+    world.pass_time(minutes=2)
+    world.scale("train", 0)
+
+    # then the reboot may have cured both: the Node was cordoned once, and its machine is free again
+    deleted = [e.data for e in world.envelopes_of("train") if isinstance(e.data, CWNodeDeleted)]
+    assert [each.triage for each in deleted] == [False]
+    assert len(world.event_messages("train", "CWNodeCordoned")) == 1
+
+
 def test_a_silence_long_ago_takes_no_time_from_a_later_drain(world: WorldHarness) -> None:
     # given a drained Node that was uncordoned during a silence
     given_node(world)
