@@ -1,5 +1,7 @@
 """Capacity: how many machines a NodePool can have, and which NodePool is served first."""
 
+import pytest
+
 from nodepool.contract.events import CWNodeAssigned
 from support.constants import RACK
 from support.failing import Failing
@@ -102,6 +104,22 @@ def test_default_pools_are_served_before_spot_pools(harness: Harness) -> None:
 
     assert harness.nodes("train") == ["n1"]
     assert harness.nodes("cheap") == []
+
+
+@pytest.mark.parametrize("compute_class", ["default", "spot"])
+def test_a_pool_keeps_its_place_while_a_change_of_its_labels_is_checked(
+    world: WorldHarness, compute_class: str
+) -> None:
+    given_two_organisations(world)
+    world.apply("first", 1, computeClass=compute_class)
+    world.apply("beta/main/second", 1, computeClass=compute_class)
+
+    with world.paused("quota"):
+        world.apply("first", 1, computeClass=compute_class, nodeLabels={"team": "red"})
+        world.given_machines(1)
+
+    assert world.nodes("first") == ["n1"]
+    assert world.nodes("beta/main/second") == []
 
 
 def test_a_higher_priority_is_served_before_a_longer_wait(harness: Harness) -> None:

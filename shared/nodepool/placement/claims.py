@@ -109,14 +109,14 @@ class Claimant(ABC):
         """Return how many Nodes it may have now, even while its newest version is being checked.
 
         During the check, the number is what the last checks allow, at most the target. So a change
-        of other settings does not cost the NodePool the machines that become free for it. A spot
-        NodePool has no such claim. After a failed check there is no claim either: the check may
-        fail for a long time, and other NodePools must not wait for it.
+        of other settings does not cost the NodePool the machines that become free for it. After a
+        failed check there is no such claim: the check may fail for a long time, and other NodePools
+        must not wait for it.
         """
         goal, grant, check = self.goal, self.grant, self.check
         if goal is not None or grant is None or check is None:
             return goal
-        if self.is_spot or not self.valid or self.quota_failed or not self.is_checked:
+        if not self.valid or self.quota_failed or not self.is_checked:
             return None
         return min(grant.nodes, check.nodes, self.spec.target)
 

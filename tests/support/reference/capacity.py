@@ -3,7 +3,7 @@
 * A NodePool wants what it was granted, at most its target, without what it holds. A
   NodePool that is invalid or is being deleted wants nothing.
 * A NodePool whose generation has no verdict on its quota yet is not checked. It keeps its place for
-  what its last checks allow, unless it is of class `spot` or one of its checks failed.
+  what its last checks allow, unless one of its checks failed.
 * The free machines of its type and zone that its affinity accepts are had in order, after an
   operator who is still to have some. `positions` says which order.
 * A wait starts with the verdict on quota that leaves a NodePool wanting Nodes, or more Nodes than
@@ -138,8 +138,7 @@ class Demand:
 
         While it is checked again, they are no more than it waited for.
         """
-        is_spot = self.spec.compute_class is ComputeClass.SPOT
-        is_kept = self._is_active and self.is_known and not (is_spot or self.quota_failed)
+        is_kept = self._is_active and self.is_known and not self.quota_failed
         if self._is_checked or not is_kept:
             return self.wanted
         return min(self.missing, len(self.queued.moments))
