@@ -40,8 +40,6 @@ class Stage(StrEnum):
 class Pool(Claimant):
     """A NodePool until it is gone.
 
-    A NodePool is neither `valid` nor `invalid` while its validation fails.
-
     outstanding: the largest grant that is not yet given back to quota; None once a deleted NodePool
         has given back all.
     members: its Nodes.
@@ -56,7 +54,6 @@ class Pool(Claimant):
     """
 
     stage: Stage = Stage.ACTIVE
-    invalid: bool = False
     outstanding: int | None = 0
     members: Members = Members()
     scaled: int = 0
@@ -149,8 +146,7 @@ def specify(known: Pool | None, event: on.NodePoolValidated) -> Pool:
         members = Members(spec.rack_size or 1)
         known = Pool(*identity, 0, spec, valid, members=members, scaled=spec.target)
     pool = replace(
-        known.with_spec(event.generation, spec, valid=valid),
-        invalid=event.reason is Validated.INVALID,
+        known.with_spec(event.generation, spec, event.reason),
         fault=fault,
         reported=known.reported if fault else "",
     )

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple, Self
 
+from nodepool.contract.conditions import Validated
 from nodepool.contract.events import QuotaChecked
 from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
 from nodepool.contract.model import ComputeClass, NodePoolSpec
@@ -41,6 +42,8 @@ class Claimant(ABC):
     """The part of a NodePool that capacity and allocator know, each from its own messages.
 
     generation, spec, valid: its desired state, and whether that state can be delivered.
+    invalid: whether its desired state is wrong. A NodePool is neither `valid` nor `invalid` while
+        its validation fails.
     grant: the last quota verdict; None before the first verdict.
     check: the last check; None before the first check, and after a failed check.
     quota_failed: whether its last quota check failed, so that no machine is kept for it until the
@@ -56,6 +59,7 @@ class Claimant(ABC):
     generation: int
     spec: NodePoolSpec
     valid: bool
+    invalid: bool = False
     grant: Grant | None = None
     check: Check | None = None
     quota_failed: bool = False
@@ -138,10 +142,25 @@ class Claimant(ABC):
             return None
         return Waiting.of(self.key, self.spec, since, self.wait.fit_runs(claim))
 
-    def with_spec(self, generation: int, spec: NodePoolSpec, *, valid: bool) -> Self:
-        """Return the NodePool with this desired state."""
-        wait = self.wait.with_target(spec.target, self.held) if valid else self.wait
-        return replace(self, generation=generation, spec=spec, valid=valid, wait=wait)
+    def with_spec(self, generation: int, spec: NodePoolSpec, reason: Validated) -> Self:
+        """Return the NodePool with this desired state.
+
+        After an invalid version it waits for no Node until the next grant: the invalid version had
+        no position and no grant beyond its Nodes.
+        """
+        valid, wait = reason is Validated.VALID, self.wait
+        if self.invalid:
+            wait = wait.with_target(self.held, self.held)
+        if valid:
+            wait = wait.with_target(spec.target, self.held)
+        return replace(
+            self,
+            generation=generation,
+            spec=spec,
+            valid=valid,
+            invalid=reason is Validated.INVALID,
+            wait=wait,
+        )
 
     def with_grant(self, verdict: QuotaChecked, now: datetime) -> Self:
         """Return the NodePool with a grant; it waits for the machines that the grant adds."""

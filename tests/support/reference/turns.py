@@ -104,6 +104,8 @@ class TurnsModel:
         match message:
             case NodePoolValidated(uid=uid):
                 pool = self.pools.setdefault(uid, Wanting(message))
+                if pool.version.reason is Validated.INVALID:  # It had no position.
+                    pool.queued.aim(len(pool.held), len(pool.held))
                 pool.version = message
                 if message.reason is Validated.VALID:
                     pool.queued.aim(pool.spec.target, len(pool.held))
