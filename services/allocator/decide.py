@@ -113,8 +113,8 @@ def _shared_out(
     line = state.inventory.line(offering)
     failed: dict[PoolKey, str] = {}
     yield from held_back(state, offering, line)
-    yield from assign_machines(state, offering, line, failed)
-    yield from preempt_nodes(state, offering, failed, now)
+    taken = yield from assign_machines(state, offering, line, failed)
+    yield from preempt_nodes(state, offering, taken, failed, now)
     for key, cause in failed.items():
         if key == retried or not state.pools[key].failure:
             yield from _report_failure(state.pools[key], cause)

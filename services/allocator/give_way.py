@@ -5,16 +5,17 @@ https://docs.coreweave.com/platform/capacity-plans/spot-node-pools. Spot Nodes g
 free machines and the machines that come back anyway are not enough. A machine that comes back
 anyway counts only if it comes back no later than the machine of a preempted Node would.
 
-Machines that come back are counted in the order in which NodePools are served. NodePools with a
-node affinity choose their part first, since NodePools without an affinity can use any machine. If
-the machines come back in a different order, one more Node gives way at that time. The same happens
-if a leaving Node does not answer, or breaks while it leaves.
+Free machines are shared out first. Machines that come back are counted for what is still needed
+then, in the order in which NodePools are served. NodePools with a node affinity choose their part
+first, since NodePools without an affinity can use any machine. If the machines come back in a
+different order, one more Node gives way at that time. The same happens if a leaving Node does not
+answer, or breaks while it leaves.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
 from allocator.members import Member
@@ -49,15 +50,21 @@ class Victim(NamedTuple):
 
 
 def preempt_nodes(
-    state: State, offering: OfferingKey, failed: dict[PoolKey, str], now: datetime
+    state: State,
+    offering: OfferingKey,
+    taken: Mapping[PoolKey, int],
+    failed: dict[PoolKey, str],
+    now: datetime,
 ) -> Iterator[NodePreemptionRequested]:
     """Yield the preemptions of spot Nodes for an operator, then for NodePools that are short.
+
+    taken: how many of the free machines each NodePool takes now.
 
     A NodePool that fails, or has failed before, is passed over; `failed` then holds the cause.
     """
     if not is_short(state, offering):
         return
-    needed = lacking(state, offering, failed, now)
+    needed = lacking(state, offering, taken, failed, now)
     if not needed:
         return
     choice = _Choice(state, victims(state, offering, now))
@@ -77,14 +84,20 @@ def is_short(state: State, offering: OfferingKey) -> bool:
 
 
 def lacking(
-    state: State, offering: OfferingKey, failed: dict[PoolKey, str], now: datetime
+    state: State,
+    offering: OfferingKey,
+    taken: Mapping[PoolKey, int],
+    failed: dict[PoolKey, str],
+    now: datetime,
 ) -> list[Need]:
-    """Return the needs beyond the machines that come anyway, in the order of service.
+    """Return the needs beyond the machines that are free or come anyway, in the order of service.
 
     A NodePool that is being checked needs nothing yet, but the machines that come are kept for it.
     A NodePool that fails needs nothing.
     """
-    every = needs(state.ranking(offering), state.pools, state.stock(offering).outstanding, {})
+    stock = state.stock(offering)
+    operator = max(0, stock.outstanding - stock.count)
+    every = needs(state.ranking(offering), state.pools, operator, taken)
     found = [need for need in every if need.beneficiary not in failed]
     line: Line = Count(coming_count(state, offering, now))
     if any(need.affinity is not None for need in found):
@@ -99,13 +112,12 @@ def _is_checked(state: State, need: Need) -> bool:
 
 
 def coming(state: State, offering: OfferingKey, now: datetime) -> Iterator[MachineKey]:
-    """Yield the machines that are free, given back by an operator, or certain to come.
+    """Yield the machines that an operator gives back, then the machines that are certain to come.
 
-    The machines that are certain to come are last. They belong to Nodes that leave no later than a
-    preemption would end, and to Nodes that are still to be asked to leave.
+    The latter belong to Nodes that leave no later than a preemption would end, and to Nodes that
+    are still to be asked to leave.
     """
     stock, supply = state.stock(offering), state.supply(offering)
-    yield from chain.from_iterable(stock.free[domain] for domain in sorted(stock.free))
     yield from islice(stock.reclaimed, stock.returned)
     leave = _leaving_next(state, offering)
     yield from sorted((*supply.returning, *supply.returning_soon(now), *leave))
@@ -115,7 +127,7 @@ def coming_count(state: State, offering: OfferingKey, now: datetime) -> int:
     """Return the number of machines that `coming` yields, without a list of these machines."""
     stock, supply = state.stock(offering), state.supply(offering)
     back = len(supply.returning) + len(supply.returning_soon(now))
-    return stock.count + stock.returned + back + len(_leaving_next(state, offering))
+    return stock.returned + back + len(_leaving_next(state, offering))
 
 
 def victims(state: State, offering: OfferingKey, now: datetime) -> Iterator[Victim]:

@@ -1,6 +1,6 @@
 """How NodePools get machines: the announcements, and which machine goes to which NodePool."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from allocator.pool import Pool
 from allocator.state import State
@@ -32,12 +32,13 @@ def announce_growth(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQu
 
 def assign_machines(
     state: State, offering: OfferingKey, line: Line, failed: dict[PoolKey, str]
-) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued | CWNodeAssigned]:
+) -> Generator[CWNodePoolScaledUp | CWNodeRequestQueued | CWNodeAssigned, None, dict[PoolKey, int]]:
     """Yield the assignments of free machines to the NodePools that wait, in their order.
 
-    If the announcement of a request failed, the request is announced before its assignments. A
-    machine for a NodePool that is being checked stays free until the check is done. A NodePool that
-    fails is passed over, and `failed` then holds the cause.
+    Return how many machines each NodePool takes. If the announcement of a request failed, the
+    request is announced before its assignments. A machine for a NodePool that is being checked
+    stays free until the check is done. A NodePool that fails is passed over, and `failed` then
+    holds the cause.
     """
     parts: dict[PoolKey, Part] = {}
     announced: dict[PoolKey, tuple[CWNodePoolScaledUp | CWNodeRequestQueued, ...]] = {}
@@ -62,6 +63,7 @@ def assign_machines(
         for machine in machines:
             assignment += 1
             yield _assign_machine(state, pool, machine, assignment)
+    return {key: part.taken for key, part in parts.items()}
 
 
 def _assign_machine(state: State, pool: Pool, key: MachineKey, assignment: int) -> CWNodeAssigned:

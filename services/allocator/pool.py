@@ -41,12 +41,12 @@ class Stage(StrEnum):
 class Pool(Claimant):
     """A NodePool until it is gone.
 
-    A NodePool is neither `valid` nor `invalid` while its validation fails.
-
     outstanding: the largest grant that is not yet given back to quota; None once a deleted NodePool
         has given back all.
     members: its Nodes.
     scaled: the target at creation, or the target of the last announced scale-up or scale-down.
+    shrinks_from: how many Nodes the last removal began with, or `scaled` if that was more; 0 once a
+        scale-down is announced.
     requested: how many Nodes it has announced to want, minus the Nodes that it has removed since.
     removals: how many removals of Nodes it has begun.
     removed: how many Nodes have left in the current removal; None if no removal is in progress.
@@ -58,10 +58,10 @@ class Pool(Claimant):
     """
 
     stage: Stage = Stage.ACTIVE
-    invalid: bool = False
     outstanding: int | None = 0
     members: Members = Members()
     scaled: int = 0
+    shrinks_from: int = 0
     requested: int = 0
     removals: int = 0
     removed: int | None = None
@@ -151,8 +151,7 @@ def specify(known: Pool | None, event: on.NodePoolValidated) -> Pool:
         members = Members(spec.rack_size or 1)
         known = Pool(*identity, 0, spec, valid, members=members, scaled=spec.target)
     pool = replace(
-        known.with_spec(event.generation, spec, valid=valid),
-        invalid=event.reason is Validated.INVALID,
+        known.with_spec(event.generation, spec, event.reason),
         fault=fault,
         reported=known.reported if fault else "",
     )
@@ -193,13 +192,14 @@ def announce(pool: Pool, event: Announced) -> Pool:
         case on.CWNodeRequestQueued(granted=nodes):
             return replace(pool, requested=nodes)
         case on.CWNodePoolRemoveNodes(before=before):
-            return replace(pool, removals=pool.removals + 1, removed=0, scaled=before)
+            return replace(pool, removals=pool.removals + 1, removed=0, shrinks_from=before)
         case on.CWNodePoolNodesRemoved(removal=removal):
             emptied = removal is RemovalReason.POOL_DELETED
             return replace(pool, stage=Stage.EMPTIED if emptied else pool.stage, removed=None)
         case on.CWNodePoolScaledDown(after=after):
             requested = min(pool.requested, after)
-            return replace(pool, scaled=after, requested=requested, removed=None)
+            pool = replace(pool, scaled=after, shrinks_from=0)
+            return replace(pool, requested=requested, removed=None)
         case on.CWNodeDeliverFail(node=node):
             return _mark_reported(pool, node)
         case _:

@@ -90,7 +90,7 @@ def _not_free(state: State, offering: OfferingKey, now: datetime) -> tuple[int, 
     spot = state.supply(offering).spot
     machines = state.inventory.machines
     holders = [machines[key].holder for key in coming(state, offering, now)]
-    leave = [holder for holder in holders if holder not in ("", RECLAIMED)]
+    leave = [holder for holder in holders if holder != RECLAIMED]
     of_spot = sum(PoolKey(holder) in spot for holder in leave)
     return of_spot + sum(1 for _ in victims(state, offering, now)), len(leave) - of_spot
 

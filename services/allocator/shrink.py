@@ -133,12 +133,13 @@ def _end_removal(pool: Pool) -> Iterator[Shrinking]:
             removal=RemovalReason.SCALE_DOWN,
             message=f"{format_count(pool.removed)} removed, {remaining} {verb}",
         )
-    if pool.target < pool.scaled:
+    before = max(pool.scaled, pool.shrinks_from)
+    if pool.target < before:
         yield on.CWNodePoolScaledDown(
             **pool_fields(pool.key),
-            before=pool.scaled,
+            before=before,
             after=pool.target,
-            message=f"scaled down from {pool.scaled} to {format_count(pool.target)}",
+            message=f"scaled down from {before} to {format_count(pool.target)}",
         )
 
 

@@ -134,7 +134,7 @@ def _fold_spec(state: State, event: on.NodePoolValidated) -> State:
         # A NodePool that was never valid can get no machine, so the state does not hold it.
         pool = Pool(event.key, event.uid, event.zone, event.generation, event.spec, valid)
         return state.with_pool(pool) if valid else state
-    pool = known.with_spec(event.generation, event.spec, valid=valid)
+    pool = known.with_spec(event.generation, event.spec, event.reason)
     return _store_pool(state, pool if valid else replace(pool, said=None))
 
 

@@ -1,5 +1,7 @@
 """Capacity: how many machines a NodePool can have, and which NodePool is served first."""
 
+import pytest
+
 from nodepool.contract.events import CWNodeAssigned
 from support.constants import RACK
 from support.failing import Failing
@@ -102,6 +104,22 @@ def test_default_pools_are_served_before_spot_pools(harness: Harness) -> None:
 
     assert harness.nodes("train") == ["n1"]
     assert harness.nodes("cheap") == []
+
+
+@pytest.mark.parametrize("compute_class", ["default", "spot"])
+def test_a_pool_keeps_its_place_while_a_change_of_its_labels_is_checked(
+    world: WorldHarness, compute_class: str
+) -> None:
+    given_two_organisations(world)
+    world.apply("first", 1, computeClass=compute_class)
+    world.apply("beta/main/second", 1, computeClass=compute_class)
+
+    with world.paused("quota"):
+        world.apply("first", 1, computeClass=compute_class, nodeLabels={"team": "red"})
+        world.given_machines(1)
+
+    assert world.nodes("first") == ["n1"]
+    assert world.nodes("beta/main/second") == []
 
 
 def test_a_higher_priority_is_served_before_a_longer_wait(harness: Harness) -> None:
@@ -464,9 +482,47 @@ def test_a_pool_that_is_not_served_has_no_place_in_the_queue(world: WorldHarness
     invalid = place(world, "train"), place(world, "serve")
     world.apply("train", 1)
 
-    # then it has no place in between
+    # then it has no place in between, and the last place afterwards
     assert world.conditions("train")["Validated"] == "Valid"
     assert (before, invalid) == ((1, 2), (0, 1))
+    assert (place(world, "train"), place(world, "serve")) == (2, 1)
+
+
+def test_a_pool_that_loses_a_node_while_it_is_invalid_waits_once_it_is_valid(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that loses its Node while it is invalid, and a NodePool that waits since then
+    lifecycle = {"disableUnhealthyNodeEviction": False}
+    world.given_data_center(machines=1)
+    world.apply("train", 1, lifecycle=lifecycle)
+    affinity = label_affinity("no/such-label", "red")
+    world.apply("train", 1, lifecycle=lifecycle, affinity=affinity)
+    world.break_machines("n1", fault="gpu-lost")
+    lost = world.nodes("train"), place(world, "train")
+    world.apply("serve", 1)
+
+    # when it becomes valid, and a machine comes
+    world.apply("train", 1, lifecycle=lifecycle)
+    places = place(world, "train"), place(world, "serve")
+    world.given_machines(1)
+
+    assert lost == ([], 0)
+    assert places == (2, 1)
+    assert (world.nodes("train"), world.nodes("serve")) == ([], ["n2"])
+
+
+def test_a_pool_keeps_its_place_while_it_cannot_be_validated(world: WorldHarness) -> None:
+    world.given_data_center(machines=0)
+    world.apply("train", 1)
+    world.apply("serve", 1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("validator.objects.verdict", None)
+        world.apply("train", 1, nodeLabels={"team": "red"})
+        failed = world.conditions("train")["Validated"], place(world, "train")
+    world.pass_time(minutes=1)
+
+    assert failed == ("InternalError", 0)
     assert (place(world, "train"), place(world, "serve")) == (1, 2)
 
 

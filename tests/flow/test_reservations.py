@@ -2,10 +2,13 @@
 
 from hashlib import sha256
 
+import pytest
+
 from flow.test_explanations import explained
 from lifecycle.decide import service as lifecycle_service
 from lifecycle.options import Options
 from nodepool.explanation.remedies import EndWork
+from support.constants import PREFER_IDLE
 from support.harness import Harness
 from support.services import services
 from support.world_harness import WorldHarness
@@ -430,3 +433,34 @@ def test_a_node_that_its_reservation_gives_back_is_scaled_down(harness: Harness)
     assert harness.event_messages("train", "CWNodePoolScaledDown") == [
         "scaled down from 3 to 2 Nodes"
     ]
+
+
+@pytest.mark.parametrize(
+    ("target", "growth"),
+    [
+        (4, []),
+        (5, ["CWNodeRequestQueued 1", "CWNodeAssigned n5", "CWNodeRegistered n5"]),
+    ],
+)
+def test_a_scale_up_that_keeps_a_node_which_its_reservation_gave_back_is_announced(
+    world: WorldHarness, target: int, growth: list[str]
+) -> None:
+    # given a NodePool with a busy Node too many, which its reservation gave back
+    world.given_data_center(machines=5)
+    world.apply("train", 3, lifecycle=PREFER_IDLE)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    for node in ("n2", "n3", "n4"):
+        world.run_pod(node)
+    with world.paused("allocator"):
+        world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+        world.run_pod("n1")
+    removal = world.condition("train", "AtTarget")
+    world.start_recording()
+
+    # when the target rises to the Nodes that it has, or beyond
+    world.scale("train", target)
+
+    # then it is scaled up from the last announced target
+    assert "has 4 Nodes and wants 3" in removal
+    assert world.events("train") == [f"CWNodePoolScaledUp 3 {target}", *growth]
+    assert world.nodes("train") == [f"n{number + 1}" for number in range(target)]

@@ -669,6 +669,34 @@ def test_what_comes_back_counts_for_the_pool_that_gets_it(world: WorldHarness) -
     assert world.nodes("picky") == []
 
 
+@pytest.mark.parametrize("is_for_operator", [False, True])
+def test_a_free_machine_that_another_gets_leaves_a_pool_what_comes_back(
+    world: WorldHarness, is_for_operator: bool
+) -> None:
+    # given three spot Nodes, the oldest of which alone fits the affinity of a NodePool
+    world.given_cluster()
+    world.given_quota(100)
+    world.given_machines(1, labels={RACK: "r1"})
+    world.given_machines(2, labels={RACK: "r2"})
+    world.apply("cheap", 3, computeClass="spot")
+    world.start_recording()
+
+    # when this Node gives way to another NodePool or an operator, and a second Node to `last`
+    if is_for_operator:
+        world.reclaim(1)
+    else:
+        world.apply("first", 1)
+    world.pass_time(seconds=1)
+    world.apply("picky", 1, affinity=affinity_to_rack("r1"))
+    world.apply("last", 1)
+    world.pass_time(minutes=8)
+
+    # then no third Node gives way once the first machine is free
+    assert preempted(world) == ["n1", "n2"]
+    assert world.nodes("last") == ["n2"]
+    assert (world.nodes("picky"), world.nodes("cheap")) == ([], ["n3"])
+
+
 def test_capacity_says_how_many_spot_nodes_are_preempted_for_it(world: WorldHarness) -> None:
     given_spot(world, 3)
 

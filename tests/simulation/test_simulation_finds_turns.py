@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from allocator import changes
+from nodepool.contract.conditions import Validated
 from nodepool.placement.waits import Wait
 from support.simulation.faults import Plant, violation_of
-from support.simulation.planted import SHRUNK
+from support.simulation.planted import SHRUNK, WRONG
 from support.simulation.profile import GIVING_WAY
 
 PROFILE = replace(GIVING_WAY, steps=3_000)
@@ -18,6 +19,15 @@ after_loss, cancelled = Wait.after_loss, changes._cancel_removal
 def from_the_start(wait: Wait, held: int, now: Any) -> Wait:
     """Return the wait after a loss as if the NodePool had waited ever since its last grant."""
     return after_loss(wait, held, wait.since or now)
+
+
+def keep_place(pool: Any, generation: int, spec: Any, reason: Validated) -> Any:
+    """Return the NodePool with another desired state, which keeps its place whatever was wrong."""
+    is_invalid = reason is Validated.INVALID
+    known = replace(pool, generation=generation, spec=spec, invalid=is_invalid)
+    if reason is not Validated.VALID:
+        return replace(known, valid=False)
+    return replace(known, valid=True, wait=pool.wait.with_target(spec.target, pool.held))
 
 
 def kept_at_once(member: Any) -> Any:
@@ -33,6 +43,11 @@ PLANTS = {
         "has to wait since",
         PROFILE,
         functions={"nodepool.placement.waits.Wait.after_loss": from_the_start},
+    ),
+    "an invalid version keeps its place": Plant(
+        "has to wait since",
+        WRONG,
+        functions={"nodepool.placement.claims.Claimant.with_spec": keep_place},
     ),
     "a cancellation that comes too late is not counted": Plant(
         "removed", SHRUNK, functions={"allocator.changes._cancel_removal": kept_at_once}

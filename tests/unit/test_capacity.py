@@ -491,15 +491,15 @@ def test_a_target_that_rises_again_waits_only_from_the_next_grant() -> None:
     assert list(story.state.ranking(OFFERING)) == [key("second")]
 
 
-def test_a_changed_spot_spec_wants_nothing_until_its_quota_is_checked() -> None:
+def test_a_changed_spot_spec_keeps_its_place_until_its_quota_is_checked() -> None:
     story = Story()
     story.want("first", 1, compute_class="spot")
     story.want("second", 1, compute_class="spot")
-    story.specify("first", 2, compute_class="spot")
+    before = story.specify("first", 2, compute_class="spot")
 
-    outputs = story.add_machines(1)
+    outputs = [*before, *story.add_machines(1)]
 
-    assert short(outputs) == ["second Sufficient 1/1"]
+    assert short(outputs) == ["second NoneAvailable 0/1"]
 
 
 def test_a_spec_that_is_no_longer_valid_wants_nothing() -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple, Self
 
+from nodepool.contract.conditions import Validated
 from nodepool.contract.events import QuotaChecked
 from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
 from nodepool.contract.model import ComputeClass, NodePoolSpec
@@ -42,6 +43,8 @@ class Claimant(ABC):
     """The part of a NodePool that capacity and allocator know, each from its own messages.
 
     generation, spec, valid: its desired state, and whether that state can be delivered.
+    invalid: whether its desired state is wrong. A NodePool is neither `valid` nor `invalid` while
+        its validation fails.
     grant: the last quota verdict; None before the first verdict.
     check: the last check; None before the first check, and after a failed check.
     quota_failed: whether its last quota check failed, so that no machine is kept for it until the
@@ -57,6 +60,7 @@ class Claimant(ABC):
     generation: int
     spec: NodePoolSpec
     valid: bool
+    invalid: bool = False
     grant: Grant | None = None
     check: Check | None = None
     quota_failed: bool = False
@@ -110,14 +114,14 @@ class Claimant(ABC):
         """Return how many Nodes it may have now, even while its newest version is being checked.
 
         During the check, the number is what the last checks allow, at most the target. So a change
-        of other settings does not cost the NodePool the machines that become free for it. A spot
-        NodePool has no such claim. After a failed check there is no claim either: the check may
-        fail for a long time, and other NodePools must not wait for it.
+        of other settings does not cost the NodePool the machines that become free for it. After a
+        failed check there is no such claim: the check may fail for a long time, and other NodePools
+        must not wait for it.
         """
         goal, grant, check = self.goal, self.grant, self.check
         if goal is not None or grant is None or check is None:
             return goal
-        if self.is_spot or not self.valid or self.quota_failed or not self.is_checked:
+        if not self.valid or self.quota_failed or not self.is_checked:
             return None
         return min(grant.nodes, check.nodes, self.spec.target)
 
@@ -142,10 +146,25 @@ class Claimant(ABC):
             return None
         return Waiting.of(self.key, self.spec, since, self.wait.fit_runs(claim))
 
-    def with_spec(self, generation: int, spec: NodePoolSpec, *, valid: bool) -> Self:
-        """Return the NodePool with this desired state."""
-        wait = self.wait.with_target(spec.target, self.held) if valid else self.wait
-        return replace(self, generation=generation, spec=spec, valid=valid, wait=wait)
+    def with_spec(self, generation: int, spec: NodePoolSpec, reason: Validated) -> Self:
+        """Return the NodePool with this desired state.
+
+        After an invalid version it waits for no Node until the next grant: the invalid version had
+        no position and no grant beyond its Nodes.
+        """
+        valid, wait = reason is Validated.VALID, self.wait
+        if self.invalid:
+            wait = wait.with_target(self.held, self.held)
+        if valid:
+            wait = wait.with_target(spec.target, self.held)
+        return replace(
+            self,
+            generation=generation,
+            spec=spec,
+            valid=valid,
+            invalid=reason is Validated.INVALID,
+            wait=wait,
+        )
 
     def with_grant(self, verdict: QuotaChecked, now: datetime) -> Self:
         """Return the NodePool with a grant; it waits for the machines that the grant adds."""

@@ -3,11 +3,11 @@
 * A NodePool wants what it was granted, at most its target, without what it holds. A
   NodePool that is invalid or is being deleted wants nothing.
 * A NodePool whose generation has no verdict on its quota yet is not checked. It keeps its place for
-  what its last checks allow, unless it is of class `spot` or one of its checks failed.
+  what its last checks allow, unless one of its checks failed.
 * The free machines of its type and zone that its affinity accepts are had in order, after an
   operator who is still to have some. `positions` says which order.
 * A wait starts with the verdict on quota that leaves a NodePool wanting Nodes, or more Nodes than
-  before, or with the loss of a Node.
+  before, or with the loss of a Node. An invalid version ends it.
 * In the end, no machine is free that a NodePool wants.
 
 From the log: which machines there are and which NodePool holds each. Which of several machines a
@@ -138,11 +138,19 @@ class Demand:
 
         While it is checked again, they are no more than it waited for.
         """
-        is_spot = self.spec.compute_class is ComputeClass.SPOT
-        is_kept = self._is_active and self.is_known and not (is_spot or self.quota_failed)
+        is_kept = self._is_active and self.is_known and not self.quota_failed
         if self._is_checked or not is_kept:
             return self.wanted
         return min(self.missing, len(self.queued.moments))
+
+    def specify(self, version: NodePoolValidated) -> None:
+        """Take another version; an invalid one had no position."""
+        if self.version.reason is Validated.INVALID:
+            self.queued.aim(self.held, self.held)
+        self.version, is_valid = version, version.reason is Validated.VALID
+        if is_valid:
+            self.queued.aim(self.spec.target, self.held)
+        self.is_known = self.is_known and is_valid
 
     @property
     def _is_active(self) -> bool:
@@ -227,10 +235,7 @@ class CapacityModel:
         match message:
             case NodePoolValidated(uid=uid):
                 demand = self.demands.setdefault(uid, Demand(message))
-                demand.version = message
-                if message.reason is Validated.VALID:
-                    demand.queued.aim(demand.spec.target, demand.held)
-                demand.is_known = demand.is_known and message.reason is Validated.VALID
+                demand.specify(message)
             case NodePoolDeleting(uid=uid) if uid in self.demands:
                 self.demands[uid].deleting = True
             case CWNodePoolDeleted(uid=uid):

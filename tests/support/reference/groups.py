@@ -71,6 +71,8 @@ class Group:
     members: the Nodes that it holds, by assignment.
     lent: those that are reserved for the control plane, which it does not hold.
     level: the last announced target; the target at creation before the first one.
+    shrinks_from: how many Nodes its last removal began with, at least `level`; 0 once it is scaled
+        down.
     removed: how many Nodes left in the removal under way; None while there is none.
     places: how many Nodes it may be assigned: those it requested, without those it removed itself.
     grown: the NVLink domains of the Nodes that the step under way has assigned it.
@@ -87,6 +89,7 @@ class Group:
     lent: dict[int, Member] = field(default_factory=dict)
     removed: int | None = None
     level: int = 0
+    shrinks_from: int = 0
     places: int = 0
     within_quota: bool = False
     grown: set[str] = field(default_factory=set)

@@ -254,7 +254,7 @@ class NodesModel:
         match message:
             case CWNodePoolRemoveNodes(count=count, before=before):
                 # A Node that its reservation gives back may be one more than were ever wanted.
-                group.level = max(group.level, len(group.members))
+                group.shrinks_from = max(group.level, len(group.members))
                 self._begun(group, count, before)
             case CWNodePoolNodesRemoved():
                 self._removed(group, message)
@@ -277,12 +277,14 @@ class NodesModel:
         before, after = message.before, message.after
         is_up = isinstance(message, CWNodePoolScaledUp)
         is_right = after > before if is_up else after < before
-        if before != group.level or not is_right or after != group.spec.target:
+        level = group.level if is_up else max(group.level, group.shrinks_from)
+        if before != level or not is_right or after != group.spec.target:
             way = "up" if is_up else "down"
-            self._fault(group, f"is scaled {way} {before} to {after}, last to {group.level}")
+            self._fault(group, f"is scaled {way} {before} to {after}, last to {level}")
         group.level = after
         if not is_up:
             group.places, group.removed = min(group.places, after), None
+            group.shrinks_from = 0
 
     def _begun(self, group: Group, count: int, before: int) -> None:
         lent = len(group.lent)
@@ -290,8 +292,8 @@ class NodesModel:
         expected = expected if group.deleting else {group.surplus}
         if count not in expected or group.removed:
             self._fault(group, f"begins to remove {count} Nodes, not one of {expected}")
-        if before != group.level:
-            self._fault(group, f"begins to remove Nodes of {before}, not of {group.level}")
+        if before != group.shrinks_from:
+            self._fault(group, f"begins to remove Nodes of {before}, not of {group.shrinks_from}")
         for member in (*group.members.values(), *group.lent.values()):
             member.counted = False
         group.removed = 0

@@ -30,7 +30,7 @@ from nodepool.contract.events import (
     QuotaCheckFailed,
 )
 from nodepool.contract.messages import Message
-from nodepool.contract.model import ComputeClass, NodePoolSpec
+from nodepool.contract.model import NodePoolSpec
 from support.affinity import matches
 from support.reference import racks
 from support.reference.history import History, Stored
@@ -77,8 +77,7 @@ class Wanting:
             return 0
         if self.version.reason is not Validated.VALID:
             return 0
-        is_spot = self.spec.compute_class is ComputeClass.SPOT
-        if (is_spot or self.quota_failed) and not self.is_checked:
+        if self.quota_failed and not self.is_checked:
             return 0
         allowed = min(grant.granted, check.granted, self.spec.target)
         lacks = max(0, allowed - len(self.held))
@@ -105,6 +104,8 @@ class TurnsModel:
         match message:
             case NodePoolValidated(uid=uid):
                 pool = self.pools.setdefault(uid, Wanting(message))
+                if pool.version.reason is Validated.INVALID:  # It had no position.
+                    pool.queued.aim(len(pool.held), len(pool.held))
                 pool.version = message
                 if message.reason is Validated.VALID:
                     pool.queued.aim(pool.spec.target, len(pool.held))
