@@ -1,6 +1,7 @@
 """Decides what the allocator publishes: which machines join NodePools, and which Nodes leave."""
 
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import assert_never
 
@@ -92,19 +93,29 @@ def reconcile(
     yield from _acknowledge_grant(pool)
     yield from shrunk(pool)
     if pool.failure:
-        events = tuple(_shared_out(state, pool.offering, context.time, pool.key))
-        own = [type(event) for event in events if isinstance(event, OfPool) and event.key == key]
+        own: set[type] = set()
+        yield from _note_own(_shared_out(state, pool.offering, context.time, pool.key), key, own)
         if on.AllocationFailed not in own and on.CWNodeAssigned not in own:
             yield from announce_growth(pool)
-        for event in events:
-            yield event
         if on.AllocationFailed not in own:
             yield on.AllocationRecovered(**pool_fields(pool.key), uid=pool.uid)
 
 
+def _note_own(
+    events: Generator[Says, State, None], key: str, own: set[type]
+) -> Generator[Says, State, None]:
+    """Yield the events, and note the types of those that are about one NodePool."""
+    with suppress(StopIteration):
+        event = next(events)
+        while True:
+            if isinstance(event, OfPool) and event.key == key:
+                own.add(type(event))
+            event = events.send((yield event))
+
+
 def _shared_out(
     state: State, offering: OfferingKey, now: datetime, retried: PoolKey | None = None
-) -> Iterator[Says]:
+) -> Generator[Says, State, None]:
     """Share out the machines of an offering: an operator comes first, and spot comes last.
 
     A NodePool that fails is passed over. The failure is reported the first time, and at each retry

@@ -32,7 +32,9 @@ def announce_growth(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQu
 
 def assign_machines(
     state: State, offering: OfferingKey, line: Line, failed: dict[PoolKey, str]
-) -> Generator[CWNodePoolScaledUp | CWNodeRequestQueued | CWNodeAssigned, None, dict[PoolKey, int]]:
+) -> Generator[
+    CWNodePoolScaledUp | CWNodeRequestQueued | CWNodeAssigned, State, dict[PoolKey, int]
+]:
     """Yield the assignments of free machines to the NodePools that wait, in their order.
 
     Return how many machines each NodePool takes. If the announcement of a request failed, the
@@ -59,15 +61,15 @@ def assign_machines(
         if pool.goal is None or not machines:
             continue
         for event in announced.pop(pool.key, ()):
-            yield event
+            state = yield event
         for machine in machines:
             assignment += 1
-            yield _assign_machine(state, pool, machine, assignment)
+            state = yield _assign_machine(state, pool, machine, assignment)
     return {key: part.taken for key, part in parts.items()}
 
 
 def _assign_machine(state: State, pool: Pool, key: MachineKey, assignment: int) -> CWNodeAssigned:
-    machine = state.inventory.machines[key]
+    machine, since = state.inventory.machines[key], state.find_position(pool)[1]
     _, _, name = pool_path(pool.key)
     return CWNodeAssigned(
         **pool_fields(pool.key),
@@ -78,5 +80,6 @@ def _assign_machine(state: State, pool: Pool, key: MachineKey, assignment: int) 
         assignment=assignment,
         labels=machine.labels,
         compute_class=pool.spec.compute_class,
+        since=since,
         message=f"Node {machine.name} is assigned to NodePool {name}",
     )

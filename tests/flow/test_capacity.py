@@ -563,3 +563,30 @@ def test_an_old_capacity_message_is_not_repeated_for_another_number_of_nodes(
         message = world.condition("train", "AtTarget")
 
     assert message == "False UnderTarget: NodePool has 1 of 4 Nodes."
+
+
+def test_a_boot_that_fails_goes_on_with_the_wait_in_which_its_machine_was_assigned(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool whose grant is taken and given again while the allocator is away, so that its
+    # machine is assigned after that, and one of another organisation that waits since in between
+    given_two_organisations(world)
+    with world.paused("allocator"):
+        world.given_machines(1, boot_s=60)
+        world.break_machines("n1", fault="boot")
+        world.apply("train", 1)
+        world.pass_time(minutes=1)
+        world.given_quota(0)
+        world.apply("beta/main/other", 1)
+        world.pass_time(minutes=1)
+        world.given_quota(10)
+    assert world.nodes("train") == ["n1"]
+
+    # when the machine does not boot, and another machine comes
+    world.pass_time(minutes=31)
+    waits = place(world, "train"), place(world, "beta/main/other")
+    world.given_machines(1)
+
+    # then capacity and the allocator agree on who waits longer
+    assert waits == (1, 2)
+    assert world.nodes("train") == ["n2"]

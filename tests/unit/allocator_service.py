@@ -35,6 +35,7 @@ from nodepool.contract.events import (
     NodeUpdated,
     PreemptionPending,
     QuotaChecked,
+    Wake,
 )
 from nodepool.contract.keys import pool_key
 from nodepool.contract.messages import PoolFields, pool_fields
@@ -72,6 +73,15 @@ class AllocatorService(SingleService[State, Hears, Says]):
     def __init__(self) -> None:
         super().__init__(SERVICE)
         self.generation = 0
+
+    def process(self, message: Hears | Wake, id: str = "") -> Outputs:
+        """The outputs for one message; the laws of placement check `since` of assignments."""
+        return [
+            output.model_copy(update={"since": None})
+            if isinstance(output, CWNodeAssigned)
+            else output
+            for output in super().process(message, id)
+        ]
 
     def given_machines(self, count: int) -> None:
         """So many free machines."""

@@ -63,6 +63,7 @@ def check_output(state: AllocatorState, output: Message) -> None:
             assert machine.offering == pool.offering
             assert accepts(pool.spec.affinity, machine)
             assert pool.held < (pool.goal or 0)
+            assert output.since == state.find_position(pool)[1]
         case on.NodePreemptionRequested():
             pool = state.pools[output.key]
             assert pool.is_spot

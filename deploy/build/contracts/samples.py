@@ -880,6 +880,16 @@ SAMPLES: tuple[Message, ...] = (
         message="Kubelet stopped posting node status.",
         request=40,
     ),
+    CWNodeAssigned(
+        **OF,
+        node=MACHINE,
+        zone=ZONE,
+        uid=UID,
+        instance_type=KIND,
+        assignment=7,
+        since=NOON,
+        message="Node g3779b1 is assigned to NodePool train.v1",
+    ),
 )
 
 

@@ -1,6 +1,7 @@
 """The NodePools and machines that one service knows, with every index, and how these change."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Generic, Self, TypeVar
 
 from immutables import Map
@@ -59,20 +60,29 @@ class Placement(WithWork[OfferingKey | PoolKey], Generic[P]):
             waiting=put(self.waiting, pool.offering, moved if len(moved) else None),
         )
 
+    def find_position(self, pool: P) -> tuple[PoolKey, datetime | None]:
+        """Return the position that the next Node of a NodePool fills: its owner and its start.
+
+        The start is None if the NodePool does not wait.
+        """
+        filled = self.ranking(pool.offering).find_next_position(pool.key)
+        return filled if filled is not None else (pool.key, pool.wait.first)
+
     def with_node(self, event: CWNodeAssigned, pool: P | None) -> tuple[Self, P | None]:
         """Return the state in which a NodePool holds a machine, and the NodePool after that.
 
         The Node fills a position. If the position belongs to another NodePool, that NodePool gets
-        the first position of this NodePool instead.
+        the first position of this NodePool instead. The machine keeps the start of the wait as the
+        event has it: the grant of the NodePool may have changed since the allocator read it.
         """
-        filled = (
-            self.ranking(pool.offering).find_next_position(pool.key) if pool is not None else None
+        inventory = self.inventory.assign(
+            event.machine_key, event.key, event.assignment, event.since
         )
-        first = pool.wait.first if pool is not None else None
-        owner, since = filled if filled is not None else (event.key, first)
-        inventory = self.inventory.assign(event.machine_key, event.key, event.assignment, since)
         state = replace(self, inventory=inventory)
-        if pool is None or since is None:
+        if pool is None:
+            return state, pool
+        owner, since = self.find_position(pool)
+        if since is None:
             return state, pool
         if owner == pool.key:
             return state, replace(pool, wait=pool.wait.without_position(since))

@@ -288,6 +288,8 @@ class CapacityModel:
                     fill(demand.rival, rivals, message.assignment)
                 else:
                     fill_own(demand.queued, message.assignment)
+                # The grant may have changed since the allocator read it.
+                demand.queued.filled[message.assignment] = message.since
                 demand.held += 1
             case CWNodeCordoned(machine_key=key, triage=triage):
                 self.machines[key].sick = triage

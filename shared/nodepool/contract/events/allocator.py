@@ -1,6 +1,7 @@
 """What the allocator says: which machine joins a NodePool, and which Node leaves it."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import ClassVar, Literal
 
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
@@ -84,6 +85,7 @@ class CWNodeAssigned(OfNode, KubernetesEvent):
     uid: the NodePool's.
     instance_type, labels: the machine's type and its topology labels.
     compute_class: the NodePool's.
+    since: when the wait began that the machine ends; a boot that fails goes on with this wait.
     """
 
     speaker: ClassVar[str] = "allocator"
@@ -92,6 +94,7 @@ class CWNodeAssigned(OfNode, KubernetesEvent):
     instance_type: str
     labels: Mapping[str, str] = {}
     compute_class: ComputeClass = ComputeClass.DEFAULT
+    since: datetime | None = None
 
 
 class CWNodePoolRemoveNodes(KubernetesEvent):
