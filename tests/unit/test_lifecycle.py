@@ -24,6 +24,7 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AnswerAwaited,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodePoolDeleted,
@@ -200,9 +201,9 @@ def seen(node: str, *pods: str, cordon: int = 0, assignment: int = 1) -> NodeObs
     )
 
 
-def broken(node: str, status: str = "True") -> NodeConditionChanged:
+def broken(node: str, status: str = "True", kind: str = "XIDErrors") -> NodeConditionChanged:
     """A Node has a problem that a reboot cures, or has it no longer."""
-    fields = {"type": "XIDErrors", "status": status, "reason": "XIDErrors", "message": ""}
+    fields = {"type": kind, "status": status, "reason": kind, "message": ""}
     return NodeConditionChanged.model_validate({**machine(node), **fields})
 
 
@@ -340,7 +341,18 @@ def test_a_message_about_an_earlier_stay_changes_nothing() -> None:
     assert story.state == before
 
 
-# A Node reboots.
+# A Node that is not healthy.
+
+
+def test_a_cordon_names_its_causes_in_a_list() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(broken("n1"))
+
+    *_, event = story.hears(broken("n1", kind="KernelDeadlock"))
+
+    assert isinstance(event, CWNodeCordoned)
+    assert event.message == "Node n1 is cordoned: KernelDeadlock, XIDErrors"
 
 
 def test_a_late_report_of_an_earlier_boot_ends_no_reboot() -> None:
