@@ -8,6 +8,8 @@ VENV ?= .venv
 SEEDS ?= 1000
 EXAMPLES ?= 5000
 MINUTES ?= 5
+SAMPLE ?= 200
+SEED ?= 1
 ARGS ?=
 # Many tests wait for processes most of the time.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
@@ -30,7 +32,7 @@ fail = { echo "$(1)" >&2; exit 1; }
 IMAGE ?= nodepool
 
 .PHONY: help setup python pythons run run-kubernetes image test containers long lint format types bench simulation fuzz faults \
-	testbed kubernetes rules commands metrics contracts dashboards panels lock check clean distclean
+	mutation testbed kubernetes rules commands metrics contracts dashboards panels lock check clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -124,6 +126,9 @@ fuzz: setup ## Read many foreign bytes of every kind (EXAMPLES=5000 for each pro
 
 faults: setup ## Stop and kill services and servers of a cluster at random, and audit it (MINUTES=5)
 	@PYTHONPATH=tests:deploy/build $(BIN)/python -m faults --minutes $(MINUTES) $(ARGS)
+
+mutation: setup ## Change decisions one at a time, and show what no test notices (SAMPLE=200 SEED=1)
+	@PYTHONPATH=tests:deploy/build $(BIN)/python -m mutation --sample $(SAMPLE) --seed $(SEED) $(ARGS)
 
 # Everything there is one cluster's, so one process runs it.
 kubernetes: setup ## Apply the manifests to a real Kubernetes, which `make testbed` builds

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nodepool.contract.events import NodePreemptionRequested
 from support.constants import A100, H100, PREFER_IDLE, RACK, ZONE
 from support.harness import Harness
 from support.services import NAMES
@@ -280,7 +281,11 @@ def test_spot_nodes_of_another_organisation_give_way_too(world: WorldHarness) ->
     world.apply("globex/edge/train", 1)
     world.pass_time(minutes=8)
 
+    # then they are not told for whom
+    asked = [envelope.data for envelope in world.envelopes_of("cheap")]
+    told = [each.beneficiary for each in asked if isinstance(each, NodePreemptionRequested)]
     assert world.nodes("globex/edge/train") == ["n1"]
+    assert told == [""]
 
 
 def test_a_preemption_that_has_begun_goes_on_when_the_pool_wants_less(world: WorldHarness) -> None:

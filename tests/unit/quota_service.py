@@ -17,6 +17,7 @@ from nodepool.contract.events import (
     GrantAcknowledged,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeReservationChanged,
     QuotaChecked,
     QuotaDeleted,
     QuotaReleased,
@@ -140,6 +141,13 @@ def node_deleted(pool: str, number: int = 0, uid: str = "") -> CWNodeDeleted:
         uid=uid or uid_of(pool),
         node=f"g{number}",
         assignment=number,
+    )
+
+
+def reserved(pool: str, number: int, *, usable: bool) -> NodeReservationChanged:
+    """The Node of this number is reserved for the control plane, or is not any more."""
+    return NodeReservationChanged(
+        **of(pool), zone=ZONE, node=f"g{number}", assignment=number, usable=usable
     )
 
 

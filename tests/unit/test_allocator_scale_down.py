@@ -52,6 +52,14 @@ def test_a_scale_down_requests_deletions_and_is_announced_complete_when_the_node
     assert allocator.pool.removed is None
 
 
+def test_a_node_that_is_lost_after_a_scale_down_is_no_new_request() -> None:
+    allocator = allocator_with_nodes(3)
+    allocator.scale(2)
+    allocator.hears(node_deleted(3))
+
+    assert allocator.hears(node_deleted(1)) == [assigned(3, 4)]
+
+
 def test_a_target_that_is_lowered_during_a_scale_down_continues_it() -> None:
     allocator = allocator_with_nodes(3)
     allocator.scale(2)

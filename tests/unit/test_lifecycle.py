@@ -24,6 +24,7 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AnswerAwaited,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodePoolDeleted,
@@ -42,6 +43,7 @@ from nodepool.contract.events import (
     NodeRemovalCancelled,
     NodeUpdated,
     NodeUpdateFailed,
+    NodeVerified,
     PreemptionInProgress,
     PreemptionPending,
     Wake,
@@ -159,9 +161,21 @@ def assigned(node: str, assignment: int = 1) -> CWNodeAssigned:
     )
 
 
-def booted(node: str, assignment: int = 1) -> MachineBooted:
+def booted(
+    node: str, assignment: int = 1, *, boot: int = 0, verifying: bool = False
+) -> MachineBooted:
     """A machine booted."""
-    return MachineBooted(**machine(node, assignment))
+    return MachineBooted(**machine(node, assignment), boot=boot, verifying=verifying)
+
+
+def verified(node: str, *, boot: int, passed: bool) -> NodeVerified:
+    """The verification of a machine is over."""
+    return NodeVerified(**machine(node), boot=boot, passed=passed)
+
+
+def reboot(node: str) -> RebootNode:
+    """A Node is to be rebooted at once."""
+    return RebootNode(**OF, node=node, force=True)
 
 
 def requested(
@@ -187,9 +201,9 @@ def seen(node: str, *pods: str, cordon: int = 0, assignment: int = 1) -> NodeObs
     )
 
 
-def broken(node: str) -> NodeConditionChanged:
-    """A Node has a problem that a reboot cures."""
-    fields = {"type": "XIDErrors", "status": "True", "reason": "XIDErrors", "message": ""}
+def broken(node: str, status: str = "True", kind: str = "XIDErrors") -> NodeConditionChanged:
+    """A Node has a problem that a reboot cures, or has it no longer."""
+    fields = {"type": kind, "status": status, "reason": kind, "message": ""}
     return NodeConditionChanged.model_validate({**machine(node), **fields})
 
 
@@ -325,6 +339,50 @@ def test_a_message_about_an_earlier_stay_changes_nothing() -> None:
 
     assert outputs == []
     assert story.state == before
+
+
+# A Node that is not healthy.
+
+
+def test_a_cordon_names_its_causes_in_a_list() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(broken("n1"))
+
+    *_, event = story.hears(broken("n1", kind="KernelDeadlock"))
+
+    assert isinstance(event, CWNodeCordoned)
+    assert event.message == "Node n1 is cordoned: KernelDeadlock, XIDErrors"
+
+
+def test_a_late_report_of_an_earlier_boot_ends_no_reboot() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(reboot("n1"))
+
+    outputs = story.outputs(booted("n1", boot=0))
+
+    assert outputs == []
+    assert story.node("n1").phase is NodePhase.REBOOTING
+
+
+def test_a_node_is_verified_anew_after_the_problem_that_interrupted_its_verification() -> None:
+    # given a Node that did not pass, but is cordoned for a problem that outlasts its reboot
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(broken("n1"), reboot("n1"), booted("n1", boot=1, verifying=True))
+    failed = story.outputs(verified("n1", boot=1, passed=False))
+    story.wake_at(story.now + timedelta(minutes=11))
+    cordoned = story.node("n1").phase
+
+    # when the problem is over
+    again = story.outputs(broken("n1", "False"))
+    passed = story.outputs(verified("n1", boot=1, passed=True))
+
+    # then only the new verification counts
+    assert [failed, cordoned] == [[], NodePhase.CORDONED]
+    assert again == ["NodeUpdated n1 verifying"]
+    assert passed == ["NodeUpdated n1 production", "CWNodeUncordoned n1"]
 
 
 # What runs on a Node.

@@ -25,7 +25,7 @@ from nodepool.contract.events import (
     PreemptionPending,
     Wake,
 )
-from nodepool.contract.keys import NodeKey, PoolKey, node_key
+from nodepool.contract.keys import PoolKey, node_key
 from nodepool.contract.messages import PoolFields, pool_fields
 from nodepool.contract.metrics import (
     INVARIANT_LAST_POSITION,
@@ -168,8 +168,8 @@ def taken_back() -> NodePreemptionRequested:
     return NodePreemptionRequested(**of_node(), cause="Reclaimed")
 
 
-def broken(_state: State, _key: NodeKey, _context: Context) -> Generator[Says, State, None]:
-    """Raise ValueError, as a reconciler with a bug does."""
+def broken(_state: State, _on: object, _context: Context) -> Generator[Says, State, None]:
+    """Raise ValueError, as a reconciler or a decision with a bug does."""
     raise ValueError
 
 
@@ -191,6 +191,11 @@ GONE = DeletedForPreemption(
     **pool_fields(CHEAP),
     node="g1",
     message="Reason: Deleted for preemption. Node g1 left its NodePool",
+)
+GONE_TOO = DeletedForPreemption(
+    **pool_fields(OTHER),
+    node="g2",
+    message="Reason: Deleted for preemption. Node g2 left its NodePool",
 )
 
 
@@ -673,6 +678,22 @@ def test_a_requested_preemption_that_is_tried_again_survives_what_happens_until_
     assert retry == NOON + timedelta(minutes=1)
     assert isinstance(begun, PreemptionPending)
     assert story.due == story.now + TWO
+
+
+def test_each_end_that_could_not_be_said_is_said_at_the_next_try() -> None:
+    # given preempted Nodes of two NodePools, whose ends could not be said
+    story = a_preemption()
+    story.hears(registered("g2", 2, pool=OTHER), preempt("g2", OTHER))
+    story.service = replace(SERVICE, decide=broken)
+    failures = [story.failure_of(deleted()), story.failure_of(deleted("g2", 2, OTHER))]
+    story.service = SERVICE
+
+    # when the time of the next try has come
+    outputs = story.wakes(timedelta(minutes=1))
+
+    assert None not in failures
+    assert outputs == [GONE, GONE_TOO]
+    assert replace(story.state, figures=Figures()) == SERVICE.initial
 
 
 def test_a_spot_node_that_never_joins_is_forgotten() -> None:

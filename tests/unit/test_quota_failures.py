@@ -228,6 +228,46 @@ def test_what_a_pool_gives_back_is_not_lost_where_the_step_fails() -> None:
     assert quota.due is None
 
 
+def test_a_pool_that_comes_again_under_another_limit_frees_the_one_before_at_the_next_try() -> None:
+    # given a deleted pool whose release failed, and for which another waits
+    quota = QuotaService()
+    quota.set_limit(2)
+    quota.specify("train", 2)
+    quota.specify("waiting", 2)
+    quota.hears(deleting("train"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("quota.decide.released", None)
+        quota.outputs_of(acknowledged("train", 0, number=1, final=True))
+
+    # when a pool of its name is created in another zone
+    again = quota.specify("train", 1, uid=uid_of("train", 2), zone="RNO2A")
+    quota.now += MINUTE
+    rest = quota.wake_until_idle()
+
+    # then what the first one had goes to the pool that waits
+    outputs = [*again, *rest]
+    assert released("train", granted=0, used=0) in outputs
+    assert verdict("waiting", Quota.UNDER, granted=2, limit=2, used=2, number=2) in outputs
+
+
+def test_a_pool_whose_validation_failed_is_granted_no_more_before_it_is_validated() -> None:
+    # given a pool that waits for quota, and whose next version could not be validated
+    quota = QuotaService()
+    quota.set_limit(2)
+    quota.specify("train", 4)
+    quota.specify("train", 4, reason=Validated.INTERNAL_ERROR)
+
+    # when the limit is raised before and after the version is validated
+    before = quota.set_limit(4)
+    quota.set_limit(2)
+    quota.specify("train", 4)
+    after = quota.set_limit(5)
+
+    under = verdict("train", Quota.UNDER, granted=4, limit=5, used=4, generation=3, number=2)
+    assert before == configured(4, granted=0)
+    assert after == [*configured(5, granted=0), under]
+
+
 def test_an_invalid_pool_that_has_nothing_to_give_back_is_not_tried_again() -> None:
     # given a pool that has become invalid and has Nodes
     quota = QuotaService()

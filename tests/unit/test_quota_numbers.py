@@ -93,6 +93,15 @@ def test_another_target_that_is_too_large_as_well_is_warned_of() -> None:
     ]
 
 
+def test_the_same_lack_is_warned_of_again_after_the_pool_was_within_its_quota() -> None:
+    quota = QuotaService()
+    quota.set_limit(2)
+    quota.specify("train", 4)
+    quota.set_limit(4)
+
+    assert warning("train", exceeds(4, 2)) in quota.set_limit(2)
+
+
 def test_of_a_long_line_the_messages_are_renewed_at_a_bounded_rate() -> None:
     # given 300 pools that wait, and a change of what is used
     quota = QuotaService()

@@ -16,6 +16,7 @@ from unit.quota_service import (
     of,
     pool_deleted,
     released,
+    reserved,
     uid_of,
     unlimited,
     verdict,
@@ -277,6 +278,21 @@ def test_a_node_that_failed_to_register_stays_reserved_while_its_pool_wants_anot
 
 
 # A NodePool that is deleted.
+
+
+def test_a_node_that_returns_from_the_control_plane_counts_once_again() -> None:
+    # given a pool with all Nodes that it was granted
+    quota = QuotaService()
+    quota.set_limit(4)
+    quota.specify("train", 2)
+    quota.assign("train", 2)
+
+    # when one of them is reserved for the control plane for a while
+    there = quota.hears(reserved("train", 1, usable=False))
+    back = quota.hears(reserved("train", 1, usable=True))
+
+    assert [there, back] == [[], []]
+    assert quota.ledger.used == 2
 
 
 def test_a_pool_in_deletion_keeps_reserved_what_it_holds_and_gives_it_back_node_by_node() -> None:
