@@ -12,11 +12,11 @@ def test_a_machine_that_never_joined_leaves_its_pool_waiting_since_it_began_to_w
     None
 ):
     # given a pool that has two machines of its first wait, and lost and replaced a third since
-    wait = NO_WAIT.with_grant(3, held=0, now=NOON).trimmed(0)
-    wait = wait.after_loss(held=2, now=NOON + HOUR).trimmed(0)
+    wait = NO_WAIT.with_grant(3, held=0, now=NOON).trim(0)
+    wait = wait.after_loss(held=2, now=NOON + HOUR).trim(0)
 
     # when one of the two fails to boot
-    wait = wait.after_failed_boot(2, NOON, NOON + 2 * HOUR)
+    wait = wait.after_leaving(2, NOON, NOON + 2 * HOUR)
 
     assert wait.runs == (Run(NOON, 1),)
     assert wait.since == NOON
