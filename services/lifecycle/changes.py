@@ -106,7 +106,8 @@ def _report_boot(node: Node, report: BootReport, now: datetime) -> Node:
         case on.MachineFailed(cause=cause):
             return replace(node, boot=node.boot._replace(fault=cause))
         case on.NodeVerified(passed=passed, cause=cause):
-            return replace(node, boot=node.boot._replace(passed=passed, verification_fault=cause))
+            boot = node.boot._replace(passed=passed, verification_fault=cause)
+            return replace(node, boot=boot, answer=NO_ANSWER)
         case _:
             assert_never(report)
 
@@ -281,7 +282,7 @@ def _follow_request(
         case on.NodeRemovalCancelled():
             exit = exit._replace(is_cancelled=True)
         case on.NodeKept(request=request):
-            if exit.is_spared and request == exit.request:
+            if exit.reason is RemovalReason.SCALE_DOWN and request == exit.request:
                 exit = exit._replace(reason=None, is_cancelled=False)
         case _:
             assert_never(event)
