@@ -91,7 +91,7 @@ def change_node(  # noqa: C901, PLR0912  # It lists the messages.
         case on.AnswerAwaited():
             return _await_answer(node, message)
         case on.CWNodeDeletionRequestSuccess() | on.NodeRemovalCancelled() | on.NodeKept():
-            return _follow_request(node, message)
+            return _follow_request(node, message, now)
         case on.NodePreempted() | on.PreemptionPending() | on.PreemptionInProgress():
             return _preempt(node, message, now)
         case _:
@@ -265,7 +265,9 @@ def _report_condition(node: Node, event: ConditionSeen, now: datetime) -> Node:
 
 
 def _follow_request(
-    node: Node, event: on.CWNodeDeletionRequestSuccess | on.NodeRemovalCancelled | on.NodeKept
+    node: Node,
+    event: on.CWNodeDeletionRequestSuccess | on.NodeRemovalCancelled | on.NodeKept,
+    now: datetime,
 ) -> Node:
     """Return the Node as a Node that leaves, or that stays after all."""
     # A preemption has its own timetable, which neither a scale-down nor a deletion shortens.
@@ -276,6 +278,9 @@ def _follow_request(
     exit = node.exit
     match event:
         case on.CWNodeDeletionRequestSuccess(idle_only=idle_only, request=request):
+            if exit.reason is None and exit.gone_by is not None:
+                # Its preemption began without a warning while nothing removed the Node yet.
+                exit = exit._replace(gone_by=now + GONE_AFTER)
             exit = exit._replace(
                 reason=event.removal, idle_only=idle_only, request=request, is_cancelled=False
             )
@@ -298,8 +303,7 @@ def _preempt(
     exit = node.exit
     match event:
         case on.NodePreempted():
-            if exit.reason is None and not node.is_booting:  # The Node stays; a timetable follows.
-                return node
+            # If the Node stays, a timetable follows, or the deletion of its NodePool.
             exit = exit._replace(gone_by=now + GONE_AFTER)
             is_spareable = node.is_cordoned and exit.reason is RemovalReason.SCALE_DOWN
             if not node.is_booting and not is_spareable:
