@@ -91,7 +91,7 @@ def change_node(  # noqa: C901, PLR0912  # It lists the messages.
         case on.AnswerAwaited():
             return _await_answer(node, message)
         case on.CWNodeDeletionRequestSuccess() | on.NodeRemovalCancelled() | on.NodeKept():
-            return _follow_request(node, message)
+            return _follow_request(node, message, now)
         case on.NodePreempted() | on.PreemptionPending() | on.PreemptionInProgress():
             return _preempt(node, message, now)
         case _:
@@ -106,7 +106,8 @@ def _report_boot(node: Node, report: BootReport, now: datetime) -> Node:
         case on.MachineFailed(cause=cause):
             return replace(node, boot=node.boot._replace(fault=cause))
         case on.NodeVerified(passed=passed, cause=cause):
-            return replace(node, boot=node.boot._replace(passed=passed, verification_fault=cause))
+            boot = node.boot._replace(passed=passed, verification_fault=cause)
+            return replace(node, boot=boot, answer=NO_ANSWER)
         case _:
             assert_never(report)
 
@@ -264,7 +265,9 @@ def _report_condition(node: Node, event: ConditionSeen, now: datetime) -> Node:
 
 
 def _follow_request(
-    node: Node, event: on.CWNodeDeletionRequestSuccess | on.NodeRemovalCancelled | on.NodeKept
+    node: Node,
+    event: on.CWNodeDeletionRequestSuccess | on.NodeRemovalCancelled | on.NodeKept,
+    now: datetime,
 ) -> Node:
     """Return the Node as a Node that leaves, or that stays after all."""
     # A preemption has its own timetable, which neither a scale-down nor a deletion shortens.
@@ -275,13 +278,16 @@ def _follow_request(
     exit = node.exit
     match event:
         case on.CWNodeDeletionRequestSuccess(idle_only=idle_only, request=request):
+            if exit.reason is None and exit.gone_by is not None:
+                # Its preemption began without a warning while nothing removed the Node yet.
+                exit = exit._replace(gone_by=now + GONE_AFTER)
             exit = exit._replace(
                 reason=event.removal, idle_only=idle_only, request=request, is_cancelled=False
             )
         case on.NodeRemovalCancelled():
             exit = exit._replace(is_cancelled=True)
         case on.NodeKept(request=request):
-            if exit.is_spared and request == exit.request:
+            if exit.reason is RemovalReason.SCALE_DOWN and request == exit.request:
                 exit = exit._replace(reason=None, is_cancelled=False)
         case _:
             assert_never(event)
@@ -297,8 +303,7 @@ def _preempt(
     exit = node.exit
     match event:
         case on.NodePreempted():
-            if exit.reason is None and not node.is_booting:  # The Node stays; a timetable follows.
-                return node
+            # If the Node stays, a timetable follows, or the deletion of its NodePool.
             exit = exit._replace(gone_by=now + GONE_AFTER)
             is_spareable = node.is_cordoned and exit.reason is RemovalReason.SCALE_DOWN
             if not node.is_booting and not is_spareable:

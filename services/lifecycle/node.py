@@ -212,8 +212,14 @@ class Node:
 
     @property
     def restarts(self) -> bool:
-        """Return whether the Node is rebooted or verified after it joined: no work runs there."""
+        """Return whether the Node is rebooted, or is verified after it joined its cluster."""
         return self.phase in (NodePhase.REBOOTING, NodePhase.VERIFYING)
+
+    @property
+    def has_work(self) -> bool:
+        """Return whether work runs on the Node, in any phase; none runs while its machine boots."""
+        is_off = self.is_booting or (self.phase is NodePhase.REBOOTING and not self.boot.is_done)
+        return bool(self.work.all) and not is_off
 
     @property
     def holding(self) -> tuple[Workload, ...]:

@@ -135,7 +135,7 @@ def keep(case: Case) -> Steps:
     is_victim = node.exit.reason is RemovalReason.SCALE_DOWN and node.exit.idle_only
     if node.exit.is_spared:
         why = "its NodePool wants it again"
-    elif is_victim and node.has_answered and node.holding:
+    elif is_victim and node.holding and (node.has_answered or node.restarts):
         why = f"it became active: {list_names(tuple(each.name for each in node.holding))}"
     else:
         return node
@@ -183,8 +183,8 @@ def stay(case: Case) -> Steps:  # noqa: C901  # It is a part of the table.
 
         case NodePhase.CORDONED | NodePhase.DRAINING if plan.is_nothing:
             return (yield update_node(template, node, _resting_phase(case), None))
-        case NodePhase.CORDONED if plan.reboots and not plan.causes and node.work.is_blocking:
-            return (yield update_node(template, node, NodePhase.PRODUCTION, None))
+        case NodePhase.CORDONED if _is_postponed(case):
+            return (yield update_node(template, node, _find_phase_after_cordon(node), None))
         case NodePhase.CORDONED | NodePhase.DRAINING if plan.forced:
             return (yield from _show(case, NodePhase.REBOOTING))
         case NodePhase.CORDONED | NodePhase.DRAINING if _is_cordon_outdated(case):
@@ -198,20 +198,24 @@ def stay(case: Case) -> Steps:  # noqa: C901  # It is a part of the table.
 def _restart(case: Case) -> Steps:
     """Take a Node through its reboot and its verification.
 
-    A problem that the reboot cures counts again only some time after the boot.
+    A problem that the reboot cures counts again only some time after the boot. A Node on which work
+    runs is cordoned and drained first, as in production; only a forced reboot does not wait.
     """
     template, node, boot, health = case.template, case.node, case.node.boot, case.node.health
     is_settling = health.settles_at is not None and case.context.time < health.settles_at
     settled = health.without_lingering() if is_settling else health
     plan = make_plan(settled, evicts=template.evicts_unhealthy)
-    # Only such a problem would replace or cordon the Node, so the Node waits until it counts.
-    waits = is_settling and not settled.findings and not plan.reboots
+    # If only such a problem would cordon the Node, the Node waits until the problem counts.
+    waits = is_settling and (node.has_work or not (settled.findings or plan.reboots))
+    has_failed = boot.passed is False and not health.findings
+    is_to_be_drained = plan.reboots and not node.work.is_blocking
+    ends = boot.passed is not None or bool(settled.findings) or is_to_be_drained
     match node.phase:
-        case NodePhase.VERIFYING if plan.removes or (boot.passed is False and not health.findings):
-            return (yield replace_node(template, node))
-        case NodePhase.VERIFYING if plan.reboots:
+        case NodePhase.VERIFYING if plan.forced or (plan.reboots and not node.has_work):
             return (yield update_node(template, node, NodePhase.REBOOTING, None))
-        case NodePhase.VERIFYING if (boot.passed is not None or settled.findings) and not waits:
+        case NodePhase.VERIFYING if (plan.removes or has_failed) and not node.has_work:
+            return (yield replace_node(template, node))
+        case NodePhase.VERIFYING if ends and not (waits or has_failed):
             return (yield from _release(case))
 
         case NodePhase.REBOOTING if boot.fault:
@@ -276,12 +280,12 @@ def leave(case: Case) -> Steps:  # noqa: C901  # It is a part of the table.
 
         case _ if is_over:
             return (yield delete_node(template, node, lost=len(node.work.pods)))
-        case NodePhase.BOOTING | NodePhase.REBOOTING | NodePhase.VERIFYING:
+        case NodePhase.BOOTING | NodePhase.REBOOTING | NodePhase.VERIFYING if not node.has_work:
             return (yield delete_node(template, node))
 
         case NodePhase.PRODUCTION | NodePhase.CORDONED if is_preempted and is_to_be_forced:
             return (yield from _drain_by_force(case))
-        case NodePhase.PRODUCTION:
+        case NodePhase.PRODUCTION | NodePhase.REBOOTING | NodePhase.VERIFYING:
             return (yield update_node(template, node, NodePhase.CORDONED, exit.reason))
         case NodePhase.CORDONED if is_preempted and (exit.has_timetable or node.holding):
             return node
@@ -314,21 +318,31 @@ def _is_cordon_outdated(case: Case) -> bool:
 def _release(case: Case) -> Steps:
     """Return a Node to production after its boot and its verification, unless it has a cordon."""
     template, node, plan = case.template, case.node, case.plan
-    if plan.removes:
+    if plan.removes and not node.has_work:
         return (yield replace_node(template, node))
-    if plan.is_nothing:
+    if plan.is_nothing or _is_postponed(case):
         return (yield update_node(template, node, NodePhase.PRODUCTION, None))
-    return (yield from _show(case, NodePhase.CORDONED))
+    removal = RemovalReason.UNHEALTHY if plan.removes else None
+    return (yield from _show(case, NodePhase.CORDONED, removal))
+
+
+def _is_postponed(case: Case) -> bool:
+    """Return whether a safe reboot waits for work on a Node that needs no cordon until then."""
+    plan = case.plan
+    return plan.reboots and not (plan.causes or plan.forced) and case.node.work.is_blocking
 
 
 def _resting_phase(case: Case) -> NodePhase:
-    """Return the phase of a cordoned Node that does not leave.
+    """Return the phase of a cordoned Node that does not leave."""
+    return _find_phase_after_cordon(case.node) if case.plan.is_nothing else NodePhase.CORDONED
+
+
+def _find_phase_after_cordon(node: Node) -> NodePhase:
+    """Return the phase of a Node after its cordon.
 
     A Node that was cordoned before its verification was over is verified again.
     """
-    if not case.plan.is_nothing:
-        return NodePhase.CORDONED
-    is_verified = case.node.boot.passed or not case.node.boot.verifies
+    is_verified = node.boot.passed or not node.boot.verifies
     return NodePhase.PRODUCTION if is_verified else NodePhase.VERIFYING
 
 

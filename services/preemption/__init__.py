@@ -16,6 +16,8 @@ Hears = (
     | on.NodeActivityChanged
     | on.NodeKept
     | on.CWDrainNode
+    | on.NodePoolDeleting
+    | on.CWNodePoolDeleted
 )
 Says = (
     on.NodePreempted

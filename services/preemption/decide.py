@@ -49,7 +49,7 @@ def reconcile(state: State, key: NodeKey, context: Context) -> Generator[Says, S
     """
     for ended in state.list_ended_stays(key):
         yield _report_deletion(ended)
-    node = state.nodes.get(key)
+    node = state.find_node(key)
     if node is None:
         return
     if node.is_to_begin:

@@ -18,7 +18,7 @@ class Node:
     booting: whether the Node has not joined its cluster yet.
     active: whether workloads run on the Node.
     request: the number of the request to delete the Node; 0 while the Node stays.
-    goes_with_pool: whether the Node is deleted because its NodePool is deleted.
+    goes_with_pool: whether the NodePool is being deleted, and its Nodes with it.
     requested: why the Node must be preempted; None without such a request.
     acknowledged: whether a command requested the drain before it was due.
     pending_since: when the preemption began; None before.

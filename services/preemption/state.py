@@ -9,11 +9,12 @@ from immutables import Map
 from nodepool.contract import events as on
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.commands_spot import AcknowledgePreemption
-from nodepool.contract.keys import NodeKey, node_key
+from nodepool.contract.keys import NodeKey, PoolKey, node_key
 from nodepool.contract.messages import OfNode
 from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.service import Context
+from nodepool.state.maps import mark
 from nodepool.state.values import replace
 from nodepool.state.work import WithWork
 from preemption import Hears, Says
@@ -27,18 +28,27 @@ class State(WithWork[NodeKey]):
 
     The work queue holds each Node with a stage to publish, at once or when its drain is due.
 
+    deleting: the NodePools that are being deleted.
     departed: the Nodes that left, by the number of their stay.
     figures: how punctual all preemptions were.
     """
 
     nodes: Map[NodeKey, Node] = Map()
+    deleting: Map[PoolKey, bool] = Map()
     departed: Map[int, Node] = Map()
     figures: Figures = Figures()
 
     def node(self, message: OfNode) -> Node | None:
         """Return the spot Node that a message is about; None if it is about another stay."""
-        node = self.nodes.get(message.node_key)
+        node = self.find_node(message.node_key)
         return node if node is not None and node.assignment == message.assignment else None
+
+    def find_node(self, key: NodeKey) -> Node | None:
+        """Return the spot Node of this name; from its deletion on, its NodePool takes it along."""
+        node = self.nodes.get(key)
+        if node is None or node.pool not in self.deleting:
+            return node
+        return replace(node, goes_with_pool=True)
 
     def list_ended_stays(self, key: NodeKey) -> Iterator[Node]:
         """Return the stays of this Node whose end is not published yet, in their order."""
@@ -76,6 +86,10 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _fold_drain(state, message, context)
         case on.NodePreempted() | on.PreemptionPending() | on.PreemptionInProgress():
             return _fold_stage(state, message, context)
+        case on.NodePoolDeleting(key=pool):
+            return replace(state, deleting=mark(state.deleting, pool, is_in=True))
+        case on.CWNodePoolDeleted(key=pool):
+            return replace(state, deleting=mark(state.deleting, pool, is_in=False))
         case on.DeletedForPreemption(org=org, cluster=cluster, node=node):
             return _fold_end(state, node_key(org, cluster, node))
         case on.PreemptionFailed(node_key=key):
@@ -102,10 +116,8 @@ def _fold_node_event(state: State, event: Seen) -> State:
             node = replace(node, booting=False) if node else _new(event, booting=False)
         case on.NodeActivityChanged(active=active):
             node = replace(node, active=active) if node and node.active is not active else None
-        case on.CWNodeDeletionRequestSuccess(request=request, removal=removal):
-            with_pool = removal is RemovalReason.POOL_DELETED
-            request = max(1, request)
-            node = replace(node, request=request, goes_with_pool=with_pool) if node else None
+        case on.CWNodeDeletionRequestSuccess(request=request):
+            node = replace(node, request=max(1, request)) if node else None
         case on.NodeKept(request=request):
             is_kept = node is not None and node.request == max(1, request)
             node = replace(node, request=0) if node and is_kept else None
@@ -213,7 +225,7 @@ def _store_node(state: State, key: NodeKey, node: Node) -> State:
 
 def _in_step(state: State, key: NodeKey) -> State:
     """Return the state with the deadline of a Node up to date; a retry stays a retry."""
-    node = state.nodes.get(key)
+    node = state.find_node(key)
     if any(state.list_ended_stays(key)) or (node is not None and state.work.is_retried(key)):
         return state
     due = node.due if node is not None else None

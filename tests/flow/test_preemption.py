@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from nodepool.contract.events import PreemptionPending
+from support.audit.auditor import violations
 from support.constants import OWN_TAINT, PREFER_IDLE
 from support.services import NAMES
 from support.world_harness import WorldHarness
@@ -280,6 +281,31 @@ def test_a_node_preempted_while_its_pool_is_deleted_leaves_with_it(world: WorldH
 
     assert world.node_pool("cheap") is None
     assert world.nodes() == []
+
+
+@pytest.mark.parametrize("late", [("allocator",), ("allocator", "preemption")])
+def test_a_node_preempted_after_the_deletion_of_its_pool_leaves_without_a_timetable(
+    world: WorldHarness, late: tuple[str, ...]
+) -> None:
+    given_spot_pool(world, graceS=600)
+
+    # when the allocator removes the Nodes of the deleted pool only after the preemption has begun
+    with world.paused(*late):
+        world.delete("cheap")
+        world.preempt("cheap", "n1")
+        world.pass_time(minutes=1)
+    world.pass_time(minutes=8)
+
+    # then the Node is gone seven minutes after the request
+    assert world.timed_events("cheap") == [
+        "0:00 CWNodePoolRemoveNodes 1",
+        "0:00 CWNodeDeletionRequestSuccess n1",
+        "1:00 CWDrainNode n1",
+        "8:00 CWNodeDeleted n1",
+        "8:00 CWNodePoolNodesRemoved 1 0",
+        "8:00 CWNodePoolDeleted",
+    ]
+    assert violations(world.entries()) == []
 
 
 def test_a_preempted_machine_goes_to_the_default_pool_that_waits(world: WorldHarness) -> None:

@@ -81,6 +81,7 @@ PLANTS = {
         "before it is verified",
         VERIFIED,
         functions={"lifecycle.table._resting_phase": unverified},
+        seed=39,
     ),
     "problems that count before their reboot can show that it helped": Plant(
         "its reboot may have cured",

@@ -9,16 +9,20 @@ import pytest
 from allocator import give_way, reclaim
 from lifecycle import table
 from lifecycle.node_events import draining
+from nodepool.contract.events import NodePoolDeleting
 from nodepool.contract.model import RemovalReason
-from support.simulation.faults import Plant, violation_of
+from preemption.decide import SERVICE as PREEMPTION
+from support.simulation.faults import Plant, hearing, violation_of
 from support.simulation.planted import CALM, PREEMPTED
-from support.simulation.profile import GIVING_WAY
+from support.simulation.profile import GIVING_WAY, SPOT
 
 PROFILE = replace(GIVING_WAY, steps=3_000)
 LEAVING = replace(
     PREEMPTED,
     actions={**CALM, "scale": 20, "interfere": 150, "run_pod": 60, "stop_pod": 2, "preempt": 0},
 )
+DELETED = replace(SPOT, actions={**SPOT.actions, "delete": 30, "preempt": 60})
+"""NodePools are deleted while their Nodes are preempted."""
 CALM_SPOT = replace(
     GIVING_WAY,
     machines=10,
@@ -94,6 +98,11 @@ def is_leaving(node: Any) -> bool:
     return bool(node.booting or node.request > 0)
 
 
+def without_deletions(_state: Any, message: Any) -> Any:
+    """NodePools whose deletion is not heard of before that of their Nodes."""
+    return None if isinstance(message, NodePoolDeleting) else message
+
+
 def drained_at_once(case: table.Case) -> table.Steps:
     """A preemption without a timetable drains its Node, whatever runs there."""
     node = case.node
@@ -146,6 +155,12 @@ PLANTS = {
             "preemption.node.Node.is_going": property(is_leaving),
             "lifecycle.table.PARTS": (*table.PARTS[:-1], drained_at_once),
         },
+    ),
+    "a Node is warned that goes with its NodePool": Plant(
+        "is warned, and goes with its NodePool",
+        DELETED,
+        (hearing(PREEMPTION, without_deletions),),
+        seed=5,
     ),
     "nothing is held back": Plant(
         "are reclaimed, though", PROFILE, functions={"allocator.decide.held_back": not_held_back}

@@ -33,7 +33,7 @@ ANSWER_MAX = timedelta(minutes=30)
 SETTLES_WITHIN = timedelta(minutes=10)
 """How long after a boot a problem that the reboot cures may last."""
 RESTARTING = (NodePhase.REBOOTING, NodePhase.VERIFYING)
-"""The phases in which a Node runs no work."""
+"""The phases of a Node that reboots, or is verified after a boot."""
 
 
 def note(facts: Facts, message: Message, origin: Origin) -> None:

@@ -44,8 +44,8 @@ def _observed(facts: Facts, message: NodeObserved | NodeReported, origin: Origin
     stay = facts.reported_stay(message, message.assignment)
     pods = [pod for pod in message.pods if not (pod.daemon_set or pod.verification)]
     working = bool(pods)
-    if stay.phase == NodePhase.REBOOTING:
-        working = False  # They end with the reboot.
+    if stay.phase == NodePhase.REBOOTING and isinstance(message, NodeObserved):
+        working = False  # They end with the reboot; in a Kubernetes cluster they run again.
     if working and stay.phase == NodePhase.DELETED and not (stay.overdue or stay.was_forced):
         raise Violation(f"{stay.machine} runs Pods that were not observed before it was deleted")
     stay.working = working

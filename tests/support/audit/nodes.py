@@ -140,7 +140,7 @@ def _check_deletion(facts: Facts, stay: Stay, origin: Origin) -> None:
     begun = stay.in_progress or stay.overdue or stay.goes_with_pool or restarts
     if stay.is_preempted(origin.cause) and not begun:
         raise Violation(f"{stay.machine} is deleted for preemption early")
-    if stay.working and not (stay.overdue or restarts):
+    if stay.working and not (stay.overdue or stay.phase is NodePhase.REBOOTING):
         raise Violation(f"{stay.machine} is deleted while Pods run on it")
 
 

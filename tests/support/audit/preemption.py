@@ -48,6 +48,8 @@ def _warned(facts: Facts, message: PreemptionPending, origin: Origin) -> None:
         raise Violation(f"{stay.machine} is warned twice")
     if stay.pool.spec.compute_class is not ComputeClass.SPOT:
         raise Violation(f"{stay.machine} is preempted and is not a spot Node")
+    if stay.pool.is_deleting(origin.cause):
+        raise Violation(f"{stay.machine} is warned, and goes with its NodePool")
     stay.warned = (origin.position, message.since)
 
 
