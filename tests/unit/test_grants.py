@@ -43,6 +43,12 @@ def test_a_grant_that_is_given_back_may_not_be_used() -> None:
     assert knows(after((1, 7), (2, 3)), 1, 0) == Grants(((1, 0), (2, 3)), 3)
 
 
+def test_a_verdict_that_repeats_a_grant_which_is_given_back_gives_nothing() -> None:
+    known = knows(after((1, 7), (2, 6)), 2, 0)
+
+    assert add_grant(known, sample(QuotaChecked, number=2, granted=6)) == known
+
+
 def test_a_grant_that_is_not_known_is_not_acknowledged() -> None:
     known = after((2, 7), (3, 4))
 

@@ -30,9 +30,13 @@ FINAL: Final = Grants(is_final=True)
 
 
 def add_grant(known: Grants, event: QuotaChecked) -> Grants:
-    """Return the grants with a new grant; the same object if it is the newest grant already."""
+    """Return the grants with a new grant; the same object if it is the newest grant already.
+
+    A verdict repeats its grant with the same number, also after the grant was given back.
+    """
     grant = event.number, event.granted
-    if known.is_final or known.grants[-1:] == (grant,):
+    newest = known.grants[-1][0] if known.grants else None
+    if known.is_final or event.number == newest:
         return known
     older = list(known.grants)
     if len(older) >= GRANTS_MAX:
