@@ -19,6 +19,10 @@ from support.simulation.sender import SentCommand
 
 if TYPE_CHECKING:
     from fleet.state import State as FleetState
+    from nodepool.placement.claims import Claimant
+    from nodepool.placement.placement import Placement
+
+    AnyPlacement = Placement[Claimant]
 
 K = TypeVar("K", bound=Hashable)
 UNCOUNTED = (NodePhase.BOOTING, NodePhase.REBOOTING, NodePhase.VERIFYING)
@@ -44,6 +48,7 @@ class FinalChecks:
         self._node_pools_add_up()
         self._nodes_add_up()
         self._machines_add_up()
+        self._queue_is_one()
         self._quotas_add_up()
         self._pods_have_nodes()
         self._racks_are_cordoned()
@@ -138,6 +143,18 @@ class FinalChecks:
     def _holders(self, offering: tuple[str, str]) -> list[str]:
         machines = self.facts.machines.values()
         return [machine.holder for machine in machines if machine.offering == offering]
+
+    def _queue_is_one(self) -> None:
+        """Capacity, which shows who is served first, and the allocator, which serves, agree."""
+        shown, served = (
+            {
+                key: waiting.runs
+                for ranking in cast("AnyPlacement", self.world.state(name)).waiting.values()
+                for key, waiting in ranking.waiting.items()
+            }
+            for name in ("capacity", "allocator")
+        )
+        _compare("waits", shown, served)
 
     def _quotas_add_up(self) -> None:
         quotas = cast("Mapping[str, Quota]", documents_of(self.world, "quotas"))
