@@ -6,12 +6,9 @@ Atomic batches are described in
 https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-50.md.
 """
 
-import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from nodepool.contract.log import CONTENT_TYPE
 from nodepool.engine.proposal import Outgoing, Proposal
@@ -25,13 +22,10 @@ from nodepool.nats.log.api import (
     stored_position,
 )
 from nodepool.nats.log.streams import STREAM
-from nodepool.nats.wire.client import BusClient, doubt_when_lost
+from nodepool.nats.wire.client import BusClient
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 from nodepool.nats.wire.library import MaxPayloadError, NatsError
 from nodepool.service import I, O, S
-
-if TYPE_CHECKING:
-    from nodepool.nats.wire.library import Msg
 
 MARK = "Nodepool-Replica"
 """The header of a commit record that says which process made the record."""
@@ -50,8 +44,6 @@ class Committer:
     def __init__(self, connection: BusClient, mark: str = "") -> None:
         self._connection = connection
         self._mark = {MARK: mark} if mark else {}
-        self._reply: asyncio.Future[Msg] | None = None
-        doubt_when_lost(connection, lambda: () if self._reply is None else (self._reply,))
 
     async def commit(self, proposal: Proposal[S, I], *, is_cut: bool = False) -> int:
         """Store a commit and return the position of its commit record.
@@ -87,21 +79,13 @@ class Committer:
             raise InDoubt(f"the batch was not sent whole: {error}") from error
 
     async def _publish_record(self, proposal: Proposal[S, I], headers: Mapping[str, str]) -> int:
-        self._reply = asyncio.get_running_loop().create_future()
-        inbox = self._connection.new_inbox()
-        subscription = await self._connection.subscribe(inbox, future=self._reply, max_msgs=1)
         try:
-            await self._connection.publish(
-                proposal.subject, proposal.record(), reply=inbox, headers=dict(headers)
+            reply = await self._connection.request(
+                proposal.subject, proposal.record(), REPLY_TIMEOUT_S, headers=dict(headers)
             )
-            async with asyncio.timeout(REPLY_TIMEOUT_S):
-                return stored_position(await self._reply)
         except (NatsError, OSError, TimeoutError) as error:
             raise InDoubt(f"the commit may or may not be stored: {error}") from error
-        finally:
-            self._reply = None
-            with suppress(NatsError, OSError):
-                await subscription.unsubscribe()
+        return stored_position(reply)
 
 
 async def fire(connection: BusClient, replica: Replica[S, I, O], due: datetime) -> int:
