@@ -155,8 +155,12 @@ def _new(assignment: int, phase: NodePhase, context: Context) -> Node:
 
 
 def _update_node(node: Node, event: on.NodeUpdated, context: Context) -> Node:
-    """Return the Node as it looks in its cluster; a Node that is back is idle from then on."""
-    stays, is_coming = event.removal is None, event.phase in COMING
+    """Return the Node as it looks in its cluster; a Node that is back is idle from then on.
+
+    An unhealthy Node that waits for its Pods holds its place in the NodePool until it is replaced.
+    """
+    stays = event.removal in (None, RemovalReason.UNHEALTHY)
+    is_coming = event.phase in COMING
     held = stays and not is_coming
     since = node.since if held <= node.held else context.time
     usable = event.phase is NodePhase.PRODUCTION and not event.unschedulable

@@ -165,7 +165,7 @@ def stay(case: Case) -> Steps:  # noqa: C901  # It is a part of the table.
     health = node.health
     if node.is_booting or not node.exit.is_for_health:
         return node
-    if node.is_usable is not health.is_usable:
+    if node.is_usable is not health.is_usable and not _is_given_back_soon(case):
         return (yield reservation_changed(template, node))
     removal = RemovalReason.UNHEALTHY if plan.removes else None
     match node.phase:
@@ -193,6 +193,17 @@ def stay(case: Case) -> Steps:  # noqa: C901  # It is a part of the table.
         case _ if not node.has_answered:
             return node
     return (yield from _drain(case))
+
+
+def _is_given_back_soon(case: Case) -> bool:
+    """Return whether a Node returns to production first, and then to its NodePool.
+
+    Otherwise the NodePool would count the Node as cordoned, and remove it before newer Nodes.
+    """
+    node = case.node
+    is_cordoned = node.phase in (NodePhase.CORDONED, NodePhase.DRAINING)
+    is_shown = node.phase is NodePhase.PRODUCTION and bool(node.cordon.causes)
+    return node.health.is_usable and case.plan.is_nothing and (is_cordoned or is_shown)
 
 
 def _restart(case: Case) -> Steps:

@@ -510,3 +510,21 @@ def test_a_nodepool_with_more_nodes_than_its_target_says_how_many_come(
     world.pass_time(minutes=11)
 
     assert reasons(world) == [reason]
+
+
+def test_a_pod_that_waits_gets_a_node_beside_one_that_is_unhealthy_and_waits_for_its_own(
+    world: WorldHarness,
+) -> None:
+    # given a Node that is to be replaced, and waits for the Pod that runs there
+    world.given_data_center(machines=8)
+    evicts = {"disableUnhealthyNodeEviction": False}
+    world.apply("train", 0, autoscaling=True, minNodes=0, maxNodes=4, lifecycle=evicts)
+    world.create_pod("train", "first", gpus=8)
+    world.pass_time(minutes=5)
+    world.break_machines("n1", fault="gpu-lost")
+
+    # when another Pod waits
+    world.create_pod("train", "second", gpus=8)
+    world.pass_time(minutes=5)
+
+    assert (target(world), world.nodes("train")) == (2, ["n1", "n2"])

@@ -464,3 +464,17 @@ def test_a_scale_up_that_keeps_a_node_which_its_reservation_gave_back_is_announc
     assert "has 4 Nodes and wants 3" in removal
     assert world.events("train") == [f"CWNodePoolScaledUp 3 {target}", *growth]
     assert world.nodes("train") == [f"n{number + 1}" for number in range(target)]
+
+
+def test_a_node_that_is_given_back_is_no_victim_before_a_newer_node(world: WorldHarness) -> None:
+    # given a NodePool that got a newer Node for one that the control plane uses
+    world.given_data_center(machines=3)
+    world.apply("train", 2)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.pass_time(minutes=60)
+
+    # when the older Node is given back
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+
+    # then the newer of the idle Nodes leaves
+    assert world.nodes("train") == ["n1", "n2"]

@@ -236,7 +236,7 @@ def test_a_pool_that_comes_again_under_another_limit_frees_the_one_before_at_the
     quota.specify("waiting", 2)
     quota.hears(deleting("train"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("quota.decide.released", None)
+        patch.setattr("quota.decide.release_nodes", None)
         quota.outputs_of(acknowledged("train", 0, number=1, final=True))
 
     # when a pool of its name is created in another zone
