@@ -35,7 +35,9 @@ IMAGE ?= nodepool
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
+# A link leads to the environment of another tree, which --clear would empty.
 setup: ## Make .venv from requirements.lock; does nothing when it is up to date
+	@[ ! -L $(VENV) ] || $(call fail,setup: $(VENV) is a link to $$(readlink $(VENV)): remove the link or name another environment: make setup VENV=.venv-own)
 	@$(TAKE_TURNS) $(MAKE) --silent $(STAMP)
 
 # The stamp comes last, so a setup that was cut short starts again the next time.

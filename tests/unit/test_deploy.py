@@ -473,6 +473,27 @@ def made(target: str, folder: Path) -> set[str]:
 SOURCE = {"Makefile", "shared", "shared/a", "shared/a/b.py", "services", "deploy", "tests"}
 
 
+def test_setup_refuses_a_link_to_the_environment_of_another_tree(tmp_path: Path) -> None:
+    # given a tree whose environment is a link
+    other, tree = tmp_path / "other", tmp_path / "tree"
+    for folder in (other, tree):
+        folder.mkdir()
+    (other / "kept").touch()
+    (tree / ".venv").symlink_to(other)
+    shutil.copy(ROOT / "Makefile", tree)
+
+    # when something needs it
+    done = subprocess.run(["make", "lint"], cwd=tree, check=False, capture_output=True, text=True)
+
+    # then nothing is emptied, and a line says what to do
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[0] == (
+        f"setup: .venv is a link to {other}: remove the link or name another environment:"
+        " make setup VENV=.venv-own"
+    )
+    assert [path.name for path in other.iterdir()] == ["kept"]
+
+
 def test_make_clean_removes_data_and_caches_and_keeps_what_setup_made(tmp_path: Path) -> None:
     assert made("clean", tmp_path) == {*SOURCE, ".venv", ".setup-lock"}
 
