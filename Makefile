@@ -30,7 +30,7 @@ fail = { echo "$(1)" >&2; exit 1; }
 IMAGE ?= nodepool
 
 .PHONY: help setup python pythons run run-kubernetes image test containers long lint format types bench simulation fuzz faults \
-	testbed kubernetes rules commands metrics contracts dashboards panels lock check clean distclean
+	testbed kubernetes rules commands metrics contracts golden dashboards panels lock check clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -151,6 +151,9 @@ dashboards: setup ## Write deploy/grafana/dashboards from deploy/build/dashboard
 
 contracts: setup ## Write shared/asyncapi.yaml, shared/nodepool.schema.json and the CRD from the classes
 	@PYTHONPATH=deploy/build $(BIN)/python -m contracts.files
+
+golden: setup ## Add a line to tests/unit/golden.jsonl for each new sample of a message
+	@PYTHONPATH=deploy/build $(BIN)/python -m contracts.golden
 
 # A newer Python would leave out what only the oldest one needs.
 lock: setup ## Write requirements.lock from pyproject.toml (ARGS="--upgrade" for news)
