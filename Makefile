@@ -30,7 +30,7 @@ fail = { echo "$(1)" >&2; exit 1; }
 IMAGE ?= nodepool
 
 .PHONY: help setup python pythons run run-kubernetes image test containers long lint format types bench simulation fuzz faults \
-	testbed kubernetes rules commands metrics contracts golden dashboards panels lock check clean distclean
+	testbed kubernetes files manifests rules commands metrics contracts golden dashboards panels lock check clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -134,7 +134,12 @@ kubernetes: setup ## Apply the manifests to a real Kubernetes, which `make testb
 testbed: ## Build a Kubernetes to test against, with Go, once into ~/.cache (15 CPU minutes, 5 GB)
 	@deploy/build/testbed/build.sh "$${XDG_CACHE_HOME:-$$HOME/.cache}/nodepool/kubernetes"
 
-rules: setup ## Write the alert rules as an object of the Prometheus operator
+files: contracts manifests rules commands metrics dashboards golden ## Write every file that is made from the code: manifests, contracts, pages, dashboards, rules, golden lines
+
+manifests: setup ## Write what follows from the list of services: manifests, and parts of pages and rules
+	@PYTHONPATH=deploy/build $(BIN)/python -m manifests
+
+rules: manifests ## Write the alert rules as an object of the Prometheus operator
 	@PYTHONPATH=deploy/build $(BIN)/python -m monitoring.rules
 
 commands: setup ## Write shared/COMMANDS.md from the classes of the commands
