@@ -23,6 +23,13 @@ patches:
     patch: |-
       - {{ op: add, path: /spec/template/spec/containers/0/args, value: [-m, {name}] }}
 """
+_ENTRY = '''\
+"""Runs the {name} service: `python -m {name}`."""
+
+{imports}
+
+main(SERVICE)
+'''
 _CONTAINER = "  {name}: {{ <<: *service, command: [python, -m, {name}] }}\n"
 _SERIES = """\
   - series: nodepool_ready{{nodepool_service="{name}", instance="{name}:9464", job="nodepool"}}
@@ -39,12 +46,21 @@ group by (nodepool_service) (last_over_time(nodepool_ready{{nodepool_service="{n
 def texts() -> dict[Path, str]:
     """Return the content that each file must have, by path."""
     made = {service_manifest(name): _KUSTOMIZATION.format(name=name) for name in SERVICES}
+    made |= {path: text for path, text in _entry_points() if not path.exists()}
     return made | {path: fill(path.read_text("utf-8"), parts) for path, parts in _parts()}
 
 
 def service_manifest(name: str) -> Path:
     """Return the path of what a service on Kubernetes has of its own."""
     return KUBERNETES / "services" / name / "kustomization.yaml"
+
+
+def _entry_points() -> Iterator[tuple[Path, str]]:
+    """Yield the module that runs each service; a service with settings of its own has another."""
+    for name in SERVICES:
+        imports = (f"from {name}.decide import SERVICE", "from nodepool.host.process import main")
+        text = _ENTRY.format(name=name, imports="\n".join(sorted(imports)))
+        yield ROOT / "services" / name / "__main__.py", text
 
 
 def _parts() -> Iterator[tuple[Path, Mapping[str, str]]]:
