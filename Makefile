@@ -32,12 +32,14 @@ fail = { echo "$(1)" >&2; exit 1; }
 IMAGE ?= nodepool
 
 .PHONY: help setup python pythons run run-kubernetes image test containers long lint format types bench simulation fuzz faults \
-	mutation testbed kubernetes rules commands metrics contracts dashboards panels lock check clean distclean
+	mutation testbed kubernetes files manifests rules commands metrics contracts golden dashboards panels lock check clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
+# A link leads to the environment of another tree, which --clear would empty.
 setup: ## Make .venv from requirements.lock; does nothing when it is up to date
+	@[ ! -L $(VENV) ] || $(call fail,setup: $(VENV) is a link to $$(readlink $(VENV)): remove the link or name another environment: make setup VENV=.venv-own)
 	@$(TAKE_TURNS) $(MAKE) --silent $(STAMP)
 
 # The stamp comes last, so a setup that was cut short starts again the next time.
@@ -137,7 +139,12 @@ kubernetes: setup ## Apply the manifests to a real Kubernetes, which `make testb
 testbed: ## Build a Kubernetes to test against, with Go, once into ~/.cache (15 CPU minutes, 5 GB)
 	@deploy/build/testbed/build.sh "$${XDG_CACHE_HOME:-$$HOME/.cache}/nodepool/kubernetes"
 
-rules: setup ## Write the alert rules as an object of the Prometheus operator
+files: contracts manifests rules commands metrics dashboards golden ## Write every file that is made from the code: manifests, contracts, pages, dashboards, rules, golden lines
+
+manifests: setup ## Write what follows from the list of services: manifests, and parts of pages and rules
+	@PYTHONPATH=deploy/build $(BIN)/python -m manifests
+
+rules: manifests ## Write the alert rules as an object of the Prometheus operator
 	@PYTHONPATH=deploy/build $(BIN)/python -m monitoring.rules
 
 commands: setup ## Write shared/COMMANDS.md from the classes of the commands
@@ -154,6 +161,9 @@ dashboards: setup ## Write deploy/grafana/dashboards from deploy/build/dashboard
 
 contracts: setup ## Write shared/asyncapi.yaml, shared/nodepool.schema.json and the CRD from the classes
 	@PYTHONPATH=deploy/build $(BIN)/python -m contracts.files
+
+golden: setup ## Add a line to tests/unit/golden.jsonl for each new sample of a message
+	@PYTHONPATH=deploy/build $(BIN)/python -m contracts.golden
 
 # A newer Python would leave out what only the oldest one needs.
 lock: setup ## Write requirements.lock from pyproject.toml (ARGS="--upgrade" for news)

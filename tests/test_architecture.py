@@ -5,7 +5,7 @@ import importlib
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,13 +16,11 @@ from nodepool.contract import commands, events, messages, metrics
 from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.messages import Command, Event, Message, Outcome
 from nodepool.contract.services import EDGES, SERVICES
-from nodepool.engine.flow import table
 from nodepool.host import settings
 from nodepool.service import AnyService
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-FLOW_MARK = "<!-- flow -->"
 
 ROOMS = (
     "nodepool.contract",
@@ -749,45 +747,6 @@ NAMED_FILE = re.compile(r"[\w.<>-]+(?:/[\w.<>-]+)*(?:/|\.(?:conf|jsonl|lock|md|p
 """A folder or a file, as a README writes it between backticks; `<name>` stands for any name."""
 UNDER_A_ROOT = re.compile(r"(?<![\w./-])(?:deploy|services|shared|tests)/[\w./<>-]*")
 """A path from the root of the repository, in prose or in a listing."""
-
-
-@dataclass(frozen=True)
-class Edge:
-    """What a program beside the services says, which hears nothing that it answers in the log."""
-
-    name: str
-    inputs: Mapping[str, type[Message]]
-    outputs: Mapping[str, type[Message]]
-
-
-def edges() -> Iterator[Edge]:
-    """Each edge, with the events that it speaks."""
-    for name in EDGES:
-        said = {key: kind for key, kind in EVENTS.items() if getattr(kind, "speaker", "") == name}
-        yield Edge(name, {}, said)
-
-
-def test_the_readme_of_the_services_shows_the_flow_table() -> None:
-    names = (*(service.name for service in services()), *EDGES)
-    questions = {name: _question(name) for name in names}
-    flow = table((*services(), *edges()), questions)
-
-    shown = (ROOT / "services" / "README.md").read_text(encoding="utf-8").split(FLOW_MARK)
-
-    if len(shown) != 3 or shown[1].strip() != flow:
-        expected = f"services/README.md must say between two lines {FLOW_MARK}:\n\n{flow}\n"
-        pytest.fail(expected, pytrace=False)
-
-
-def test_the_diagram_of_the_readme_shows_every_service() -> None:
-    boxes = re.findall(r'^ +(\w+)\["\1<br/>', README.read_text(encoding="utf-8"), re.MULTILINE)
-
-    assert sorted(boxes) == sorted((*SERVICES, *EDGES))
-
-
-def _question(name: str) -> str:
-    """The first paragraph of what a package says about itself."""
-    return (importlib.import_module(name).__doc__ or "").partition("\n\n")[0]
 
 
 @pytest.mark.parametrize("readme", READMES, ids=lambda path: str(path.relative_to(ROOT)))

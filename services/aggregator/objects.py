@@ -8,11 +8,10 @@ from typing import NamedTuple
 from immutables import Map
 
 from nodepool.contract.commands import MachineFault
-from nodepool.contract.conditions import AtTarget, Condition, Validated
+from nodepool.contract.conditions import AtTarget, Condition, ConditionStatus, Validated
 from nodepool.contract.events import SpecFault
 from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key, pool_path
 from nodepool.contract.model import (
-    ConditionStatus,
     NodeAction,
     NodePhase,
     NodePoolSpec,

@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 
+from nodepool.contract.conditions import ConditionStatus
 from nodepool.contract.events import (
     CWNodeDeleted,
     CWNodeRegistered,
@@ -13,7 +14,6 @@ from nodepool.contract.events import (
     NodeObserved,
     PodChanged,
 )
-from nodepool.contract.model import ConditionStatus
 from nodepool.contract.pods import Pod, Toleration
 from support.agent_reports import report
 from support.audit.auditor import violations

@@ -139,12 +139,6 @@ def test_prometheus_can_read_its_configuration() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_prometheus_looks_for_every_service_by_its_name() -> None:
-    config = yaml.safe_load((FOLDER / "prometheus.yml").read_text(encoding="utf-8"))
-    jobs = {job["job_name"]: job for job in config["scrape_configs"]}
-    assert jobs["nodepool"]["dns_sd_configs"][0]["names"] == list(SERVICES)
-
-
 def test_the_alertmanager_can_read_its_configuration() -> None:
     program = shutil.which("amtool")
     if program is None:

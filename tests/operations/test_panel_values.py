@@ -75,8 +75,8 @@ def ready(services: Mapping[str, int]) -> Series:
         ({**EVERY, "fleet": 0}, 1),
         ({name: 1 for name in SERVICES if name != "quota"}, 1),
         ({**REAL, "mine": 1}, 0),
-        ({"mine": 1}, 8),
-        ({}, 8),
+        ({"mine": 1}, len(REAL)),
+        ({}, len(REAL)),
     ],
 )
 def test_a_service_that_prometheus_does_not_see_is_not_at_work(

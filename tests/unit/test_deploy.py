@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from containers.stack import BRING_UP
+from manifests.files import service_manifest, texts
 from nodepool.client.manifests import read_manifests
 from nodepool.contract.services import EDGES, SERVICES
 from nodepool.host import settings
@@ -67,7 +68,6 @@ def missing_from_package(name: str) -> Iterator[str]:
     parts = {
         "__init__.py": "with the question the service answers as its docstring",
         "decide.py": "with `decide` and `SERVICE`",
-        "__main__.py": f"so that `python -m {name}` runs it",
     }
     for file, content in parts.items():
         if not (package / file).is_file():
@@ -133,21 +133,24 @@ def lists_services(literal: ast.Tuple | ast.List | ast.Set) -> bool:
     return len(names & {*SERVICES}) >= len(SERVICES) - 1
 
 
-def test_compose_runs_every_service_and_a_bus(compose: Mapping[str, Any]) -> None:
-    containers = set(compose["services"]) - {*SERVERS, DEMO, *WATCHING}
-
-    forgotten = [
-        f"add to docker-compose.yml: {name}: {{ <<: *service, command: [python, -m, {name}] }}"
-        for name in SERVICES
-        if name not in containers
-    ]
-    unknown = [
-        f"docker-compose.yml runs {name!r}: add it to SERVICES in {THE_LIST}, or remove it"
-        for name in sorted(containers - {*SERVICES})
+def test_each_file_that_follows_from_the_list_is_fresh() -> None:
+    stale = [
+        str(path.relative_to(ROOT))
+        for path, text in texts().items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
     ]
 
-    assert not forgotten + unknown, "\n".join(forgotten + unknown)
-    assert BUS in compose["services"]
+    assert stale == [], "run `make manifests`"
+
+
+def test_no_manifest_is_left_of_a_service_that_is_gone() -> None:
+    made = {service_manifest(name) for name in SERVICES}
+
+    assert {*service_manifest("any").parents[1].glob("*/*")} == made
+
+
+def test_compose_runs_the_services_and_no_other_program(compose: Mapping[str, Any]) -> None:
+    assert set(compose["services"]) == {*SERVERS, DEMO, *WATCHING, *SERVICES}
 
 
 def test_one_machine_runs_every_service_with_a_port_and_a_log_of_its_own() -> None:
@@ -159,12 +162,6 @@ def test_one_machine_runs_every_service_with_a_port_and_a_log_of_its_own() -> No
     parsed = [settings.read(environment) for environment in environments.values()]
     assert [each.metrics_port for each in parsed] == list(ports)
     assert [each.log_file for each in parsed] == [f"logs/{name}.log" for name in SERVICES]
-
-
-def test_each_container_runs_the_service_it_is_named_after(compose: Mapping[str, Any]) -> None:
-    commands = {name: compose["services"][name]["command"] for name in SERVICES}
-
-    assert commands == {name: ["python", "-m", name] for name in SERVICES}
 
 
 def test_the_services_on_kubernetes_know_how_much_a_server_may_store() -> None:
@@ -471,6 +468,27 @@ def made(target: str, folder: Path) -> set[str]:
 
 
 SOURCE = {"Makefile", "shared", "shared/a", "shared/a/b.py", "services", "deploy", "tests"}
+
+
+def test_setup_refuses_a_link_to_the_environment_of_another_tree(tmp_path: Path) -> None:
+    # given a tree whose environment is a link
+    other, tree = tmp_path / "other", tmp_path / "tree"
+    for folder in (other, tree):
+        folder.mkdir()
+    (other / "kept").touch()
+    (tree / ".venv").symlink_to(other)
+    shutil.copy(ROOT / "Makefile", tree)
+
+    # when something needs it
+    done = subprocess.run(["make", "lint"], cwd=tree, check=False, capture_output=True, text=True)
+
+    # then nothing is emptied, and a line says what to do
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[0] == (
+        f"setup: .venv is a link to {other}: remove the link or name another environment:"
+        " make setup VENV=.venv-own"
+    )
+    assert [path.name for path in other.iterdir()] == ["kept"]
 
 
 def test_make_clean_removes_data_and_caches_and_keeps_what_setup_made(tmp_path: Path) -> None:

@@ -1,46 +1,10 @@
 import json
-from hashlib import sha256
-from pathlib import Path
 
+from contracts.golden import line, missing_lines, read_recorded, seal
 from contracts.samples import NOON, SAMPLES, message_classes
 from nodepool.contract.decode import Unreadable, decode
-from nodepool.contract.messages import Envelope, Event, Message, Outcome, envelope_of
-from nodepool.contract.subjects import address_of, filter_of, subject_of
-
-GOLDEN = Path(__file__).parent / "golden.jsonl"
-
-
-def recorded() -> list[dict[str, object]]:
-    """The lines of the golden file."""
-    return [json.loads(line) for line in GOLDEN.read_text(encoding="utf-8").splitlines()]
-
-
-def seal(before: object, subject: object, content: object) -> str:
-    """What ties a line to all the lines before it."""
-    text = json.dumps([before, subject, content], sort_keys=True)
-    return sha256(text.encode()).hexdigest()[:16]
-
-
-def line(message: Message, before: object) -> str:
-    """The line that records a message, after the line with the seal `before`."""
-    outcome = isinstance(message, Outcome)
-    service = "validator" if outcome else getattr(message, "speaker", "")
-    subject = subject_of(message, service)
-    envelope = envelope_of(type(message)).model_construct(
-        id="41.validator.0",
-        type=type(message).__name__,
-        source=service or "nodepool",
-        subject="/".join(message.path),
-        time=NOON,
-        traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        correlationid="c1",
-        causationid="40",
-        causeposition=41,
-        data=message,
-    )
-    content = json.loads(envelope.encode())
-    sealed = {"subject": subject, "content": content, "seal": seal(before, subject, content)}
-    return json.dumps(sealed, ensure_ascii=False)
+from nodepool.contract.messages import Envelope, Event, Message
+from nodepool.contract.subjects import address_of, filter_of
 
 
 def read(subject: object, content: object) -> Envelope[Message] | Unreadable:
@@ -55,22 +19,16 @@ def read(subject: object, content: object) -> Envelope[Message] | Unreadable:
 
 
 def test_every_message_class_has_a_golden_sample() -> None:
-    names = {str(sample["subject"]).rsplit(".", 1)[1] for sample in recorded()}
-    seals = [sample["seal"] for sample in recorded()]
+    names = {str(sample["subject"]).rsplit(".", 1)[1] for sample in read_recorded()}
 
-    lines: list[str] = []
-    for sample in SAMPLES[len(seals) :]:
-        lines.append(line(sample, seals[-1]))
-        seals.append(json.loads(lines[-1])["seal"])
-
-    assert lines == [], "add these lines at the end of golden.jsonl"
+    assert list(missing_lines()) == [], "run `make golden`"
     assert names == set(message_classes()), (
         "a class without a value in samples.py, or one taken away"
     )
 
 
 def test_every_golden_sample_decodes_to_the_recorded_value_for_ever() -> None:
-    samples = recorded()
+    samples = read_recorded()
 
     assert len(samples) == len(SAMPLES)
     for number, (sample, expected) in enumerate(zip(samples, SAMPLES, strict=True), 1):
@@ -81,7 +39,7 @@ def test_every_golden_sample_decodes_to_the_recorded_value_for_ever() -> None:
 
 
 def test_an_envelope_keeps_what_links_it_to_its_cause() -> None:
-    for sample in recorded():
+    for sample in read_recorded():
         envelope = read(sample["subject"], sample["content"])
 
         assert isinstance(envelope, Envelope)
@@ -100,7 +58,7 @@ def test_an_envelope_keeps_what_links_it_to_its_cause() -> None:
 
 
 def test_nothing_recorded_is_renamed_or_left_out_today() -> None:
-    for number, (sample, value) in enumerate(zip(recorded(), SAMPLES, strict=True), 1):
+    for number, (sample, value) in enumerate(zip(read_recorded(), SAMPLES, strict=True), 1):
         today = json.loads(line(value, ""))
 
         assert today["subject"] == sample["subject"], f"line {number} has another subject"
@@ -126,7 +84,7 @@ def _lacks(old: object, new: object, where: str) -> list[str]:
 
 def test_the_golden_file_is_only_ever_added_to() -> None:
     before: object = ""
-    for number, sample in enumerate(recorded(), 1):
+    for number, sample in enumerate(read_recorded(), 1):
         name = str(sample["subject"]).rsplit(".", 1)[1]
 
         expected = seal(before, sample["subject"], sample["content"])
@@ -142,7 +100,7 @@ def test_the_golden_file_is_only_ever_added_to() -> None:
 
 
 def test_an_unknown_field_of_an_event_is_ignored_wherever_it_is() -> None:
-    for sample in recorded():
+    for sample in read_recorded():
         content = sample["content"]
         assert isinstance(content, dict)
         if not str(sample["subject"]).startswith("np.evt."):
@@ -169,7 +127,7 @@ def _with_more(data: object) -> object:
 
 
 def test_every_sample_lies_on_a_subject_that_its_filter_catches() -> None:
-    for sample in recorded():
+    for sample in read_recorded():
         subject = str(sample["subject"])
         address = address_of(subject)
         assert address is not None

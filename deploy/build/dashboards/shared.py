@@ -1,14 +1,13 @@
 """What the dashboards have in common: variables, marks, links, the colors of what is known."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Final
 
 from dashboards.page import Annotation, Variable
 from dashboards.panels import JSON, link
 from dashboards.queries import RANGE, RATE, series
 from nodepool.contract import metrics
-from nodepool.contract.conditions import AtTarget, Capacity, NodesRemoved, Quota, Validated
+from nodepool.contract.conditions import LOOKS, Look
 from nodepool.contract.metrics import CLUSTER_LABEL, SERVICE_LABEL, Metric
 from nodepool.contract.services import SERVICES
 
@@ -47,17 +46,17 @@ def services_without(metric: Metric) -> str:
     )
 
 
-IN_STATE: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("Valid", "Under", "Sufficient", "TargetMet", "Complete"), "green"),
-    **dict.fromkeys(("PendingDelete", "Pending"), "blue"),
-    **dict.fromkeys(("Partial", "PartialNodeAffinity", "UnderTarget", "OverTarget"), "yellow"),
-    **dict.fromkeys(("NoneAvailable", "NoneAvailableNodeAffinity", "Over", "NotSet"), "orange"),
-    "Invalid": "red",
-    "InternalError": "purple",
+_COLORS: Final = {
+    Look.WELL: "green",
+    Look.UNDER_WAY: "blue",
+    Look.SHORT: "yellow",
+    Look.BLOCKED: "orange",
+    Look.WRONG: "red",
+    Look.UNKNOWN: "purple",
 }
-"""The color of each reason of a condition: what is well, under way, short, blocked, or broken."""
-_CONDITIONS: Final[tuple[type[StrEnum], ...]] = (Validated, Quota, Capacity, AtTarget, NodesRemoved)
-REASONS: Final = tuple(dict.fromkeys(str(reason) for kind in _CONDITIONS for reason in kind))
+IN_STATE: Final[Mapping[str, str]] = {reason: _COLORS[look] for reason, look in LOOKS.items()}
+"""The color of each reason of a condition."""
+REASONS: Final = tuple(LOOKS)
 """Every reason that a condition may have; its place, from 1, is its number in a timeline."""
 
 TO_POOL: Final[JSON] = link(

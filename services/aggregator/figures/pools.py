@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from immutables import Map
 
 from aggregator.objects import NodePoolObject
-from nodepool.contract.conditions import AtTarget, Condition, Quota, Validated
+from nodepool.contract.conditions import AtTarget, Condition, Validated
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.metrics import CONDITION_DURATION, TIME_TO_TARGET
 from nodepool.state.tallies import Counters, Histograms
@@ -29,7 +29,6 @@ from nodepool.state.values import replace
 
 DIRECTIONS: Final = ("down", "up")
 """The directions of a wait: for Nodes to leave, or to come."""
-_UNANSWERABLE: Final = (Quota.OVER, Quota.NOT_SET)
 
 
 class Wait(NamedTuple):
@@ -119,6 +118,6 @@ def _direction(pool: NodePoolObject) -> str:
         case AtTarget.OVER_TARGET:
             return "down"
         case AtTarget.UNDER_TARGET:
-            return "" if quota is not None and quota.reason in _UNANSWERABLE else "up"
+            return "" if quota is not None and quota.status == "False" else "up"
         case _:
             return ""

@@ -33,7 +33,7 @@ def progress(document: Document) -> Progress:
         return Progress(f'nodepool "{name}" is being deleted', failed=True)
     if not _is_current(document, "Validated"):
         return Progress(f'Waiting for nodepool "{name}" spec update to be observed...')
-    if condition(document, "Validated", "reason") == "Invalid":
+    if condition(document, "Validated", "status") == "False":
         message = condition(document, "Validated", "message")
         return Progress(f'nodepool "{name}" is invalid: {message}', failed=True)
     if _is_current(document, "AtTarget") and condition(document, "AtTarget", "status") == "True":

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from nodepool.contract.model import ConditionStatus, ManifestMetadata, NodePoolSpec
+from nodepool.contract.conditions import ConditionStatus
+from nodepool.contract.model import ManifestMetadata, NodePoolSpec
 from nodepool.contract.reference import Field, describe_model
 from nodepool.contract.suggest import did_you_mean
 

@@ -26,6 +26,7 @@ from nodepool.cli.preemption_table import after, lateness
 from nodepool.cli.terminal import RED, YELLOW, colour_text, screen
 from nodepool.cli.times import age
 from nodepool.contract.columns import NODEPOOL_COLUMNS
+from nodepool.contract.conditions import LOOKS, Capacity, Look, Quota, Validated
 
 ABSENT = "-"
 TERMINATING = "Terminating"
@@ -136,9 +137,9 @@ _OWN_CELLS: Mapping[str, Cell] = {
 """The cells that show more than the field of their column, by the name of the column."""
 _USUAL: Mapping[str, str] = {
     "InProgress": "0",
-    "Validated": "Valid",
-    "Capacity": "Sufficient",
-    "Quota": "Under",
+    "Validated": Validated.VALID,
+    "Capacity": Capacity.SUFFICIENT,
+    "Quota": Quota.UNDER,
 }
 """The usual texts of cells, by the name of their column; see `Heading`."""
 
@@ -250,10 +251,8 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
     ),
 }
 
-_WRONG = frozenset(
-    ("Invalid", "InternalError", "Over", "NotSet", "NoneAvailable", "NoneAvailableNodeAffinity")
-)
-_HALF = frozenset(("Partial", "PartialNodeAffinity", TERMINATING, "Warning"))
+_RED = frozenset((Look.BLOCKED, Look.WRONG, Look.UNKNOWN))
+_YELLOW = frozenset((Look.SHORT, TERMINATING, "Warning"))
 _PAINTED = frozenset(("VALIDATED", "CAPACITY", "QUOTA", "TYPE", "STATUS", "STATE"))
 _NOT_READY = ("NotReady", "Triage")
 
@@ -262,9 +261,10 @@ def paint(title: str, text: str) -> str:
     """Return a cell in its colour: red for a fault, yellow for a warning, otherwise none."""
     if title not in _PAINTED:
         return text
-    if text in _WRONG or text.startswith(_NOT_READY):
+    look = LOOKS.get(text, text)
+    if look in _RED or text.startswith(_NOT_READY):
         return colour_text(text, RED)
-    if text in _HALF or text.endswith(",SchedulingDisabled"):
+    if look in _YELLOW or text.endswith(",SchedulingDisabled"):
         return colour_text(text, YELLOW)
     return text
 

@@ -6,18 +6,16 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nodepool.client.accepted import Accepted, catch_up, is_outdated, read_accepted
 from nodepool.client.errors import NotFound, TimedOut
 from nodepool.client.names import check_name
 from nodepool.client.session import FILTERS_MAX, Session
 from nodepool.contract.buckets import Bucket
+from nodepool.contract.conditions import ConditionStatus
 from nodepool.contract.keys import token
 from nodepool.contract.log import Entry
-
-if TYPE_CHECKING:
-    from nodepool.contract.model import ConditionStatus
 
 READ_MODEL_LAG_S: Final = 0.2
 """If the read model has not shown a NodePool after this many seconds, the log is read instead."""
@@ -117,7 +115,7 @@ class Objects:
         self,
         name: str,
         condition: str,
-        status: "ConditionStatus" = "True",
+        status: ConditionStatus = "True",
         *,
         timeout_s: float | None = None,
     ) -> Document:

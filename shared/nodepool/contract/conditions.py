@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Final, Literal
 
-from nodepool.contract.model import ConditionStatus
 from nodepool.contract.moments import rfc3339
+
+ConditionStatus = Literal["True", "False", "Unknown"]
 
 
 class Validated(StrEnum):
@@ -65,7 +67,7 @@ class NodesRemoved(StrEnum):
 
 
 class Accepted(StrEnum):
-    """Deprecated, replaced by Validated; NoQuota means that Quota is Over or NotSet."""
+    """Deprecated, replaced by Validated; NoQuota means that Quota is False."""
 
     ACCEPTED = "Accepted"
     INVALID = "Invalid"
@@ -147,6 +149,36 @@ def status_of(reason: Reason) -> ConditionStatus:
     return "Unknown" if reason.value in _UNKNOWN else "False"
 
 
+class Look(StrEnum):
+    """What a reason tells people; each program that shows reasons gives each look a colour."""
+
+    WELL = "well"
+    UNDER_WAY = "under way"
+    SHORT = "short"
+    BLOCKED = "blocked"
+    WRONG = "wrong"
+    UNKNOWN = "unknown"
+
+
+_BY_STATUS: Final = {"True": Look.WELL, "False": Look.BLOCKED, "Unknown": Look.UNKNOWN}
+_LOOKS: Mapping[Reason, Look] = {
+    Validated.INVALID: Look.WRONG,
+    Capacity.PARTIAL: Look.SHORT,
+    Capacity.PARTIAL_NODE_AFFINITY: Look.SHORT,
+    AtTarget.PENDING_DELETE: Look.UNDER_WAY,
+    AtTarget.OVER_TARGET: Look.SHORT,
+    AtTarget.UNDER_TARGET: Look.SHORT,
+    NodesRemoved.PENDING: Look.UNDER_WAY,
+}
+"""The looks of the reasons that do not look as their status does."""
+LOOKS: Mapping[str, Look] = {
+    reason.value: _LOOKS.get(reason, _BY_STATUS[status_of(reason)])
+    for kind in (Validated, Quota, Capacity, AtTarget, NodesRemoved)
+    for reason in kind
+}
+"""The look of each reason of the conditions that are not deprecated."""
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A condition of an object.
@@ -222,7 +254,7 @@ def compute_accepted(
         reason = Accepted.INTERNAL_ERROR
     elif validated.reason == Validated.INVALID:
         reason = Accepted.POLICY_VIOLATION if refused else Accepted.INVALID
-    elif quota is not None and quota.reason in (Quota.OVER, Quota.NOT_SET):
+    elif quota is not None and quota.status == "False":
         source, reason = quota, Accepted.NO_QUOTA
     return change_condition(before, reason, source.message, source.generation, now, source.position)
 

@@ -10,10 +10,9 @@ https://docs.nebius.com/kubernetes/maintenance/health-checks. `KernelDeadlock` a
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-if TYPE_CHECKING:  # What reads conditions does without the models.
-    from nodepool.contract.model import ConditionStatus
+from nodepool.contract.conditions import ConditionStatus
 
 NodeFault = Literal["xid", "nvlink", "gpu-lost", "disk", "kernel-deadlock", "link-flap", "kubelet"]
 """How a simulated machine fails while it is a Node."""
@@ -39,7 +38,7 @@ class Cause(NamedTuple):
     """
 
     type: str
-    status: "ConditionStatus"
+    status: ConditionStatus
     reason: str
     healthy: str
     remedy: Remedy

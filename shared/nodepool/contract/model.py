@@ -284,9 +284,6 @@ class NodeAction(StrEnum):
     POWERRESET = "production-powerreset"
 
 
-ConditionStatus = Literal["True", "False", "Unknown"]
-
-
 def spec_document(spec: NodePoolSpec) -> dict[str, object]:
     """Return the spec as a Kubernetes client sees it: with defaults, without empty fields."""
     document: dict[str, object] = spec.model_dump(mode="json", exclude_none=True)

@@ -20,9 +20,6 @@ STALLED = "Stalled"
 """The condition of a NodePool of which nothing changes until a person acts."""
 RECONCILING = "Reconciling"
 """The condition of a NodePool on its way to its target."""
-_STALLING = frozenset((Validated.INVALID, Quota.OVER, Quota.NOT_SET, Validated.INTERNAL_ERROR))
-_ENDING = frozenset((Validated.INVALID, Validated.INTERNAL_ERROR))
-"""The reasons of a check after which the next checks wait until the check succeeds."""
 CHECKS = (Validated.__name__, Quota.__name__, Capacity.__name__)
 """The conditions that checks evaluate for each generation, in the order of the checks."""
 
@@ -31,7 +28,7 @@ def is_decided(condition: Condition | None, generation: int) -> bool:
     """Return whether a check has evaluated a generation, so that the next check is due."""
     if condition is None or condition.generation != generation:
         return False
-    return condition.reason not in _ENDING
+    return not _ends_checks(condition)
 
 
 def evaluated_generation(conditions: Mapping[str, Condition]) -> int:
@@ -43,7 +40,7 @@ def evaluated_generation(conditions: Mapping[str, Condition]) -> int:
     for kind in CHECKS:
         condition = conditions.get(kind)
         evaluated = min(evaluated, condition.generation if condition is not None else 0)
-        if condition is not None and condition.reason in _ENDING:
+        if condition is not None and _ends_checks(condition):
             break
     return evaluated
 
@@ -67,9 +64,9 @@ def progressing(
         if kind in conditions and conditions[kind].generation == generation
     ]
     is_met = at_target is not None and at_target.status == "True"
-    stalling = frozenset((Validated.INVALID,)) if is_met else _STALLING
+    stalls = _is_invalid if is_met else _waits_for_a_person
     for condition in current:
-        if condition.reason in stalling:
+        if stalls(condition):
             return replace(condition, type=STALLED, status="True")
     if at_target is None:
         return None
@@ -86,3 +83,18 @@ def progressing(
         generation,
         at_target.position,
     )
+
+
+def _is_invalid(condition: Condition) -> bool:
+    return condition.type == Validated.__name__ and condition.status == "False"
+
+
+def _ends_checks(condition: Condition) -> bool:
+    """Return whether the next checks wait until this check succeeds."""
+    return _is_invalid(condition) or condition.status == "Unknown"
+
+
+def _waits_for_a_person(condition: Condition) -> bool:
+    """Return whether nothing ends this condition but a person; machines may become free."""
+    is_quota = condition.type == Quota.__name__
+    return _ends_checks(condition) or (is_quota and condition.status == "False")

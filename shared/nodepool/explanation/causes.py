@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from nodepool.contract.conditions import Quota
 from nodepool.contract.counting import format_count
 from nodepool.explanation.cause import Cause, blame, proofs
 from nodepool.explanation.facts import Check, Facts
@@ -72,7 +73,7 @@ def _needs_quota(facts: Facts, check: Check) -> bool:
     """
     is_granted = facts.granted is not None and facts.target <= facts.granted
     is_grown = is_granted and not facts.held == facts.target < facts.max_nodes
-    return check.reason != "NotSet" or not is_grown
+    return check.reason != Quota.NOT_SET or not is_grown
 
 
 def _of_check(facts: Facts, check: Check) -> Cause:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from nodepool.contract.catalog import RACK_SIZE, rack_size
+from nodepool.contract.conditions import Capacity, Quota, Reason
 from nodepool.contract.health import cordon_cause, is_problem
 from nodepool.contract.timetable import RELAPSE
 from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts, Peer
@@ -22,6 +23,7 @@ BROKEN_MAX = 3
 """How many machines in triage are named."""
 POOL_LABEL = "compute.coreweave.com/node-pool"
 _SINCE = "lastTransitionTime"
+_GRANTED = ("status", "grantedNodes")
 CORDON_REASON = "node.coreweave.cloud/cordonReason"
 CONTROL_PLANE = "control-plane"
 """The value of `status.reservedFor` for a Node that its NodePool cannot use."""
@@ -50,10 +52,10 @@ def facts(
     peers: other NodePools of its organisation in its zone, each with its name.
     """
     own = _own(pool)
-    unset = Limit(None, 0) if _reason(own, "Quota") == "NotSet" else None
+    unset = Limit(None, 0) if _has_reason(own, Quota.NOT_SET) else None
     joined = (node for node in nodes if _at(node, "metadata", "labels", POOL_LABEL) == own.name)
     own = replace(own, zone=zone, nodes=tuple(_node(node) for node in joined))
-    empty = Machines(0, 0, 0) if zone and _reason(own, "Capacity") == "NoneAvailable" else None
+    empty = Machines(0, 0, 0) if zone and _has_reason(own, Capacity.NONE_AVAILABLE) else None
     kind = own.instance_type
     same = [(of, each) for of, each in peers if _text(each, "spec", "instanceType") == kind]
     return replace(
@@ -83,7 +85,7 @@ def _own(pool: object) -> Facts:
         target=target_of(pool),
         current=_number(pool, "status", "currentNodes"),
         in_progress=_number(pool, "status", "inProgress"),
-        granted=_read_granted(pool),
+        granted=_number(pool, *_GRANTED) if _at(pool, *_GRANTED) is not None else None,
         deleting=_at(pool, "metadata", "deletionTimestamp") is not None,
         deleting_since=_moment(pool, "metadata", "deletionTimestamp"),
         idle_only=_text(pool, "spec", "lifecycle", "scaleDownStrategy") != "PreferIdle",
@@ -109,14 +111,9 @@ def _own(pool: object) -> Facts:
     )
 
 
-def _read_granted(pool: object) -> int | None:
-    is_known = _at(pool, "status", "grantedNodes") is not None
-    return _number(pool, "status", "grantedNodes") if is_known else None
-
-
-def _reason(facts: Facts, kind: str) -> str:
-    check = facts.checks.get(kind)
-    return check.reason if check is not None else ""
+def _has_reason(facts: Facts, reason: Reason) -> bool:
+    check = facts.checks.get(type(reason).__name__)
+    return check is not None and check.reason == reason
 
 
 def _checks(pool: object) -> Iterator[Check]:
@@ -241,9 +238,10 @@ def _peer(name: str, pool: object) -> Peer:
     stays = is_valid and _at(pool, "metadata", "deletionTimestamp") is None
     target, is_autoscaled = target_of(pool), _at(pool, "spec", "autoscaling") is True
     may_grow = _number(pool, "spec", "maxNodes") - target if stays and is_autoscaled else 0
-    reserved, reason = max(held, _number(pool, "status", "grantedNodes")), quota and quota.reason
+    reserved = max(held, _number(pool, *_GRANTED))
     # Without a limit a NodePool lacks no quota up to its grant.
-    waits_for_quota = reason == "Over" or (reason == "NotSet" and target > reserved)
+    has_enough = quota is not None and quota.reason == Quota.NOT_SET and target <= reserved
+    waits_for_quota = quota is not None and quota.status == "False" and not has_enough
     return Peer(
         name=name,
         held=held,

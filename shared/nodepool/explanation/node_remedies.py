@@ -40,7 +40,7 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
     """Yield what would let the Nodes go that are to leave, or keep them."""
     validated = facts.checks.get("Validated")
     is_over = facts.current > facts.target
-    if is_over and validated is not None and validated.reason == "Invalid":
+    if is_over and validated is not None and validated.status == "False":
         yield Remedy("change the spec as the condition Validated says", EditSpec())
         return
     nodes = facts.counted_nodes if is_over else facts.nodes
@@ -93,11 +93,11 @@ def _keep_unhealthy(facts: Facts) -> Remedy:
 
     A spec that could not be validated is validated again.
     """
-    reason = facts.checks["Validated"].reason
-    if reason == "Invalid":
+    validated = facts.checks["Validated"]
+    if validated.status == "False":
         text = "change the spec as the condition Validated says: until then no Node is replaced"
         return Remedy(text, EditSpec())
-    return Remedy(f"wait: no Node is replaced while Validated is {reason}", Wait())
+    return Remedy(f"wait: no Node is replaced while Validated is {validated.reason}", Wait())
 
 
 def _is_replaceable(facts: Facts, node: NodeFacts) -> bool:

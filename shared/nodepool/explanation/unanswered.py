@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
+from nodepool.contract.conditions import Capacity, Validated
 from nodepool.contract.timetable import GONE_AFTER, GRACE_MAX_S
 from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.sharing import rack_of
@@ -81,7 +82,7 @@ def count_unassigned(facts: Facts) -> int:
         return 0
     if capacity.status == "True":
         return missing
-    return int(capacity.reason.startswith("Partial"))
+    return int(capacity.reason.startswith(Capacity.PARTIAL))
 
 
 def unchosen_since(facts: Facts) -> datetime | None:
@@ -156,7 +157,7 @@ def has_failed(facts: Facts) -> bool:
 def _is_decided(facts: Facts, kind: str) -> bool:
     """Return whether a check has judged the newest generation, so that the next step is due."""
     check = facts.checks.get(kind)
-    return check is not None and check.reason not in ("Invalid", INTERNAL_ERROR)
+    return check is not None and check.reason not in (Validated.INVALID, INTERNAL_ERROR)
 
 
 def silent_preemptions(facts: Facts, nodes: list[NodeFacts]) -> Iterator[NodeFacts]:

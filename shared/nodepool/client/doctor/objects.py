@@ -8,6 +8,7 @@ from nodepool.client.client import Client
 from nodepool.client.doctor.finding import Finding, note, ok, problem
 from nodepool.client.objects import Document
 from nodepool.contract.buckets import Bucket
+from nodepool.contract.progress import CHECKS
 
 PATIENCE: Final = timedelta(minutes=30)
 """How long a NodePool may lack Nodes for no visible reason before it is reported."""
@@ -52,10 +53,11 @@ def is_stuck(pool: Document, now: datetime) -> bool:
         return False
     if status.get("inProgress") or not isinstance(conditions, list):
         return False
-    reasons = {each.get("reason") for each in conditions if isinstance(each, dict)}
-    times = [str(each.get("lastTransitionTime", "")) for each in conditions]
+    dicts = [each for each in conditions if isinstance(each, dict)]
+    passed = {each.get("type") for each in dicts if each.get("status") == "True"}
+    times = [str(each.get("lastTransitionTime", "")) for each in dicts]
     newest = max(times, default="")
-    is_fine = {"Valid", "Under", "Sufficient"} <= reasons
+    is_fine = passed.issuperset(CHECKS)
     return is_fine and bool(newest) and _since(newest, now) > PATIENCE
 
 

@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
+from nodepool.contract.conditions import ConditionStatus
 from nodepool.contract.messages import Event, OfNode, OfPool
-from nodepool.contract.model import ConditionStatus
 from nodepool.contract.pods import Pod, WaitingPods
 
 SHAPES_MAX: Final = 128

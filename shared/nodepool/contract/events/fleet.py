@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from nodepool.contract.commands import MachineFault
+from nodepool.contract.conditions import ConditionStatus
 from nodepool.contract.messages import Event, OfMachine, OfPool
-from nodepool.contract.model import ConditionStatus
 from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import Pod
 

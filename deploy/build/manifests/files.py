@@ -1,0 +1,85 @@
+"""The files that follow from the list of services: `make manifests` writes them."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from manifests.marks import fill
+from manifests.pages import diagram, flow
+from nodepool.contract.services import REPLACEABLE, SERVICES
+
+ROOT = Path(__file__).parents[3]
+KUBERNETES = ROOT / "deploy" / "kubernetes"
+PROMETHEUS = ROOT / "deploy" / "prometheus"
+TRIED = ROOT / "tests" / "operations" / "alerts" / "NodepoolServiceAbsent.yml"
+_KUSTOMIZATION = """\
+resources: [../../service]
+nameSuffix: -{name}
+labels:
+  - pairs: {{ app.kubernetes.io/component: {name} }}
+    includeSelectors: true
+    includeTemplates: true
+patches:
+  - target: {{ kind: Deployment }}
+    patch: |-
+      - {{ op: add, path: /spec/template/spec/containers/0/args, value: [-m, {name}] }}
+"""
+_ENTRY = '''\
+"""Runs the {name} service: `python -m {name}`."""
+
+{imports}
+
+main(SERVICE)
+'''
+_CONTAINER = "  {name}: {{ <<: *service, command: [python, -m, {name}] }}\n"
+_SERIES = """\
+  - series: nodepool_ready{{nodepool_service="{name}", instance="{name}:9464", job="nodepool"}}
+    values: 1+0x600
+"""
+_ABSENT = 'absent(nodepool_ready{{nodepool_service="{name}"}})\n'
+# A service that simulates is missed only where it was seen.
+_GONE = """\
+group by (nodepool_service) (last_over_time(nodepool_ready{{nodepool_service="{name}"}}[6h]))
+            unless on (nodepool_service) nodepool_ready
+"""
+
+
+def texts() -> dict[Path, str]:
+    """Return the content that each file must have, by path."""
+    made = {service_manifest(name): _KUSTOMIZATION.format(name=name) for name in SERVICES}
+    made |= {path: text for path, text in _entry_points() if not path.exists()}
+    return made | {path: fill(path.read_text("utf-8"), parts) for path, parts in _parts()}
+
+
+def service_manifest(name: str) -> Path:
+    """Return the path of what a service on Kubernetes has of its own."""
+    return KUBERNETES / "services" / name / "kustomization.yaml"
+
+
+def _entry_points() -> Iterator[tuple[Path, str]]:
+    """Yield the module that runs each service; a service with settings of its own has another."""
+    for name in SERVICES:
+        imports = (f"from {name}.decide import SERVICE", "from nodepool.host.process import main")
+        text = _ENTRY.format(name=name, imports="\n".join(sorted(imports)))
+        yield ROOT / "services" / name / "__main__.py", text
+
+
+def _parts() -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """Yield the parts between marks of each file."""
+    yield ROOT / "README.md", {"diagram": diagram()}
+    yield ROOT / "services" / "README.md", {"flow": flow()}
+    yield ROOT / "docker-compose.yml", {"services": _list(_CONTAINER)}
+    yield KUBERNETES / "kustomization.yaml", {"services": _list("  - services/{name}\n")}
+    yield PROMETHEUS / "prometheus.yml", {"services": _list("          - {name}\n")}
+    yield PROMETHEUS / "nodepool.rules.yml", {"services": _absence()}
+    all_but = {f"all but {name}": _list(_SERIES, but=name) for name in ("validator", "fleet")}
+    yield TRIED, {"all": _list(_SERIES), **all_but}
+
+
+def _list(line: str, *, but: str = "") -> str:
+    return "".join(line.format(name=name) for name in SERVICES if name != but)
+
+
+def _absence() -> str:
+    """Return the expression that is true for each service of which no replica is seen."""
+    terms = ((_GONE if name in REPLACEABLE else _ABSENT).format(name=name) for name in SERVICES)
+    return "        expr: |\n          " + "          or\n          ".join(terms)
