@@ -186,6 +186,7 @@ def faults(facts: Facts) -> Iterator[str]:
         room = facts.limits.get(pool.ledger, 0) - facts.reserved(pool.ledger)
         if waiting and len(stays) >= spec.target < (spec.max_nodes or 0) and room > 0:
             yield f"{waiting[0]} waits, and {pool.key} wants {spec.target} Nodes and no more"
-        idle = [stay for stay in stays if not stay.working]
+        # A Slurm job that holds a lock runs, whether it has Pods or not.
+        idle = [stay for stay in stays if not stay.working and stay.lock is None]
         if not waiting and idle and spec.target > (spec.min_nodes or 0):
             yield f"{idle[0].machine} is idle, and {pool.key} wants {spec.target} Nodes"
