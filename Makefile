@@ -130,6 +130,8 @@ faults: setup ## Stop and kill services and servers of a cluster at random, and 
 	@PYTHONPATH=tests:deploy/build $(BIN)/python -m faults --minutes $(MINUTES) $(ARGS)
 
 mutation: setup ## Change decisions one at a time, and show what no test notices (SAMPLE=200 SEED=1)
+	@$(BIN)/python -c 'import libcst' 2>/dev/null || \
+		$(call fail,mutation: needs Python 3.11 or 3.12: make setup mutation PYTHON=python3.11 VENV=.venv-3.11)
 	@PYTHONPATH=tests:deploy/build $(BIN)/python -m mutation --sample $(SAMPLE) --seed $(SEED) $(ARGS)
 
 # Everything there is one cluster's, so one process runs it.
