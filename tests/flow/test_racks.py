@@ -281,6 +281,25 @@ def test_a_rack_gets_its_lost_nodes_back_once_all_of_them_are_there(world: World
     assert domains(world) == {R1: 18}
 
 
+def test_a_pool_gets_another_rack_while_its_first_rack_lacks_machines(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that wants a second rack when two machines of its first rack do not boot
+    world.given_cluster(zone=EAST)
+    world.given_quota(90, GB200, zone=EAST)
+    add(world, {"count": 18, "inRacks": True, "bootSeconds": 600})
+    break_boot(world, "n1", "n2")
+    want(world, 1)
+    world.pass_time(minutes=1)
+    want(world, 2)
+    world.pass_time(minutes=10)
+
+    # when another rack comes
+    add(world, {"count": 18, "inRacks": True})
+
+    assert domains(world) == {R1: 16, R2: 18}
+
+
 def test_a_rack_gets_back_as_many_nodes_as_a_lowered_limit_leaves(world: WorldHarness) -> None:
     # given a NodePool of 17 of the 18 Nodes of its rack, with a limit of 17
     given_racks(world, 1, quota=18)
