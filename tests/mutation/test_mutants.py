@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("libcst", reason="mutmut is locked for Python 3.11 and 3.12")
 
-from mutation.equivalents import read_equivalents  # noqa: E402
-from mutation.mutants import Mutant, apply, find_changes, is_accepted, sample  # noqa: E402
-from mutation.stories import FOLDERS, TESTS  # noqa: E402
+from mutation.equivalents import read_equivalents
+from mutation.mutants import Mutant, apply, find_changes, is_accepted, sample
+from mutation.stories import FOLDERS, TESTS
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,10 +6,10 @@ import pytest
 
 pytest.importorskip("libcst", reason="mutmut is locked for Python 3.11 and 3.12")
 
-from mutation.mutants import Mutant  # noqa: E402
-from mutation.report import Report  # noqa: E402
-from mutation.trace import Trace  # noqa: E402
-from mutation.workshop import Fate, Unusable, open_workshop  # noqa: E402
+from mutation.mutants import Mutant
+from mutation.report import Report
+from mutation.trace import Trace
+from mutation.workshop import Fate, Unusable, open_workshop
 
 MODULE = Path("parts/small.py")
 SOURCE = "def small(n):\n    return n < 10\n\ndef large(n):\n    return n > 90\n"
