@@ -82,10 +82,13 @@ def health_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
         text = f"end the Slurm job on {node.name}, then {command}"
         yield Remedy(text, kind(node.name, force, after_work=True))
         return
-    then = "it is then cured" if is_curable else "it is then cured or replaced"
-    if not is_curable and not _is_replaceable(facts, node):
-        then = "its rack lacks it until its machine is repaired"
-    yield Remedy(f"{command} ends what runs there; {then}", kind(node.name, force))
+    what = f"{command} ends what runs there"
+    if is_curable:
+        yield Remedy(f"{what}; it is then cured", RebootNode(node.name, force))
+        return
+    then = _lost(facts, node)
+    action = DrainNode(node.name, force, replaced=not then)
+    yield Remedy(f"{what}; {then or 'it is then cured or replaced'}", action)
 
 
 def _keep_unhealthy(facts: Facts) -> Remedy:
@@ -100,13 +103,27 @@ def _keep_unhealthy(facts: Facts) -> Remedy:
     return Remedy(f"wait: no Node is replaced while Validated is {reason}", Wait())
 
 
-def _is_replaceable(facts: Facts, node: NodeFacts) -> bool:
-    """Return whether other machines may replace a Node: those of its NVLink domain, in a rack."""
-    size = rack_of(facts)
-    if size == 1 or facts.machines is None:
-        return True
-    domain = facts.machines.domains.get(node.domain, Domain())
-    return size - domain.held < domain.free
+def _lost(facts: Facts, node: NodeFacts) -> str:
+    """Return why no other machine replaces a Node that is drained; empty if one does.
+
+    A rack is only completed by machines of its own NVLink domain. Facts do not say which free
+    machines satisfy a node affinity.
+    """
+    size, machines = rack_of(facts), facts.machines
+    if facts.held - (not node.reserved) >= facts.allowed:
+        return f"it then leaves, and {facts.name} has enough Nodes without it"
+    if machines is None:
+        return ""
+    if size > 1:
+        domain = machines.domains.get(node.domain, Domain())
+        is_complete = size - domain.held < domain.free
+        return "" if is_complete else "its rack lacks it until its machine is repaired"
+    if not machines.free:
+        until = "until one is freed, repaired or added"
+        return f"no machine is free for it, so {facts.name} lacks the Node {until}"
+    if facts.has_affinity:
+        return "it is then replaced if a free machine satisfies the node affinity"
+    return ""
 
 
 def _is_curable(node: NodeFacts) -> bool:

@@ -152,6 +152,8 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
     action = trial.remedy.action
     if isinstance(action, DrainNode) and _leaves_useless(after, action.node):
         return False
+    if isinstance(action, DrainNode) and action.replaced and _lacks(before, after, action.node):
+        return False
     if not left:
         return True
     if isinstance(action, Unreserve):
@@ -176,6 +178,17 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
 def _leaves_useless(after: Facts, name: str) -> bool:
     """Whether a Node is healthy and takes no work after a drain that its cure did not need."""
     return name in {node.name for node in after.nodes if node.cordon and not node.problems}
+
+
+def _lacks(before: Facts, after: Facts, node: str) -> bool:
+    """Whether nothing replaced a Node, though nobody else took the last free machine."""
+    gone = {each.name for each in before.nodes} - {each.name for each in after.nodes}
+    was_taken = _free(before) > 0 == _free(after)
+    return gone == {node} and after.held < min(before.held, after.allowed) and not was_taken
+
+
+def _free(facts: Facts) -> int:
+    return facts.machines.free if facts.machines is not None else 0
 
 
 def _unhealthy(facts: Facts) -> set[str]:
