@@ -13,6 +13,7 @@ from nodepool.contract.conditions import (
     list_deprecated,
 )
 from nodepool.contract.counting import format_count
+from nodepool.contract.health import cordon_cause, is_problem
 from nodepool.contract.model import ScaleDownStrategy
 from nodepool.contract.moments import rfc3339
 from nodepool.contract.progress import progressing
@@ -191,6 +192,7 @@ def _node(node: NodeObject) -> NodeFacts:
         position=node.version,
         created=node.created,
         registered=node.is_registered,
+        phase=node.phase.value,
         active=node.active,
         active_since=node.active_since,
         work=node.work,
@@ -198,5 +200,8 @@ def _node(node: NodeObject) -> NodeFacts:
         blocking_count=node.blocking_count,
         removal=node.removal.value if node.removal is not None else "",
         removal_since=node.removal_since,
+        problems=tuple(
+            cordon_cause(each.type) for each in node.reported if is_problem(each.type, each.status)
+        ),
         reserved=not node.usable,
     )

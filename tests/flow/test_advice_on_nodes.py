@@ -4,10 +4,12 @@ import pytest
 
 from flow.test_explanations import explained, titles
 from nodepool.cli.documents import field
-from nodepool.explanation.remedies import DrainNode
+from nodepool.explanation.remedies import DrainNode, Wait
 from support.constants import RACK
 from support.manifests import rack_affinity
 from support.world_harness import WorldHarness
+
+LOCK = "sunk.coreweave.com/lock"
 
 
 def helps(world: WorldHarness, pool: str = "train") -> list[tuple[str, ...]]:
@@ -70,3 +72,115 @@ def test_a_drained_node_with_an_affinity_is_not_said_to_be_replaced_by_any_machi
     assert health.helps == (f"'nodepool drain {node}' ends what runs there; {then}",)
     assert [remedy.action for remedy in health.remedies] == [DrainNode(node)]
     assert titles(explained(world, "train")) == ["Capacity is NoneAvailableNodeAffinity"]
+
+
+CURED = {"disableUnhealthyNodeEviction": False}
+DEAD = "a machine that does not answer for 30 minutes is treated as dead, and its Node is deleted"
+SHORT_OR_WIDE = (
+    "wait: n1 does not answer; no Node is repaired before its silence has lasted some minutes, "
+    "or while most Nodes of its zone or its cluster are silent"
+)
+
+
+def test_a_node_that_does_not_answer_is_waited_for_and_no_pod_is_to_be_ended_there(
+    world: WorldHarness,
+) -> None:
+    # given an active Node whose machine dies
+    world.given_data_center(6)
+    world.apply("train", 2, lifecycle=CURED)
+    world.run_pod("n1")
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=3)
+    just_silent = helps(world)
+    world.pass_time(minutes=7)
+
+    # when its silence has lasted, and for as long as is said
+    leaving = helps(world)
+    world.pass_time(minutes=30)
+
+    assert just_silent == [(SHORT_OR_WIDE,)]
+    assert leaving == [(f"wait: n1 does not answer; {DEAD}",)]
+    assert titles(explained(world, "train")) == []
+
+
+def test_a_surplus_node_that_does_not_answer_is_named_as_such(world: WorldHarness) -> None:
+    # given a NodePool with too many Nodes, each at work
+    world.given_data_center(6)
+    world.apply("train", 2, lifecycle={"scaleDownStrategy": "PreferIdle"})
+    for node in ("n1", "n2"):
+        world.run_pod(node)
+    world.scale("train", 1)
+    busy = world.condition("train", "AtTarget")
+
+    # when the machine of the Node dies that leaves
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=10)
+    silent = world.condition("train", "AtTarget"), helps(world)
+    world.pass_time(minutes=30)
+
+    over = "False OverTarget: NodePool has 2 Nodes and wants 1"
+    assert busy == f"{over}; waits for n1, active with Pods job since 2026-01-01T00:00:00Z."
+    assert silent == (
+        f"{over}; waits for n1, which does not answer.",
+        [(f"wait: n1 does not answer; {DEAD}", "scale train to 2, what it has")],
+    )
+    assert titles(explained(world, "train")) == []
+
+
+def test_nodes_that_do_not_answer_are_given_up_by_a_drain_where_no_node_is_replaced_without(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(6)
+    world.apply("train", 2)
+    world.run_pod("n1")
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=10)
+    stays = helps(world)
+
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=31)
+
+    given_up = (
+        "'nodepool drain n1' gives it up: it does not answer, and is treated as dead 30 minutes "
+        "later; it is then replaced"
+    )
+    assert stays == [(given_up,)]
+    assert "n1" not in world.nodes("train")
+
+
+@pytest.mark.parametrize("cures", [True, False])
+def test_while_most_nodes_are_silent_none_is_said_to_be_repaired_or_is_to_be_drained(
+    world: WorldHarness, cures: bool
+) -> None:
+    # given a NodePool most of whose Nodes have fallen silent at once
+    world.given_data_center(10)
+    world.apply("train", 5, lifecycle={"disableUnhealthyNodeEviction": not cures})
+    world.break_machines("n1", "n2", "n3", fault="hang")
+    world.pass_time(minutes=120)
+
+    (health,) = explained(world, "train", is_now=True).causes
+
+    assert health.title == "3 Nodes are unhealthy"
+    (remedy,) = health.remedies
+    first = health.message.partition(":")[0]
+    assert remedy.text == SHORT_OR_WIDE.replace("n1", first)
+    assert remedy.action == Wait()
+
+
+def test_a_slurm_job_is_not_called_a_pod(world: WorldHarness) -> None:
+    # given a Node at work for a Slurm job, and another one for a Pod too
+    world.given_data_center()
+    world.apply("train", 2, lifecycle={"scaleDownStrategy": "PreferIdle"})
+    for node in ("n1", "n2"):
+        world.lock("train", node)
+    world.pass_time(minutes=1)
+    world.run_pod("n2", "job", tolerations=[{"key": LOCK, "operator": "Exists"}])
+
+    world.scale("train", 0)
+
+    job = "Slurm job 42 since 2026-01-01T00:00:00Z"
+    assert world.condition("train", "AtTarget") == (
+        f"False OverTarget: NodePool has 2 Nodes and wants 0; waits for n1, active with {job}; "
+        f"n2, active with Pods job since 2026-01-01T00:01:00Z, {job}."
+    )
+    assert helps(world)[0][0] == "end the work that blocks on n1, n2"

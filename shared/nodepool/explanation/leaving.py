@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from nodepool.contract.counting import format_count
 from nodepool.contract.moments import rfc3339
-from nodepool.explanation.facts import Facts, NodeFacts
+from nodepool.explanation.facts import SLURM_JOB, Facts, NodeFacts
 from nodepool.explanation.sharing import rack_of
 from nodepool.explanation.unanswered import INTERNAL_ERROR, has_failed
 
@@ -72,7 +72,8 @@ def still_there(facts: Facts) -> str:
 def _waits(nodes: Sequence[NodeFacts], count: int) -> str:
     """Return the Nodes of which `count` are waited for, with what runs there and since when."""
     # Only a Pod that blocks a drain has no deadline, so its Node is named first.
-    first = sorted(nodes, key=lambda n: (not n.blocking, _since(n) or _UNKNOWN, n.name))
+    blocked = {node.name for node in nodes if node.blocking and not node.is_silent}
+    first = sorted(nodes, key=lambda n: (n.name not in blocked, _since(n) or _UNKNOWN, n.name))
     named = [f"{node.name}, {work(node)}" for node in first[:NAMED_MAX]]
     if len(first) > NAMED_MAX:
         named.append(f"{len(first) - NAMED_MAX} more")
@@ -81,13 +82,17 @@ def _waits(nodes: Sequence[NodeFacts], count: int) -> str:
 
 
 def work(node: NodeFacts) -> str:
-    """Return what runs on an active Node, and since when."""
+    """Return what runs on an active Node, and since when, or that its machine does not answer."""
+    if node.is_silent:
+        return "which does not answer"
     if not node.blocking:
         return f"active{since(_since(node))} ({node.work})"
-    pods = [f"{name}{since(moment)}" for name, moment in node.blocking]
-    if node.blocking_count > len(pods):
-        pods.append(f"{node.blocking_count - len(pods)} more")
-    return f"active with Pods {', '.join(pods)}"
+    first = sorted(node.blocking, key=lambda each: each[0].startswith(SLURM_JOB))
+    names = [f"{name}{since(moment)}" for name, moment in first]
+    if node.blocking_count > len(names):
+        names.append(f"{node.blocking_count - len(names)} more")
+    pods = "" if names[0].startswith(SLURM_JOB) else "Pods "
+    return f"active with {pods}{', '.join(names)}"
 
 
 def since(moment: datetime | None) -> str:

@@ -121,10 +121,13 @@ def _check(world: World, trial: Trial) -> None:
 
 def _has_failed(copy: World, world: World, trial: Trial) -> bool:
     """Whether a machine broke meanwhile or is silent, with a fault that nobody knew of."""
-    # A machine that was silent before may be in triage since, where it answers again.
-    for each in (world, copy):
-        machines, zone = cast("Any", each.state("fleet")).machines, trial.facts.zone
-        if any(not machines[f"{zone}/{node.name}"].answers for node in trial.facts.nodes):
+    zone = trial.facts.zone
+    before, after = (cast("Any", each.state("fleet")).machines for each in (world, copy))
+    for node in trial.facts.nodes:
+        # A machine that was silent before may be in triage since, where it answers again.
+        answered, answers = (each[f"{zone}/{node.name}"].answers for each in (before, after))
+        was_known = node.is_silent and not node.is_excused
+        if not was_known and not (answered and answers):
             return True
     if isinstance(trial.remedy.action, ScaleTo) and trial.cause.kind == "Capacity":
         # The Nodes that it has were lost meanwhile, such as to a preemption.
