@@ -105,7 +105,7 @@ def _conditions(pool: NodePoolObject, *, show_deprecated: bool) -> Iterator[Cond
     }
     yield from current.values()
     deleting = pool.deleting is not None
-    condition = progressing(current, pool.generation, deleting=deleting)
+    condition = progressing(current, pool.generation, deleting=deleting, is_granted=pool.is_granted)
     if condition is not None and pool.progressing is not None:
         yield replace(condition, since=pool.progressing.since)
     if show_deprecated:

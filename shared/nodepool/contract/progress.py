@@ -49,13 +49,13 @@ def evaluated_generation(conditions: Mapping[str, Condition]) -> int:
 
 
 def progressing(
-    conditions: Mapping[str, Condition], generation: int, *, deleting: bool
+    conditions: Mapping[str, Condition], generation: int, *, deleting: bool, is_granted: bool
 ) -> Condition | None:
     """Return why a NodePool of a generation is not at its target; None if it is.
 
     At its target, a NodePool stalls only while its spec is invalid. Above its target, a NodePool
-    loses Nodes whatever quota and capacity say. The `since` is that of the condition that it
-    follows from.
+    loses Nodes whatever quota and capacity say. If its whole target is granted, a NodePool gets
+    its Nodes without a limit too. The `since` is that of the condition that it follows from.
     """
     at_target = conditions.get(AtTarget.__name__)
     is_over = at_target is not None and at_target.reason == AtTarget.OVER_TARGET
@@ -68,6 +68,8 @@ def progressing(
     ]
     is_met = at_target is not None and at_target.status == "True"
     stalling = frozenset((Validated.INVALID,)) if is_met else _STALLING
+    if is_granted:
+        stalling -= {Quota.NOT_SET}
     for condition in current:
         if condition.reason in stalling:
             return replace(condition, type=STALLED, status="True")
