@@ -20,6 +20,7 @@ from nodepool.contract.progress import progressing
 from nodepool.explanation.causes import blocking
 from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.leaving import still_there, surplus
+from nodepool.placement.racks import domain_of
 from nodepool.state.values import replace
 
 Document = Mapping[str, object]
@@ -204,4 +205,5 @@ def _node(node: NodeObject) -> NodeFacts:
             cordon_cause(each.type) for each in node.reported if is_problem(each.type, each.status)
         ),
         reserved=not node.usable,
+        domain=domain_of(node.labels),
     )
