@@ -5,7 +5,7 @@ import pytest
 from flow.test_explanations import explained, titles
 from nodepool.cli.documents import field
 from nodepool.explanation.remedies import DrainNode, Wait
-from support.constants import RACK
+from support.constants import CLUSTER, RACK
 from support.manifests import rack_affinity
 from support.world_harness import WorldHarness
 
@@ -184,3 +184,36 @@ def test_a_slurm_job_is_not_called_a_pod(world: WorldHarness) -> None:
         f"n2, active with Pods job since 2026-01-01T00:01:00Z, {job}."
     )
     assert helps(world)[0][0] == "end the work that blocks on n1, n2"
+
+
+def test_machines_for_what_is_served_before_are_a_bound_where_it_may_want_others(
+    world: WorldHarness,
+) -> None:
+    # given two NodePools that wait for machines of different racks
+    world.given_cluster()
+    world.given_quota(20)
+    for rack in ("r1", "r2"):
+        world.given_machines(1, labels={RACK: rack})
+    world.apply("before", 3, affinity=rack_affinity("r1"))
+    world.apply("train", 3, affinity=rack_affinity("r2"))
+
+    (capacity,) = explained(world, "train").causes
+    world.given_machines(2, labels={RACK: "r2"})
+
+    assert f"{CLUSTER}/before waits for machines of the same type" in capacity.details
+    assert capacity.helps == (
+        "add 4 machines that satisfy the node affinity to the zone, up to 2 of them for what is "
+        "served before it",
+        "scale train to 1, what it has",
+    )
+    assert titles(explained(world, "train")) == []
+
+
+def test_nodes_that_boot_are_awaited_in_the_target_that_a_nodepool_may_keep(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=2, boot_s=60)
+
+    world.apply("train", 3)
+
+    assert helps(world)[0][-1] == "scale train to 2, what it has and awaits"

@@ -198,7 +198,7 @@ def test_missing_machines_name_who_holds_them_and_those_in_triage() -> None:
             f"of {H100} in {ZONE} 0 are free, 8 are assigned and 3 are out of service",
             "other NodePools hold 4: prod/batch (spot) 4",
             "other organisations or the control plane hold 2",
-            "prod/batch waits for the same machines",
+            "prod/batch waits for machines of the same type",
             "machine g1 is out of service: no boot",
             "machine g2 is out of service",
         ),
