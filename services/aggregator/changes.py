@@ -157,12 +157,18 @@ def _node_changed(model: ReadModel, event: NodeChanged, context: Context) -> Rea
         after, pools_ = _booted_again(pools_, after, context)
     if before.is_busy or after.is_busy:
         busy = _with_busy(busy, after.pool, key, is_busy=after.is_busy)
-        pool = pools_.get(after.pool)
-        if pool is not None and pool.is_shrinking:
-            pools_ = pools_.set(pool.key, pools.changed_while_shrinking(pool, context))
+        pools_ = _named(pools_, after, context)
     return replace(
         model, pools=pools_, nodes=model.nodes.set(key, after), busy=busy, templates=templates
     )
+
+
+def _named(known: Pools, node: NodeObject, context: Context) -> Pools:
+    """Return the NodePools after a change of a Node that the status of its NodePool may name."""
+    pool = known.get(node.pool)
+    if pool is None or not pool.is_shrinking:
+        return known
+    return known.set(pool.key, pools.changed_while_shrinking(pool, context))
 
 
 def _booted_again(known: Pools, node: NodeObject, context: Context) -> tuple[NodeObject, Pools]:
@@ -183,7 +189,8 @@ def _node_reported(model: ReadModel, event: ConditionSeen, context: Context) -> 
     if key is None:
         return model
     after = nodes.set_reported_condition(model.nodes[key], event, context)
-    return replace(model, nodes=model.nodes.set(key, after))
+    pools_ = _named(model.pools, after, context) if after.is_busy else model.pools
+    return replace(model, pools=pools_, nodes=model.nodes.set(key, after))
 
 
 def _with_busy(busy: Busy, pool: PoolKey, node: NodeKey, *, is_busy: bool) -> Busy:

@@ -148,6 +148,11 @@ class NodePoolObject:
         return max(self.granted, self.held)
 
     @property
+    def is_granted(self) -> bool:
+        """Return whether its quota allows its whole target."""
+        return self.spec.target <= self.granted
+
+    @property
     def queued(self) -> int:
         """Return how many Nodes are granted and have no machine yet; a deletion awaits no Node.
 

@@ -92,9 +92,13 @@ def _node(model: ReadModel, event: OfNode) -> Iterator[tuple[str, str]]:
 
 
 def _list_reported_node(model: ReadModel, event: ConditionSeen) -> Iterator[tuple[str, str]]:
-    node = model.reported_node(event)
-    if node is not None:
-        yield NODES, node
+    key = model.reported_node(event)
+    if key is None:
+        return
+    yield NODES, key
+    pool = model.pools.get(model.nodes[key].pool)
+    if pool is not None and pool.is_shrinking:
+        yield POOLS, pool.key
 
 
 def _machine(model: ReadModel, key: MachineKey) -> Iterator[tuple[str, str]]:

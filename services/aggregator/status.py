@@ -13,12 +13,14 @@ from nodepool.contract.conditions import (
     list_deprecated,
 )
 from nodepool.contract.counting import format_count
+from nodepool.contract.health import cordon_cause, is_problem
 from nodepool.contract.model import ScaleDownStrategy
 from nodepool.contract.moments import rfc3339
 from nodepool.contract.progress import progressing
 from nodepool.explanation.causes import blocking
 from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.leaving import still_there, surplus
+from nodepool.placement.racks import domain_of
 from nodepool.state.values import replace
 
 Document = Mapping[str, object]
@@ -104,7 +106,7 @@ def _conditions(pool: NodePoolObject, *, show_deprecated: bool) -> Iterator[Cond
     }
     yield from current.values()
     deleting = pool.deleting is not None
-    condition = progressing(current, pool.generation, deleting=deleting)
+    condition = progressing(current, pool.generation, deleting=deleting, is_granted=pool.is_granted)
     if condition is not None and pool.progressing is not None:
         yield replace(condition, since=pool.progressing.since)
     if show_deprecated:
@@ -191,6 +193,7 @@ def _node(node: NodeObject) -> NodeFacts:
         position=node.version,
         created=node.created,
         registered=node.is_registered,
+        phase=node.phase.value,
         active=node.active,
         active_since=node.active_since,
         work=node.work,
@@ -198,5 +201,9 @@ def _node(node: NodeObject) -> NodeFacts:
         blocking_count=node.blocking_count,
         removal=node.removal.value if node.removal is not None else "",
         removal_since=node.removal_since,
+        problems=tuple(
+            cordon_cause(each.type) for each in node.reported if is_problem(each.type, each.status)
+        ),
         reserved=not node.usable,
+        domain=domain_of(node.labels),
     )

@@ -39,7 +39,9 @@ def _with_conditions(
             conditions = conditions.set(kind, after)
             if kind in CHECKS and not is_decided(before, pool.generation):
                 checked = context.time
-    if conditions is pool.conditions:
+    # A changed grant may turn the progress while no condition changes.
+    progress = _progressing(pool, conditions, context)
+    if conditions is pool.conditions and progress is pool.progressing:
         return pool
     kept = compute_accepted(pool.accepted, conditions, context.time, refused=pool.fault == "Zone")
     return replace(
@@ -48,7 +50,7 @@ def _with_conditions(
         checked=checked,
         observed=max(pool.observed, evaluated_generation(conditions)),
         accepted=kept,
-        progressing=_progressing(pool, conditions, context),
+        progressing=progress,
         version=position,
     )
 
@@ -57,7 +59,9 @@ def _progressing(
     pool: NodePoolObject, conditions: Mapping[str, Condition], context: Context
 ) -> Progressing | None:
     deleting = pool.deleting is not None
-    condition = progressing(conditions, pool.generation, deleting=deleting)
+    condition = progressing(
+        conditions, pool.generation, deleting=deleting, is_granted=pool.is_granted
+    )
     if condition is None:
         return None
     before = pool.progressing

@@ -1,8 +1,8 @@
 """How long a Node may take for each step; the module `table` says what happens at the end.
 
-The deadlines of a preemption, `BOOT_MAX`, within which a Node must join its cluster, and `RELAPSE`
-are in `nodepool.contract.timetable`, because other services use them too. The preemption service
-announces the drain after two minutes; the lifecycle service deletes the Node after seven
+The deadlines of a preemption, `BOOT_MAX`, within which a Node must join its cluster, `RELAPSE` and
+`ANSWER_WITHIN` are in `nodepool.contract.timetable`, because others use them too. The preemption
+service announces the drain after two minutes; the lifecycle service deletes the Node after seven
 (`Exit.gone_by`).
 """
 
@@ -11,11 +11,6 @@ from typing import Final
 
 USUALLY: Final = timedelta(seconds=1)
 """If a machine answers within this time, as machines usually do, no deadline is published."""
-ANSWER_WITHIN: Final = timedelta(minutes=30)
-"""How long a machine may take to answer a cordon or a drain; the setting is `answer_minutes`.
-
-The time begins after the longest grace period of the Pods that a drain ends.
-"""
 LOCK_WITHIN: Final = timedelta(minutes=30)
 """How long a machine may take to evict the Pods that do not tolerate a lock.
 

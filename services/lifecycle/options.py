@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
-from lifecycle.deadlines import ANSWER_WITHIN, UNHEALTHY_AFTER
+from lifecycle.deadlines import UNHEALTHY_AFTER
 from nodepool.contract import events as on
 from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.model import RESERVED, Taint
 from nodepool.contract.pods import reserved_taint
 from nodepool.contract.production import PRODUCTION
+from nodepool.contract.timetable import ANSWER_WITHIN
 
 E = TypeVar("E", bound=Message)
 

@@ -192,7 +192,7 @@ def test_a_machine_is_asked_for_in_place_of_a_spot_node_that_gives_way(
 
     # then these are enough, also after the Node has given way
     assert helps[0] == (
-        "add 2 machines of the type to the zone, 1 of them for what is served before it"
+        "add 2 machines of the type to the zone, up to 1 of them for what is served before it"
     )
     assert one_less.causes[0].helps[0] == "add 1 machine of the type to the zone"
     assert titles(explained(world, "cheap")) == []
@@ -214,7 +214,7 @@ def test_the_loss_of_a_node_waits_behind_what_waits_already(world: WorldHarness)
 
     # then it has all Nodes when the other NodePool has taken the machine of its lost Node
     assert capacity.helps[0] == (
-        "add 3 machines of the type to the zone, 2 of them for what is served before it"
+        "add 3 machines of the type to the zone, up to 2 of them for what is served before it"
     )
     assert [world.node_counts(pool).current for pool in ("cheap", "later", "train")] == [2, 1, 1]
 
@@ -925,7 +925,7 @@ def test_the_machines_for_what_is_served_before_are_asked_for_as_well(world: Wor
 
     # then these are enough, and nothing names the other organisation
     assert cause.helps == (
-        "add 6 machines of the type to the zone, 4 of them for what is served before it",
+        "add 6 machines of the type to the zone, up to 4 of them for what is served before it",
     )
     assert cause.details[0] == "train has position 5 of what waits: 4 Nodes wait before it"
     assert "umbrella" not in json.dumps(explained(world, "train").document())

@@ -128,6 +128,35 @@ def test_a_pool_that_loses_nodes_is_in_progress_whatever_check_would_stop_its_gr
     assert shown(world) == "Current"
 
 
+def test_a_pool_without_a_limit_is_in_progress_up_to_its_grant(world: WorldHarness) -> None:
+    # given a NodePool whose Nodes boot when its quota is deleted
+    world.given_data_center(machines=4, quota=3, boot_s=60)
+    world.apply("train", 3)
+    world.send("DeleteQuota", org_path(ORG), {"zone": ZONE, "instanceType": H100})
+
+    # when they join, one is lost, and more are wanted
+    seen = [shown(world)]
+    world.pass_time(minutes=2)
+    seen.append(shown(world))
+    world.break_machines("n1", fault="gpu-lost")
+    world.command_node("DrainNode", "train", "n1")
+    seen.append(shown(world))
+    world.pass_time(minutes=2)
+    seen.append(shown(world))
+    world.scale("train", 4)
+    seen.append(shown(world))
+
+    # then only what exceeds its grant needs a person
+    assert world.conditions("train")["Quota"] == "NotSet"
+    assert seen == [
+        "InProgress Reconciling=UnderTarget",
+        "Current",
+        "InProgress Reconciling=UnderTarget",
+        "Current",
+        "Failed Stalled=NotSet",
+    ]
+
+
 def test_a_pool_that_is_deleted_is_terminating(world: WorldHarness) -> None:
     world.given_data_center()
     world.apply("train", 2)

@@ -393,6 +393,29 @@ def test_idle_only_waits_until_a_whole_rack_is_idle(harness: Harness) -> None:
     assert domains(harness) == {R2: 18}
 
 
+def test_a_surplus_of_racks_waits_for_no_more_nodes_than_keep_racks_from_leaving(
+    world: WorldHarness,
+) -> None:
+    # given three racks, of which one has one busy Node, and the others have two
+    given_racks(world, 3)
+    want(world, 3)
+    for node in ("n1", "n19", "n20", "n37", "n38"):
+        run_pod(world, node)
+
+    # when one rack is wanted, and the Nodes become idle that are in the way
+    want(world, 1)
+    both = world.condition("train", "AtTarget")
+    stop_pod(world, "n1")
+    one = world.condition("train", "AtTarget")
+    for node in ("n19", "n20"):
+        stop_pod(world, node)
+
+    # then the number of the Nodes that are waited for is that of the busy Nodes of two racks
+    assert "NodePool has 54 Nodes and wants 18; waits for 3 of 5: " in both
+    assert "NodePool has 36 Nodes and wants 18; waits for 2 of 4: " in one
+    assert world.conditions("train")["AtTarget"] == "TargetMet"
+
+
 def test_a_target_that_rises_again_spares_a_whole_rack(world: WorldHarness) -> None:
     given_racks(world, 2)
     want(world, 2)

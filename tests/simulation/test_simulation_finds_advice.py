@@ -21,6 +21,15 @@ RESERVED = replace(
     CROWDED, steps=2_000, limits=(8,), actions={"reserve": 60, "scale": 30, "change_limit": 0}
 )
 """Machines are short, and Nodes are often reserved."""
+BROKEN = replace(
+    UNHEALTHY,
+    steps=2_000,
+    machines=3,
+    limits=(12,),
+    faults=("boot",),
+    actions={"fail": 60, "scale": 20, "repair_one": 1},
+)
+"""Machines are short, and Nodes have problems that nobody mends."""
 WORKING = replace(SETTINGS, steps=2_000, actions={"run_pod": 60, "stop_pod": 2, "scale": 40})
 
 
@@ -44,6 +53,11 @@ def nothing_to_empty(_facts: Facts, _leaving: int) -> list[tuple[NodeFacts, ...]
 def never_curable(_node: NodeFacts) -> bool:
     """Each unhealthy Node is to be drained, also if a reboot cures it."""
     return False
+
+
+def never_lost(_facts: Facts, _node: NodeFacts) -> str:
+    """Each Node that is drained is replaced, whether or not a machine is free."""
+    return ""
 
 
 def taken_by_nobody(facts: Facts) -> bool:
@@ -81,6 +95,12 @@ PLANTS: Mapping[str, Plant] = {
         replace(UNHEALTHY, steps=2_000),
         (),
         {"nodepool.explanation.node_remedies._is_curable": never_curable},
+    ),
+    "a Node is to be drained that no free machine replaces": Plant(
+        "cured or replaced; that does not help",
+        BROKEN,
+        (),
+        {"nodepool.explanation.node_remedies._lost": never_lost},
     ),
     "a spot Node is to be taken back that goes to another NodePool": Plant(
         "for the organisation again; that does not help",

@@ -32,21 +32,31 @@ def only_while_deleting(pool: NodePoolObject) -> Iterator[Verdict]:
 
 
 def stalled_anyway(
-    conditions: Mapping[str, Condition], generation: int, *, deleting: bool
+    conditions: Mapping[str, Condition], generation: int, *, deleting: bool, is_granted: bool
 ) -> Condition | None:
     """A failed check stalls a NodePool although it has all its Nodes."""
     checks = {kind: each for kind, each in conditions.items() if kind != AtTarget.__name__}
-    stalled = progressing(checks, generation, deleting=deleting)
-    return stalled or progressing(conditions, generation, deleting=deleting)
+    stalled = progressing(checks, generation, deleting=deleting, is_granted=False)
+    return stalled or progressing(conditions, generation, deleting=deleting, is_granted=is_granted)
 
 
 def stalled_while_shrinking(
-    conditions: Mapping[str, Condition], generation: int, *, deleting: bool
+    conditions: Mapping[str, Condition], generation: int, *, deleting: bool, is_granted: bool
 ) -> Condition | None:
     """A failed check stalls a NodePool although it loses Nodes."""
-    shown = progressing(conditions, generation, deleting=deleting)
+    shown = progressing(conditions, generation, deleting=deleting, is_granted=is_granted)
     is_over = shown is not None and shown.reason == AtTarget.OVER_TARGET
-    return stalled_anyway(conditions, generation, deleting=deleting) if is_over else shown
+    if not is_over:
+        return shown
+    return stalled_anyway(conditions, generation, deleting=deleting, is_granted=is_granted)
+
+
+def stalled_within_its_grant(
+    conditions: Mapping[str, Condition], generation: int, *, deleting: bool, is_granted: bool
+) -> Condition | None:
+    """A NodePool without quota is stalled although its whole target is granted."""
+    del is_granted
+    return progressing(conditions, generation, deleting=deleting, is_granted=False)
 
 
 def lacks_quota(_facts: Facts, _check: Check) -> bool:
@@ -77,6 +87,15 @@ PLANTS: Mapping[str, Plant] = {
         {
             "aggregator.verdicts.progressing": stalled_while_shrinking,
             "aggregator.status.progressing": stalled_while_shrinking,
+        },
+    ),
+    "a NodePool without quota is stalled within its grant": Plant(
+        "shows ['Stalled'], not ['Reconciling']",
+        UNLIMITED,
+        (),
+        {
+            "aggregator.verdicts.progressing": stalled_within_its_grant,
+            "aggregator.status.progressing": stalled_within_its_grant,
         },
     ),
     "a NodePool without quota waits for it up to its grant": Plant(

@@ -198,7 +198,7 @@ def test_missing_machines_name_who_holds_them_and_those_in_triage() -> None:
             f"of {H100} in {ZONE} 0 are free, 8 are assigned and 3 are out of service",
             "other NodePools hold 4: prod/batch (spot) 4",
             "other organisations or the control plane hold 2",
-            "prod/batch waits for the same machines",
+            "prod/batch waits for machines of the same type",
             "machine g1 is out of service: no boot",
             "machine g2 is out of service",
         ),
@@ -540,14 +540,14 @@ def test_unhealthy_nodes_are_named_with_their_problems_and_what_cures_them() -> 
     )
 
     (cause,) = (each for each in causes(pool(4, current=4, nodes=nodes)) if each.kind == "Health")
-    cured = causes(pool(1, current=1, nodes=nodes[:1], cures=True))
+    cured = causes(pool(1, current=1, nodes=nodes[1:2], cures=True))
 
     assert shown(cause) == says(
         "Health",
         "2 Nodes are unhealthy",
         "g1: NotReady; g2: GPUMissing, XIDErrors",
         since=after(1),
-        helps=("'nodepool drain g1' ends what runs there; it is then cured or replaced",),
+        helps=("'nodepool drain g2' ends what runs there; it is then cured or replaced",),
         proofs=(Proof(80, "node g1"), Proof(81, "node g2")),
     )
     assert [each.helps for each in cured] == [

@@ -37,12 +37,15 @@ async def read_facts(client: "Client", pool: Document) -> Facts:
     has_peers = bool(zone) and (is_short or _fails(pool, "Quota"))
     everything = await client.nodepools.list(everywhere=True) if has_peers else ()
     key = f"{zone}.{instance_type}"
-    capacity = await client.capacity.get(key) if zone and is_short else None
+    nodes = [each.document for each in await client.nodes.list()]
+    # Whether a machine is free decides what becomes of an unhealthy Node.
+    is_ill = any(node.problems for node in facts(pool, nodes=nodes).nodes)
+    capacity = await client.capacity.get(key) if zone and (is_short or is_ill) else None
     machines = await client.objects("machines").list(f"{zone}.") if capacity is not None else ()
     read = facts(
         pool,
         zone=zone,
-        nodes=[each.document for each in await client.nodes.list()],
+        nodes=nodes,
         # The autoscaler never asks for more than the quota allows, and no condition shows this.
         quota=await client.quotas.get(key) if zone else None,
         capacity=capacity,

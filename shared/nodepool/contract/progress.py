@@ -46,13 +46,13 @@ def evaluated_generation(conditions: Mapping[str, Condition]) -> int:
 
 
 def progressing(
-    conditions: Mapping[str, Condition], generation: int, *, deleting: bool
+    conditions: Mapping[str, Condition], generation: int, *, deleting: bool, is_granted: bool
 ) -> Condition | None:
     """Return why a NodePool of a generation is not at its target; None if it is.
 
     At its target, a NodePool stalls only while its spec is invalid. Above its target, a NodePool
-    loses Nodes whatever quota and capacity say. The `since` is that of the condition that it
-    follows from.
+    loses Nodes whatever quota and capacity say. If its whole target is granted, a NodePool gets
+    its Nodes without a limit too. The `since` is that of the condition that it follows from.
     """
     at_target = conditions.get(AtTarget.__name__)
     is_over = at_target is not None and at_target.reason == AtTarget.OVER_TARGET
@@ -64,7 +64,9 @@ def progressing(
         if kind in conditions and conditions[kind].generation == generation
     ]
     is_met = at_target is not None and at_target.status == "True"
-    stalls = _is_invalid if is_met else _waits_for_a_person
+    stalls = _waits_for_a_person
+    if is_met or is_granted:
+        stalls = _is_invalid if is_met else _ends_checks
     for condition in current:
         if stalls(condition):
             return replace(condition, type=STALLED, status="True")

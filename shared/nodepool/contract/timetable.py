@@ -1,4 +1,4 @@
-"""How long a preemption, a boot and a grace period may take.
+"""How long a preemption, a boot, an answer and a grace period may take.
 
 The minutes of a preemption are those of
 https://docs.coreweave.com/platform/capacity-plans/spot-node-pools.
@@ -16,6 +16,12 @@ BOOT_MAX: Final = timedelta(minutes=30)
 
 After it the lifecycle service publishes `CWNodeRegistrationFailed`. A documented delivery takes 20
 to 30 minutes.
+"""
+ANSWER_WITHIN: Final = timedelta(minutes=30)
+"""How long a machine may take to answer a cordon or a drain; the setting is `answer_minutes`.
+
+The time begins after the longest grace period of the Pods that a drain ends. After it the machine
+is treated as dead.
 """
 RELAPSE: Final = timedelta(hours=1)
 """A problem that comes back within this time after a reboot for it needs more than a reboot."""

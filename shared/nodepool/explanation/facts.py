@@ -3,6 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
+
+from nodepool.contract.health import cordon_cause
+
+SLURM_JOB: Final = "Slurm job "
+"""The prefix of the name of a workload that is a Slurm job."""
+RESTARTING: Final = ("rebooting", "verifying")
+"""The phases in which a Node is being cured."""
+NOT_READY: Final = cordon_cause("Ready")
+"""The problem of a Node whose machine does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,24 @@ class NodeFacts:
     relapsed: bool = False
     reserved: bool = False
     domain: str = ""
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether its machine does not answer, so that nothing can be ended there."""
+        return NOT_READY in self.problems and self.phase not in RESTARTING
+
+    @property
+    def is_excused(self) -> bool:
+        """Return whether its silence is no fault of its own: it is short, or it is widespread.
+
+        Until a silence counts, no cordon names it.
+        """
+        return self.is_silent and NOT_READY not in self.cordon
+
+    @property
+    def has_job(self) -> bool:
+        """Return whether a Slurm job blocks its drain."""
+        return any(name.startswith(SLURM_JOB) for name, _ in self.blocking)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """Describe the Nodes that leave a NodePool, and what they wait for."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from nodepool.contract.counting import format_count
 from nodepool.contract.moments import rfc3339
-from nodepool.explanation.facts import Facts, NodeFacts
-from nodepool.explanation.sharing import rack_of
+from nodepool.explanation.facts import SLURM_JOB, Facts, NodeFacts
+from nodepool.explanation.sharing import rack_of, up_to_racks
 from nodepool.explanation.unanswered import INTERNAL_ERROR, has_failed
 
 PREEMPTED = "Preempted"
@@ -33,7 +34,9 @@ def surplus(facts: Facts) -> str:
     staying = [node for node in facts.counted_nodes if not node.removal]
     # A Node that has not joined yet, or that is idle, leaves before any Node at work.
     left -= facts.in_progress - sum(not node.registered for node in leaving)
-    if rack_of(facts) == 1:
+    if rack_of(facts) > 1:
+        left = _in_racks(facts, staying, left)
+    else:
         busy = sum(node.registered for node in leaving)
         busy += sum(node.registered and node.active for node in staying)
         left -= facts.current - busy
@@ -47,6 +50,15 @@ def surplus(facts: Facts) -> str:
         count = len(leaving) if kept else max(joined, facts.current - facts.target)
         text = f"{count} {'is' if count == 1 else 'are'} being removed"
     return f"{text}; {kept}" if kept else text
+
+
+def _in_racks(facts: Facts, staying: Sequence[NodeFacts], surplus: int) -> int:
+    """Return how many active Nodes must become idle until so many surplus Nodes leave in racks.
+
+    A rack leaves once none of its Nodes is active.
+    """
+    active = Counter(node.domain for node in staying if node.active)
+    return sum(sorted(active.values())[: up_to_racks(facts, surplus) // rack_of(facts)])
 
 
 def _blocker(facts: Facts) -> str:
@@ -72,7 +84,8 @@ def still_there(facts: Facts) -> str:
 def _waits(nodes: Sequence[NodeFacts], count: int) -> str:
     """Return the Nodes of which `count` are waited for, with what runs there and since when."""
     # Only a Pod that blocks a drain has no deadline, so its Node is named first.
-    first = sorted(nodes, key=lambda n: (not n.blocking, _since(n) or _UNKNOWN, n.name))
+    blocked = {node.name for node in nodes if node.blocking and not node.is_silent}
+    first = sorted(nodes, key=lambda n: (n.name not in blocked, _since(n) or _UNKNOWN, n.name))
     named = [f"{node.name}, {work(node)}" for node in first[:NAMED_MAX]]
     if len(first) > NAMED_MAX:
         named.append(f"{len(first) - NAMED_MAX} more")
@@ -81,13 +94,17 @@ def _waits(nodes: Sequence[NodeFacts], count: int) -> str:
 
 
 def work(node: NodeFacts) -> str:
-    """Return what runs on an active Node, and since when."""
+    """Return what runs on an active Node, and since when, or that its machine does not answer."""
+    if node.is_silent:
+        return "which does not answer"
     if not node.blocking:
         return f"active{since(_since(node))} ({node.work})"
-    pods = [f"{name}{since(moment)}" for name, moment in node.blocking]
-    if node.blocking_count > len(pods):
-        pods.append(f"{node.blocking_count - len(pods)} more")
-    return f"active with Pods {', '.join(pods)}"
+    first = sorted(node.blocking, key=lambda each: each[0].startswith(SLURM_JOB))
+    names = [f"{name}{since(moment)}" for name, moment in first]
+    if node.blocking_count > len(names):
+        names.append(f"{node.blocking_count - len(names)} more")
+    pods = "" if names[0].startswith(SLURM_JOB) else "Pods "
+    return f"active with {pods}{', '.join(names)}"
 
 
 def since(moment: datetime | None) -> str:

@@ -47,7 +47,9 @@ def capacity_details(facts: Facts) -> Iterator[str]:
     foreign = machines.assigned - own - facts.held
     if foreign > 0:
         yield f"other organisations or the control plane hold {foreign}"
-    yield from rivals("machines", [peer for peer in facts.peers if peer.waits_for_machines])
+    yield from rivals(
+        "machines of the same type", [peer for peer in facts.peers if peer.waits_for_machines]
+    )
     yield from rack_details(facts)
     for name, cause, _ in machines.broken:
         yield f"machine {name} is out of service{f': {cause}' if cause else ''}"
@@ -109,7 +111,10 @@ def _more_machines(facts: Facts, machines: Machines) -> Iterator[Remedy]:
     if not count:
         return
     more = count - own + facts.spot_awaited
-    before = f", {more} of them for what is served before it" if needed > own or more > 0 else ""
+    before = ""
+    if needed > own or more > 0:
+        # What is served before may have a node affinity, and want none of these machines.
+        before = f", up to {more} of them for what is served before it"
     if not facts.has_affinity:
         if count <= machines.triage:
             broken = f"{format_count(machines.triage, 'machine')} out of service"

@@ -7,7 +7,8 @@ from typing import Final
 from nodepool.contract.health import BY_TYPE, cordon_cause
 from nodepool.contract.health import Remedy as Cure
 from nodepool.contract.node_failures import RACK_UNAVAILABLE
-from nodepool.explanation.facts import Domain, Facts, NodeFacts
+from nodepool.contract.timetable import ANSWER_WITHIN
+from nodepool.explanation.facts import RESTARTING, Domain, Facts, NodeFacts
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
 from nodepool.explanation.remedies import (
     DrainNode,
@@ -26,10 +27,7 @@ from nodepool.placement.racks import UNAVAILABLE_MAX
 
 SCALE_DOWN: Final = "ScaleDown"
 """The removal reason of a Node that would stay with a higher target."""
-SLURM_JOB: Final = "Slurm job "
-"""The prefix of the name of a workload that is a Slurm job."""
-_RESTARTING: Final = ("rebooting", "verifying")
-"""The phases in which a Node is being cured."""
+_ANSWER_MINUTES: Final = int(ANSWER_WITHIN.total_seconds() // 60)
 _CURABLE: Final = frozenset(
     cordon_cause(type) for type, cause in BY_TYPE.items() if cause.remedy is not Cure.TRIAGE
 )
@@ -46,11 +44,15 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
     nodes = facts.counted_nodes if is_over else facts.nodes
     leaving = [node for node in nodes if node.removal]
     # No Pod blocks a preemption.
-    blocked = [node for node in leaving if node.blocking_count and node.removal != PREEMPTED]
+    waiting = [node for node in leaving if node.removal != PREEMPTED]
+    blocked = [node for node in waiting if node.blocking_count and not node.is_silent]
+    silent = [node for node in waiting if node.is_silent]
     if blocked:
         yield _end_pods(blocked)
     elif is_over and facts.idle_only and (units := _to_empty(facts, len(leaving))):
-        yield from _empty(units, in_racks=rack_of(facts) > 1)
+        yield from _empty(facts, units)
+    elif silent:
+        yield _await_answer(silent)
     else:
         yield Remedy("wait until they are gone", Wait())
     has, stay = facts.current, all(node.removal == SCALE_DOWN for node in leaving)
@@ -60,7 +62,8 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
 
 def health_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
     """Yield what cures or replaces the first of the unhealthy Nodes that stay."""
-    node = next((node for node in nodes if node.phase not in _RESTARTING), None)
+    waiting = [node for node in nodes if node.phase not in RESTARTING]
+    node = min(waiting, key=lambda node: node.is_silent, default=None)
     if node is None:
         text = f"wait until {'it has' if len(nodes) == 1 else 'they have'} rebooted"
         yield Remedy(f"{text}: a Node is verified after its reboot", Wait())
@@ -68,6 +71,14 @@ def health_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
     is_curable = _is_curable(node)
     if not (is_curable or facts.is_valid):
         yield _keep_unhealthy(facts)
+        return
+    yield from _cure(facts, node, is_curable=is_curable)
+
+
+def _cure(facts: Facts, node: NodeFacts, *, is_curable: bool) -> Iterator[Remedy]:
+    """Yield what cures or replaces an unhealthy Node of a NodePool whose lost Nodes come back."""
+    if node.is_silent:
+        yield _end_silence(facts, node)
         return
     if facts.cures and not node.blocking_count:
         text = "wait: an unhealthy Node is rebooted or replaced once nothing blocks that"
@@ -78,14 +89,45 @@ def health_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
     force = node.blocking_count > 0
     verb, kind = ("reboot", RebootNode) if is_curable else ("drain", DrainNode)
     command = f"'nodepool {verb} {node.name}{' --force' if force else ''}'"
-    if any(name.startswith(SLURM_JOB) for name, _ in node.blocking):
+    if node.has_job:
         text = f"end the Slurm job on {node.name}, then {command}"
         yield Remedy(text, kind(node.name, force, after_work=True))
         return
-    then = "it is then cured" if is_curable else "it is then cured or replaced"
-    if not is_curable and not _is_replaceable(facts, node):
-        then = "its rack lacks it until its machine is repaired"
-    yield Remedy(f"{command} ends what runs there; {then}", kind(node.name, force))
+    what = f"{command} ends what runs there"
+    if is_curable:
+        yield Remedy(f"{what}; it is then cured", RebootNode(node.name, force))
+        return
+    then = _lost(facts, node)
+    action = DrainNode(node.name, force, replaced=not then)
+    yield Remedy(f"{what}; {then or 'it is then cured or replaced'}", action)
+
+
+def _end_silence(facts: Facts, node: NodeFacts) -> Remedy:
+    """Return what replaces a Node that stays and does not answer: nothing can be ended there."""
+    if node.is_excused:
+        text = (
+            f"wait: {node.name} does not answer; no Node is repaired before its silence has lasted "
+            "some minutes, or while most Nodes of its zone or its cluster are silent"
+        )
+        return Remedy(text, Wait())
+    if facts.cures:
+        return _await_answer([node])
+    then = _lost(facts, node)
+    text = (
+        f"'nodepool drain {node.name}' gives it up: it does not answer, and is treated as dead "
+        f"{_ANSWER_MINUTES} minutes later; {then or 'it is then replaced'}"
+    )
+    return Remedy(text, DrainNode(node.name, replaced=not then))
+
+
+def _await_answer(nodes: list[NodeFacts]) -> Remedy:
+    """Return the advice to wait for Nodes that do not answer, and for how long."""
+    verb = "does" if len(nodes) == 1 else "do"
+    text = (
+        f"wait: {_list(nodes)} {verb} not answer; a machine that does not answer for "
+        f"{_ANSWER_MINUTES} minutes is treated as dead, and its Node is deleted"
+    )
+    return Remedy(text, Wait())
 
 
 def _keep_unhealthy(facts: Facts) -> Remedy:
@@ -100,13 +142,27 @@ def _keep_unhealthy(facts: Facts) -> Remedy:
     return Remedy(f"wait: no Node is replaced while Validated is {validated.reason}", Wait())
 
 
-def _is_replaceable(facts: Facts, node: NodeFacts) -> bool:
-    """Return whether other machines may replace a Node: those of its NVLink domain, in a rack."""
-    size = rack_of(facts)
-    if size == 1 or facts.machines is None:
-        return True
-    domain = facts.machines.domains.get(node.domain, Domain())
-    return size - domain.held < domain.free
+def _lost(facts: Facts, node: NodeFacts) -> str:
+    """Return why no other machine replaces a Node that is drained; empty if one does.
+
+    A rack is only completed by machines of its own NVLink domain. Facts do not say which free
+    machines satisfy a node affinity.
+    """
+    size, machines = rack_of(facts), facts.machines
+    if facts.held - (not node.reserved) >= facts.allowed:
+        return f"it then leaves, and {facts.name} has enough Nodes without it"
+    if machines is None:
+        return ""
+    if size > 1:
+        domain = machines.domains.get(node.domain, Domain())
+        is_complete = size - domain.held < domain.free
+        return "" if is_complete else "its rack lacks it until its machine is repaired"
+    if not machines.free:
+        until = "until one is freed, repaired or added"
+        return f"no machine is free for it, so {facts.name} lacks the Node {until}"
+    if facts.has_affinity:
+        return "it is then replaced if a free machine satisfies the node affinity"
+    return ""
 
 
 def _is_curable(node: NodeFacts) -> bool:
@@ -152,7 +208,7 @@ def _count_unavailable(facts: Facts, domain: str) -> int:
         return 0
     nodes = [node for node in facts.nodes if node.domain == domain]
     found = sum(
-        node.phase in _RESTARTING
+        node.phase in RESTARTING
         or node.removal == "Unhealthy"
         or (node.cordon != "" and not node.cordon.startswith(RACK_UNAVAILABLE))
         for node in nodes
@@ -184,9 +240,13 @@ def _loses_it(facts: Facts) -> bool:
 
 def _end_pods(nodes: list[NodeFacts]) -> Remedy:
     names = tuple(node.name for node in nodes)
-    shown = ", ".join(names[:NAMED_MAX])
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return Remedy(f"end the Pods that block on {shown}{more}", EndWork(names, len(names)))
+    what = "the work that blocks" if any(node.has_job for node in nodes) else "the Pods that block"
+    return Remedy(f"end {what} on {_list(nodes)}", EndWork(names, len(names)))
+
+
+def _list(nodes: list[NodeFacts]) -> str:
+    shown = ", ".join(node.name for node in nodes[:NAMED_MAX])
+    return f"{shown} and {len(nodes) - NAMED_MAX} more" if len(nodes) > NAMED_MAX else shown
 
 
 def _to_empty(facts: Facts, leaving: int) -> list[tuple[NodeFacts, ...]]:
@@ -212,10 +272,15 @@ def _to_empty(facts: Facts, leaving: int) -> list[tuple[NodeFacts, ...]]:
     return sorted(racks, key=len)
 
 
-def _empty(units: list[tuple[NodeFacts, ...]], *, in_racks: bool) -> Iterator[Remedy]:
-    """Yield how a Node, or a rack, becomes idle so that it leaves."""
+def _empty(facts: Facts, units: list[tuple[NodeFacts, ...]]) -> Iterator[Remedy]:
+    """Yield how a Node, or a rack, becomes idle so that it leaves; a silent Node is given up."""
+    silent = [node for unit in units for node in unit if node.is_silent]
+    units = [unit for unit in units if not any(node.is_silent for node in unit)]
+    if not units:
+        yield _end_silence(facts, silent[0])
+        return
     first = units[0]
-    if not in_racks:
+    if rack_of(facts) == 1:
         text = "cordon one of its active Nodes and end the work there: it leaves once it is idle"
         names = tuple(node.name for unit in units for node in unit)
         yield Remedy(text, EndWork(names, 1))

@@ -34,7 +34,7 @@ def quota_details(facts: Facts) -> Iterator[str]:
     yield f"{facts.name} reserves {facts.reserved}"
     counts = [(peer, peer.reserved) for peer in facts.peers]
     yield from holders("other NodePools reserve", others, counts)
-    yield from rivals("quota", [peer for peer in facts.peers if peer.waits_for_quota])
+    yield from rivals("the same quota", [peer for peer in facts.peers if peer.waits_for_quota])
 
 
 def quota_remedies(facts: Facts) -> Iterator[Remedy]:

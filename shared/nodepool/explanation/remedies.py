@@ -92,11 +92,13 @@ class DrainNode:
 
     force: whether no Pod may block the drain.
     after_work: whether the Slurm job must end first, because a drain does not end it.
+    replaced: whether another machine then takes the place of the Node.
     """
 
     node: str
     force: bool = False
     after_work: bool = False
+    replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,13 +27,13 @@ def holders(verb: str, total: int, counts: list[tuple[Peer, int]]) -> Iterator[s
 
 
 def rivals(what: str, waiting: list[Peer]) -> Iterator[str]:
-    """Yield which NodePools wait for the same."""
+    """Yield which NodePools wait for the same too."""
     if not waiting:
         return
     names = sorted(peer.name for peer in waiting)
     more = f" and {len(names) - HOLDERS_MAX} more" if len(names) > HOLDERS_MAX else ""
     verb = "waits" if len(names) == 1 else "wait"
-    yield f"{', '.join(names[:HOLDERS_MAX])}{more} {verb} for the same {what}"
+    yield f"{', '.join(names[:HOLDERS_MAX])}{more} {verb} for {what}"
 
 
 def largest(counts: list[tuple[Peer, int]]) -> list[Peer]:
@@ -71,7 +71,8 @@ def keep_nodes(facts: Facts) -> Iterator[Remedy]:
     """
     held = facts.held - sum(node.removal != "" for node in facts.counted_nodes)
     if 0 < held < facts.target and held == down_to_racks(facts, held) and not facts.autoscaling:
-        yield Remedy(f"scale {facts.name} to {held}, what it has", ScaleTo(held))
+        what = "what it has" if held <= facts.current else "what it has and awaits"
+        yield Remedy(f"scale {facts.name} to {held}, {what}", ScaleTo(held))
 
 
 def nodes_wait(count: int) -> str:

@@ -83,7 +83,7 @@ def _progress(pool: Desired, document: Shown, conditions: Mapping[str, Shown]) -
     """What kstatus is shown: Stalled if a check has failed, else Reconciling on the way.
 
     At its target, a NodePool shows neither, unless it is invalid. Above its target, it loses Nodes
-    whatever quota and capacity say.
+    whatever quota and capacity say. Up to its grant, it needs no limit.
     """
     newest = [each for each in conditions.values() if each["observedGeneration"] == pool.generation]
     others = [each for each in newest if each["type"] not in _OF_KSTATUS]
@@ -91,6 +91,8 @@ def _progress(pool: Desired, document: Shown, conditions: Mapping[str, Shown]) -
     wanted = set() if is_met else {"Reconciling"}
     if conditions["AtTarget"]["reason"] == "OverTarget":
         others = [each for each in others if each["type"] not in ("Quota", "Capacity")]
+    if document["status"]["grantedNodes"] >= pool.spec.target:
+        others = [each for each in others if each["reason"] != "NotSet"]
     if any(each["reason"] in _FAILED - (_MISSED if is_met else set()) for each in others):
         wanted = {"Stalled"}
     if _OF_KSTATUS & set(conditions) != wanted:

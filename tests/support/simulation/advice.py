@@ -121,10 +121,13 @@ def _check(world: World, trial: Trial) -> None:
 
 def _has_failed(copy: World, world: World, trial: Trial) -> bool:
     """Whether a machine broke meanwhile or is silent, with a fault that nobody knew of."""
-    # A machine that was silent before may be in triage since, where it answers again.
-    for each in (world, copy):
-        machines, zone = cast("Any", each.state("fleet")).machines, trial.facts.zone
-        if any(not machines[f"{zone}/{node.name}"].answers for node in trial.facts.nodes):
+    zone = trial.facts.zone
+    before, after = (cast("Any", each.state("fleet")).machines for each in (world, copy))
+    for node in trial.facts.nodes:
+        # A machine that was silent before may be in triage since, where it answers again.
+        answered, answers = (each[f"{zone}/{node.name}"].answers for each in (before, after))
+        was_known = node.is_silent and not node.is_excused
+        if not was_known and not (answered and answers):
             return True
     if isinstance(trial.remedy.action, ScaleTo) and trial.cause.kind == "Capacity":
         # The Nodes that it has were lost meanwhile, such as to a preemption.
@@ -152,6 +155,8 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
     action = trial.remedy.action
     if isinstance(action, DrainNode) and _leaves_useless(after, action.node):
         return False
+    if isinstance(action, DrainNode) and action.replaced and _lacks(before, after, action.node):
+        return False
     if not left:
         return True
     if isinstance(action, Unreserve):
@@ -176,6 +181,17 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
 def _leaves_useless(after: Facts, name: str) -> bool:
     """Whether a Node is healthy and takes no work after a drain that its cure did not need."""
     return name in {node.name for node in after.nodes if node.cordon and not node.problems}
+
+
+def _lacks(before: Facts, after: Facts, node: str) -> bool:
+    """Whether nothing replaced a Node, though nobody else took the last free machine."""
+    gone = {each.name for each in before.nodes} - {each.name for each in after.nodes}
+    was_taken = _free(before) > 0 == _free(after)
+    return gone == {node} and after.held < min(before.held, after.allowed) and not was_taken
+
+
+def _free(facts: Facts) -> int:
+    return facts.machines.free if facts.machines is not None else 0
 
 
 def _unhealthy(facts: Facts) -> set[str]:

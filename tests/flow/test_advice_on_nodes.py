@@ -1,0 +1,219 @@
+"""What is advised about unhealthy Nodes is what becomes of them if the advice is followed."""
+
+import pytest
+
+from flow.test_explanations import explained, titles
+from nodepool.cli.documents import field
+from nodepool.explanation.remedies import DrainNode, Wait
+from support.constants import CLUSTER, RACK
+from support.manifests import rack_affinity
+from support.world_harness import WorldHarness
+
+LOCK = "sunk.coreweave.com/lock"
+
+
+def helps(world: WorldHarness, pool: str = "train") -> list[tuple[str, ...]]:
+    """All that would help against each cause, with the numbers of the machines."""
+    causes = explained(world, pool, is_now=True).causes
+    return [tuple(map(world.with_machine_numbers, cause.helps)) for cause in causes]
+
+
+@pytest.mark.parametrize(
+    ("machines", "target", "then", "left"),
+    [
+        (3, 2, "it is then cured or replaced", 2),
+        (
+            2,
+            2,
+            "no machine is free for it, so train lacks the Node until one is freed, "
+            "repaired or added",
+            1,
+        ),
+        (3, 1, "it then leaves, and train has enough Nodes without it", 1),
+    ],
+)
+def test_a_drained_node_is_said_to_be_replaced_only_if_a_machine_is_free_for_it(
+    world: WorldHarness, machines: int, target: int, then: str, left: int
+) -> None:
+    # given an unhealthy Node, which stays since both Nodes are at work
+    world.given_data_center(machines)
+    world.apply("train", 2)
+    for node in ("n1", "n2"):
+        world.run_pod(node)
+    world.scale("train", target)
+    world.break_machines("n1", fault="gpu-lost")
+    before = helps(world)[-1]
+
+    # when the advice is followed
+    world.command_node("DrainNode", "train", "n1", force=True)
+    world.pass_time(minutes=1)
+
+    assert before == (f"'nodepool drain n1 --force' ends what runs there; {then}",)
+    assert field(world.node_pool("train"), "status", "currentNodes") == left
+
+
+def test_a_drained_node_with_an_affinity_is_not_said_to_be_replaced_by_any_machine(
+    world: WorldHarness,
+) -> None:
+    # given free machines that do not satisfy the node affinity
+    world.given_cluster()
+    world.given_quota(9)
+    world.given_machines(1, labels={RACK: "r1"})
+    world.given_machines(5, labels={RACK: "r2"})
+    world.apply("train", 1, affinity=rack_affinity("r1"))
+    world.break_machines("n1", fault="gpu-lost")
+    (health,) = explained(world, "train").causes
+
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=1)
+
+    then = "it is then replaced if a free machine satisfies the node affinity"
+    node = world.machine_name("n1")
+    assert health.helps == (f"'nodepool drain {node}' ends what runs there; {then}",)
+    assert [remedy.action for remedy in health.remedies] == [DrainNode(node)]
+    assert titles(explained(world, "train")) == ["Capacity is NoneAvailableNodeAffinity"]
+
+
+CURED = {"disableUnhealthyNodeEviction": False}
+DEAD = "a machine that does not answer for 30 minutes is treated as dead, and its Node is deleted"
+SHORT_OR_WIDE = (
+    "wait: n1 does not answer; no Node is repaired before its silence has lasted some minutes, "
+    "or while most Nodes of its zone or its cluster are silent"
+)
+
+
+def test_a_node_that_does_not_answer_is_waited_for_and_no_pod_is_to_be_ended_there(
+    world: WorldHarness,
+) -> None:
+    # given an active Node whose machine dies
+    world.given_data_center(6)
+    world.apply("train", 2, lifecycle=CURED)
+    world.run_pod("n1")
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=3)
+    just_silent = helps(world)
+    world.pass_time(minutes=7)
+
+    # when its silence has lasted, and for as long as is said
+    leaving = helps(world)
+    world.pass_time(minutes=30)
+
+    assert just_silent == [(SHORT_OR_WIDE,)]
+    assert leaving == [(f"wait: n1 does not answer; {DEAD}",)]
+    assert titles(explained(world, "train")) == []
+
+
+def test_a_surplus_node_that_does_not_answer_is_named_as_such(world: WorldHarness) -> None:
+    # given a NodePool with too many Nodes, each at work
+    world.given_data_center(6)
+    world.apply("train", 2, lifecycle={"scaleDownStrategy": "PreferIdle"})
+    for node in ("n1", "n2"):
+        world.run_pod(node)
+    world.scale("train", 1)
+    busy = world.condition("train", "AtTarget")
+
+    # when the machine of the Node dies that leaves
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=10)
+    silent = world.condition("train", "AtTarget"), helps(world)
+    world.pass_time(minutes=30)
+
+    over = "False OverTarget: NodePool has 2 Nodes and wants 1"
+    assert busy == f"{over}; waits for n1, active with Pods job since 2026-01-01T00:00:00Z."
+    assert silent == (
+        f"{over}; waits for n1, which does not answer.",
+        [(f"wait: n1 does not answer; {DEAD}", "scale train to 2, what it has")],
+    )
+    assert titles(explained(world, "train")) == []
+
+
+def test_nodes_that_do_not_answer_are_given_up_by_a_drain_where_no_node_is_replaced_without(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(6)
+    world.apply("train", 2)
+    world.run_pod("n1")
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=10)
+    stays = helps(world)
+
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=31)
+
+    given_up = (
+        "'nodepool drain n1' gives it up: it does not answer, and is treated as dead 30 minutes "
+        "later; it is then replaced"
+    )
+    assert stays == [(given_up,)]
+    assert "n1" not in world.nodes("train")
+
+
+@pytest.mark.parametrize("cures", [True, False])
+def test_while_most_nodes_are_silent_none_is_said_to_be_repaired_or_is_to_be_drained(
+    world: WorldHarness, cures: bool
+) -> None:
+    # given a NodePool most of whose Nodes have fallen silent at once
+    world.given_data_center(10)
+    world.apply("train", 5, lifecycle={"disableUnhealthyNodeEviction": not cures})
+    world.break_machines("n1", "n2", "n3", fault="hang")
+    world.pass_time(minutes=120)
+
+    (health,) = explained(world, "train", is_now=True).causes
+
+    assert health.title == "3 Nodes are unhealthy"
+    (remedy,) = health.remedies
+    first = health.message.partition(":")[0]
+    assert remedy.text == SHORT_OR_WIDE.replace("n1", first)
+    assert remedy.action == Wait()
+
+
+def test_a_slurm_job_is_not_called_a_pod(world: WorldHarness) -> None:
+    # given a Node at work for a Slurm job, and another one for a Pod too
+    world.given_data_center()
+    world.apply("train", 2, lifecycle={"scaleDownStrategy": "PreferIdle"})
+    for node in ("n1", "n2"):
+        world.lock("train", node)
+    world.pass_time(minutes=1)
+    world.run_pod("n2", "job", tolerations=[{"key": LOCK, "operator": "Exists"}])
+
+    world.scale("train", 0)
+
+    job = "Slurm job 42 since 2026-01-01T00:00:00Z"
+    assert world.condition("train", "AtTarget") == (
+        f"False OverTarget: NodePool has 2 Nodes and wants 0; waits for n1, active with {job}; "
+        f"n2, active with Pods job since 2026-01-01T00:01:00Z, {job}."
+    )
+    assert helps(world)[0][0] == "end the work that blocks on n1, n2"
+
+
+def test_machines_for_what_is_served_before_are_a_bound_where_it_may_want_others(
+    world: WorldHarness,
+) -> None:
+    # given two NodePools that wait for machines of different racks
+    world.given_cluster()
+    world.given_quota(20)
+    for rack in ("r1", "r2"):
+        world.given_machines(1, labels={RACK: rack})
+    world.apply("before", 3, affinity=rack_affinity("r1"))
+    world.apply("train", 3, affinity=rack_affinity("r2"))
+
+    (capacity,) = explained(world, "train").causes
+    world.given_machines(2, labels={RACK: "r2"})
+
+    assert f"{CLUSTER}/before waits for machines of the same type" in capacity.details
+    assert capacity.helps == (
+        "add 4 machines that satisfy the node affinity to the zone, up to 2 of them for what is "
+        "served before it",
+        "scale train to 1, what it has",
+    )
+    assert titles(explained(world, "train")) == []
+
+
+def test_nodes_that_boot_are_awaited_in_the_target_that_a_nodepool_may_keep(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=2, boot_s=60)
+
+    world.apply("train", 3)
+
+    assert helps(world)[0][-1] == "scale train to 2, what it has and awaits"
