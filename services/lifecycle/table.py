@@ -140,8 +140,9 @@ def keep(case: Case) -> Steps:
     else:
         return node
     event = keep_node(template, node, why)
-    if node.is_cordoned:
-        yield update_node(template, node, _resting_phase(case), None)
+    if node.is_cordoned or node.exit.shown is not None:
+        phase = _resting_phase(case) if node.is_cordoned else node.phase
+        yield update_node(template, node, phase, None)
     return (yield event)
 
 

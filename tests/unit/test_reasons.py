@@ -72,7 +72,7 @@ def test_a_reason_that_only_a_person_ends_stalls_the_pool(reason: Reason) -> Non
     status, kind = status_of(reason), type(reason)
     stalls = status == "Unknown" or (status == "False" and kind is not Capacity)
 
-    found = progressing(conditions_with(reason), 1, deleting=False)
+    found = progressing(conditions_with(reason), 1, deleting=False, is_granted=False)
 
     assert found is not None
     assert (found.type, found.reason) == (
@@ -84,7 +84,7 @@ def test_a_reason_that_only_a_person_ends_stalls_the_pool(reason: Reason) -> Non
 def test_a_reason_about_nodes_is_done_or_on_its_way_or_stalls(reason: Reason) -> None:
     deleting = isinstance(reason, NodesRemoved)
 
-    found = progressing(conditions_with(reason), 1, deleting=deleting)
+    found = progressing(conditions_with(reason), 1, deleting=deleting, is_granted=False)
 
     shown = {"True": None, "False": RECONCILING, "Unknown": STALLED}[status_of(reason)]
     if deleting and shown is None:
