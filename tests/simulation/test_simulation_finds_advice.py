@@ -30,6 +30,13 @@ BROKEN = replace(
     actions={"fail": 60, "scale": 20, "repair_one": 1},
 )
 """Machines are short, and Nodes have problems that nobody mends."""
+SILENT_AT_WORK = replace(
+    SETTINGS,
+    steps=1_000,
+    faults=("hang",),
+    actions={"break_one": 20, "run_pod": 60, "stop_pod": 2, "repair_one": 1, "delete": 1},
+)
+"""Nodes at work often do not answer any more."""
 WORKING = replace(SETTINGS, steps=2_000, actions={"run_pod": 60, "stop_pod": 2, "scale": 40})
 
 
@@ -58,6 +65,11 @@ def never_curable(_node: NodeFacts) -> bool:
 def never_lost(_facts: Facts, _node: NodeFacts) -> str:
     """Each Node that is drained is replaced, whether or not a machine is free."""
     return ""
+
+
+def answers_anyway(_node: NodeFacts) -> bool:
+    """Each Node answers."""
+    return False
 
 
 def taken_by_nobody(facts: Facts) -> bool:
@@ -101,6 +113,12 @@ PLANTS: Mapping[str, Plant] = {
         BROKEN,
         (),
         {"nodepool.explanation.node_remedies._lost": never_lost},
+    ),
+    "work is to be ended on a Node that does not answer": Plant(
+        "does not answer",
+        SILENT_AT_WORK,
+        (),
+        {"nodepool.explanation.facts.NodeFacts.is_silent": property(answers_anyway)},
     ),
     "a spot Node is to be taken back that goes to another NodePool": Plant(
         "for the organisation again; that does not help",

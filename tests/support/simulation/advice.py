@@ -24,7 +24,7 @@ from nodepool.engine import bounds
 from nodepool.engine.world import World
 from nodepool.explanation.cause import Cause
 from nodepool.explanation.documents import IN_SERVICE
-from nodepool.explanation.facts import Facts
+from nodepool.explanation.facts import RESTARTING, Facts
 from nodepool.explanation.remedies import (
     AddMachines,
     DrainNode,
@@ -83,7 +83,27 @@ def trials(world: World) -> Iterator[Trial]:
             for remedy in cause.remedies:
                 if isinstance(remedy.action, StartService):
                     raise Violation(f"a service at work is blamed: {cause.clause} ({key})")
+                if refused := _refused(world, facts, remedy):
+                    said = f"explain advises {key}: {remedy.text}"
+                    raise Violation(f"{said}; {refused} does not answer")
                 yield Trial(key, facts, cause, remedy)
+
+
+def _refused(world: World, facts: Facts, remedy: Remedy) -> str:
+    """Return a Node on which work is to be ended though it is known not to answer, if any."""
+    match remedy.action:
+        case EndWork(nodes):
+            named = set(nodes)
+        case DrainNode(name) | RebootNode(name) if "ends what runs there" in remedy.text:
+            named = {name}
+        case _:
+            return ""
+    machines = cast("Any", world.state("fleet")).machines
+    for node in facts.nodes:
+        is_known = "NotReady" in node.problems and node.phase not in RESTARTING
+        if node.name in named and is_known and not machines[f"{facts.zone}/{node.name}"].answers:
+            return node.name
+    return ""
 
 
 def check_advice(world: World, random: Random, most: int) -> None:
