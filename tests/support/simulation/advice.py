@@ -154,8 +154,10 @@ def _has_failed(copy: World, world: World, trial: Trial) -> bool:
         left = copy.envelopes(CWNodeDeleted)
         if any(each.data.path == pool_path(trial.pool) and _is_new(each, world) for each in left):
             return True
+    # A Node of another NodePool that falls silent for good may need the machines that come.
+    begins = ("True", "Unknown") if trial.cause.kind == "Capacity" else ("True",)
     return any(
-        not isinstance(envelope.data, NodeConditionChanged) or envelope.data.status == "True"
+        not isinstance(envelope.data, NodeConditionChanged) or envelope.data.status in begins
         for envelope in copy.envelopes(
             CWNodeRegistrationFailed, HeartbeatsStopped, NodeConditionChanged
         )
