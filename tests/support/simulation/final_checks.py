@@ -48,12 +48,12 @@ class FinalChecks:
         self._node_pools_add_up()
         self._nodes_add_up()
         self._machines_add_up()
-        self._queue_is_one()
         self._quotas_add_up()
         self._pods_have_nodes()
         self._racks_are_cordoned()
         self._silences_are_shown()
         self._all_is_as_computed()
+        self._queue_is_one()
         self._replay_is_the_same()
 
     def _commands_have_outcomes(self, sent: Sequence[SentCommand]) -> None:
