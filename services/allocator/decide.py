@@ -1,7 +1,6 @@
 """Decides what the allocator publishes: which machines join NodePools, and which Nodes leave."""
 
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import assert_never
 
@@ -22,7 +21,7 @@ from nodepool.contract.keys import (
     offering_key,
     offering_parts,
 )
-from nodepool.contract.messages import OfPool, pool_fields
+from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.service import Context, Failure, Reconciler, Service, decide_on
 
@@ -93,30 +92,20 @@ def reconcile(
     yield from _acknowledge_grant(pool)
     yield from shrunk(pool)
     if pool.failure:
-        own: set[type] = set()
-        yield from _note_own(_shared_out(state, pool.offering, context.time, pool.key), key, own)
-        if on.AllocationFailed not in own and on.CWNodeAssigned not in own:
+        taken, failed = yield from _shared_out(state, pool.offering, context.time, pool.key)
+        if pool.key in failed:
+            return
+        if not taken.get(pool.key):
             yield from announce_growth(pool)
-        if on.AllocationFailed not in own:
-            yield on.AllocationRecovered(**pool_fields(pool.key), uid=pool.uid)
-
-
-def _note_own(
-    events: Generator[Says, State, None], key: str, own: set[type]
-) -> Generator[Says, State, None]:
-    """Yield the events, and note the types of those that are about one NodePool."""
-    with suppress(StopIteration):
-        event = next(events)
-        while True:
-            if isinstance(event, OfPool) and event.key == key:
-                own.add(type(event))
-            event = events.send((yield event))
+        yield on.AllocationRecovered(**pool_fields(pool.key), uid=pool.uid)
 
 
 def _shared_out(
     state: State, offering: OfferingKey, now: datetime, retried: PoolKey | None = None
-) -> Generator[Says, State, None]:
+) -> Generator[Says, State, tuple[Mapping[PoolKey, int], Mapping[PoolKey, str]]]:
     """Share out the machines of an offering: an operator comes first, and spot comes last.
+
+    Return how many machines each NodePool takes, and why a NodePool failed.
 
     A NodePool that fails is passed over. The failure is reported the first time, and at each retry
     of `retried`.
@@ -129,6 +118,7 @@ def _shared_out(
     for key, cause in failed.items():
         if key == retried or not state.pools[key].failure:
             yield from _report_failure(state.pools[key], cause)
+    return taken, failed
 
 
 def _report_undelivered(pool: Pool) -> Iterator[Says]:

@@ -69,7 +69,7 @@ def assign_machines(
 
 
 def _assign_machine(state: State, pool: Pool, key: MachineKey, assignment: int) -> CWNodeAssigned:
-    machine, since = state.inventory.machines[key], state.find_position(pool)[1]
+    machine, since = state.inventory.machines[key], state.find_position(state.pools[pool.key])[1]
     _, _, name = pool_path(pool.key)
     return CWNodeAssigned(
         **pool_fields(pool.key),
