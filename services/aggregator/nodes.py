@@ -1,13 +1,12 @@
 """A Node of the read model after an event about it."""
 
-from datetime import datetime
 from functools import lru_cache
 from typing import assert_never
 
 from aggregator import NodeChanged
 from aggregator.objects import NodeObject, ReportedCondition
 from nodepool.contract import events as on
-from nodepool.contract.health import is_problem
+from nodepool.contract.health import Cures, begin_cures, end_cures, is_problem
 from nodepool.contract.model import NodePhase, RemovalReason, Taint
 from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Context
@@ -122,13 +121,11 @@ def _update_node(node: NodeObject, event: on.NodeUpdated, context: Context) -> N
     return after if is_same else replace(after, action_since=context.time)
 
 
-def _update_cures(
-    node: NodeObject, event: on.NodeUpdated, context: Context
-) -> tuple[tuple[str, datetime | None], ...]:
+def _update_cures(node: NodeObject, event: on.NodeUpdated, context: Context) -> Cures:
     """Return the problems for which a Node was rebooted, at the begin or the end of a reboot."""
+    problems = (each.type for each in node.reported if is_problem(each.type, each.status))
     if event.boot != node.boot:
-        begun = {each.type: None for each in node.reported if is_problem(each.type, each.status)}
-        return tuple(sorted({**dict(node.cures), **begun}.items()))
-    if node.phase is not NodePhase.REBOOTING or event.phase is NodePhase.REBOOTING:
-        return node.cures
-    return tuple((type_, ended or context.time) for type_, ended in node.cures)
+        return begin_cures(node.cures, problems)
+    if node.phase is NodePhase.REBOOTING and event.phase is not NodePhase.REBOOTING:
+        return end_cures(node.cures, problems, context.time)
+    return node.cures

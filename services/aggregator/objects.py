@@ -10,6 +10,7 @@ from immutables import Map
 from nodepool.contract.commands import MachineFault
 from nodepool.contract.conditions import AtTarget, Condition, ConditionStatus, Validated
 from nodepool.contract.events import SpecFault
+from nodepool.contract.health import Cures
 from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key, pool_path
 from nodepool.contract.model import (
     NodeAction,
@@ -218,8 +219,7 @@ class NodeObject:
     action: the action that it waits for, or that is under way.
     action_since: when this wait, or this action, began.
     boot: how often it was rebooted.
-    cures: the types of the problems for which it was rebooted, each with the end of the last such
-        reboot; None during that reboot.
+    cures: the problems that it had when a reboot began or ended.
     reported: the reported conditions, by type.
     profile: the node configuration that it was booted with; empty if unknown.
     request: the number of the unanswered `NodeReportRequested`; 0 if none is unanswered.
@@ -255,7 +255,7 @@ class NodeObject:
     action: NodeAction | None = None
     action_since: datetime | None = None
     boot: int = 0
-    cures: tuple[tuple[str, datetime | None], ...] = ()
+    cures: Cures = ()
     reported: tuple[ReportedCondition, ...] = ()
     profile: str = ""
     request: int = 0

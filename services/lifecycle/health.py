@@ -6,7 +6,16 @@ from typing import Final, Literal, NamedTuple, assert_never
 
 from lifecycle.deadlines import SETTLES_WITHIN
 from nodepool.contract import events as on
-from nodepool.contract.health import BY_TYPE, CAUSES, Remedy, cordon_cause, is_problem
+from nodepool.contract.health import (
+    BY_TYPE,
+    CAUSES,
+    Cures,
+    Remedy,
+    begin_cures,
+    cordon_cause,
+    end_cures,
+    is_problem,
+)
 from nodepool.contract.keys import CONTROL_PLANE
 from nodepool.contract.model import NodeAction
 from nodepool.contract.node_failures import RACK_UNAVAILABLE, RESERVATION_PENDING
@@ -89,8 +98,7 @@ class Health(NamedTuple):
     """What is known about the health of a Node, and what commands have requested for the Node.
 
     problems: the problems that the Node has now, sorted by type.
-    cures: the problems that the Node had when a reboot began or ended, each with the end of the
-        last such reboot; None during that reboot.
+    cures: the problems that the Node had when a reboot began or ended.
     rack: the NVLink domain of its rack, while the Node is cordoned for other Nodes of the rack.
     silence: None while the Node is not silent.
     asked: what commands have requested.
@@ -98,7 +106,7 @@ class Health(NamedTuple):
     """
 
     problems: tuple[Problem, ...] = ()
-    cures: tuple[tuple[str, datetime | None], ...] = ()
+    cures: Cures = ()
     rack: str = ""
     silence: Silence | None = None
     asked: Asked = Asked()
@@ -186,22 +194,15 @@ class Health(NamedTuple):
     def begin_reboot(self) -> "Health":
         """Return the health of a Node that begins to reboot, which ends what was asked for."""
         return self._replace(
-            cures=tuple(sorted(self._with_present().items())),
+            cures=begin_cures(self.cures, (problem.type for problem in self.problems)),
             silence=self.silence and self.silence.restart(),
             asked=self.asked._replace(drain="", reboot=""),
         )
 
     def end_reboot(self, now: datetime) -> "Health":
-        """Return the health of a Node that has booted.
-
-        A problem that began during the reboot may be of the boot before, so it may be cured too.
-        """
-        cures = sorted(self._with_present().items())
-        return self._replace(cures=tuple((type_, ended or now) for type_, ended in cures))
-
-    def _with_present(self) -> dict[str, datetime | None]:
-        """Return the cures with the problems that the Node has now: this reboot may end them."""
-        return {**dict(self.cures), **{problem.type: None for problem in self.problems}}
+        """Return the health of a Node that has booted."""
+        types = (problem.type for problem in self.problems)
+        return self._replace(cures=end_cures(self.cures, types, now))
 
     def reserve(self, reserved: str) -> "Health":
         """Return the health of a Node that is reserved for this user."""
