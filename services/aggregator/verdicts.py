@@ -7,6 +7,7 @@ from nodepool.contract.conditions import (
     AtTarget,
     Condition,
     NodesRemoved,
+    Quota,
     Reason,
     change_condition,
     compute_accepted,
@@ -31,15 +32,19 @@ def _with_conditions(
 ) -> NodePoolObject:
     """Return the NodePool after verdicts of one moment; evaluate acceptance and progress once."""
     conditions, checked, position = pool.conditions, pool.checked, context.position
+    is_regranted = False
     for reason, message in verdicts:
         kind = type(reason).__name__
+        is_regranted = is_regranted or kind == Quota.__name__
         before = conditions.get(kind)
         after = change_condition(before, reason, message, pool.generation, context.time, position)
         if after is not before:
             conditions = conditions.set(kind, after)
             if kind in CHECKS and not is_decided(before, pool.generation):
                 checked = context.time
-    # A changed grant may turn the progress while no condition changes.
+    if conditions is pool.conditions and not is_regranted:
+        return pool
+    # A verdict on quota may change the grant, and with it the progress, while no condition changes.
     progress = _progressing(pool, conditions, context)
     if conditions is pool.conditions and progress is pool.progressing:
         return pool
