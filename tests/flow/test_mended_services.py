@@ -209,3 +209,21 @@ def test_a_node_that_could_not_answer_a_cordon_or_a_drain_does_so_a_minute_later
     world.pass_time(minutes=1)
 
     assert (before, world.node_counts("train")) == ((0, 0, 1), (0, 0, 0))
+
+
+def test_a_node_that_is_kept_before_its_cordon_shows_no_removal() -> None:
+    # given a scale-down on which lifecycle fails until a version with other labels takes it back
+    broken: set[tuple[str, str]] = set()
+    world = given_broken("lifecycle", broken)
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=PREFER_IDLE)
+    broken.add(("lifecycle", "acme/prod/train"))
+    world.scale("train", 0)
+    world.apply("train", 1, lifecycle=PREFER_IDLE, nodeLabels={"team": "ml"})
+
+    # when lifecycle works again, and the Node gets its labels before it is kept
+    broken.clear()
+    world.pass_time(minutes=15)
+
+    assert world.nodes("train") == ["n1"]
+    assert world.node_conditions("n1")["CWNodeRemoval"].startswith("False")
