@@ -10,6 +10,7 @@ from allocator import give_way, reclaim
 from lifecycle import table
 from lifecycle.node_events import draining
 from nodepool.contract.events import NodePoolDeleting
+from nodepool.contract.messages import Message
 from nodepool.contract.model import RemovalReason
 from preemption.decide import SERVICE as PREEMPTION
 from support.simulation.faults import Plant, hearing, violation_of
@@ -98,8 +99,8 @@ def is_leaving(node: Any) -> bool:
     return bool(node.booting or node.request > 0)
 
 
-def without_deletions(_state: Any, message: Any) -> Any:
-    """NodePools whose deletion is not heard of before that of their Nodes."""
+def without_deletions(_state: object, message: Message) -> Message | None:
+    """Return no message for the deletion of a NodePool, and every other message."""
     return None if isinstance(message, NodePoolDeleting) else message
 
 

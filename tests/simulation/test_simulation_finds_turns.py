@@ -1,17 +1,20 @@
 """The simulation finds each fault that is put into turns and into victims on purpose."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from allocator import changes
 from nodepool.contract.conditions import Validated
+from nodepool.contract.model import NodePoolSpec
+from nodepool.placement.claims import Claimant
 from nodepool.placement.waits import Wait
 from support.simulation.faults import Plant, violation_of
 from support.simulation.planted import SHRUNK, WRONG
 from support.simulation.profile import GIVING_WAY
 
+P = TypeVar("P", bound=Claimant)
 PROFILE = replace(GIVING_WAY, steps=3_000)
 after_loss, cancelled = Wait.after_loss, changes._cancel_removal
 
@@ -21,7 +24,7 @@ def from_the_start(wait: Wait, held: int, now: Any) -> Wait:
     return after_loss(wait, held, wait.since or now)
 
 
-def keep_place(pool: Any, generation: int, spec: Any, reason: Validated) -> Any:
+def keep_place(pool: P, generation: int, spec: NodePoolSpec, reason: Validated) -> P:
     """Return the NodePool with another desired state, which keeps its place whatever was wrong."""
     is_invalid = reason is Validated.INVALID
     known = replace(pool, generation=generation, spec=spec, invalid=is_invalid)

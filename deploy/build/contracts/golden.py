@@ -1,4 +1,4 @@
-"""One recorded line for each sample of a message: `make golden` adds the lines of new samples.
+"""Adds a line to the golden file for each new sample of a message: `make golden`.
 
 A recorded line is never changed: each has a seal, which depends on all lines before it.
 """

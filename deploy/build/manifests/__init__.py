@@ -1,1 +1,1 @@
-"""What follows from the list of services: manifests, and parts of files between two marks."""
+"""Writes the files, and the parts of files between marks, that follow from the list of services."""

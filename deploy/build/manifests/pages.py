@@ -1,4 +1,4 @@
-"""What pages show of the services: the flow table, and the diagram."""
+"""Makes the flow table and the diagram of the services for the pages that show them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,11 @@ from nodepool.engine.flow import Part, table
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What a program beside the services says; it hears nothing that it answers in the log."""
+    """Lists the messages of a program outside the services, such as fleet.
+
+    inputs: no messages, because such a program answers no message in the log.
+    outputs: the events that it publishes, by name.
+    """
 
     name: str
     inputs: Mapping[str, type[Message]]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
-from typing import Any, assert_never, cast
+from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from nodepool.cli.documents import text
 from nodepool.contract.events import (
@@ -18,7 +18,7 @@ from nodepool.contract.events import (
     HeartbeatsStopped,
     NodeConditionChanged,
 )
-from nodepool.contract.keys import PoolPath
+from nodepool.contract.keys import PoolPath, machine_key
 from nodepool.contract.messages import Envelope, Message
 from nodepool.engine import bounds
 from nodepool.engine.world import World
@@ -53,6 +53,9 @@ from support.constants import RACK
 from support.explaining import Buckets, buckets_of, facts_of
 from support.paths import machine_path, org_path, pool_path, zone_path
 from support.simulation.forks import fork
+
+if TYPE_CHECKING:
+    from fleet.state import State as FleetState
 
 A_WHILE = timedelta(hours=4)
 """Longer than anything takes that ends by itself: boots, drains, grace periods, retries."""
@@ -142,10 +145,10 @@ def _check(world: World, trial: Trial) -> None:
 def _has_failed(copy: World, world: World, trial: Trial) -> bool:
     """Whether a machine broke meanwhile or is silent, with a fault that nobody knew of."""
     zone = trial.facts.zone
-    before, after = (cast("Any", each.state("fleet")).machines for each in (world, copy))
+    before, after = (cast("FleetState", each.state("fleet")).machines for each in (world, copy))
     for node in trial.facts.nodes:
         # A machine that was silent before may be in triage since, where it answers again.
-        answered, answers = (each[f"{zone}/{node.name}"].answers for each in (before, after))
+        answered, answers = (each[machine_key(zone, node.name)].answers for each in (before, after))
         was_known = node.is_silent and not node.is_excused
         if not was_known and not (answered and answers):
             return True

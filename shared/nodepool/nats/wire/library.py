@@ -1,4 +1,4 @@
-"""All that is used of nats-py, which is imported here alone, and without aiohttp."""
+"""Imports nats-py, without aiohttp, for all other modules: they import from here what they use."""
 
 import sys
 from importlib import import_module
@@ -20,12 +20,12 @@ def _import_without_aiohttp() -> None:
     """
     if {"nats", "aiohttp"} & sys.modules.keys():
         return
-    sys.modules["aiohttp"] = None  # type: ignore[assignment]  # An import of it fails now.
+    sys.modules["aiohttp"] = None  # type: ignore[assignment]  # None makes its import fail.
     try:
         library = import_module("nats.aio.transport")
     finally:
         del sys.modules["aiohttp"]
-    library.aiohttp = _AioHttp("aiohttp")  # type: ignore[attr-defined]
+    vars(library)["aiohttp"] = _AioHttp("aiohttp")
 
 
 _import_without_aiohttp()
@@ -34,7 +34,7 @@ from nats.aio import transport  # noqa: E402
 from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv  # noqa: E402
 from nats.aio.msg import Msg  # noqa: E402
 from nats.aio.transport import Transport  # noqa: E402
-from nats.errors import (  # noqa: E402  # noqa: E402
+from nats.errors import (  # noqa: E402
     ConnectionReconnectingError,
     MaxPayloadError,
     ProtocolError,
