@@ -130,20 +130,21 @@ def _downward(pool: Pool, now: datetime) -> Advice:
         idle += 1
     missing = max(0, before - nodes.kept)
     is_awaited = pool.short_since is not None and pool.short_since + UNNEEDED_AFTER > now
-    after = max(least, nodes.kept - idle + (missing if is_awaited else 0))
-    return Advice(after, f"targetNodes from {before} to {after}: {_why(idle, missing)}")
+    given_up = 0 if is_awaited else missing
+    after = max(least, nodes.kept + missing - given_up - idle)
+    return Advice(after, f"targetNodes from {before} to {after}: {_why(idle, given_up)}")
 
 
 def _why(idle: int, missing: int) -> str:
+    """Return for how long Nodes have been idle, and others missing."""
+    clauses = [
+        f"{format_count(count)} {_plural(count, 'has', 'have')} been {what}"
+        for count, what in ((idle, "idle"), (missing, "missing"))
+        if count
+    ]
     minutes = int(UNNEEDED_AFTER.total_seconds() // 60)
-    if idle:
-        return (
-            f"{format_count(idle)} {_plural(idle, 'has', 'have')} been idle for {minutes} minutes"
-        )
-    return (
-        f"no Pod waits, and {format_count(missing)} {_plural(missing, 'has', 'have')} been missing"
-        f" for {minutes} minutes"
-    )
+    unneeded = "" if idle else "no Pod waits, and "
+    return f"{unneeded}{' and '.join(clauses)} for {minutes} minutes"
 
 
 def _plural(count: int, singular: str, plural: str) -> str:

@@ -10,6 +10,7 @@ from nodepool.contract.catalog import (
     Access,
     InstanceType,
     is_offered,
+    is_spot_offered,
     type_fault,
 )
 from nodepool.contract.conditions import HEALTHY, Validated
@@ -53,7 +54,7 @@ def verdict(spec: NodePoolSpec, zone: str) -> Verdict:
 
 def _spot_zones(instance: InstanceType) -> str:
     """Return where there are spot Nodes of a type, as the end of a sentence."""
-    zones = [zone for zone in instance.zones if ZONES[zone].access is Access.GENERAL]
+    zones = [zone for zone in instance.zones if is_spot_offered(instance.id, zone)]
     return f"{instance.id} is offered as spot in {', '.join(zones) or 'no zone'}"
 
 

@@ -103,6 +103,37 @@ def test_a_node_that_does_not_answer_is_waited_for_and_no_pod_is_to_be_ended_the
     assert titles(explained(world, "train")) == []
 
 
+def test_an_idle_node_that_leaves_and_does_not_answer_is_named_as_such(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool with too many Nodes, of which the machine of an idle Node has died
+    world.given_data_center(6)
+    world.apply("train", 2, lifecycle={"scaleDownStrategy": "PreferIdle"})
+    world.run_pod("n2")
+    world.break_machines("n1", fault="hang")
+
+    # when both are to leave
+    world.scale("train", 0)
+    world.pass_time(minutes=10)
+    surplus = world.condition("train", "AtTarget")
+
+    # and when the NodePool is deleted instead
+    world.delete("train")
+    world.pass_time(minutes=5)
+    deleted = world.condition("train", "AtTarget"), world.condition("train", "NodesRemoved")
+
+    # then the Node that does not answer is named each time
+    assert surplus == (
+        "False OverTarget: NodePool has 2 Nodes and wants 0; waits for"
+        " n2, active with Pods job since 2026-01-01T00:00:00Z; n1, which does not answer."
+    )
+    left = "1 Node is still to be removed; waits for n1, which does not answer."
+    assert deleted == (
+        f"False PendingDelete: NodePool is being deleted, {left}",
+        f"False Pending: {left}",
+    )
+
+
 def test_a_surplus_node_that_does_not_answer_is_named_as_such(world: WorldHarness) -> None:
     # given a NodePool with too many Nodes, each at work
     world.given_data_center(6)

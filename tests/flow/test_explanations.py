@@ -403,7 +403,10 @@ def test_an_invalid_nodepool_has_no_other_cause(world: WorldHarness) -> None:
 
     explanation = explained(world, "train")
     assert titles(explanation) == ["Validated is Invalid"]
-    assert explanation.causes[0].helps == ("change the spec as the message says",)
+    assert explanation.causes[0].helps == (
+        "delete train and create it again with another instanceType:"
+        " instanceType cannot be changed",
+    )
 
 
 def test_nodes_that_boot_are_named_until_they_have_joined(world: WorldHarness) -> None:

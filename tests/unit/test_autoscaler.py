@@ -724,6 +724,18 @@ def test_nodes_that_never_come_are_given_up_once_no_pod_waits() -> None:
     ]
 
 
+def test_nodes_that_are_given_up_together_are_all_counted_in_the_reason() -> None:
+    # given a NodePool with an idle Node, of which two more never come
+    story = Story(targetNodes=3, minNodes=0)
+    story.says(joins())
+
+    # when the idle Node and the missing Nodes are given up at one moment
+    # then the reason counts both
+    assert story.passes(TEN) == [
+        "targetNodes from 3 to 0: 1 Node has been idle and 2 Nodes have been missing for 10 minutes"
+    ]
+
+
 def test_a_node_that_boots_is_not_missing_and_one_that_fails_to_register_is() -> None:
     story = Story(targetNodes=2)
     story.says(joins(), active(), assigned("g2"))

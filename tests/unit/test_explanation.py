@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from nodepool.contract.catalog import INSTANCE_TYPES
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
+from nodepool.contract.conditions import Validated
+from nodepool.contract.model import ComputeClass, NodePoolSpec
 from nodepool.explanation.cause import Cause, Proof
 from nodepool.explanation.causes import causes
 from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts, Peer
@@ -14,10 +16,13 @@ from nodepool.explanation.remedies import StartService
 from nodepool.explanation.sentence import explain
 from support.constants import H100, ZONE
 from support.proposals import NOON
+from validator.verdict import verdict
 
 OVER = "targetNodes 12 exceeds quota 8 for gd-8xh100ib-i128 (6 used by 2 other pools)"
 SCARCE = "none of 3 wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now"
 SINCE = "2026-01-01T12:00:00Z"
+GB200 = "gb200-4x"
+RACK_ZONE = min(INSTANCE_TYPES[GB200].zones)
 
 
 def check(kind: str, reason: str = "", message: str = "", position: int = 0) -> Check:
@@ -435,6 +440,52 @@ def test_no_node_leaves_an_invalid_nodepool_and_only_its_spec_is_to_be_changed()
             ("change the spec as the condition Validated says",),
         ),
     ]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("spot", [False, True])
+def test_a_spec_is_to_be_changed_only_if_a_change_that_is_allowed_makes_it_valid(
+    zone: str, spot: bool
+) -> None:
+    # given NodePools of each type, and of a type that does not exist, in a zone
+    for name in (*INSTANCE_TYPES, "gd-8xh100"):
+        kind = INSTANCE_TYPES.get(name)
+        spec = NodePoolSpec(
+            instance_type=name,
+            target_nodes=(kind and kind.rack_size) or 1,
+            compute_class=ComputeClass.SPOT if spot else ComputeClass.DEFAULT,
+        )
+        may_be_valid = verdict(spec, zone).reason is Validated.VALID
+
+        # when the check has found a spec invalid
+        facts = pool(0, check("Validated", "Invalid"), instance_type=name, zone=zone, spot=spot)
+        (help,) = first(facts).helps
+
+        # then its fields are to be changed if that can help, and a new NodePool is advised if not
+        assert help.startswith("change the spec" if may_be_valid else "delete train and create")
+
+
+@pytest.mark.parametrize(
+    ("name", "zone", "spot", "other"),
+    [
+        ("gd-8xh100", ZONE, False, "another instanceType: instanceType cannot be changed"),
+        (
+            GB200,
+            ZONE,
+            False,
+            "another instanceType, or in a cluster of another zone: instanceType cannot be changed",
+        ),
+        (GB200, RACK_ZONE, True, "another computeClass: computeClass cannot be changed"),
+    ],
+)
+def test_a_nodepool_that_can_never_be_valid_is_to_be_created_again(
+    name: str, zone: str, spot: bool, other: str
+) -> None:
+    invalid = check("Validated", "Invalid")
+
+    cause = first(pool(0, invalid, instance_type=name, zone=zone, spot=spot))
+
+    assert cause.helps == (f"delete train and create it again with {other}",)
 
 
 def test_a_spec_that_could_not_be_validated_is_not_to_be_changed() -> None:

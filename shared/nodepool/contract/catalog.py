@@ -93,6 +93,13 @@ def rack_size(instance_type: str) -> int:
     return entry.rack_size if entry is not None else 0
 
 
+def is_spot_offered(instance_type: str, zone: str) -> bool:
+    """Return whether this zone offers spot Nodes of this type."""
+    if not is_offered(instance_type, zone) or INSTANCE_TYPES[instance_type].superchip:
+        return False
+    return ZONES[zone].access is Access.GENERAL
+
+
 def type_fault(name: str) -> str | None:
     """Return why this is no instance type, with a close name if any; None if it is a type."""
     if name in INSTANCE_TYPES:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from nodepool.contract.catalog import ZONES, is_offered, is_spot_offered
 from nodepool.contract.conditions import Quota
 from nodepool.contract.counting import format_count
 from nodepool.explanation.cause import Cause, blame, proofs
@@ -99,9 +100,19 @@ def _of_check(facts: Facts, check: Check) -> Cause:
                 proofs=proofs([*own, *capacity_proofs(facts)]),
             )
         case _:
-            return replace(
-                cause, remedies=(Remedy("change the spec as the message says", EditSpec()),)
-            )
+            return replace(cause, remedies=(Remedy(_spec_remedy(facts), EditSpec()),))
+
+
+def _spec_remedy(facts: Facts) -> str:
+    """Return what makes the spec valid; the type, the class and the zone cannot be changed."""
+    name, zone = facts.instance_type, facts.zone
+    offers = is_spot_offered if facts.spot else is_offered
+    if not zone or offers(name, zone):
+        return "change the spec as the message says"
+    fixed = "computeClass" if is_offered(name, zone) else "instanceType"
+    elsewhere = any(offers(name, each) for each in ZONES)
+    other = f"another {fixed}, or in a cluster of another zone" if elsewhere else f"another {fixed}"
+    return f"delete {facts.name} and create it again with {other}: {fixed} cannot be changed"
 
 
 def _internal(check: Check) -> Cause:

@@ -29,7 +29,7 @@ def surplus(facts: Facts) -> str:
         kept = f"{'no other is' if leaving else 'none is'} removed while {blocker}"
     if kept and not leaving:
         return kept
-    waited_for = [node for node in leaving if node.active]
+    waited_for = [node for node in leaving if node.active or node.is_silent]
     count = len(waited_for)
     staying = [node for node in facts.counted_nodes if not node.removal]
     # A Node that has not joined yet, or that is idle, leaves before any Node at work.
@@ -76,7 +76,7 @@ def still_there(facts: Facts) -> str:
     """
     count = max(facts.held + facts.away, len(facts.nodes))
     verb = "is" if count == 1 else "are"
-    waited_for = [node for node in facts.nodes if node.active]
+    waited_for = [node for node in facts.nodes if node.active or node.is_silent]
     waits = f"; {_waits(waited_for, len(waited_for))}" if waited_for else ""
     return f"{format_count(count)} {verb} still to be removed{waits}"
 
