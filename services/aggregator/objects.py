@@ -166,7 +166,8 @@ class NodePoolObject:
     def at_target(self) -> AtTarget:
         """How the Nodes that have joined compare with the target.
 
-        `aggregator.verdicts` shows InternalError instead while an error stands.
+        `aggregator.verdicts` shows InternalError instead while an error stands. While the NodePool
+        is being deleted, NodesRemoved shows the error, and AtTarget stays PendingDelete.
         """
         if self.deleting is not None:
             return AtTarget.PENDING_DELETE

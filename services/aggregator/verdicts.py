@@ -87,7 +87,8 @@ def with_counts(
     in_progress, current: the change of each count.
 
     The conditions that follow have no message here: the message is made from the counts when it is
-    shown. A condition that is an internal error stays so, whatever the counts are.
+    shown. `_judge_nodes` judges them again at each change of the target, of the Nodes or of an
+    error.
     """
     pool = replace(
         pool,
@@ -101,7 +102,11 @@ def with_counts(
 
 
 def _judge_nodes(pool: NodePoolObject) -> Iterator[Verdict]:
-    """Yield the verdicts on the Nodes of a NodePool, which follow from its counts and errors."""
+    """Yield the verdicts on the Nodes of a NodePool, which follow from its counts and errors.
+
+    While an error of the allocation or of a removal stands, AtTarget is InternalError, whatever the
+    counts are. While the NodePool is being deleted, NodesRemoved shows the error instead.
+    """
     error = pool.removal_error or pool.allocation_error
     if pool.deleting is None:
         yield (AtTarget.INTERNAL_ERROR if error else pool.at_target), error

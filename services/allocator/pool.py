@@ -209,7 +209,10 @@ def announce(pool: Pool, event: Announced) -> Pool:
 def drop_node(pool: Pool, member: Member, event: Left) -> Pool:
     """Return the NodePool without this Node, which counts as removed if it was a victim.
 
-    A victim counts whatever ended its stay, even if its removal was cancelled too late.
+    A victim counts whatever ended its stay, even if its removal was cancelled too late. The machine
+    of a Node that did not register goes to triage (`Inventory.depart`). If the NodePool still lacks
+    the Node, it gets back the position that the machine had filled (`Wait.after_leaving`), and
+    another machine takes its place.
     """
     pool = replace(pool, members=pool.members.put(event.node, None))
     if isinstance(event, on.CWNodeRegistrationFailed) and pool.stage is Stage.ACTIVE:

@@ -1,16 +1,17 @@
-"""How long a Node may take for each step; the module `table` says what happens at the end.
+"""The lengths of locks, reboots, verifications and silences; `table` says what happens at the end.
 
-The deadlines of a preemption, `BOOT_MAX`, within which a Node must join its cluster, `RELAPSE` and
-`ANSWER_WITHIN` are in `nodepool.contract.timetable`, because others use them too. The preemption
-service announces the drain after two minutes; the lifecycle service deletes the Node after seven
-(`Exit.gone_by`).
+`nodepool.contract.timetable` holds the lengths that others use too: the minutes of a preemption,
+`BOOT_MAX` for joining the cluster, `ANSWER_WITHIN` for a cordon or a drain, and `RELAPSE`.
 """
 
 from datetime import timedelta
 from typing import Final
 
 USUALLY: Final = timedelta(seconds=1)
-"""If a machine answers within this time, as machines usually do, no deadline is published."""
+"""If a machine answers within this time, as machines usually do, no deadline is published.
+
+It is also the step by which `meet_deadline` tries again until the request is known to be stored.
+"""
 LOCK_WITHIN: Final = timedelta(minutes=30)
 """How long a machine may take to evict the Pods that do not tolerate a lock.
 

@@ -3,7 +3,7 @@
 Each function is one part of the table. Its first `case` that matches yields the next events. Then
 the table is read again from the top, until no `case` matches. The steps depend only on the Node, so
 a step that failed, or that a lagging replica did not take, is taken with the next message. The
-module `deadlines` defines the length of each deadline.
+lengths of the deadlines are in `lifecycle.deadlines` and in `nodepool.contract.timetable`.
 """
 
 from collections.abc import Callable, Generator

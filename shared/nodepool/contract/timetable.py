@@ -14,14 +14,16 @@ GONE_AFTER: Final = timedelta(minutes=7)
 BOOT_MAX: Final = timedelta(minutes=30)
 """The longest time from `CWNodeAssigned` until the Node has joined; there is no setting.
 
-After it the lifecycle service publishes `CWNodeRegistrationFailed`. A documented delivery takes 20
-to 30 minutes.
+A machine that has booted, but has not joined its cluster, is late too. After this time the
+lifecycle service publishes `CWNodeRegistrationFailed`, and the machine goes to triage. A documented
+delivery takes 20 to 30 minutes.
 """
 ANSWER_WITHIN: Final = timedelta(minutes=30)
 """How long a machine may take to answer a cordon or a drain; the setting is `answer_minutes`.
 
-The time begins after the longest grace period of the Pods that a drain ends. After it the machine
-is treated as dead.
+The longest grace period of the Pods that a drain ends is added: from the beginning of the drain for
+a Node whose Pods an agent reports, otherwise once a report shows that all these Pods end. A cordon
+gets no grace period. After this time the machine is treated as dead.
 """
 RELAPSE: Final = timedelta(hours=1)
 """A problem that comes back within this time after a reboot for it needs more than a reboot."""
