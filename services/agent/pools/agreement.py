@@ -1,9 +1,10 @@
 """What both sides of a NodePool agreed on, and what the agent has sent since.
 
-A NodePool has two writers: people in the cluster and commands on the bus. An annotation of its
-object holds the state in which both sides were equal last, so a three-way comparison tells which
-side has made a new change. Each command is noted there before it is sent. So every process of the
-agent knows whether a change on the bus is its own, whatever the id of a command looks like.
+A NodePool has two writers: people in the cluster and commands on the bus. `bus` is the NodePool of
+the read model, `cluster` its object. An annotation of the object holds an agreement, so a three-way
+comparison tells which side has made a new change. Each command is noted there before it is sent. So
+every process of the agent knows whether a change on the bus is its own, whatever the id of a
+command looks like.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,10 @@ SENT_MAX: Final = 8
 """How many commands an agreement names; the bus takes at most one command per agreed state."""
 
 Fields = Mapping[str, str]
-"""The digest of each non-empty field, by the name of the field."""
+"""The digest of each non-empty field, by name.
+
+A field is a top-level field of the spec, or all labels together (`LABELS`).
+"""
 
 
 class Sent(Value):
@@ -36,14 +40,17 @@ class Sent(Value):
 
 
 class Agreement(Value):
-    """The last state of a NodePool in which both sides were equal.
+    """The last state on the bus that the object has taken account of: the base of the next merge.
+
+    The object need not be equal to it: a field that people have changed since keeps its value until
+    the change is sent.
 
     log, cluster: the epoch: the identity of the log, and the uid of the cluster; empty if unknown.
     object: the uid of the object; empty if the agent creates the object and does not know its uid.
     uid, of, version: the uid, the generation and the `resourceVersion` of the NodePool on the bus;
-      the uid is empty if both sides have not been equal yet.
-    generation: the generation of the object.
-    fields: the digests of its fields.
+      the uid is empty if there is no agreement in this epoch yet.
+    generation: the generation that the object had then.
+    fields: the digests of the fields on the bus.
     sent: the commands that were sent since, the oldest first.
     """
 
@@ -85,17 +92,17 @@ class Refusal(Value):
     message: str = ""
 
 
-def agreement_of(found: PoolObject) -> Agreement | None:
+def agreement_of(cluster: PoolObject) -> Agreement | None:
     """Return the agreement that an object carries; None if the object has no agreement of its own.
 
     An agreement that was copied from another object with its manifest is not its own.
     """
-    read = value_in(Agreement, found.annotations.get(AGREED, found.agreed))
-    is_own = isinstance(read, Agreement) and read.object in ("", found.uid)
+    read = value_in(Agreement, cluster.annotations.get(AGREED, cluster.agreed))
+    is_own = isinstance(read, Agreement) and read.object in ("", cluster.uid)
     return read if is_own and isinstance(read, Agreement) else None
 
 
-def agreement_in_epoch(found: PoolObject, wanted: WantedPool | None, log: Log) -> Agreement:
+def agreement_in_epoch(cluster: PoolObject, bus: WantedPool | None, log: Log) -> Agreement:
     """Return the agreement of an object if it is of the current epoch; else one without a state.
 
     An epoch is one history of one log, with one cluster. It ends if the bus gets another log, if
@@ -103,26 +110,26 @@ def agreement_in_epoch(found: PoolObject, wanted: WantedPool | None, log: Log) -
     before the agreement, or the read model is complete past the agreement and shows an older state.
     A new epoch begins without agreements, so that the bus wins wherever both sides differ.
     """
-    agreement = agreement_of(found)
+    agreement = agreement_of(cluster)
     if agreement is not None and agreement.log == log.id:
         is_here = "" in (agreement.cluster, log.cluster) or agreement.cluster == log.cluster
-        is_ahead = wanted is not None and version_number(wanted.version) < agreement.version
+        is_ahead = bus is not None and version_number(bus.version) < agreement.version
         if is_here and (not is_ahead or log.start < agreement.version <= log.end):
             return agreement
-    return Agreement(log=log.id, cluster=log.cluster, object=found.uid)
+    return Agreement(log=log.id, cluster=log.cluster, object=cluster.uid)
 
 
-def agree(wanted: WantedPool, found: PoolObject | None, log: Log) -> Agreement:
+def agree(bus: WantedPool, cluster: PoolObject | None, log: Log) -> Agreement:
     """Return the agreement on what the bus says; without an object, for the object to create."""
     return Agreement(
         log=log.id,
         cluster=log.cluster,
-        object=found.uid if found is not None else "",
-        uid=wanted.uid,
-        of=wanted.generation,
-        version=version_number(wanted.version),
-        generation=found.generation if found is not None else 1,
-        fields=digests(fields_of(wanted.spec, wanted.labels)),
+        object=cluster.uid if cluster is not None else "",
+        uid=bus.uid,
+        of=bus.generation,
+        version=version_number(bus.version),
+        generation=cluster.generation if cluster is not None else 1,
+        fields=digests(fields_of(bus.spec, bus.labels)),
     )
 
 
@@ -142,9 +149,9 @@ def is_last_sent(agreement: Agreement, attempt: Attempt) -> bool:
     return bool(agreement.sent) and attempt.id == agreement.sent[-1].id
 
 
-def refusal_of(found: PoolObject) -> Attempt | None:
+def refusal_of(cluster: PoolObject) -> Attempt | None:
     """Return the refused command that an object records; None without a recorded refusal."""
-    read = value_in(Refusal, found.annotations.get(REFUSED, ""))
+    read = value_in(Refusal, cluster.annotations.get(REFUSED, ""))
     if not isinstance(read, Refusal):
         return None
     return Attempt(read.id, "refused", True, read.reason, read.field, read.message)
@@ -155,17 +162,20 @@ def digests(fields: Mapping[str, object]) -> dict[str, str]:
     return {name: digest(value) for name, value in fields.items()}
 
 
-def differences(base: Fields | None, wanted: Fields, found: Fields) -> Differences:
-    """Return the fields that differ, by who changed them since `base`; both sides if it is None."""
-    bus, cluster, both = set(), set(), set()
-    for name in wanted.keys() | found.keys():
-        value, other = wanted.get(name), found.get(name)
-        if value == other:
+def differences(base: Fields | None, bus: Fields, cluster: Fields) -> Differences:
+    """Return the fields that differ, by the side that has changed them since `base`.
+
+    If `base` is None, both sides count as having changed them.
+    """
+    by_bus, by_cluster, by_both = set(), set(), set()
+    for name in bus.keys() | cluster.keys():
+        on_bus, in_cluster = bus.get(name), cluster.get(name)
+        if on_bus == in_cluster:
             continue
-        if base is not None and other == base.get(name):
-            bus.add(name)
-        elif base is not None and value == base.get(name):
-            cluster.add(name)
+        if base is not None and in_cluster == base.get(name):
+            by_bus.add(name)
+        elif base is not None and on_bus == base.get(name):
+            by_cluster.add(name)
         else:
-            both.add(name)
-    return Differences(frozenset(bus), frozenset(cluster), frozenset(both))
+            by_both.add(name)
+    return Differences(frozenset(by_bus), frozenset(by_cluster), frozenset(by_both))

@@ -4,15 +4,15 @@ People in the cluster and commands on the bus both change a NodePool. A change i
 becomes a command. If both sides have changed the same field, the bus holds: the object is set back,
 and an Event says what is lost. If they have changed different fields, the object first follows the
 bus, and then the change in the cluster is sent; if the mixture is no valid spec, the bus holds in
-all fields. `merge` decides, and `agent.pools.actions` makes actions of the
-decision.
+all fields. A field is a top-level field of the spec, or all labels together. `merge` decides, and
+`agent.pools.actions` makes actions of the decision.
 """
 
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from agent.actions import Attempt
-from agent.pools.agreement import differences, digests
+from agent.pools.agreement import Differences, differences, digests
 from agent.pools.objects import SpecFault, WantedPool, read_spec, take_fields
 from agent.pools.sides import NO_FIELDS, Sides
 from agent.reading import Document
@@ -53,18 +53,18 @@ class Merge(NamedTuple):
 
 def merge(sides: Sides) -> Merge:  # noqa: C901, PLR0912  # It is to be read from its top.
     """Return which side of a NodePool has to change next, and in which fields."""
-    wanted, found, refusal = sides.wanted, sides.found, sides.refusal
+    bus, cluster, refusal = sides.bus, sides.cluster, sides.refusal
     if sides.is_awaited:
         return Merge(Outcome.WAIT)
     if not sides.has_object:  # At most the bus has it.
-        if wanted is None or wanted.deleting or sides.facts.is_leaving:
+        if bus is None or bus.deleting or sides.facts.is_leaving:
             return Merge(Outcome.WAIT)
         # A NodePool of another uid has never had the object that was deleted.
-        was_removed = sides.agreed_uid == wanted.uid and not sides.is_deletion_sent
+        was_removed = sides.agreed_uid == bus.uid and not sides.is_deletion_sent
         return Merge(Outcome.SEND if was_removed else Outcome.FOLLOW)
-    if found.deleting:
+    if cluster.deleting:
         return _merge_deleted(sides)
-    if wanted is None:  # The cluster alone has it.
+    if bus is None:  # The cluster alone has it.
         if sides.was_deleted:
             return Merge(Outcome.FOLLOW)
         if sides.is_hidden:
@@ -72,17 +72,17 @@ def merge(sides: Sides) -> Merge:  # noqa: C901, PLR0912  # It is to be read fro
         if isinstance(sides.spec, SpecFault):
             return Merge(Outcome.SET_BACK, why=str(sides.spec))
         return Merge(Outcome.SEND) if refusal is None else _build_set_back(refusal)
-    if wanted.deleting:
+    if bus.deleting:
         # An object that was never shared with this log is another NodePool, and waits.
         return Merge(Outcome.FOLLOW if sides.agreed_uid else Outcome.WAIT)
     if sides.is_behind:  # Both sides have it.
         return Merge(Outcome.WAIT)
     if isinstance(sides.spec, SpecFault):
-        names = frozenset({*found.spec, *wanted.spec})
+        names = frozenset({*cluster.spec, *bus.spec})
         return Merge(Outcome.SET_BACK, names, why=str(sides.spec))
-    diff = differences(sides.base, digests(sides.theirs), digests(sides.ours))
+    diff = differences(sides.base, digests(sides.bus_fields), digests(sides.cluster_fields))
     if diff.bus or diff.both:
-        return _merge_bus(sides, wanted, diff.bus | diff.both, diff.both, diff.cluster)
+        return _merge_bus(sides, bus, diff)
     if not diff.cluster:
         return Merge(Outcome.AGREE)
     if refusal is None:
@@ -99,14 +99,14 @@ def _build_set_back(refusal: Attempt, fields: frozenset[str] = NO_FIELDS) -> Mer
 
 def _merge_deleted(sides: Sides) -> Merge:
     """Return what the deletion of an object leads to: the bus deletes first, and then it goes."""
-    wanted, attempt, uid = sides.wanted, sides.attempt, sides.agreed_uid
-    if FINALIZER not in sides.found.finalizers:
+    bus, attempt, uid = sides.bus, sides.attempt, sides.agreed_uid
+    if FINALIZER not in sides.cluster.finalizers:
         return Merge(Outcome.WAIT)
     if sides.facts.is_leaving:
         return Merge(Outcome.FOLLOW)
-    if wanted is not None and wanted.deleting:
+    if bus is not None and bus.deleting:
         return Merge(Outcome.WAIT)
-    is_another = wanted is not None and uid not in ("", wanted.uid)
+    is_another = bus is not None and uid not in ("", bus.uid)
     is_accepted = attempt is not None and attempt.outcome == "accepted"
     is_gone = attempt is not None and attempt.reason in GONE
     is_done = sides.is_deletion_sent and (is_accepted or is_gone)
@@ -116,18 +116,13 @@ def _merge_deleted(sides: Sides) -> Merge:
     return Merge(Outcome.SEND) if sides.refusal is None else _build_set_back(sides.refusal)
 
 
-def _merge_bus(
-    sides: Sides,
-    wanted: WantedPool,
-    names: frozenset[str],
-    lost: frozenset[str],
-    cluster: frozenset[str],
-) -> Merge:
+def _merge_bus(sides: Sides, bus: WantedPool, diff: Differences) -> Merge:
     """Return how an object follows the bus in some fields, if people have changed others."""
-    if not _is_whole(take_fields(sides.ours, wanted.spec, names)):
-        names, lost = names | cluster, lost | cluster
+    names, lost = diff.bus | diff.both, diff.both
+    if not _is_whole(take_fields(sides.cluster_fields, bus.spec, names)):
+        names, lost = names | diff.cluster, lost | diff.cluster
     # If the bus has another NodePool of the same name, only fields edited by hand are lost.
-    if sides.agreement.uid not in ("", wanted.uid):
+    if sides.agreement.uid not in ("", bus.uid):
         lost &= sides.edited
     return Merge(Outcome.SET_BACK if lost else Outcome.FOLLOW, names, lost, ON_BUS)
 

@@ -74,12 +74,13 @@ class Facts:
 class Sides:
     """A NodePool as both sides have it.
 
-    found: its object; if `has_object` is false, the object that was deleted, or an empty one.
+    bus: the NodePool of the read model; None if the read model lacks the NodePool.
+    cluster: its object; if `has_object` is false, the object that was deleted, or an empty object.
     attempt: the command that was sent last.
     """
 
-    wanted: WantedPool | None
-    found: PoolObject
+    bus: WantedPool | None
+    cluster: PoolObject
     has_object: bool
     attempt: Attempt | None
     log: Log
@@ -89,39 +90,41 @@ class Sides:
     @cached_property
     def spec(self) -> NodePoolSpec | SpecFault:
         """The spec of the object, or why it is invalid."""
-        return read_spec(self.found.spec)
+        return read_spec(self.cluster.spec)
 
     @cached_property
     def agreement(self) -> Agreement:
         """The agreement in the current epoch."""
-        return agreement_in_epoch(self.found, self.wanted, self.log)
+        return agreement_in_epoch(self.cluster, self.bus, self.log)
 
     @property
     def agreed_uid(self) -> str:
         """The uid of the NodePool of this log that the object stood for last; empty if unknown."""
-        last = agreement_of(self.found)
+        last = agreement_of(self.cluster)
         return last.uid if last is not None and last.log == self.log.id else ""
 
     @cached_property
-    def ours(self) -> Mapping[str, object]:
+    def cluster_fields(self) -> Mapping[str, object]:
         """All compared fields of the object, by name; none if its spec is invalid."""
         spec = self.spec
         if isinstance(spec, SpecFault):
             return {}
-        return fields_of(spec_document(spec), self.found.labels)
+        return fields_of(spec_document(spec), self.cluster.labels)
 
     @cached_property
-    def theirs(self) -> Mapping[str, object]:
+    def bus_fields(self) -> Mapping[str, object]:
         """All compared fields of the NodePool on the bus, by name."""
-        wanted = self.wanted
-        return {} if wanted is None else fields_of(wanted.spec, wanted.labels)
+        bus = self.bus
+        return {} if bus is None else fields_of(bus.spec, bus.labels)
 
     @property
     def edited(self) -> frozenset[str]:
         """The fields that were changed in the cluster since the agreement."""
         if not self.agreement.uid or isinstance(self.spec, SpecFault):
             return NO_FIELDS
-        diff = differences(self.agreement.fields, self.agreement.fields, digests(self.ours))
+        diff = differences(
+            self.agreement.fields, self.agreement.fields, digests(self.cluster_fields)
+        )
         return diff.cluster
 
     @property
@@ -133,7 +136,7 @@ class Sides:
     @property
     def is_behind(self) -> bool:
         """Whether the read model is known to be older than the agreement, or than the log."""
-        version = version_number(self.wanted.version) if self.wanted is not None else 0
+        version = version_number(self.bus.version) if self.bus is not None else 0
         newest = max((each.position for each in self.facts.origins), default=0)
         return version < max(self.agreement.version, newest)
 
@@ -156,7 +159,7 @@ class Sides:
     def was_deleted(self) -> bool:
         """Return whether the bus has deleted the NodePool that the object stands for."""
         uid, deleted = self.agreed_uid, self.facts.deleted
-        if self.wanted is not None:
+        if self.bus is not None:
             return False
         if self.attempt is not None and self._has_taken(self.attempt):
             return True  # It was created, and has gone since.
@@ -171,44 +174,47 @@ class Sides:
 
     @property
     def base(self) -> Fields | None:
-        """The last fields that both sides had: as agreed, or as the bus has taken them since."""
-        wanted, agreement = self.wanted, self.agreement
+        """The fields from which each side may have changed: as agreed, or as the bus took them."""
+        bus, agreement = self.bus, self.agreement
         if self.attempt is not None and self._has_taken(self.attempt):
             return self._sent[self.attempt.id].fields
         for origin in reversed(self.facts.origins):
-            if origin.id in self._sent and wanted is not None and origin.uid == wanted.uid:
+            if origin.id in self._sent and bus is not None and origin.uid == bus.uid:
                 return self._sent[origin.id].fields
-        is_same = wanted is not None and agreement.uid == wanted.uid
+        is_same = bus is not None and agreement.uid == bus.uid
         return agreement.fields if is_same else None
 
     @property
     def next_agreement(self) -> Agreement:
         """The agreement from which the next command starts, which it names as sent."""
-        wanted, found, attempt = self.wanted, self.found, self.attempt
-        start, ours = self.agreement, digests(self.ours)
-        if wanted is None:
+        bus, cluster, attempt = self.bus, self.cluster, self.attempt
+        start, fields = self.agreement, digests(self.cluster_fields)
+        if bus is None:
             if start.uid:
                 start = Agreement(log=start.log, cluster=start.cluster, object=start.object)
-        elif (start.uid, start.fields) != (wanted.uid, digests(self.theirs)) or self._is_outdated(
+        elif (start.uid, start.fields) != (bus.uid, digests(self.bus_fields)) or self._is_outdated(
             attempt
         ):
-            start = agree(wanted, found, self.log)
-        id = command_id(self.log.id, found.uid, found.generation, start.version, ours)
-        if wanted is None and attempt is not None and self._is_of_now(attempt):
+            start = agree(bus, cluster, self.log)
+        id = command_id(self.log.id, cluster.uid, cluster.generation, start.version, fields)
+        if bus is None and attempt is not None and self._is_of_now(attempt):
             # A NodePool of this name existed at the time of the refusal, and is gone now.
             id = command_id(attempt.id)
-        return start.with_sent(Sent(id=id, generation=found.generation, fields=ours))
+        return start.with_sent(Sent(id=id, generation=cluster.generation, fields=fields))
 
     def _is_of_now(self, attempt: Attempt) -> bool:
         """Return whether a command asks for what the object says now."""
         sent = self._sent.get(attempt.id)
-        asked = digests(self.ours)
-        return sent is not None and (sent.generation, sent.fields) == (self.found.generation, asked)
+        asked = digests(self.cluster_fields)
+        return sent is not None and (sent.generation, sent.fields) == (
+            self.cluster.generation,
+            asked,
+        )
 
     @property
     def deletion_id(self) -> str:
         """The id of the command that deletes the NodePool because its object is deleted."""
-        return command_id(self.found.uid, "delete", self.agreed_uid)
+        return command_id(self.cluster.uid, "delete", self.agreed_uid)
 
     @property
     def is_deletion_sent(self) -> bool:
@@ -217,8 +223,12 @@ class Sides:
 
     @property
     def refusal(self) -> Attempt | None:
-        """The refusal of the current content of the object, if it still holds; None otherwise."""
-        is_gone = self.found.deleting or not self.has_object
+        """The refusal of the current content of the object, if it still holds; None otherwise.
+
+        A refusal for a Conflict no longer holds once the NodePool has changed on the bus, or is
+        gone: then the change is merged again, and sent again if the bus has not changed its fields.
+        """
+        is_gone = self.cluster.deleting or not self.has_object
         for refused in self._list_refusals():
             if is_gone:
                 is_of_now = refused.id == self.deletion_id
@@ -231,7 +241,7 @@ class Sides:
     def _list_refusals(self) -> Iterator[Attempt]:
         if self.attempt is not None and self.attempt.outcome == "refused":
             yield self.attempt
-        if (recorded := refusal_of(self.found)) is not None:
+        if (recorded := refusal_of(self.cluster)) is not None:
             yield recorded
 
     def _is_outdated(self, attempt: Attempt | None) -> bool:
@@ -242,5 +252,5 @@ class Sides:
         """
         if attempt is None or attempt.reason != "Conflict":
             return False
-        wanted = self.wanted
-        return wanted is None or version_number(wanted.version) > self.agreement.version
+        bus = self.bus
+        return bus is None or version_number(bus.version) > self.agreement.version

@@ -31,7 +31,7 @@ OPTIONAL: Final = (
 
 
 def shown_status(
-    wanted: WantedPool, found: PoolObject, agreed_generation: int, *, is_same_spec: bool
+    bus: WantedPool, cluster: PoolObject, agreed_generation: int, *, is_same_spec: bool
 ) -> Document:
     """Return the status of the read model as the object shows it.
 
@@ -42,12 +42,12 @@ def shown_status(
     agreed_generation: the object's generation when both sides agreed last; 0 where they have not.
     is_same_spec: whether the object has the spec that the bus has.
     """
-    older = min(agreed_generation, found.generation - 1)
+    older = min(agreed_generation, cluster.generation - 1)
 
     def generation(observed: object) -> int:
-        if found.deleting:
-            return found.generation
-        return found.generation if is_same_spec and observed == wanted.generation else older
+        if cluster.deleting:
+            return cluster.generation
+        return cluster.generation if is_same_spec and observed == bus.generation else older
 
     status: dict[str, object] = {
         "conditions": [
@@ -55,17 +55,17 @@ def shown_status(
                 **_choose_fields(condition),
                 "observedGeneration": generation(_read_observed_generation(condition)),
             }
-            for condition in _conditions(wanted.status)
+            for condition in _conditions(bus.status)
         ],
         # Show it before the first evaluation too: tools treat an object without it as current.
-        "observedGeneration": generation(_read_observed_generation(wanted.status)),
+        "observedGeneration": generation(_read_observed_generation(bus.status)),
     }
-    status |= {name: _count(wanted.status, name) or 0 for name in COUNTS}
-    status |= {name: count for name in OPTIONAL if (count := _count(wanted.status, name))}
-    granted = _count(wanted.status, "grantedNodes")
-    if granted is not None and granted != _target(wanted.spec):
+    status |= {name: _count(bus.status, name) or 0 for name in COUNTS}
+    status |= {name: count for name in OPTIONAL if (count := _count(bus.status, name))}
+    granted = _count(bus.status, "grantedNodes")
+    if granted is not None and granted != _target(bus.spec):
         status["grantedNodes"] = granted
-    return {**status, **_sections(wanted.status)}
+    return {**status, **_sections(bus.status)}
 
 
 def _sections(status: Document) -> Document:
@@ -81,37 +81,37 @@ def _sections(status: Document) -> Document:
     return shown
 
 
-def invalid_status(found: PoolObject, message: str) -> Document:
+def invalid_status(cluster: PoolObject, message: str) -> Document:
     """Return the status of an object that the bus does not take: Validated is False."""
     validated = {
-        "lastTransitionTime": _since(found),
+        "lastTransitionTime": _since(cluster),
         "message": message,
-        "observedGeneration": found.generation,
+        "observedGeneration": cluster.generation,
         "reason": Validated.INVALID.value,
         "status": "False",
         "type": Validated.__name__,
     }
     return {
         "conditions": [validated, {**validated, "status": "True", "type": STALLED}],
-        "observedGeneration": found.generation,
+        "observedGeneration": cluster.generation,
         **dict.fromkeys(COUNTS, 0),
     }
 
 
-def status_patches(found: PoolObject, status: Document) -> Sequence[Patch]:
+def status_patches(cluster: PoolObject, status: Document) -> Sequence[Patch]:
     """Return the patch that gives an object a status; nothing if the object has the status."""
-    patch = merge_patch(found.status, status)
+    patch = merge_patch(cluster.status, status)
     if not patch:
         return ()
-    return (Patch("NodePool", found.name, {"status": patch}, "status"),)
+    return (Patch("NodePool", cluster.name, {"status": patch}, "status"),)
 
 
-def _since(found: PoolObject) -> str:
+def _since(cluster: PoolObject) -> str:
     """Return since when Validated is False: the recorded time, or the creation of the object."""
-    for condition in _conditions(found.status):
+    for condition in _conditions(cluster.status):
         if condition.get("type") == Validated.__name__ and condition.get("status") == "False":
-            return str(condition.get("lastTransitionTime", found.created))
-    return found.created
+            return str(condition.get("lastTransitionTime", cluster.created))
+    return cluster.created
 
 
 def _conditions(status: Document) -> Iterator[Document]:
