@@ -46,6 +46,7 @@ class Column:
     wide: whether the column is printed only with `-o wide`.
     usual: the usual text of a cell; see `Heading`.
     rare: whether the column is printed only with `-o wide`, and only if an object has a value.
+    is_date: whether the text is a moment, which is printed as its age.
     """
 
     title: str
@@ -53,6 +54,7 @@ class Column:
     wide: bool = False
     usual: str = ""
     rare: bool = False
+    is_date: bool = False
 
 
 def _at(*path: str) -> Cell:
@@ -122,9 +124,9 @@ def _event_object(document: Document) -> str:
     return f"{text_at(regarded, 'kind')}/{text_at(regarded, 'name')}"
 
 
-AGE, LAST_SEEN = "AGE", "LAST SEEN"
+LAST_SEEN = "LAST SEEN"
 _NAME = Column("NAME", _at("metadata", "name"))
-_AGE = Column(AGE, _at("metadata", "creationTimestamp"))
+_AGE = Column("AGE", _at("metadata", "creationTimestamp"), is_date=True)
 _ZONE = Column("ZONE", _at("zone"))
 _TYPE = Column("INSTANCE TYPE", _at("instanceType"))
 
@@ -152,7 +154,13 @@ def _nodepool_columns() -> Iterator[Column]:
             yield Column("QUEUEPOSITION", _at("status", "queuePosition"), wide=True, rare=True)
         usual = _condition(each.condition, *each.path) if each.condition else _at(*each.path)
         cell = _OWN_CELLS.get(each.name, usual)
-        yield Column(each.name.upper(), cell, each.is_wide, _USUAL.get(each.name, ""))
+        yield Column(
+            each.name.upper(),
+            cell,
+            each.is_wide,
+            _USUAL.get(each.name, ""),
+            is_date=each.type == "date",
+        )
 
 
 COLUMNS: dict[Kind, Sequence[Column]] = {
@@ -301,7 +309,7 @@ def row(
     cells = []
     for column in _columns(kind, wide=wide, rare=rare):
         text = column.cell(document)
-        if column.title == AGE:
+        if column.is_date:
             text = age(text, now) if text else ""
         elif column.title == LAST_SEEN:
             text = last_seen(document, now)

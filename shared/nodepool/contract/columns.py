@@ -1,7 +1,9 @@
 """The columns that `get nodepools` prints, with kubectl and with `nodepool`.
 
-`make contracts` writes them into the CRD (`deploy/build/contracts/crd.py`). `nodepool.cli.tables`
-adds the columns that only the command has, and shows more in some cells.
+`make contracts` writes them into the CRD, `deploy/kubernetes/agent/crd.yaml`. `nodepool.cli.tables`
+adds the columns that only the command has, and shows more in some cells. A column of a new field of
+the status needs the field in `deploy/build/contracts/crd_status.py`, in `render_status` in
+`services/aggregator/status.py`, and in `shown_status` in `services/agent/pools/status.py`.
 They are the columns of https://docs.coreweave.com/products/cks/reference/node-pool.
 """
 
