@@ -1,4 +1,4 @@
-"""Are there as many machines as are wanted, and where?"""
+"""Are there as many machines as are granted, and where?"""
 
 from nodepool.contract import events as on
 from nodepool.contract.commands import FindCapacity

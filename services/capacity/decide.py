@@ -1,4 +1,4 @@
-"""Decides what the capacity service publishes: how many of the wanted Nodes are available now."""
+"""Decides what the capacity service publishes: how many of the lacking Nodes could be had now."""
 
 from collections.abc import Generator, Iterable, Iterator
 from typing import assert_never

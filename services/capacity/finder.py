@@ -72,7 +72,7 @@ def _tag(state: State, zone: str, selection: CapacitySelection) -> Availability:
     key = offering_key(zone, selection.instance_type)
     stock, demand = state.stock(key), state.ranking(key).demand
     healthy = stock.in_service - stock.outstanding
-    return tag(selection.count, free=stock.available, demand=demand, healthy=healthy)
+    return tag(selection.count, free=stock.free_for_pools, demand=demand, healthy=healthy)
 
 
 def tag(count: int, *, free: int, demand: int, healthy: int) -> Availability:

@@ -17,6 +17,7 @@ from nodepool.placement.racks import Counts
 class Share(NamedTuple):
     """How many machines a NodePool could have, and whether these are enough, or why not.
 
+    available: how many machines it could have now.
     free: how many machines of each NVLink domain it could take, for a type that comes in racks.
     preempted: how many spot Nodes give way to it.
     position: the position of its first missing Node among all missing Nodes; 0 if it could have all

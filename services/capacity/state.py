@@ -107,7 +107,7 @@ def supply_changed(state: State, key: OfferingKey) -> State:
     So one machine changes the verdicts on all NodePools that wait, and their rate is bounded.
     """
     ranking, is_short = state.ranking(key), key in state.short
-    is_enough = state.stock(key).available >= ranking.demand and not ranking.choosy
+    is_enough = state.stock(key).free_for_pools >= ranking.demand and not ranking.choosy
     if not is_short and (is_enough or not len(ranking)):
         return state
     seconds, renewed = len(ranking) // RENEWALS_PER_SECOND, state.renewed.get(key)

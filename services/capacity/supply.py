@@ -46,20 +46,26 @@ class Taking(Part):
 Takings = dict[PoolKey, Taking]
 
 
-def reason_of(pool: Claimant, available: int, most: int) -> Capacity:
-    """Return the reason of a verdict from how many Nodes can be had, with and without affinity."""
-    if available >= pool.claim:
+def reason_of(pool: Claimant, taken: int, most: int) -> Capacity:
+    """Return the reason of a verdict from the machines that a NodePool could take now.
+
+    taken, most: how many it could take with its affinity, and without; see `Part`.
+
+    They are compared with the Nodes that it still lacks: its grant or its target, whichever is
+    smaller, minus the Nodes that it has (`Claimant.claim`). While machines are short, verdicts are
+    made again after assignments, too: see `supply_changed`.
+    """
+    if taken >= pool.claim:
         return Capacity.SUFFICIENT
-    # The affinity is the reason if more machines would be available without it.
-    affinity = most > available
-    if available:
+    affinity = most > taken
+    if taken:
         return Capacity.PARTIAL_NODE_AFFINITY if affinity else Capacity.PARTIAL
     return Capacity.NONE_AVAILABLE_NODE_AFFINITY if affinity else Capacity.NONE_AVAILABLE
 
 
 def share_of(state: State, pool: Pool) -> Share:
     """Return what a NodePool can have, after the NodePools that are served before it."""
-    ranking, free = state.ranking(pool.offering), state.stock(pool.offering).available
+    ranking, free = state.ranking(pool.offering), state.stock(pool.offering).free_for_pools
     if not pool.claim:
         return Share(pool.key, Capacity.SUFFICIENT, free)
     if free >= ranking.demand and not ranking.choosy:
@@ -103,7 +109,7 @@ def _serve(
 ) -> Takings:
     """Return the claims of all NodePools that wait, which took the free machines in their turns."""
     ranking, claims = state.ranking(key), Takings()
-    line: Line = Count(state.stock(key).available)
+    line: Line = Count(state.stock(key).free_for_pools)
     if ranking.choosy:
         line = state.inventory.line(key)
         hold_back(state.inventory, key, line)

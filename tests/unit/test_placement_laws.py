@@ -314,5 +314,5 @@ def test_capacity_promises_no_machine_twice_and_none_beyond_a_grant(
         for offering in OFFERINGS:
             found = list(shares(state, offering, {}))
             promised = [min(each.available, state.pools[each.key].claim) for each in found]
-            assert sum(promised) <= state.stock(offering).available
+            assert sum(promised) <= state.stock(offering).free_for_pools
             assert len({each.key for each in found}) == len(found)

@@ -92,8 +92,8 @@ class Stock:
         return max(0, len(self.reclaimed) - self.to_reclaim)
 
     @property
-    def available(self) -> int:
-        """Return how many machines are free that no operator wants."""
+    def free_for_pools(self) -> int:
+        """Return how many free machines remain for NodePools after an operator took the rest."""
         return max(0, self.count - self.outstanding)
 
     def move(self, key: MachineKey, before: Machine | None, after: Machine) -> "Stock":

@@ -29,7 +29,8 @@ class Part:
     lacks: how many machines it waits for.
     machines: the machines that it took in its last turn.
     taken: how many machines it took in all its turns.
-    most: how many machines it could have taken without its affinity, if `compares` is set.
+    most: how many machines it could have taken in the same turns without its affinity. Without an
+        affinity this is `taken`; with an affinity it is 0 unless `compares` is set.
     first, last: how many machines fitted in its first and in its last turn, by NVLink domain.
     """
 
