@@ -1,6 +1,9 @@
 """Which Nodes leave when a NodePool shrinks, and which leaving Nodes stay if it grows again.
 
-Nodes leave in racks. In a type that does not come in racks, each Node is a rack.
+Nodes leave in racks. In a type that does not come in racks, each Node is a rack of one: Nodes that
+have not joined leave first, then idle Nodes, then active Nodes, of each the cordoned Nodes first,
+then the newest (`place`). In a type that comes in racks, the target of a valid NodePool is always
+whole racks.
 """
 
 from collections import defaultdict
@@ -29,8 +32,8 @@ def surplus_racks(
 ) -> Surplus:
     """Return the racks to remove until `wanted` racks stay, the least useful first.
 
-    Nodes that leave already, such as Nodes that are preempted, count before a rack is chosen and
-    are not chosen again. Racks with the fewest Nodes come first, then racks with the least to lose,
+    Nodes that leave already, such as Nodes that are preempted, count as removed and are not chosen
+    again. Racks with the fewest Nodes come first, then racks with the least to lose,
     then the newest racks, then racks by domain. A rack leaves as a whole. With IdleOnly, a rack
     leaves once all its Nodes are idle; no larger rack leaves in the place of a smaller rack that
     still waits for that.

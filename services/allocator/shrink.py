@@ -30,7 +30,10 @@ Shrinking = (
 
 
 def leaving_next(pool: Pool) -> list[str]:
-    """Return the Nodes to ask to leave."""
+    """Return the Nodes to ask to leave.
+
+    `_empty_pool` asks them; `allocator.give_way` counts on their machines before it preempts.
+    """
     if pool.stage is not Stage.ACTIVE:
         deleted = RemovalReason.POOL_DELETED
         every = pool.members.every.items()

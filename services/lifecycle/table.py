@@ -312,6 +312,11 @@ def leave(case: Case) -> Steps:  # noqa: C901  # It is a part of the table.
 
 
 def _drain_by_force(case: Case) -> Steps:
+    """Drain a Node without waiting for blocking Pods.
+
+    This is the drain of a preemption, two minutes after the warning or when it is acknowledged, or
+    a drain that is under way when the NodePool is deleted.
+    """
     template, node = case.template, case.node
     drain = draining(template, node)
     yield update_node(template, node, NodePhase.DRAINING, node.exit.reason)

@@ -1,8 +1,8 @@
 """The events of the preemption service: the outcomes of commands, and each stage when it is due.
 
-Each stage is published at a `Wake`. So the time of a stage is the time of its publication, even if
-the service hears of the cause much later. Everything in the log up to that time counts, such as the
-end of the Node.
+Each stage is published at a `Wake`, and `DeletedForPreemption` at the `CWNodeDeleted` that it
+follows. So the time of a stage is the time of its publication, even if the service hears of the
+cause much later. Everything in the log up to that time counts, such as the end of the Node.
 """
 
 from collections.abc import Generator, Iterator
@@ -44,8 +44,8 @@ def decide(
 def reconcile(state: State, key: NodeKey, context: Context) -> Generator[Says, State, None]:
     """Yield the next stage of a preemption if it is due, after what an earlier try did not say.
 
-    The lifecycle service deletes the Node seven minutes after the warning: `lifecycle.changes`
-    sets `Exit.gone_by`, and `leave` in `lifecycle.table` ends the Node.
+    The lifecycle service deletes the Node at the latest seven minutes after the warning:
+    `lifecycle.changes` sets `Exit.gone_by`, and `leave` in `lifecycle.table` ends the Node.
     """
     for ended in state.list_ended_stays(key):
         yield _report_deletion(ended)
@@ -53,7 +53,7 @@ def reconcile(state: State, key: NodeKey, context: Context) -> Generator[Says, S
     if node is None:
         return
     if node.is_to_begin:
-        yield _begun(node, context)
+        yield _begin(node, context)
     elif node.is_stranded:
         yield _pending(node, context)
     elif node.is_to_be_drained(context.time):
@@ -76,8 +76,8 @@ def _outcome_of_acknowledge(state: State, command: AcknowledgePreemption) -> Com
     return build_acceptance(command, "unchanged" if node.in_progress else "done")
 
 
-def _begun(node: Node, context: Context) -> Says:
-    """Yield the beginning of a preemption, with a timetable unless the Node leaves anyway."""
+def _begin(node: Node, context: Context) -> Says:
+    """Return the first stage of a preemption, with a timetable unless the Node leaves anyway."""
     return _immediate(node) if node.is_going else _pending(node, context)
 
 

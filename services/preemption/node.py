@@ -55,7 +55,8 @@ class Node:
     def is_stranded(self) -> bool:
         """Whether the Node was preempted without a timetable, but needs a timetable after all.
 
-        Such a Node joined, was kept, or became active just when its preemption began.
+        `NodePreempted` gave no warning because the Node booted or left without work; but it joined,
+        was kept, or became active all the same. `PreemptionPending` now warns its work.
         """
         return self.pending_since is not None and not (self.has_timetable or self.is_going)
 
