@@ -109,9 +109,11 @@ class Committing(Generic[S, I, O]):
         """Process and commit the open inputs; return how many inputs were processed.
 
         Returns early if a commit was not stored. After a conflict the next message read decides.
-        After a refusal `ReplicaSession` calls again, within a second, with a batch of one input. A
-        replica that has nothing to process, and has met no other for a while, makes an empty
-        commit. Raises Stale.
+        After a refusal (a full disk, a limit of the account, a sealed stream) it pauses BACK_OFF_S,
+        and the next turn of `ReplicaSession` tries one input, however often. One input is never
+        refused for its size: an output over a megabyte has failed it (`engine.bounds.Unstorable`),
+        and its outputs are bounded. A replica that has nothing to process, and has met no other for
+        a while, makes an empty commit. Raises Stale.
         """
         replica, leadership = self._replica, self._leadership
         before, now = self._processed, self._clock()

@@ -39,7 +39,7 @@ from nodepool.nats.wire.library import NatsError
 from nodepool.service import I, O, S
 
 IDLE_S = 1.0
-"""The longest pause of the loop."""
+"""The longest pause of the loop; a refused commit is tried again within this time."""
 SILENCE_S = 3 * HEARTBEAT_S
 """The longest silence of a working server."""
 
