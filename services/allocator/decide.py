@@ -122,10 +122,14 @@ def _shared_out(
 
 
 def _report_undelivered(pool: Pool) -> Iterator[Says]:
+    """Report each machine that did not register, and once each `Settings` fault of the spec.
+
+    A deleted NodePool reports neither: its deletion drops what was not reported before.
+    """
     for node, reason in pool.undelivered:
         text = f"not delivered: {reason}"
         yield on.CWNodeDeliverFail(**pool_fields(pool.key), node=node, message=text)
-    if pool.is_undeliverable and pool.fault != pool.reported:
+    if pool.has_settings_fault and pool.fault != pool.reported:
         text = f"Nodes cannot be delivered: {pool.fault}"
         yield on.CWNodeDeliverFail(**pool_fields(pool.key), message=text)
 

@@ -53,7 +53,7 @@ class Pool(Claimant):
     fault: the message of a `Settings` fault of the spec; empty without one. The validator reports a
         wrong instance type or zone itself.
     reported: the fault in the last `CWNodeDeliverFail` about the settings.
-    undelivered: its machines that failed and are not yet reported, each with the reason.
+    undelivered: its machines that did not register and are not yet reported, each with the reason.
     failure: the last internal error that was reported for it; empty if there is none.
     """
 
@@ -122,7 +122,7 @@ class Pool(Claimant):
         return not (self.members.counts.spareable or self.members.reserved_victims)
 
     @property
-    def is_undeliverable(self) -> bool:
+    def has_settings_fault(self) -> bool:
         """Whether its settings have a fault to report; a deleted NodePool reports no fault."""
         return bool(self.fault) and self.stage is Stage.ACTIVE
 

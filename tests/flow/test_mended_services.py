@@ -136,6 +136,25 @@ def test_a_machine_that_failed_is_reported_although_the_report_failed_at_first()
     ]
 
 
+def test_a_machine_that_failed_is_not_reported_once_the_pool_is_deleted() -> None:
+    # given a machine that did not register, which the allocator could not report
+    broken: set[tuple[str, str]] = set()
+    world = given_broken("allocator", broken)
+    world.given_data_center(machines=2)
+    world.break_machines("n1", fault="silence")
+    world.apply("train", 1)
+    broken.add(("allocator", "acme/prod/train"))
+    world.pass_time(minutes=31)
+    # when the NodePool is deleted, and the allocator is mended
+    world.delete("train")
+    broken.clear()
+    world.pass_time(minutes=30)
+
+    assert "CWNodeRegistrationFailed n1" in world.events("train")
+    assert "CWNodeDeliverFail n1" not in world.events("train")
+    assert world.node_pool("train") is None
+
+
 def test_a_limit_is_given_back_although_the_name_of_its_pool_is_used_for_another_type() -> None:
     # given a NodePool that quota cannot release, while another one waits for that limit
     broken: set[tuple[str, str]] = set()
