@@ -141,7 +141,11 @@ def _update(node: Node, event: on.NodeUpdated, now: datetime) -> Node:
 
 
 def _await_cordon(before: Node, node: Node, now: datetime) -> Node:
-    """Return a Node that was updated, whose machine may have to answer a cordon."""
+    """Return a Node that was updated, whose machine may have to answer a cordon.
+
+    The time to answer begins with each cordon, and if a Node that has to answer lacks such a time;
+    it ends once no plan for the Node needs the answer.
+    """
     begins = node.cordon.number > before.cordon.number
     is_ended = before.is_given_up_in_silence and not node.is_given_up_in_silence
     is_awaited = node.is_given_up_in_silence or node.health.is_pending

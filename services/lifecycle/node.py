@@ -118,7 +118,7 @@ class Exit(NamedTuple):
 
     @property
     def is_for_health(self) -> bool:
-        """Return whether the Node stays, or leaves because it is unhealthy."""
+        """Return whether the Node stays, or leaves as unhealthy: if it goes, it is replaced."""
         return self.reason in (None, RemovalReason.UNHEALTHY)
 
 

@@ -417,10 +417,11 @@ def _meet_lock_deadline(case: Case) -> Steps:
 
 
 def _give_up(case: Case) -> Steps:
-    """Delete a Node whose machine hangs: in a cordon, a drain, a reboot or a verification.
+    """End a cordon, a drain, a reboot or a verification that takes too long.
 
-    The machine goes to triage. The allocator replaces a Node that would have stayed, or that is
-    unhealthy, but no Node that was about to leave.
+    A Node that has rebooted, and only waits for a problem to settle, is released. Any other Node is
+    deleted, and its machine goes to triage. A Node that `is_for_health` is replaced; a Node that
+    was about to leave for another reason is not.
     """
     template, node = case.template, case.node
     match node.phase:

@@ -136,9 +136,10 @@ class NodeActivityChanged(Event, OfNode):
 class AnswerAwaited(Event, OfNode):
     """A machine has not answered a cordon, a drain or a lock yet.
 
-    answer_by: when it is given up, if it has not answered by then.
-    is_final: False where it is not certain yet that it could hear of the request: then its time
-        only begins at that moment, and this follows once more.
+    answer_by: if `is_final`, when the machine is given up unless it has answered by then; otherwise
+        when its time to answer begins.
+    is_final: False while it is not certain that the machine could hear of the request; another
+        AnswerAwaited then follows at `answer_by`.
     lock: the number of the lock that the machine is to answer; 0 for a cordon or a drain.
     """
 
