@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from nodepool.cli.app import run
+from nodepool.local.server import NatsServer
 from testbed.ports import free_port
 
 ZONE, H100, A100 = "US-EAST-04A", "gd-8xh100ib-i128", "gd-8xa100-i128"
@@ -57,6 +58,17 @@ def started(port: int, *arguments: str, stderr: int | None = None) -> subprocess
         stderr=stderr,
         text=True,
     )
+
+
+@contextmanager
+def watching(server: NatsServer, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A `nodepool` process that watches what a server has; killed at the end."""
+    arguments = ("--url", server.url, *arguments)
+    with started(free_port(), *arguments, stderr=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def lines_until(process: subprocess.Popen[str], text: str) -> list[str]:

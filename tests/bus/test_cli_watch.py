@@ -1,58 +1,32 @@
 """`nodepool get --watch` while the server goes and comes back."""
 
-import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
+from bus.cli import watching
 from bus.harness import connected
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
 
 
-def put(server: NatsServer, name: str) -> None:
+async def put(server: NatsServer, name: str) -> None:
     """Stores a NodePool of the read model."""
     content = json.dumps({"metadata": {"name": name}}).encode()
-
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            await api.publish(connection, f"$KV.nodepools.demo.demo.{name}", content)
-
-    asyncio.run(story())
-
-
-@contextmanager
-def watching(server: NatsServer, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """`nodepool get np -w` as a process."""
-    command = [sys.executable, "-m", "nodepool.cli", "--url", server.url, "get", "np", "-w"]
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
-        [*command, "-o", "name", *options],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    async with connected(server.url) as connection:
+        await api.publish(connection, f"$KV.nodepools.demo.demo.{name}", content)
 
 
 @pytest.mark.parametrize("way", ["killed", "stopped"])
-def test_a_watch_says_when_the_server_is_gone_and_goes_on_when_it_is_back(
+async def test_a_watch_says_when_the_server_is_gone_and_goes_on_when_it_is_back(
     way: str, server: NatsServer
 ) -> None:
     pid = server.pid
     assert pid is not None
-    put(server, "first")
-    with watching(server, "--request-timeout", "6s") as process:
+    await put(server, "first")
+    with watching(server, "get", "np", "-w", "-o", "name", "--request-timeout", "6s") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == "nodepool.compute.coreweave.com/first\n"
@@ -66,7 +40,7 @@ def test_a_watch_says_when_the_server_is_gone_and_goes_on_when_it_is_back(
         else:
             os.kill(pid, signal.SIGCONT)
         back = process.stderr.readline()
-        put(server, "second")
+        await put(server, "second")
         then = process.stdout.readline()
 
     assert gone == f"the server at {server.url} is gone; waiting for it\n"

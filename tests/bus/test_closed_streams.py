@@ -73,40 +73,37 @@ async def test_a_service_is_not_ready_while_the_log_takes_no_commands(
         assert await set_a_limit(connection, "c2") == "CommandAccepted"
 
 
-def test_a_sealed_log_is_named_by_services_and_can_be_made_whole_again(
+async def test_a_sealed_log_is_named_by_services_and_can_be_made_whole_again(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            async with serving(QUOTA, server, tmp_path / "one.log") as runtime:
-                # given a service at work
-                await set_a_limit(connection, "c1")
-                await until(lambda: len(runtime.replica.safe.state.ledgers) == 1)
-                state = runtime.replica.safe.state
+    async with connected(server.url) as connection:
+        async with serving(QUOTA, server, tmp_path / "one.log") as runtime:
+            # given a service at work
+            await set_a_limit(connection, "c1")
+            await until(lambda: len(runtime.replica.safe.state.ledgers) == 1)
+            state = runtime.replica.safe.state
 
-                # when an operator seals the log
-                await update(connection, STREAM, sealed=True)
+            # when an operator seals the log
+            await update(connection, STREAM, sealed=True)
 
-                # then it is not ready, and no other one is that starts
-                text = "the log takes no messages: it is sealed"
-                await says_why(runtime, text)
-                async with serving(QUOTA, server, tmp_path / "two.log", wait=False) as second:
-                    await says_why(second, text)
+            # then it is not ready, and no other one is that starts
+            text = "the log takes no messages: it is sealed"
+            await says_why(runtime, text)
+            async with serving(QUOTA, server, tmp_path / "two.log", wait=False) as second:
+                await says_why(second, text)
 
-            # and when the remedy of the doctor is tried, then services work on
-            _, report = await doctor(capsys, server.url)
-            assert report[f"stream {STREAM}"] == (
-                "problem",
-                "it is sealed: it takes no messages any more, and cannot be unsealed",
-            )
-            folder = str(tmp_path / "backup")
-            for words in (["backup", folder], ["restore", folder, "--force"]):
-                assert await asyncio.to_thread(run, ["--url", server.url, *words]) == 0
-            async with serving(QUOTA, server, tmp_path / "three.log") as third:
-                assert third.replica.safe.state == state
-                assert await set_a_limit(connection, "c2") == "CommandAccepted"
-
-    asyncio.run(story())
+        # and when the remedy of the doctor is tried, then services work on
+        _, report = await doctor(capsys, server.url)
+        assert report[f"stream {STREAM}"] == (
+            "problem",
+            "it is sealed: it takes no messages any more, and cannot be unsealed",
+        )
+        folder = str(tmp_path / "backup")
+        for words in (["backup", folder], ["restore", folder, "--force"]):
+            assert await asyncio.to_thread(run, ["--url", server.url, *words]) == 0
+        async with serving(QUOTA, server, tmp_path / "three.log") as third:
+            assert third.replica.safe.state == state
+            assert await set_a_limit(connection, "c2") == "CommandAccepted"
 
 
 async def test_services_work_with_a_sealed_stream_of_snapshots_until_it_is_deleted(

@@ -236,52 +236,49 @@ async def test_a_commit_whose_connection_is_lost_is_in_doubt_at_once(
         assert await stored(connection) in ([], ["a", "commit"])
 
 
-def test_a_commit_is_whole_or_not_there_however_often_the_server_is_killed_during_it(
+async def test_a_commit_is_whole_or_not_there_however_often_the_server_is_killed_during_it(
     server: NatsServer,
 ) -> None:
-    async def story() -> None:
-        size, commits = 50, 0
-        async with connected(server.url) as connection:
-            # given a service that commits batch after batch, and reads on when in doubt
-            committer, enough = Committer(connection), asyncio.Event()
+    size, commits = 50, 0
+    async with connected(server.url) as connection:
+        # given a service that commits batch after batch, and reads on when in doubt
+        committer, enough = Committer(connection), asyncio.Event()
 
-            async def commit() -> None:
-                nonlocal commits
-                expected_sequence = 0
-                while not enough.is_set():
-                    ids = [f"{commits}.{part}" for part in range(size)]
-                    try:
-                        expected_sequence = await committer.commit(
-                            proposal(ids, expected_sequence=expected_sequence)
-                        )
-                    except (InDoubt, Conflict):  # One in doubt may be stored after all, even later.
-                        await until(lambda: connection.is_connected)
-                        last = await api.last_message(connection, STREAM, "np.commit.clerk")
-                        if last is None or last.position == expected_sequence:
-                            continue
-                        expected_sequence = last.position
-                    commits += 1
+        async def commit() -> None:
+            nonlocal commits
+            expected_sequence = 0
+            while not enough.is_set():
+                ids = [f"{commits}.{part}" for part in range(size)]
+                try:
+                    expected_sequence = await committer.commit(
+                        proposal(ids, expected_sequence=expected_sequence)
+                    )
+                except (InDoubt, Conflict):  # One in doubt may be stored after all, even later.
+                    await until(lambda: connection.is_connected)
+                    last = await api.last_message(connection, STREAM, "np.commit.clerk")
+                    if last is None or last.position == expected_sequence:
+                        continue
+                    expected_sequence = last.position
+                commits += 1
 
-            committing = asyncio.create_task(commit())
+        committing = asyncio.create_task(commit())
 
-            # when the server is killed again and again in the middle of that
-            for round_ in range(1, 6):
-                goal = round_ * 8
-                await until(lambda goal=goal: commits >= goal or committing.done())
-                await restart(server)
-            enough.set()
-            async with asyncio.timeout(20):
-                await committing
+        # when the server is killed again and again in the middle of that
+        for round_ in range(1, 6):
+            goal = round_ * 8
+            await until(lambda goal=goal: commits >= goal or committing.done())
+            await restart(server)
+        enough.set()
+        async with asyncio.timeout(20):
+            await committing
 
-            # then each batch lies in the log once, whole and in one piece
-            ids = await stored(connection)
-            assert set(Counter(ids).values()) == {1, commits}
-            for number in range(commits):
-                first = number * (size + 1)
-                piece = [f"{number}.{part}" for part in range(size)]
-                assert ids[first : first + size + 1] == [*piece, "commit"]
-
-    asyncio.run(story())
+        # then each batch lies in the log once, whole and in one piece
+        ids = await stored(connection)
+        assert set(Counter(ids).values()) == {1, commits}
+        for number in range(commits):
+            first = number * (size + 1)
+            piece = [f"{number}.{part}" for part in range(size)]
+            assert ids[first : first + size + 1] == [*piece, "commit"]
 
 
 # --- what is published outside commits ----------------------------------------------------------

@@ -5,7 +5,7 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -55,21 +55,18 @@ async def test_a_connection_whose_reading_fails_is_made_anew(server: NatsServer)
         await reader.close()
 
 
-def test_what_fails_while_a_connection_is_given_up_is_not_why_it_was_lost(
+async def test_what_fails_while_a_connection_is_given_up_is_not_why_it_was_lost(
     server: NatsServer,
 ) -> None:
-    async def story() -> list[str]:
-        async with connected(server.url) as connection:
-            faults: list[str] = []
-            connection.on_disconnect.append(lambda: faults.append(connection.loss))
+    async with connected(server.url) as connection:
+        faults: list[str] = []
+        connection.on_disconnect.append(lambda: faults.append(connection.loss))
 
-            # when it is lost, and its socket cannot be closed properly either
-            await connection._process_op_err(OSError(errno.EPIPE, "broken"))
-            await connection.handle_error(ConnectionResetError(errno.ECONNRESET, "reset"))
-            await until(lambda: bool(faults))
-            return list(faults)
-
-    assert asyncio.run(story()) == [f"lost {server.url}: Broken pipe"]
+        # when it is lost, and its socket cannot be closed properly either
+        await connection._process_op_err(OSError(errno.EPIPE, "broken"))
+        await connection.handle_error(ConnectionResetError(errno.ECONNRESET, "reset"))
+        await until(lambda: bool(faults))
+        assert faults == [f"lost {server.url}: Broken pipe"]
 
 
 async def test_what_is_left_of_a_lost_connection_is_not_read_as_a_part_of_the_next(
@@ -145,49 +142,45 @@ def socket_of(connection: Connection) -> TcpTransport:
     return transport
 
 
-def run_as_a_service(story: Coroutine[None, None, None]) -> None:
-    """Runs a story in the loop of a service; that of the standard library lets more pass."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(story)
+in_the_loop_of_a_service = pytest.mark.parametrize(
+    "anyio_backend", [("asyncio", {"loop_factory": uvloop.new_event_loop})], ids=["uvloop"]
+)
+"""Runs a test in the loop of a service; that of the standard library lets more pass."""
 
 
-def test_a_connection_whose_socket_is_gone_unnoticed_is_closed_all_the_same(
+@in_the_loop_of_a_service
+async def test_a_connection_whose_socket_is_gone_unnoticed_is_closed_all_the_same(
     server: NatsServer,
 ) -> None:
-    async def story() -> None:
-        # given a connection with something to send, whose socket the loop has closed already
-        connection = await connect(server.url, "test")
-        await connection._send_command(b"PING\r\n")
-        transport = socket_of(connection)
-        assert transport._io_writer is not None
-        transport._io_writer.close()
+    # given a connection with something to send, whose socket the loop has closed already
+    connection = await connect(server.url, "test")
+    await connection._send_command(b"PING\r\n")
+    transport = socket_of(connection)
+    assert transport._io_writer is not None
+    transport._io_writer.close()
 
-        # when it is closed
-        await connection.close()
+    # when it is closed
+    await connection.close()
 
-        # then it is, and no error ends the service
-        assert connection.is_closed
-
-    run_as_a_service(story())
+    # then it is, and no error ends the service
+    assert connection.is_closed
 
 
-def test_to_write_to_a_closed_socket_is_an_error_of_the_bus_in_every_loop(
+@in_the_loop_of_a_service
+async def test_to_write_to_a_closed_socket_is_an_error_of_the_bus_in_every_loop(
     server: NatsServer,
 ) -> None:
-    async def story() -> None:
-        # given a connection whose socket the loop has closed
-        connection = await connect(server.url, "test")
-        transport = socket_of(connection)
-        transport.close()  # type: ignore[no-untyped-call]  # As nats-py has it.
-        await transport.wait_closed()  # type: ignore[no-untyped-call]  # As nats-py has it.
+    # given a connection whose socket the loop has closed
+    connection = await connect(server.url, "test")
+    transport = socket_of(connection)
+    transport.close()  # type: ignore[no-untyped-call]  # As nats-py has it.
+    await transport.wait_closed()  # type: ignore[no-untyped-call]  # As nats-py has it.
 
-        # when something is sent
-        # then that fails as it does where the other end has closed it
-        with pytest.raises(ConnectionResetError):
-            transport.writelines([b"PING\r\n"])
-        await connection.close()
-
-    run_as_a_service(story())
+    # when something is sent
+    # then that fails as it does where the other end has closed it
+    with pytest.raises(ConnectionResetError):
+        transport.writelines([b"PING\r\n"])
+    await connection.close()
 
 
 async def test_a_connection_is_closed_although_another_wait_for_its_end_was_given_up(

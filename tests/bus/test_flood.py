@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from bus.harness import BINARY, connected, limit, outcome, outcomes, read_all, send, serving, until
-from nodepool.client import Client, Refused
+from bus.test_client import CLUSTER, ZONE, opened
+from nodepool.client import Refused
 from nodepool.contract.commands import RegisterCluster
 from nodepool.contract.events import CommandAccepted, CommandRefused, RefusalReason
 from nodepool.contract.log import Entry
@@ -34,7 +35,6 @@ from quota.decide import SERVICE as QUOTA
 from testbed.ports import free_port
 from validator.decide import SERVICE as VALIDATOR
 
-ZONE = "US-EAST-04A"
 FLOOD = int(os.environ.get("FLOOD", "12000"))
 FLUSH_S = 60
 
@@ -91,40 +91,33 @@ async def test_a_flood_keeps_nobody_waiting_for_more_than_the_server_may_hold(
     assert max(passed) <= 2 * QUEUE_MAX
 
 
-def test_a_flood_is_answered_and_the_command_of_another_organisation_is_processed(
+async def test_a_flood_is_answered_and_the_command_of_another_organisation_is_processed(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> tuple[object, list[list[str]], int]:
-        async with (
-            connected(server.url) as connection,
-            serving(VALIDATOR, server, tmp_path / "log"),
-            Client(server.url, org="acme", cluster="prod", timeout_s=60) as client,
-        ):
-            # given a flood of unacknowledged commands of one organisation
-            flooding = asyncio.create_task(flood(server.url))
+    async with (
+        opened(server, timeout_s=FLUSH_S) as (client, connection),
+        serving(VALIDATOR, server, tmp_path / "log"),
+    ):
+        # given a flood of unacknowledged commands of one organisation
+        flooding = asyncio.create_task(flood(server.url))
 
-            # when another organisation sends one meanwhile
-            accepted = await client.clusters.register("prod", ZONE)
-            await flooding
+        # when another organisation sends one meanwhile
+        assert (await client.clusters.register(CLUSTER, ZONE)).result == "created"
+        await flooding
 
-            # then each command of the flood that was stored gets its one outcome
-            log = await read_all(connection)
-            stored = sum(entry.subject.startswith("np.cmd.evil.") for entry in log)
-            reader = Reader(connection, STREAM, ["np.evt.validator.evil.*.*.CommandRefused"])
-            await reader.open()
-            async with asyncio.timeout(FLUSH_S):
-                refused = 0
-                while refused < stored:
-                    refused += len(await reader.next())
-            await reader.close()
-            by_id = await outcomes(connection)
-            of_flood = [kinds for id, kinds in by_id.items() if id.isdecimal()]
-            return accepted.result, of_flood, stored
-
-    result, of_flood, stored = asyncio.run(story())
-
-    assert result == "created"
-    assert of_flood == [["CommandRefused"]] * stored
+        # then each command of the flood that was stored gets its one outcome
+        log = await read_all(connection)
+        stored = sum(entry.subject.startswith("np.cmd.evil.") for entry in log)
+        reader = Reader(connection, STREAM, ["np.evt.validator.evil.*.*.CommandRefused"])
+        await reader.open()
+        async with asyncio.timeout(FLUSH_S):
+            refused = 0
+            while refused < stored:
+                refused += len(await reader.next())
+        await reader.close()
+        by_id = await outcomes(connection)
+        of_flood = [kinds for id, kinds in by_id.items() if id.isdecimal()]
+        assert of_flood == [["CommandRefused"]] * stored
 
 
 def refused_commits(runtime: Runtime[S, I, O]) -> float:
@@ -135,13 +128,13 @@ def refused_commits(runtime: Runtime[S, I, O]) -> float:
 
 
 @pytest.mark.timeout(120)
-def test_a_commit_that_finds_the_queue_of_the_server_full_is_stored_once_there_is_room(
+async def test_a_commit_that_finds_the_queue_of_the_server_full_is_stored_once_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # given a server that holds fewer messages than many commits have, and is filled by others
     monkeypatch.setattr("nodepool.local.config.QUEUE_MAX", 5)
 
-    async def story(server: NatsServer) -> None:
+    with NatsServer(tmp_path / "nats", free_port(), BINARY) as server:
         async with (
             connected(server.url) as connection,
             serving(QUOTA, server, tmp_path / "log") as runtime,
@@ -164,9 +157,6 @@ def test_a_commit_that_finds_the_queue_of_the_server_full_is_stored_once_there_i
             log = await read_all(connection)
             assert sum(entry.subject.endswith(".QuotaSet") for entry in log) == len(sent)
             await until(runtime.is_ready)
-
-    with NatsServer(tmp_path / "nats", free_port(), BINARY) as server:
-        asyncio.run(story(server))
 
 
 # How a client takes it.
@@ -210,43 +200,31 @@ async def answering(connection: Connection, *reasons: RefusalReason) -> AsyncIte
         await reader.close()
 
 
-def test_a_client_sends_a_command_again_that_was_one_too_many(server: NatsServer) -> None:
-    async def story() -> tuple[object, list[str]]:
-        async with (
-            connected(server.url) as connection,
-            Client(server.url, org="acme", cluster="prod", timeout_s=30) as client,
-            answering(connection, TOO_MANY, TOO_MANY) as seen,
-        ):
-            return (await client.clusters.register("prod", ZONE)).result, seen
-
-    result, seen = asyncio.run(story())
-
-    assert result == "done"
+async def test_a_client_sends_a_command_again_that_was_one_too_many(server: NatsServer) -> None:
+    async with (
+        opened(server, timeout_s=30) as (client, connection),
+        answering(connection, TOO_MANY, TOO_MANY) as seen,
+    ):
+        assert (await client.clusters.register(CLUSTER, ZONE)).result == "done"
     assert len(seen) == len(set(seen)) == 3
 
 
-def test_a_client_says_that_there_were_too_many_once_its_time_is_up(server: NatsServer) -> None:
-    async def story() -> None:
-        async with (
-            connected(server.url) as connection,
-            Client(server.url, org="acme", cluster="prod", timeout_s=2) as client,
-            answering(connection, *[TOO_MANY] * 100),
-        ):
-            await client.clusters.register("prod", ZONE)
-
-    with pytest.raises(Refused, match=r"^full \(TooManyRequests\)$"):
-        asyncio.run(story())
+async def test_a_client_says_that_there_were_too_many_once_its_time_is_up(
+    server: NatsServer,
+) -> None:
+    async with (
+        opened(server, timeout_s=2) as (client, connection),
+        answering(connection, *[TOO_MANY] * 100),
+    ):
+        with pytest.raises(Refused, match=r"^full \(TooManyRequests\)$"):
+            await client.clusters.register(CLUSTER, ZONE)
 
 
-def test_a_client_does_not_send_again_what_is_wrong(server: NatsServer) -> None:
-    async def story() -> int:
-        async with (
-            connected(server.url) as connection,
-            Client(server.url, org="acme", cluster="prod", timeout_s=30) as client,
-            answering(connection, "Invalid") as seen,
-        ):
-            with pytest.raises(Refused, match="Invalid"):
-                await client.clusters.register("prod", ZONE)
-            return len(seen)
-
-    assert asyncio.run(story()) == 1
+async def test_a_client_does_not_send_again_what_is_wrong(server: NatsServer) -> None:
+    async with (
+        opened(server, timeout_s=30) as (client, connection),
+        answering(connection, "Invalid") as seen,
+    ):
+        with pytest.raises(Refused, match="Invalid"):
+            await client.clusters.register(CLUSTER, ZONE)
+    assert len(seen) == 1

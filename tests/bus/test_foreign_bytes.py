@@ -2,25 +2,21 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from bus.cli import watching
 from bus.harness import connected, fill, limit, outcome, read, send, serving
 from bus.raw import RawSender, raw_sender
+from bus.test_client import say
 from nodepool.contract.events import ClusterRegistered, CWOverQuota
-from nodepool.contract.messages import Event, envelope_of
-from nodepool.contract.subjects import subject_of
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
 from nodepool.nats.log.filtering import BEHIND
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import SNAPSHOTS, STREAM, provision
 from nodepool.nats.objects.snapshots import restore
-from nodepool.nats.wire.connection import Connection
 from quota.decide import SERVICE as QUOTA
 from support.constants import ZONE
 
@@ -184,24 +180,16 @@ async def test_a_service_refuses_strange_commands_and_processes_all_that_follow(
         assert (await outcome(connection, "anew"))["type"] == "CommandAccepted"
 
 
-async def say(connection: Connection, event: Event) -> None:
-    """Stores an event of the service that is its speaker."""
-    kind = type(event)
-    envelope = envelope_of(kind).model_construct(id="1", type=kind.__name__, source="x", data=event)
-    await api.publish(connection, subject_of(event, kind.speaker), envelope.encode())
-
-
 def over_quota(message: str) -> CWOverQuota:
     return CWOverQuota(org="demo", cluster="demo", pool="p", message=message)
 
 
-def test_a_watch_of_events_goes_on_after_strange_ones(server: NatsServer) -> None:
-    command = [sys.executable, "-m", "nodepool.cli", "--url", server.url, "events", "-w"]
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    async def story(watch: "subprocess.Popen[str]") -> list[str]:
-        assert watch.stdout is not None
-        async with connected(server.url) as connection, raw_sender(server.url) as sender:
+async def test_a_watch_of_events_goes_on_after_strange_ones(server: NatsServer) -> None:
+    columns = ("-o", "custom-columns=MESSAGE:.message")
+    async with connected(server.url) as connection, raw_sender(server.url) as sender:
+        await say(connection, ClusterRegistered(org="demo", cluster="demo", zone=ZONE))
+        with watching(server, "events", "-w", *columns) as watch:
+            assert watch.stdout is not None
             # given a watch of all events of a cluster, and one that it has shown
             await say(connection, over_quota("before"))
             lines = [await asyncio.to_thread(watch.stdout.readline) for _ in range(2)]
@@ -211,21 +199,5 @@ def test_a_watch_of_events_goes_on_after_strange_ones(server: NatsServer) -> Non
             await say(connection, over_quota("after"))
 
             # then it is shown
-            return [*lines, await asyncio.to_thread(watch.stdout.readline)]
-
-    async def provisioned() -> None:
-        async with connected(server.url) as connection:
-            await say(connection, ClusterRegistered(org="demo", cluster="demo", zone=ZONE))
-
-    asyncio.run(provisioned())
-    with subprocess.Popen(
-        [*command, "-o", "custom-columns=MESSAGE:.message"],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as watch:
-        try:
-            lines = asyncio.run(story(watch))
-        finally:
-            watch.kill()
-    assert [line.strip() for line in lines] == ["MESSAGE", "before", "after"]
+            lines.append(await asyncio.to_thread(watch.stdout.readline))
+    assert lines == ["MESSAGE\n", "before\n", "after\n"]

@@ -1,6 +1,5 @@
 """Dead letters beside much else: what is read of the log, and what is found in it."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from datetime import timedelta
@@ -32,27 +31,24 @@ async def failed(connection: Connection, server: NatsServer, log: Path) -> None:
         await outcome(connection, "c1")
 
 
-def test_of_old_dead_letters_nothing_is_read(server: NatsServer) -> None:
-    async def story() -> tuple[list[bytes], int]:
-        async with connected(server.url) as connection:
-            # given many dead letters, and a newer one
-            await fill(connection, [("np.dead.quota", b"{}")] * 3_000)
-            last = await api.message_at(connection, STREAM, 3_000)
-            assert last is not None
-            await fill(connection, [("np.dead.quota", b'{"content": "new"}')])
+async def test_of_old_dead_letters_nothing_is_read(server: NatsServer) -> None:
+    async with connected(server.url) as connection:
+        # given many dead letters, and a newer one
+        await fill(connection, [("np.dead.quota", b"{}")] * 3_000)
+        last = await api.message_at(connection, STREAM, 3_000)
+        assert last is not None
+        await fill(connection, [("np.dead.quota", b'{"content": "new"}')])
 
-            # when those are asked for that are newer
-            async with Client(server.url) as client:
-                before = client.session.messages_received
-                letters, _ = await client.admin.dead_letters.list(
-                    since=last.time + timedelta(microseconds=1)
-                )
-                read = client.session.messages_received - before
-            return [letter.content.encode() for letter in letters], read
+        # when those are asked for that are newer
+        async with Client(server.url) as client:
+            before = client.session.messages_received
+            letters, _ = await client.admin.dead_letters.list(
+                since=last.time + timedelta(microseconds=1)
+            )
+            read = client.session.messages_received - before
 
     # then it comes, and nearly nothing else
-    contents, read = asyncio.run(story())
-    assert contents == [b"new"]
+    assert [letter.content.encode() for letter in letters] == [b"new"]
     assert read < 50
 
 

@@ -129,8 +129,12 @@ def test_promtool_is_there_to_check_pages() -> None:
 
 
 @pytest.mark.timeout(240)
-def test_what_senders_invent_makes_no_series(server: NatsServer, tmp_path: Path) -> None:
-    async def story(replicas: Mapping[str, ReplicaProcess]) -> None:
+async def test_what_senders_invent_makes_no_series(server: NatsServer, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        replicas = {
+            name: stack.enter_context(launched(name, server, tmp_path, free_port()))
+            for name in SERVICES
+        }
         async with (
             connected(server.url) as connection,
             Client(server.url, org="acme", cluster="prod", timeout_s=30) as client,
@@ -166,13 +170,6 @@ def test_what_senders_invent_makes_no_series(server: NatsServer, tmp_path: Path)
         used = {name for page in pages.values() for _, labels, _ in page for name in labels}
         assert used & TARGET_LABELS == set()
 
-    with ExitStack() as stack:
-        replicas = {
-            name: stack.enter_context(launched(name, server, tmp_path, free_port()))
-            for name in SERVICES
-        }
-        asyncio.run(story(replicas))
-
 
 def pools_on(replica: ReplicaProcess) -> set[str]:
     """The NodePools that have series on the page of a replica."""
@@ -192,10 +189,17 @@ def leading_and_nodes(replica: ReplicaProcess) -> tuple[list[float], list[float]
 
 
 @pytest.mark.timeout(240)
-def test_of_two_replicas_the_one_that_leads_exports_the_gauges_of_the_state(
+async def test_of_two_replicas_the_one_that_leads_exports_the_gauges_of_the_state(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story(first: ReplicaProcess, stack: ExitStack) -> None:
+    def aggregator() -> AbstractContextManager[ReplicaProcess]:
+        return launched("aggregator", server, tmp_path, free_port())
+
+    with ExitStack() as stack:
+        for name in SERVICES:
+            if name != "aggregator":
+                stack.enter_context(launched(name, server, tmp_path, free_port()))
+        first = stack.enter_context(aggregator())
         async with Client(server.url, org="acme", cluster="prod", timeout_s=30) as client:
             # given a NodePool at its target, and two aggregators that start when all is quiet
             await ready((first,))
@@ -217,24 +221,15 @@ def test_of_two_replicas_the_one_that_leads_exports_the_gauges_of_the_state(
             await client.quotas.set(ZONE, H100, 5)
             await until(lambda: leading_and_nodes(other) == ([1], [2]))
 
-    def aggregator() -> AbstractContextManager[ReplicaProcess]:
-        return launched("aggregator", server, tmp_path, free_port())
 
-    with ExitStack() as stack:
-        for name in SERVICES:
-            if name != "aggregator":
-                stack.enter_context(launched(name, server, tmp_path, free_port()))
-        asyncio.run(story(stack.enter_context(aggregator()), stack))
-
-
-def test_a_replica_shows_what_it_has_still_to_process_only_while_it_is_connected(
+async def test_a_replica_shows_what_it_has_still_to_process_only_while_it_is_connected(
     server: NatsServer, tmp_path: Path
 ) -> None:
     def shown(replica: ReplicaProcess) -> list[list[float]]:
         names = ("connected", "leading", "pending_messages")
         return [values(replica, f"nodepool_{name}") for name in names]
 
-    async def story(replica: ReplicaProcess) -> None:
+    with launched("quota", server, tmp_path, free_port()) as replica:
         # given a replica that leads
         await ready((replica,))
         await until(lambda: shown(replica) == [[1], [1], [0]])
@@ -249,20 +244,17 @@ def test_a_replica_shows_what_it_has_still_to_process_only_while_it_is_connected
         await asyncio.to_thread(server.start)
         await until(lambda: shown(replica)[0::2] == [[1], [0]])
 
-    with launched("quota", server, tmp_path, free_port()) as replica:
-        asyncio.run(story(replica))
-
 
 AGE = "nodepool_oldest_input_age_seconds"
 
 
-def test_the_age_of_the_oldest_input_grows_while_the_server_is_gone(
+async def test_the_age_of_the_oldest_input_grows_while_the_server_is_gone(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def grown(replica: ReplicaProcess, than: float) -> None:
         await until(lambda: values(replica, AGE) > [than])
 
-    async def story(replica: ReplicaProcess) -> None:
+    with launched("quota", server, tmp_path, free_port()) as replica:
         # given a replica that has nothing to do
         await ready((replica,))
         await until(lambda: values(replica, AGE) == [0])
@@ -278,45 +270,39 @@ def test_the_age_of_the_oldest_input_grows_while_the_server_is_gone(
         await asyncio.to_thread(server.start)
         await until(lambda: values(replica, AGE) == [0])
 
-    with launched("quota", server, tmp_path, free_port()) as replica:
-        asyncio.run(story(replica))
 
-
-def test_a_replica_that_never_had_a_server_shows_for_how_long(
+async def test_a_replica_that_never_had_a_server_shows_for_how_long(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        # given a command that waits for a service which is not there
-        async with connected(server.url) as connection:
-            command = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=1)
-            await send(connection, command, "c1")
-        began = time.monotonic()
-
-        # when a replica has no server to begin with
-        await asyncio.to_thread(server.kill)
-        with launched("quota", server, tmp_path, free_port()) as replica:
-            # then it cannot know of the command, and its own age is what it shows
-            await until(lambda: served(replica) > [0.5])
-            assert served(replica) <= [time.monotonic() - began]
-
-            # and it has processed all as soon as it can
-            await asyncio.to_thread(server.start)
-            await until(lambda: served(replica) == [0])
-            await until(lambda: replica.metric("nodepool_commands_total") == 1)
-
     def served(replica: ReplicaProcess) -> list[float]:
         try:
             return values(replica, AGE)
         except OSError:
             return []
 
-    asyncio.run(story())
+    # given a command that waits for a service which is not there
+    async with connected(server.url) as connection:
+        command = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=1)
+        await send(connection, command, "c1")
+    began = time.monotonic()
+
+    # when a replica has no server to begin with
+    await asyncio.to_thread(server.kill)
+    with launched("quota", server, tmp_path, free_port()) as replica:
+        # then it cannot know of the command, and its own age is what it shows
+        await until(lambda: served(replica) > [0.5])
+        assert served(replica) <= [time.monotonic() - began]
+
+        # and it has processed all as soon as it can
+        await asyncio.to_thread(server.start)
+        await until(lambda: served(replica) == [0])
+        await until(lambda: replica.metric("nodepool_commands_total") == 1)
 
 
-def test_the_leader_of_the_read_model_shows_the_log_and_what_is_not_written(
+async def test_the_leader_of_the_read_model_shows_the_log_and_what_is_not_written(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story(replica: ReplicaProcess) -> None:
+    with launched("aggregator", server, tmp_path, free_port()) as replica:
         # given an aggregator that leads
         await ready((replica,))
         await until(lambda: values(replica, "nodepool_log_copies") == [1, 0, 0])
@@ -339,12 +325,9 @@ def test_the_leader_of_the_read_model_shows_the_log_and_what_is_not_written(
         assert values(replica, "nodepool_read_model_lag_seconds") == [0]
         assert values(replica, "nodepool_read_model_pending_objects") == [0]
 
-    with launched("aggregator", server, tmp_path, free_port()) as replica:
-        asyncio.run(story(replica))
-
 
 @pytest.mark.timeout(120)
-def test_no_scrape_fails_and_no_counter_goes_back_whatever_happens_to_a_replica(
+async def test_no_scrape_fails_and_no_counter_goes_back_whatever_happens_to_a_replica(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def scrape(replica: ReplicaProcess, stop: asyncio.Event) -> list[str]:
@@ -358,8 +341,12 @@ def test_no_scrape_fails_and_no_counter_goes_back_whatever_happens_to_a_replica(
             before = now
         return wrong
 
-    async def story(replicas: tuple[ReplicaProcess, ...]) -> None:
+    with (
+        launched("quota", server, tmp_path, free_port()) as one,
+        launched("quota", server, tmp_path, free_port()) as other,
+    ):
         # given two replicas whose pages are read all the time
+        replicas = (one, other)
         await ready(replicas)
         stop = asyncio.Event()
         scrapers = [asyncio.create_task(scrape(replica, stop)) for replica in replicas]
@@ -377,9 +364,3 @@ def test_no_scrape_fails_and_no_counter_goes_back_whatever_happens_to_a_replica(
         # then every page was there, and each counter only grew
         stop.set()
         assert await asyncio.gather(*scrapers) == [[]] * len(scrapers)
-
-    with (
-        launched("quota", server, tmp_path, free_port()) as one,
-        launched("quota", server, tmp_path, free_port()) as other,
-    ):
-        asyncio.run(story((one, other)))

@@ -178,28 +178,25 @@ async def test_a_frozen_server_is_noticed_soon_and_work_goes_on_with_it(
         assert min(took) <= SILENCE_S + 2 + MARGIN_S
 
 
-def test_a_service_whose_client_has_closed_for_good_begins_a_new_session(
+async def test_a_service_whose_client_has_closed_for_good_begins_a_new_session(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with (
-            connected(server.url) as connection,
-            serving(QUOTA, server, tmp_path / "one.log") as runtime,
-        ):
-            # given a service at work
-            first = runtime.replica
-            assert runtime._session is not None
+    async with (
+        connected(server.url) as connection,
+        serving(QUOTA, server, tmp_path / "one.log") as runtime,
+    ):
+        # given a service at work
+        first = runtime.replica
+        assert runtime._session is not None
 
-            # when its client closes for a reason of its own
-            await runtime._session.connection.close()
+        # when its client closes for a reason of its own
+        await runtime._session.connection.close()
 
-            # then it works on, with another
-            await send(connection, limit(1), "c1")
-            assert (await outcome(connection, "c1"))["type"] == "CommandAccepted"
-            await until(runtime.is_ready)
-            assert runtime.replica is not first
-
-    asyncio.run(story())
+        # then it works on, with another
+        await send(connection, limit(1), "c1")
+        assert (await outcome(connection, "c1"))["type"] == "CommandAccepted"
+        await until(runtime.is_ready)
+        assert runtime.replica is not first
 
 
 async def stored_bytes(connection: Connection) -> int:

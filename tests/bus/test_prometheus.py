@@ -1,6 +1,5 @@
 """What a real Prometheus reads from a service: every series, and the traces of messages."""
 
-import asyncio
 import json
 import shutil
 import subprocess
@@ -79,10 +78,13 @@ def prometheus(folder: Path, scraped: int) -> Iterator[Prometheus]:
 
 
 @pytest.mark.timeout(120)
-def test_prometheus_leads_from_a_slow_command_to_its_trace(
+async def test_prometheus_leads_from_a_slow_command_to_its_trace(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story(database: Prometheus) -> None:
+    with (
+        launched("quota", server, tmp_path, port := free_port(), traces="console"),
+        prometheus(tmp_path, port) as database,
+    ):
         # given a service with traces that is scraped
         await until(lambda: database.value("nodepool_ready") == "1")
 
@@ -99,12 +101,6 @@ def test_prometheus_leads_from_a_slow_command_to_its_trace(
         # and it takes the page as OpenMetrics, without a complaint
         await until(lambda: database.value("up") == "1")
         await until(lambda: [it["lastError"] for it in targets(database)] == [""])
-
-    with (
-        launched("quota", server, tmp_path, port := free_port(), traces="console"),
-        prometheus(tmp_path, port) as database,
-    ):
-        asyncio.run(story(database))
 
 
 HISTOGRAMS = (

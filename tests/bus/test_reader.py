@@ -309,38 +309,35 @@ async def test_a_reader_with_filters_that_falls_behind_reads_on_without_them(
 # --- what may happen to it ----------------------------------------------------------------------
 
 
-def test_a_reader_returns_each_message_once_and_in_order_over_ten_killed_servers(
+async def test_a_reader_returns_each_message_once_and_in_order_over_ten_killed_servers(
     server: NatsServer,
 ) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection, reading(connection) as reader:
-            # given a client that publishes all the time
-            written = 0
-            enough = asyncio.Event()
+    async with connected(server.url) as connection, reading(connection) as reader:
+        # given a client that publishes all the time
+        written = 0
+        enough = asyncio.Event()
 
-            async def write() -> None:
-                nonlocal written
-                while not enough.is_set():
-                    await publish_until_stored(connection, written)
-                    written += 1
+        async def write() -> None:
+            nonlocal written
+            while not enough.is_set():
+                await publish_until_stored(connection, written)
+                written += 1
 
-            writing = asyncio.create_task(write())
-            entries: list[Entry] = []
+        writing = asyncio.create_task(write())
+        entries: list[Entry] = []
 
-            # when the server is killed ten times, each time after some more was read
-            for _ in range(RESTARTS):
-                entries += await read(reader, 20)
-                await restart(server)
-            enough.set()
-            await writing
-            entries += await read(reader, written - len(entries))
+        # when the server is killed ten times, each time after some more was read
+        for _ in range(RESTARTS):
+            entries += await read(reader, 20)
+            await restart(server)
+        enough.set()
+        await writing
+        entries += await read(reader, written - len(entries))
 
-            # then no message is missing, none came twice, and all came in order
-            assert contents(entries) == list(range(written))
-            positions = [entry.position for entry in entries]
-            assert positions == sorted(set(positions))
-
-    asyncio.run(story())
+        # then no message is missing, none came twice, and all came in order
+        assert contents(entries) == list(range(written))
+        positions = [entry.position for entry in entries]
+        assert positions == sorted(set(positions))
 
 
 async def test_a_reader_is_at_work_within_a_second_after_its_server_is_up(

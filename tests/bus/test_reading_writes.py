@@ -4,7 +4,6 @@ The read model is written by the tests, after the log as the aggregator writes i
 """
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
 
@@ -12,14 +11,13 @@ import pytest
 
 from bus.cli import Done
 from bus.harness import connected
-from bus.test_client import CLUSTER, CREATED, ORG, PATIENCE_S, say
+from bus.test_client import CLUSTER, CREATED, ORG, PATIENCE_S, ZONE, opened, say
 from bus.tls import HOST, running
 from nodepool.cli.app import run
 from nodepool.cli.documents import labels
 from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA, Kind
 from nodepool.cli.names import CLUSTER as CLUSTER_KIND
 from nodepool.cli.sources import Item, read
-from nodepool.client import Client
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     CapacityReclaimed,
@@ -41,7 +39,6 @@ from nodepool.nats.objects.stored_objects import VERSION_HEADER
 from nodepool.nats.wire.connection import Connection
 from testbed.ports import free_port
 
-ZONE = "US-EAST-04A"
 H100 = "gd-8xh100ib-i128"
 SOON_S = 0.3
 """A time limit for what is not to happen, shorter than the time that a reader waits."""
@@ -117,26 +114,19 @@ READS = pytest.mark.parametrize(
     [(changed("a.b", "web"), ["web"]), (deleting("a.b"), [""]), (deleted("a.b"), [])],
     ids=["changed", "deleting", "deleted"],
 )
-def test_a_change_that_was_accepted_is_read_though_the_read_model_is_behind(
+async def test_a_change_that_was_accepted_is_read_though_the_read_model_is_behind(
     server: NatsServer, names: tuple[str, ...], everywhere: bool, event: Event, left: list[str]
 ) -> None:
-    async def story() -> list[Item]:
-        async with (
-            connected(server.url) as connection,
-            Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
-        ):
-            # given a NodePool that the read model has, and a change that it has not
-            before = changed("a.b", "ml")
-            await show(connection, before, await say(connection, before))
-            position = await say(connection, event)
-            # when it is read, then that takes until the read model has the change
-            reading = asyncio.create_task(read(client, NODEPOOL, names, everywhere=everywhere))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(reading), SOON_S)
-            await show(connection, event, position)
-            return await reading
-
-    assert list(teams(asyncio.run(story())).values()) == left
+    async with opened(server) as (client, connection):
+        # given a NodePool that the read model has, and a change that it has not
+        before = changed("a.b", "ml")
+        await show(connection, before, await say(connection, before))
+        position = await say(connection, event)
+        # when it is read, then that takes until the read model has the change
+        reading = asyncio.create_task(read(client, NODEPOOL, names, everywhere=everywhere))
+        await asyncio.wait([reading], timeout=SOON_S)
+        await show(connection, event, position)
+        assert list(teams(await reading).values()) == left
 
 
 class NodeFields(TypedDict):
@@ -189,7 +179,7 @@ CHANGES: list[tuple[Kind, str, Event]] = [
 @pytest.mark.parametrize(
     ("kind", "key", "event"), CHANGES, ids=[type(event).__name__ for *_, event in CHANGES]
 )
-def test_an_object_of_each_kind_is_read_as_it_was_changed_last(
+async def test_an_object_of_each_kind_is_read_as_it_was_changed_last(
     server: NatsServer, kind: Kind, key: str, event: Event, everywhere: bool
 ) -> None:
     async def put(connection: Connection, position: int) -> None:
@@ -197,47 +187,32 @@ def test_an_object_of_each_kind_is_read_as_it_was_changed_last(
         content = b'{"position":%d}' % position
         await api.publish(connection, f"$KV.{kind.bucket}.{key}", content, headers)
 
-    async def story() -> tuple[int, list[object]]:
-        async with (
-            connected(server.url) as connection,
-            Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
-        ):
-            # given an object as an older event left it, and one of somewhere else
-            await put(connection, 0)
-            await say(connection, ClusterRegistered(org="o2", cluster="c2", zone=ZONE))
-            position = await say(connection, event)
-            # when it is read, then that takes until the read model has the change
-            reading = asyncio.create_task(read(client, kind, everywhere=everywhere))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(reading), SOON_S)
-            await put(connection, position)
-            items = await reading
-            return position, [(item.document or {}).get("position") for item in items]
-
-    position, shown = asyncio.run(story())
-    assert shown == [position]
+    async with opened(server) as (client, connection):
+        # given an object as an older event left it, and one of somewhere else
+        await put(connection, 0)
+        await say(connection, ClusterRegistered(org="o2", cluster="c2", zone=ZONE))
+        position = await say(connection, event)
+        # when it is read, then that takes until the read model has the change
+        reading = asyncio.create_task(read(client, kind, everywhere=everywhere))
+        await asyncio.wait([reading], timeout=SOON_S)
+        await put(connection, position)
+        shown = [(item.document or {}).get("position") for item in await reading]
+        assert shown == [position]
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_node_that_was_deleted_is_not_read(server: NatsServer) -> None:
-    async def story() -> list[Item]:
-        async with (
-            connected(server.url) as connection,
-            Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
-        ):
-            subject = f"$KV.nodes.{ORG}.{CLUSTER}.g1"
-            await api.publish(connection, subject, b"{}", {VERSION_HEADER: "0"})
-            gone = CWNodeDeleted(
-                **OF_NODE, registered=True, uid="u", removal=RemovalReason.SCALE_DOWN, message=""
-            )
-            await say(connection, gone)
-            reading = asyncio.create_task(read(client, NODE))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(reading), SOON_S)
-            await api.publish(connection, subject, b"", {"KV-Operation": "DEL"})
-            return await reading
-
-    assert asyncio.run(story()) == []
+async def test_a_node_that_was_deleted_is_not_read(server: NatsServer) -> None:
+    async with opened(server) as (client, connection):
+        subject = f"$KV.nodes.{ORG}.{CLUSTER}.g1"
+        await api.publish(connection, subject, b"{}", {VERSION_HEADER: "0"})
+        gone = CWNodeDeleted(
+            **OF_NODE, registered=True, uid="u", removal=RemovalReason.SCALE_DOWN, message=""
+        )
+        await say(connection, gone)
+        reading = asyncio.create_task(read(client, NODE))
+        await asyncio.wait([reading], timeout=SOON_S)
+        await api.publish(connection, subject, b"", {"KV-Operation": "DEL"})
+        assert await reading == []
 
 
 @pytest.mark.parametrize(
@@ -245,48 +220,34 @@ def test_a_node_that_was_deleted_is_not_read(server: NatsServer) -> None:
     [b"", b"\xff", b"[]", b'{"data":{"node":3}}', b'{"data":{"node":"a b"}}', b"[" * 10_000],
     ids=["empty", "no-text", "no-object", "number", "no-key", "deep"],
 )
-def test_an_event_that_cannot_be_read_is_not_waited_for(server: NatsServer, content: bytes) -> None:
-    async def story() -> bool:
-        async with (
-            connected(server.url) as connection,
-            Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
-        ):
-            subject = f"np.evt.lifecycle.{ORG}.{CLUSTER}.p.NodeUpdated"
-            await api.publish(connection, subject, content)
-            return await client.nodes.catch_up()
-
-    assert asyncio.run(story())
+async def test_an_event_that_cannot_be_read_is_not_waited_for(
+    server: NatsServer, content: bytes
+) -> None:
+    async with opened(server) as (client, connection):
+        subject = f"np.evt.lifecycle.{ORG}.{CLUSTER}.p.NodeUpdated"
+        await api.publish(connection, subject, content)
+        assert await client.nodes.catch_up()
 
 
-def test_nothing_is_waited_for_where_the_read_model_has_every_change(server: NatsServer) -> None:
-    async def story() -> tuple[bool, bool]:
-        async with (
-            connected(server.url) as connection,
-            Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
-        ):
-            # given no NodePool, then one that was deleted before the read model had it
-            nothing = await client.nodepools.catch_up()
-            position = await say(connection, deleted("p"))
-            await show(connection, deleted("p"), position - 1)
-            return nothing, await client.nodepools.catch_up()
-
-    assert asyncio.run(story()) == (True, True)
+async def test_nothing_is_waited_for_where_the_read_model_has_every_change(
+    server: NatsServer,
+) -> None:
+    async with opened(server) as (client, connection):
+        # given no NodePool, then one that was deleted before the read model had it
+        assert await client.nodepools.catch_up()
+        position = await say(connection, deleted("p"))
+        await show(connection, deleted("p"), position - 1)
+        assert await client.nodepools.catch_up()
 
 
-def test_a_read_model_that_stays_behind_is_read_as_it_is_with_a_note(
+async def test_a_read_model_that_stays_behind_is_read_as_it_is_with_a_note(
     server: NatsServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story() -> list[Item]:
-        async with (
-            connected(server.url) as connection,
-            Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
-        ):
-            before = changed("p", "ml")
-            await show(connection, before, await say(connection, before))
-            await say(connection, changed("p", "web"))
-            return await read(client, NODEPOOL)
-
-    assert teams(asyncio.run(story())) == {"p": "ml"}
+    async with opened(server) as (client, connection):
+        before = changed("p", "ml")
+        await show(connection, before, await say(connection, before))
+        await say(connection, changed("p", "web"))
+        assert teams(await read(client, NODEPOOL)) == {"p": "ml"}
     assert capsys.readouterr().err == NOTE
 
 

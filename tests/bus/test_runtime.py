@@ -582,42 +582,39 @@ async def test_a_service_that_becomes_due_while_the_server_is_gone_is_woken_when
 # --- the server -----------------------------------------------------------------------------------
 
 
-def test_commands_sent_while_the_server_is_killed_again_and_again_have_one_outcome_each(
+async def test_commands_sent_while_the_server_is_killed_again_and_again_have_one_outcome_each(
     server: NatsServer, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with (
-            connected(server.url) as connection,
-            serving(QUOTA, server, tmp_path / "one.log"),
-        ):
-            # given a client that sends commands all the time
-            enough, number = asyncio.Event(), 0
+    async with (
+        connected(server.url) as connection,
+        serving(QUOTA, server, tmp_path / "one.log"),
+    ):
+        # given a client that sends commands all the time
+        enough, number = asyncio.Event(), 0
 
-            async def keep_sending() -> None:
-                nonlocal number
-                while not enough.is_set():
-                    await send(connection, limit(number), f"c{number}")
-                    number += 1
+        async def keep_sending() -> None:
+            nonlocal number
+            while not enough.is_set():
+                await send(connection, limit(number), f"c{number}")
+                number += 1
 
-            sending = asyncio.create_task(keep_sending())
+        sending = asyncio.create_task(keep_sending())
 
-            # when the server is killed again and again
-            for round_ in range(1, 8):
-                goal = round_ * 10
-                await until(lambda goal=goal: number >= goal)
-                await restart(server)
-            enough.set()
-            await sending
-            await all_processed(connection, number)
+        # when the server is killed again and again
+        for round_ in range(1, 8):
+            goal = round_ * 10
+            await until(lambda goal=goal: number >= goal)
+            await restart(server)
+        enough.set()
+        await sending
+        await all_processed(connection, number)
 
-            # then each command has one outcome, however often it was sent, and was done once
-            by_command = await outcomes(connection)
-            once = {id: set(names) for id, names in by_command.items()}
-            assert once == {f"c{n}": {"CommandAccepted"} for n in range(number)}
-            log = await read_all(connection)
-            assert sum(entry.subject.endswith(".QuotaSet") for entry in log) == number
-
-    asyncio.run(story())
+        # then each command has one outcome, however often it was sent, and was done once
+        by_command = await outcomes(connection)
+        once = {id: set(names) for id, names in by_command.items()}
+        assert once == {f"c{n}": {"CommandAccepted"} for n in range(number)}
+        log = await read_all(connection)
+        assert sum(entry.subject.endswith(".QuotaSet") for entry in log) == number
 
 
 async def test_a_replica_that_waits_for_a_server_stops_immediately(

@@ -77,21 +77,19 @@ async def test_a_service_that_ends_is_started_again(
     assert (tmp_path / "faulty.err").read_text().startswith("out of order\n")
 
 
-def test_a_service_is_stopped_with_its_keeper(tmp_path: Path) -> None:
-    async def story() -> int:
-        async with kept(tmp_path) as (reports, keeper):
-            # given a service that runs
-            process, connection = await reports.next()
+async def test_a_service_is_stopped_with_its_keeper(tmp_path: Path) -> None:
+    async with kept(tmp_path) as (reports, keeper):
+        # given a service that runs
+        process, connection = await reports.next()
 
-            # when its keeper is cancelled
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
-            connection.close()
-            return process
+        # when its keeper is cancelled
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)
+        connection.close()
 
     # then its process is gone
     with pytest.raises(ProcessLookupError):
-        os.kill(asyncio.run(story()), 0)
+        os.kill(process, 0)
 
 
 async def test_a_service_that_keeps_ending_is_reported_with_what_it_said_last(

@@ -1,6 +1,5 @@
 """Of how many refusals the agent tells, and at which object."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
@@ -64,12 +63,11 @@ def _object(kind: str, name: str, pool: str = "") -> dict[str, object]:
     return {"kind": kind, "metadata": metadata, "spec": {}, "status": {}}
 
 
-def test_a_refusal_is_told_at_the_nodepool_and_at_the_node_where_there_is_none() -> None:
-    async def story() -> Sequence[tuple[str, str, str]]:
-        async with telling() as told:
-            return await told.refuse([NODES[0], pool_key("train"), OTHER, FOREIGN])
+async def test_a_refusal_is_told_at_the_nodepool_and_at_the_node_where_there_is_none() -> None:
+    async with telling() as told:
+        seen = await told.refuse([NODES[0], pool_key("train"), OTHER, FOREIGN])
 
-    assert asyncio.run(story()) == [
+    assert seen == [
         ("NodePool", "train", "u-train"),
         ("NodePool", "train", "u-train"),
         ("NodePool", "serve", ""),
@@ -77,32 +75,24 @@ def test_a_refusal_is_told_at_the_nodepool_and_at_the_node_where_there_is_none()
     ]
 
 
-def test_where_every_node_is_refused_it_is_told_of_some_of_each_nodepool() -> None:
-    async def story() -> list[int]:
-        async with telling() as told:
-            seen = [len(await told.refuse(NODES)), len(await told.refuse([OTHER]))]
-            # It is so again for those that were told of, whose Events have the same names.
-            seen.append(len(await told.refuse(NODES)))
-            # And another one is told of once one is not refused any more.
-            told.refusals.forget(NODES[0])
-            return [*seen, len(await told.refuse(NODES[1:]))]
-
-    assert asyncio.run(story()) == [TOLD_MAX, 1, TOLD_MAX, TOLD_MAX]
+async def test_where_every_node_is_refused_it_is_told_of_some_of_each_nodepool() -> None:
+    async with telling() as told:
+        assert len(await told.refuse(NODES)) == TOLD_MAX
+        assert len(await told.refuse([OTHER])) == 1
+        # The same Nodes are told of again, with Events of the same names.
+        assert len(await told.refuse(NODES)) == TOLD_MAX
+        # Another Node is told of once a Node is not refused any more.
+        told.refusals.forget(NODES[0])
+        assert len(await told.refuse(NODES[1:])) == TOLD_MAX
 
 
 @pytest.mark.parametrize("code", [409, 429, 500])
-def test_what_is_refused_for_the_moment_is_not_told(code: int) -> None:
-    async def story() -> list[RecordEvent]:
-        async with telling() as told:
-            await told.refusals.tell(NODES[0], Patch("Node", "n00", {}), ApiFailure(code, {}, 0.0))
-            return told.events
-
-    assert asyncio.run(story()) == []
+async def test_what_is_refused_for_the_moment_is_not_told(code: int) -> None:
+    async with telling() as told:
+        await told.refusals.tell(NODES[0], Patch("Node", "n00", {}), ApiFailure(code, {}, 0.0))
+        assert told.events == []
 
 
-def test_an_event_that_is_refused_itself_keeps_nothing_from_being_done() -> None:
-    async def story() -> Sequence[object]:
-        async with telling(REFUSED) as told:
-            return await told.refuse([NODES[0]])
-
-    assert asyncio.run(story()) == []
+async def test_an_event_that_is_refused_itself_keeps_nothing_from_being_done() -> None:
+    async with telling(REFUSED) as told:
+        assert await told.refuse([NODES[0]]) == []

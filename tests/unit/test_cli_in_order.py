@@ -12,7 +12,7 @@ from nodepool.cli.node_verbs import together
 from nodepool.cli.output import print_note, print_text
 
 
-def test_results_come_in_order_and_a_bounded_number_is_under_way() -> None:
+async def test_results_come_in_order_and_a_bounded_number_is_under_way() -> None:
     under_way = most = 0
 
     async def work(number: int) -> int:
@@ -26,15 +26,13 @@ def test_results_come_in_order_and_a_bounded_number_is_under_way() -> None:
             raise ValueError(number)
         return number
 
-    async def story() -> list[tuple[int, int | str]]:
-        async with aclosing(in_order(range(200), work)) as results:
-            return [
-                (number, future.result() if future.exception() is None else "failed")
-                async for number, future in results
-            ]
+    async with aclosing(in_order(range(200), work)) as results:
+        seen = [
+            (number, future.result() if future.exception() is None else "failed")
+            async for number, future in results
+        ]
 
-    results = asyncio.run(story())
-    assert results == [(each, "failed" if each == 5 else each) for each in range(200)]
+    assert seen == [(each, "failed" if each == 5 else each) for each in range(200)]
     assert most == AT_A_TIME
 
 

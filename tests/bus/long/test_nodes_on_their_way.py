@@ -68,10 +68,10 @@ async def begun(client: Client) -> list[str]:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("away", [0, 2 * GRACE_S], ids=["before it is over", "when it is over"])
-def test_what_was_asked_for_nodes_is_done_although_everything_is_killed(
+async def test_what_was_asked_for_nodes_is_done_although_everything_is_killed(
     tmp_path: Path, away: int
 ) -> None:
-    async def story(plane: ControlPlane) -> None:
+    with ControlPlane(tmp_path) as plane:
         async with Client(plane.server.url, org="acme", cluster="prod", timeout_s=30) as client:
             # given Nodes on their way
             drained, rebooted, locked = await begun(client)
@@ -91,7 +91,4 @@ def test_what_was_asked_for_nodes_is_done_although_everything_is_killed(
             await shown(client, drained, lambda node: phase(node) == "cordoned")
         async with connected(plane.server.url) as connection:
             assert violations(await read_all(connection)) == []
-
-    with ControlPlane(tmp_path) as plane:
-        asyncio.run(story(plane))
         assert plane.errors() == ""
