@@ -415,10 +415,10 @@ async def test_no_message_can_be_removed_from_the_log(
         assert [entry.content for entry in await read_all(connection)] == [b"1", b"2"]
 
 
-def test_an_unreachable_server_is_one_line_with_the_address_and_the_remedy() -> None:
+async def test_an_unreachable_server_is_one_line_with_the_address_and_the_remedy() -> None:
     # given an address where no server listens
     # when a client connects
-    error = asyncio.run(unreachable("nats://127.0.0.1:1", "Connection refused"))
+    error = await unreachable("nats://127.0.0.1:1", "Connection refused")
 
     # then the message names the address and says what to do
     assert str(error) == (

@@ -250,10 +250,10 @@ async def test_a_server_that_cannot_be_reached_is_one_finding(
     }
 
 
-def test_what_is_no_nats_server_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_is_no_nats_server_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server((HOST, 0)) as listener:
         url = f"nats://{HOST}:{listener.getsockname()[1]}"
-        code, report = asyncio.run(doctor(capsys, url))
+        code, report = await doctor(capsys, url)
 
     assert (code, report[f"connection to {url}"]) == (1, ("problem", "no reply in time"))
 
@@ -402,13 +402,13 @@ async def test_settings_with_which_a_stream_loses_messages_are_found(
     assert "stream NODEPOOL" not in report
 
 
-def test_a_password_in_two_places_is_a_finding(
+async def test_a_password_in_two_places_is_a_finding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "password").write_text("x")
     monkeypatch.setenv("NODEPOOL_PASSWORD_FILE", str(tmp_path / "password"))
 
-    code, report = asyncio.run(doctor(capsys, f"nats://a:hunter2@{HOST}:1"))
+    code, report = await doctor(capsys, f"nats://a:hunter2@{HOST}:1")
 
     assert (code, report) == (
         1,
@@ -464,13 +464,13 @@ async def test_commands_that_do_not_reach_the_log_are_a_problem(
     assert (status, text.startswith("they do not reach the log: ")) == ("problem", True)
 
 
-def test_each_address_of_a_name_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_each_address_of_a_name_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
     port = free_port()
     if len({place[4] for place in socket.getaddrinfo("localhost", port)}) < 2:
         pytest.skip("localhost has one address here: two are needed, such as 127.0.0.1 and ::1")
 
     # when nothing listens on any of them
-    _, report = asyncio.run(doctor(capsys, f"nats://localhost:{port}"))
+    _, report = await doctor(capsys, f"nats://localhost:{port}")
     assert report[f"address nats://localhost:{port}"] == (
         "problem",
         f"nothing listens on port {port}: Connection refused",
@@ -478,7 +478,7 @@ def test_each_address_of_a_name_is_tried(capsys: pytest.CaptureFixture[str]) -> 
 
     # and when something listens on one
     with socket.create_server((HOST, port)):
-        _, report = asyncio.run(doctor(capsys, f"nats://localhost:{port}"))
+        _, report = await doctor(capsys, f"nats://localhost:{port}")
     assert report[f"address nats://localhost:{port}"] == ("ok", f"{HOST} takes connections")
 
 

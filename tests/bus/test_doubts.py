@@ -190,12 +190,12 @@ async def test_a_commit_that_arrives_in_pieces_is_cut_too(server: NatsServer) ->
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("fault", ["none", "lost", "stored"])
-def test_whatever_becomes_of_the_reply_to_a_commit_each_input_is_shown_once(
+async def test_whatever_becomes_of_the_reply_to_a_commit_each_input_is_shown_once(
     server: NatsServer, tmp_path: Path, fault: Fault
 ) -> None:
     # given a service with traces, and a commit that goes through, or is lost, or whose reply is
     # when three commands are carried out, the second of which is in that commit
-    shown = asyncio.run(_story(server, tmp_path, fault))
+    shown = await _story(server, tmp_path, fault)
 
     # then each command and each event that follows is counted once
     assert shown.metrics == {

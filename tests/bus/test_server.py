@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -89,21 +88,21 @@ async def last_message(url: str) -> bytes | None:
 # --- start and stop -----------------------------------------------------------------------------
 
 
-def test_jetstream_answers_as_soon_as_start_comes_back(server: NatsServer) -> None:
+async def test_jetstream_answers_as_soon_as_start_comes_back(server: NatsServer) -> None:
     # given a server that has just come back from its start
     server.start()
 
     # when a client publishes to a stream at once
-    asyncio.run(publish(server.url, b"first"))
+    await publish(server.url, b"first")
 
     # then the message is in the stream
-    assert asyncio.run(last_message(server.url)) == b"first"
+    assert await last_message(server.url) == b"first"
 
 
-def test_an_acknowledged_message_survives_a_killed_server(server: NatsServer) -> None:
+async def test_an_acknowledged_message_survives_a_killed_server(server: NatsServer) -> None:
     # given a message that the server acknowledged
     server.start()
-    asyncio.run(publish(server.url, b"kept"))
+    await publish(server.url, b"kept")
 
     # when the server is killed and started again
     server.kill()
@@ -111,7 +110,7 @@ def test_an_acknowledged_message_survives_a_killed_server(server: NatsServer) ->
     server.start()
 
     # then the message is still there
-    assert asyncio.run(last_message(server.url)) == b"kept"
+    assert await last_message(server.url) == b"kept"
 
 
 def test_a_stopped_server_is_gone_and_leaves_its_port_and_directory_free(tmp_path: Path) -> None:
@@ -179,13 +178,13 @@ def test_only_this_machine_can_connect(server: NatsServer, tmp_path: Path) -> No
         probe.bind(("127.0.0.2", port))
 
 
-def test_a_directory_name_may_hold_spaces_quotes_and_other_alphabets(tmp_path: Path) -> None:
+async def test_a_directory_name_may_hold_spaces_quotes_and_other_alphabets(tmp_path: Path) -> None:
     # given a directory with an awkward name
     data_dir = tmp_path / 'it\'s "my" données $HOME'
 
     # when a server starts in it
     with NatsServer(data_dir, free_port(), BINARY) as server:
-        asyncio.run(publish(server.url, b"here"))
+        await publish(server.url, b"here")
 
     # then its data is there
     assert (data_dir / "jetstream" / "$G" / "streams" / "KEPT").is_dir()

@@ -54,32 +54,32 @@ async def removed_after(*lists: tuple[int, Sequence[Item]]) -> bool:
     return view.removed_pool("train") is not None
 
 
-def test_an_object_that_was_being_deleted_is_so_where_a_new_list_lacks_it() -> None:
+async def test_an_object_that_was_being_deleted_is_so_where_a_new_list_lacks_it() -> None:
     deleting, gone = (4, [node_pool(3, deleting=True)]), (6, NOTHING)
 
-    assert asyncio.run(removed_after(deleting, gone))
+    assert await removed_after(deleting, gone)
 
 
-def test_an_object_that_nobody_has_deleted_may_be_lacking_for_other_reasons() -> None:
+async def test_an_object_that_nobody_has_deleted_may_be_lacking_for_other_reasons() -> None:
     kept, gone = (4, [node_pool(3, deleting=False)]), (6, NOTHING)
 
-    assert not asyncio.run(removed_after(kept, gone))
+    assert not await removed_after(kept, gone)
 
 
-def test_what_a_restored_backup_lacks_was_not_deleted() -> None:
+async def test_what_a_restored_backup_lacks_was_not_deleted() -> None:
     deleting, gone = (4, [node_pool(3, deleting=True)]), (2, NOTHING)
 
-    assert not asyncio.run(removed_after(deleting, gone))
+    assert not await removed_after(deleting, gone)
 
 
-def test_an_object_that_is_there_again_was_not_deleted() -> None:
+async def test_an_object_that_is_there_again_was_not_deleted() -> None:
     deleting, gone, back = (
         (4, [node_pool(3, deleting=True)]),
         (6, NOTHING),
         (8, [node_pool(7, deleting=False)]),
     )
 
-    assert not asyncio.run(removed_after(deleting, gone, back))
+    assert not await removed_after(deleting, gone, back)
 
 
 NOON, LATER = "2026-01-02T12:00:00Z", "2026-01-02T12:00:02Z"
@@ -130,15 +130,12 @@ HOUR = "2026-01-02T13:00:00Z"
         pytest.param(LATER, HOUR, None, KindChange.LEAVING, id="no-kind"),
     ],
 )
-def test_an_object_goes_with_its_kind(
+async def test_an_object_goes_with_its_kind(
     created: str, deleted: str, definition: Item | None, change: KindChange
 ) -> None:
-    async def asked() -> KindChange:
-        found = PoolObject("train", "u1", 1, "5", {}, created=created, deleted=deleted)
-        answer = 404, b'{"reason": "NotFound"}'
-        if definition is not None:
-            answer = 200, json.dumps({"metadata": definition}).encode()
-        async with answered(lambda _path: answer) as api:
-            return await PoolKind(api).since(found)
-
-    assert asyncio.run(asked()) is change
+    found = PoolObject("train", "u1", 1, "5", {}, created=created, deleted=deleted)
+    answer = 404, b'{"reason": "NotFound"}'
+    if definition is not None:
+        answer = 200, json.dumps({"metadata": definition}).encode()
+    async with answered(lambda _path: answer) as api:
+        assert await PoolKind(api).since(found) is change

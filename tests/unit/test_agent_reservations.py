@@ -1,6 +1,5 @@
 """Which Nodes in production get the taint of their organisation in a cluster."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -128,7 +127,7 @@ def test_a_pod_that_ends_keeps_no_taint_away() -> None:
 # The policy.
 
 
-def found(objects: Mapping[str, Mapping[str, Any]]) -> str | None:
+async def found(objects: Mapping[str, Mapping[str, Any]]) -> str | None:
     """What a look finds where the API server has these objects, by the plural of their kind."""
 
     def answer(path: str) -> tuple[int, bytes]:
@@ -137,11 +136,8 @@ def found(objects: Mapping[str, Mapping[str, Any]]) -> str | None:
                 return 200, json.dumps(item).encode()
         return 404, json.dumps({"reason": "NotFound", "message": "it is not found"}).encode()
 
-    async def look() -> str | None:
-        async with answered(answer) as api, unanswered() as (_, log):
-            return await TolerationPolicy(api, PLACE, lambda: None, log).look()
-
-    return asyncio.run(look())
+    async with answered(answer) as api, unanswered() as (_, log):
+        return await TolerationPolicy(api, PLACE, lambda: None, log).look()
 
 
 WHOLE: Mapping[str, Mapping[str, Any]] = {
@@ -151,13 +147,13 @@ WHOLE: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def test_pods_get_the_toleration_where_policy_binding_and_hash_are_there() -> None:
-    assert found(WHOLE) == ""
+async def test_pods_get_the_toleration_where_policy_binding_and_hash_are_there() -> None:
+    assert await found(WHOLE) == ""
 
 
 @pytest.mark.parametrize("plural", WHOLE)
-def test_what_is_missing_is_named(plural: str) -> None:
-    assert found({key: value for key, value in WHOLE.items() if key != plural}) == (
+async def test_what_is_missing_is_named(plural: str) -> None:
+    assert await found({key: value for key, value in WHOLE.items() if key != plural}) == (
         "it is not found"
     )
 
@@ -165,25 +161,22 @@ def test_what_is_missing_is_named(plural: str) -> None:
 @pytest.mark.parametrize(
     ("data", "said"), [({HASH: "0123456789"}, "is 0123456789"), ({}, "is missing")]
 )
-def test_a_hash_of_another_organisation_is_named(data: Mapping[str, str], said: str) -> None:
-    assert found({**WHOLE, "configmaps": {"data": data}}) == (
+async def test_a_hash_of_another_organisation_is_named(data: Mapping[str, str], said: str) -> None:
+    assert await found({**WHOLE, "configmaps": {"data": data}}) == (
         f"RESERVED_HASH of the ConfigMap kube-system/nodepool-agent {said}, and Pods of"
         f" {PLACE.org} need {TAINT.value}"
     )
 
 
-def test_a_binding_of_another_policy_is_named() -> None:
+async def test_a_binding_of_another_policy_is_named() -> None:
     binding = {"mutatingadmissionpolicybindings": {"spec": {"policyName": "other"}}}
 
-    assert found({**WHOLE, **binding}) == f"the binding {POLICY} is of another policy"
+    assert await found({**WHOLE, **binding}) == f"the binding {POLICY} is of another policy"
 
 
-def test_an_api_server_that_does_not_respond_says_nothing() -> None:
-    async def look() -> str | None:
-        async with answered(lambda _: (500, b"no")) as api, unanswered() as (_, log):
-            return await TolerationPolicy(api, PLACE, lambda: None, log).look()
-
-    assert asyncio.run(look()) is None
+async def test_an_api_server_that_does_not_respond_says_nothing() -> None:
+    async with answered(lambda _: (500, b"no")) as api, unanswered() as (_, log):
+        assert await TolerationPolicy(api, PLACE, lambda: None, log).look() is None
 
 
 async def test_a_policy_counts_once_it_was_found_twice_and_a_fault_at_once() -> None:

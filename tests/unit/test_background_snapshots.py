@@ -260,11 +260,11 @@ async def test_finish_waits_for_the_snapshot_that_is_being_saved(log: ServiceLog
     assert finishing.done()
 
 
-def test_finish_without_a_snapshot_does_nothing(log: ServiceLog) -> None:
+async def test_finish_without_a_snapshot_does_nothing(log: ServiceLog) -> None:
     # given no snapshot that is being saved
     # when the replica stops
     # then there is nothing to wait for
-    asyncio.run(Snapshots(EVERY, log.logger).finish(EVERY // STOPPING - 1, None))
+    await Snapshots(EVERY, log.logger).finish(EVERY // STOPPING - 1, None)
 
 
 async def test_an_error_in_which_a_job_ends_that_was_abandoned_is_not_reported(

@@ -69,14 +69,7 @@ class Terminal(io.StringIO):
         return True
 
 
-async def wait_for_the_line(terminal: Terminal) -> None:
-    async with asyncio.timeout(30), waiting_line.shown_while(lambda _: "waiting"):
-        await terminal.written.wait()
-        print_text("output")
-        print_note("note")
-
-
-def test_a_command_that_is_silent_says_so_and_the_line_goes_before_any_output(
+async def test_a_command_that_is_silent_says_so_and_the_line_goes_before_any_output(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal = Terminal()
@@ -84,7 +77,10 @@ def test_a_command_that_is_silent_says_so_and_the_line_goes_before_any_output(
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.setattr(waiting_line, "PATIENCE_S", 0.0)
 
-    asyncio.run(wait_for_the_line(terminal))
+    async with asyncio.timeout(30), waiting_line.shown_while(lambda _: "waiting"):
+        await terminal.written.wait()
+        print_text("output")
+        print_note("note")
 
     assert terminal.getvalue() == "\r\x1b[Kwaiting\r\x1b[Koutput\nnote\n"
 
@@ -100,7 +96,7 @@ async def test_nothing_is_written_where_no_terminal_is(
     assert capsys.readouterr() == ("", "")
 
 
-def test_nodes_that_are_changed_together_are_bounded(
+async def test_nodes_that_are_changed_together_are_bounded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("nodepool.cli.node_verbs.TOGETHER_MAX", 3)
@@ -115,7 +111,7 @@ def test_nodes_that_are_changed_together_are_bounded(
         return "locked"
 
     names = [f"g{number}" for number in range(10)]
-    assert asyncio.run(together(names, change)) == 0
+    assert await together(names, change) == 0
     assert max(seen) == 3
     assert capsys.readouterr().out.split() == [
         word for name in names for word in (f"node/{name}", "locked")

@@ -1,6 +1,5 @@
 """What `wait` and `rollout status` wait for, and whether an object is believed."""
 
-import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -186,13 +185,13 @@ def at(position: int) -> Entry:
     ],
     ids=["never", "of others", "stored", "deleting", "deleted", "deleted at once", "made anew"],
 )
-def test_the_newest_events_about_a_nodepool_say_what_was_accepted_last(
+async def test_the_newest_events_about_a_nodepool_say_what_was_accepted_last(
     log: Mapping[tuple[str, str], Entry], accepted: Accepted | None
 ) -> None:
     async def last_event(event: tuple[str, str]) -> Entry | None:
         return log.get(event)
 
-    assert asyncio.run(read_accepted(last_event)) == accepted
+    assert await read_accepted(last_event) == accepted
 
 
 def event(reason: str, seconds: float) -> ObjectEvent:

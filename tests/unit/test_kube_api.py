@@ -1,6 +1,5 @@
 """What the API server of a cluster may send."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 
@@ -19,24 +18,24 @@ async def watched(body: bytes) -> list[Mapping[str, object]]:
         return [event async for event in events]
 
 
-def test_each_line_of_a_watch_is_an_event() -> None:
-    assert asyncio.run(watched(b'{"type":"ADDED"}\n{"type":"DELETED"}\n')) == [
+async def test_each_line_of_a_watch_is_an_event() -> None:
+    assert await watched(b'{"type":"ADDED"}\n{"type":"DELETED"}\n') == [
         {"type": "ADDED"},
         {"type": "DELETED"},
     ]
 
 
 @pytest.mark.parametrize("letter", ["\u0085", "\u2028", "\x0b"])
-def test_an_end_of_line_within_a_text_ends_no_event(letter: str) -> None:
+async def test_an_end_of_line_within_a_text_ends_no_event(letter: str) -> None:
     event = {"type": "ADDED", "object": {"metadata": {"name": f"a{letter}b"}}}
     line = json.dumps(event, ensure_ascii=False).encode()
 
-    assert asyncio.run(watched(line + b"\n")) == [event]
+    assert await watched(line + b"\n") == [event]
 
 
 @pytest.mark.parametrize(
     "line", [b"<html>", b"[]", b"\xff", b"[" * 100_000], ids=["html", "list", "bytes", "deep"]
 )
-def test_a_line_that_is_no_object_is_a_fault_of_the_connection(line: bytes) -> None:
+async def test_a_line_that_is_no_object_is_a_fault_of_the_connection(line: bytes) -> None:
     with pytest.raises(ApiUnreachable, match="a watch sent a line that is no JSON object"):
-        asyncio.run(watched(line + b"\n"))
+        await watched(line + b"\n")

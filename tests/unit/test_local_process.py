@@ -104,10 +104,10 @@ def test_what_cannot_be_run_gives_the_exit_code_of_a_shell(
     assert (error.value.code, str(error.value)) == (code, why.format(tmp_path))
 
 
-def test_a_file_without_an_interpreter_is_not_run(tmp_path: Path) -> None:
+async def test_a_file_without_an_interpreter_is_not_run(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/no/such/interpreter\n")
     program.chmod(0o755)
 
     with pytest.raises(NotStarted, match="program: No such file or directory"):
-        asyncio.run(LocalProcess.start([str(program)], os.environ))
+        await LocalProcess.start([str(program)], os.environ)
