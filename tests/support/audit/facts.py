@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from nodepool.contract.events import (
     CapacityChecked,
@@ -14,7 +14,7 @@ from nodepool.contract.events import (
     NodePoolValidated,
     QuotaChecked,
 )
-from nodepool.contract.messages import OfMachine, OfPool
+from nodepool.contract.messages import OfMachine, OfNode, OfPool
 from nodepool.contract.model import NodePhase, NodePoolSpec
 from nodepool.contract.pods import Pod
 
@@ -44,21 +44,6 @@ class Origin(NamedTuple):
     position: int
     cause: int
     command: str
-
-
-class OfNode(Protocol):
-    """An event about a Node: one stay of a machine in a NodePool."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def machine_key(self) -> str: ...
-    @property
-    def zone(self) -> str: ...
-    @property
-    def node(self) -> str: ...
-    @property
-    def assignment(self) -> int: ...
 
 
 class History(Generic[T]):
@@ -347,6 +332,10 @@ class Stay:
         """Whether it has joined its cluster."""
         return self.phase is not NodePhase.BOOTING
 
+    def is_meant_by(self, message: OfNode) -> bool:
+        """Whether an event of its assignment names its machine and its NodePool."""
+        return (self.machine, self.pool.key) == (message.machine_key, message.key)
+
     def has_left(self, position: int) -> bool:
         """Whether it had left at this position."""
         return 0 < self.left <= position
@@ -363,11 +352,6 @@ class Stay:
         """Whether its removal had been requested, or announced by a warning, at this position."""
         at_once = self.preempted is not None and self.preempted[0] <= position
         return at_once or bool(self.removals.as_of(position)) or self.is_preempted(position)
-
-
-def machine_key(zone: str, machine: str) -> str:
-    """The key of a machine: `zone/machine`."""
-    return f"{zone}/{machine}"
 
 
 class Facts:
@@ -426,8 +410,7 @@ class Facts:
         stay = self.stays.get(message.assignment)
         if stay is None or stay.phase is NodePhase.DELETED:
             return None
-        is_its_own = (stay.machine, stay.pool.key) == (message.machine_key, message.key)
-        return stay if is_its_own else None
+        return stay if stay.is_meant_by(message) else None
 
     def pool(self, key: str) -> Pool | None:
         """The NodePool that has this key now."""
@@ -456,11 +439,10 @@ class Facts:
     def stay(self, message: OfNode) -> Stay:
         """The stay that an event is about; a violation where its machine or NodePool is another."""
         stay = self.stays[message.assignment]
-        machine = machine_key(message.zone, message.node)
-        if stay.machine != machine or stay.pool.key != message.key:
+        if not stay.is_meant_by(message):
             raise Violation(
                 f"assignment {message.assignment} is {stay.machine} in {stay.pool.key}, "
-                f"not {machine} in {message.key}"
+                f"not {message.machine_key} in {message.key}"
             )
         return stay
 

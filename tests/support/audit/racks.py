@@ -2,7 +2,7 @@
 
 from nodepool.contract.events import CWNodeAssigned
 from nodepool.contract.messages import Message
-from support.audit.facts import RECLAIMED, TRIAGE, Facts, Machine, Origin, Violation, machine_key
+from support.audit.facts import RECLAIMED, TRIAGE, Facts, Machine, Origin, Violation
 from support.reference.racks import DOMAIN, size_of
 
 
@@ -10,7 +10,7 @@ def check(facts: Facts, message: Message, _origin: Origin) -> None:
     """Checks an assignment, which has been noted already."""
     if not isinstance(message, CWNodeAssigned):
         return
-    machine = facts.machines[machine_key(message.zone, message.node)]
+    machine = facts.machines[message.machine_key]
     size, domain = size_of(machine.instance_type), machine.labels.get(DOMAIN, "")
     if not size or not domain:
         return

@@ -48,12 +48,10 @@ from nodepool.contract.events import (
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass, NodePoolSpec
 from support.affinity import matches
+from support.audit.facts import RECLAIMED, TRIAGE
 from support.reference import racks
 from support.reference.history import History, Stored
 from support.reference.positions import Queued, Rival, fill, fill_own, shares
-
-TRIAGE = "triage"
-RECLAIMED = "reclaimed"
 
 
 @dataclass
