@@ -1,6 +1,10 @@
 """Runs the aggregator service: `python -m aggregator`."""
 
 from aggregator.decide import SERVICE
+from nodepool.host.hosting import Hosted
 from nodepool.host.process import main
 
-main(SERVICE)
+HOSTED = Hosted(SERVICE)
+
+if __name__ == "__main__":
+    main(HOSTED)

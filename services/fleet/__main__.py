@@ -1,6 +1,10 @@
 """Runs the fleet service: `python -m fleet`."""
 
 from fleet.decide import SERVICE, service
+from nodepool.host.hosting import Hosted
 from nodepool.host.process import main
 
-main(SERVICE, lambda settings: service(settings.silent_seconds))
+HOSTED = Hosted(SERVICE, lambda settings: service(settings.silent_seconds))
+
+if __name__ == "__main__":
+    main(HOSTED)

@@ -4,9 +4,10 @@ from datetime import timedelta
 
 from lifecycle.decide import SERVICE, service
 from lifecycle.options import Options
+from nodepool.host.hosting import Hosted
 from nodepool.host.process import main
 
-main(
+HOSTED = Hosted(
     SERVICE,
     lambda settings: service(
         Options(
@@ -17,3 +18,6 @@ main(
         )
     ),
 )
+
+if __name__ == "__main__":
+    main(HOSTED)

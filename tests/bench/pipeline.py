@@ -52,14 +52,21 @@ async def _sizes(url: str) -> Sizes:
     return Sizes(hops, status)
 
 
-def control_plane(count: int, target: int, window: int) -> tuple[float, list[float], Sizes, float]:
+def control_plane(
+    count: int, target: int, window: int, processes: int = 2
+) -> tuple[float, list[float], Sizes, float]:
     """`count` NodePools of `target` Nodes: from nothing until every status says so.
+
+    processes: in how many processes the services run.
 
     Seconds for all, those of each, sizes of what is published, and the server's processor seconds.
     """
     messages = [envelope(pool(number, target), f"c{number}") for number in range(count)]
     finished = at_target if target else checked
-    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder)) as plane:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ControlPlane(Path(folder), processes=processes) as plane,
+    ):
         uvloop.run(prepare(plane.server.url, site(count * target)))
         work, before = Work(messages, "nodepools", finished), cpu_s(plane.server.pid)
         seconds, took = uvloop.run(drive(plane.server.url, work, window))

@@ -295,10 +295,11 @@ def launched(
 ) -> Iterator[ReplicaProcess]:
     """A replica of a service as a process; killed at the end if it still runs.
 
+    name: the module to run, with its arguments after spaces.
     output: where its log lines go by standard output, instead of to a file in `folder`.
     others: variables of its environment that are no settings of ours.
     """
-    label = f"{name}-{port}"
+    label = f"{name}-{port}".replace(" ", "-")
     log, errors = folder / f"{label}.log", folder / f"{label}.err"
     environment = {
         "PATH": os.environ["PATH"],
@@ -313,7 +314,11 @@ def launched(
         errors.open("ab") as sink,
         output.open("ab") if output else nullcontext() as lines,
         subprocess.Popen(
-            [sys.executable, "-m", name], env=environment, stdout=lines, stderr=sink, text=True
+            [sys.executable, "-m", *name.split()],
+            env=environment,
+            stdout=lines,
+            stderr=sink,
+            text=True,
         ) as process,
     ):
         try:

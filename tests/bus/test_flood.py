@@ -123,7 +123,7 @@ async def test_a_flood_is_answered_and_the_command_of_another_organisation_is_pr
 def refused_commits(runtime: Runtime[S, I, O]) -> float:
     """How many commits of a service the server has refused."""
     labels = {"nodepool_service": runtime.service.name, "result": "failed"}
-    registry = runtime.telemetry.metrics.registry
+    registry = runtime.telemetry.metrics.page.registry
     return registry.get_sample_value("nodepool_commits_total", labels) or 0
 
 

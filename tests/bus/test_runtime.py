@@ -52,7 +52,7 @@ SUBJECT = "np.cmd.acme._._.SetQuota"
 
 def count_processed(runtime: Runtime[S, I, O], message: str = "SetQuota", **labels: str) -> float:
     """How many messages of a kind this replica has processed."""
-    registry = runtime.telemetry.metrics.registry
+    registry = runtime.telemetry.metrics.page.registry
     name, total = "nodepool_messages_processed", 0.0
     for family in registry.collect():
         for sample in family.samples if family.name == name else ():
@@ -305,7 +305,7 @@ async def test_an_unreadable_command_is_refused_and_counted_and_has_a_dead_lette
         assert letters[1]["content"] == '{"zone": "Z"}'
 
         # and counted, but not among the dead letters that an operator is alerted to
-        value = runtime.telemetry.metrics.registry.get_sample_value
+        value = runtime.telemetry.metrics.page.registry.get_sample_value
         assert value("nodepool_dead_letters_total", {"nodepool_service": "quota"}) == 0
         assert count_processed(runtime, outcome="failure") == len(broken)
 

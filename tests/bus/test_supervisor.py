@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.local.ports import HOST
-from nodepool.local.supervisor import Restarts, ending, keep_service, last_line
+from nodepool.local.supervisor import Program, Restarts, ending, keep_running, last_line
 
 PATIENCE_S = 20
 PROGRAM = """
@@ -45,12 +45,11 @@ async def kept(folder: Path) -> AsyncIterator[tuple[Reports, asyncio.Task[None]]
     reports = Reports()
     async with await asyncio.start_server(reports.receive, HOST, 0) as listener:
         environment = {
-            "PATH": os.environ["PATH"],
             "PYTHONPATH": str(folder),
             "PORT": str(listener.sockets[0].getsockname()[1]),
-            "NODEPOOL_LOG_FILE": str(folder / "faulty.log"),
         }
-        keeper = asyncio.create_task(keep_service("faulty", environment))
+        program = Program("faulty", ("faulty",), environment, folder / "faulty.err")
+        keeper = asyncio.create_task(keep_running(program))
         try:
             yield reports, keeper
         finally:

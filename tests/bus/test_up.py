@@ -40,7 +40,7 @@ def test_two_control_planes_that_start_at_once_serve_their_metrics_on_different_
     assert (one.returncode, two.returncode) == (0, 0), printed
     assert not [text for text in printed if "ended with exit code" in text]
     metrics = [line for text in printed for line in text.splitlines() if "metrics of" in line]
-    assert len(set(metrics)) == 2
+    assert len(set(metrics)) == 4
     errors = [path.read_text() for path in sorted(tmp_path.glob("*/logs/*.err"))]
     assert set(errors) == {""}
 
@@ -84,7 +84,7 @@ def test_a_log_folder_that_cannot_be_made_is_named_in_one_line(tmp_path: Path) -
 
 def test_a_log_that_cannot_be_written_is_named_in_one_line(tmp_path: Path) -> None:
     # given a folder of logs with a folder in the place of one of them
-    (tmp_path / "logs" / "quota.err").mkdir(parents=True)
+    (tmp_path / "logs" / "allocator.err").mkdir(parents=True)
 
     # when a control plane is to run in it
     with up(tmp_path) as process:
@@ -93,6 +93,6 @@ def test_a_log_that_cannot_be_written_is_named_in_one_line(tmp_path: Path) -> No
     # then one line says what is wrong and what to do
     assert process.returncode == 1
     assert printed == (
-        f"error: cannot write the logs of the services: {tmp_path / 'logs' / 'quota.err'}: "
+        f"error: cannot write the logs of the services: {tmp_path / 'logs' / 'allocator.err'}: "
         "Is a directory: fix that, or choose another directory\n"
     )

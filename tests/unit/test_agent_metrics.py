@@ -41,7 +41,7 @@ def page(*, openmetrics: bool = False) -> str:
     telemetry.count_request(Counted("list", "nodes", 200), 0.03)
     telemetry.count_comparison("Node", 0.03)
     telemetry.count_action("Patch", "changed")
-    pieces = telemetry._page(Wanted(openmetrics=openmetrics))
+    pieces = telemetry._page.pieces(Wanted(openmetrics=openmetrics))
     telemetry.close()
     assert pieces is not None
     return b"".join(pieces).decode()
@@ -71,7 +71,7 @@ def test_a_request_is_counted_and_timed_and_a_watch_only_counted() -> None:
     telemetry = Telemetry(Settings(log_file=os.devnull), PLACE, lambda: ())
     telemetry.count_request(Counted("get", "leases", 200), 0.03)
     telemetry.count_request(Counted("watch", "nodes", 410), 600.0)
-    pieces = telemetry._page(Wanted())
+    pieces = telemetry._page.pieces(Wanted())
     telemetry.close()
     assert pieces is not None
 
@@ -90,7 +90,7 @@ def test_a_request_is_counted_and_timed_and_a_watch_only_counted() -> None:
 
 def test_what_fails_is_counted_from_0_on() -> None:
     telemetry = Telemetry(Settings(log_file=os.devnull), PLACE, lambda: ())
-    pieces = telemetry._page(Wanted())
+    pieces = telemetry._page.pieces(Wanted())
     telemetry.close()
     assert pieces is not None
 

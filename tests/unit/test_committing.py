@@ -152,13 +152,15 @@ class Bench:
     def results(self, result: str) -> float | None:
         """How many commits ended like this."""
         labels = {"nodepool_service": "quota", "result": result}
-        return self.telemetry.metrics.registry.get_sample_value("nodepool_commits_total", labels)
+        return self.telemetry.metrics.page.registry.get_sample_value(
+            "nodepool_commits_total", labels
+        )
 
     def processed(self, outcome: str) -> float:
         """How many commands are counted with this outcome."""
         labels = {"nodepool_service": "quota", "message": "SetQuota", "outcome": outcome}
         name = "nodepool_messages_processed_total"
-        return self.telemetry.metrics.registry.get_sample_value(name, labels) or 0
+        return self.telemetry.metrics.page.registry.get_sample_value(name, labels) or 0
 
     def logged(self) -> list[tuple[object, object]]:
         """The position and the outcome of each input that has a line."""

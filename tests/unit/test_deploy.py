@@ -16,7 +16,7 @@ import yaml
 from containers.stack import BRING_UP
 from manifests.files import service_manifest, texts
 from nodepool.client.manifests import read_manifests
-from nodepool.contract.services import EDGES, SERVICES
+from nodepool.contract.services import EDGES, PROCESSES, SERVICES
 from nodepool.host import settings
 from nodepool.host.settings import Settings
 from nodepool.local import up
@@ -153,15 +153,19 @@ def test_compose_runs_the_services_and_no_other_program(compose: Mapping[str, An
     assert set(compose["services"]) == {*SERVERS, DEMO, *WATCHING, *SERVICES}
 
 
-def test_one_machine_runs_every_service_with_a_port_and_a_log_of_its_own() -> None:
-    ports = range(9464, 9464 + len(SERVICES))
+@pytest.mark.parametrize("count", PROCESSES)
+def test_one_machine_runs_every_service_once_with_a_log_of_its_own(count: int) -> None:
+    groups, ports = PROCESSES[count], range(9464, 9464 + count)
 
-    environments = up.service_environments("nats://127.0.0.1:4222", Path("logs"), ports)
+    programs = up.plan_programs(groups, "nats://127.0.0.1:4222", Path("logs"), ports)
 
-    assert list(environments) == list(SERVICES)
-    parsed = [settings.read(environment) for environment in environments.values()]
-    assert [each.metrics_port for each in parsed] == list(ports)
-    assert [each.log_file for each in parsed] == [f"logs/{name}.log" for name in SERVICES]
+    assert len(programs) == count
+    assert sorted(name for group in groups for name in group) == sorted(SERVICES)
+    for group, program, port in zip(groups, programs, ports, strict=True):
+        given = settings.read(program.environment)
+        logs = [given.of(name).log_file for name in group]
+        assert (given.metrics_port, logs) == (port, [f"logs/{name}.log" for name in group])
+        assert program.arguments[-len(group) :] == group
 
 
 def test_the_services_on_kubernetes_know_how_much_a_server_may_store() -> None:

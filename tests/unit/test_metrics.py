@@ -40,7 +40,7 @@ def metrics_of(progress: Progress | None = AT_WORK) -> Metrics:
 
 
 def page(metrics: Metrics, wants: Wanted | None = None) -> str:
-    pieces = metrics.page(wants or Wanted())
+    pieces = metrics.page.pieces(wants or Wanted())
     assert pieces is not None
     return b"".join(pieces).decode()
 
@@ -347,17 +347,17 @@ def test_a_scraper_that_comes_while_a_page_is_made_waits_for_its_own(
 
     metrics = Metrics(SERVICE, Source(lambda: AT_WORK, samples=samples))
     with ThreadPoolExecutor() as scrapers:
-        first = scrapers.submit(metrics.page, Wanted())
+        first = scrapers.submit(metrics.page.pieces, Wanted())
         assert begun.wait(10)
 
         # when others want one, and the first takes longer than they may wait
         # then they have none
-        monkeypatch.setattr("nodepool.host.metrics.PAGE_S", 0.01)
-        assert metrics.page(Wanted()) is None
+        monkeypatch.setattr("nodepool.host.page.PAGE_S", 0.01)
+        assert metrics.page.pieces(Wanted()) is None
 
         # and they have it after the first where that is done in time
-        monkeypatch.setattr("nodepool.host.metrics.PAGE_S", 10)
-        second = scrapers.submit(metrics.page, Wanted())
+        monkeypatch.setattr("nodepool.host.page.PAGE_S", 10)
+        second = scrapers.submit(metrics.page.pieces, Wanted())
         going_on.set()
         assert first.result()
         assert second.result()
@@ -370,7 +370,7 @@ def test_a_page_that_cannot_be_made_leaves_the_next_one_alone() -> None:
     metrics = Metrics(SERVICE, Source(lambda: AT_WORK, samples=samples))
     for _ in range(2):
         with pytest.raises(TypeError, match="nodepool_machines is a gauge"):
-            metrics.page(Wanted())
+            metrics.page.pieces(Wanted())
 
 
 # The series of a state.

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 
@@ -27,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def telemetry(path: Path) -> Iterator[Telemetry]:
-    made = Telemetry(SERVICE, Settings(log_file=str(path), metrics_port=0), Source())
+    made = Telemetry(SERVICE, Settings(log_file=str(path)), Source())
     yield made
     made.close()
 
@@ -38,7 +37,7 @@ def lines(path: Path) -> list[dict[str, object]]:
 
 def processed(telemetry: Telemetry, outcome: str) -> float | None:
     labels = {"nodepool_service": "quota", "message": "SetQuota", "outcome": outcome}
-    registry = telemetry.metrics.registry
+    registry = telemetry.metrics.page.registry
     return registry.get_sample_value("nodepool_messages_processed_total", labels)
 
 
@@ -207,29 +206,6 @@ def test_a_higher_log_level_leaves_out_messages_but_still_counts_them(path: Path
     assert processed(quiet, "stored") == 1
 
 
-def test_what_is_counted_is_served(telemetry: Telemetry) -> None:
-    # given a service that serves its metrics
-    port = telemetry.serve(lambda: None)
-
-    # when it has processed an input
-    telemetry.count_processed(proposed().processed, "stored")
-
-    # then the page of metrics says so
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
-        text = response.read().decode()
-    assert 'nodepool_messages_processed_total{message="SetQuota",nodepool_service="quota"' in text
-
-
-def test_settings_without_a_port_serve_nothing(path: Path) -> None:
-    # given settings without a port
-    telemetry = Telemetry(SERVICE, Settings(log_file=str(path), metrics_port=-1), Source())
-
-    # when the pages are to be served
-    # then there are none
-    assert telemetry.serve(lambda: None) == -1
-    telemetry.close()
-
-
 def test_an_object_that_cannot_be_stored_is_counted_and_logged(
     telemetry: Telemetry, path: Path
 ) -> None:
@@ -238,7 +214,7 @@ def test_an_object_that_cannot_be_stored_is_counted_and_logged(
     telemetry.count_parked_object(("nodepools", "acme/prod/p"), "too large")
 
     # then it is counted as a dead letter, and its line says which it is and why
-    registry = telemetry.metrics.registry
+    registry = telemetry.metrics.page.registry
     labels = {"nodepool_service": "quota"}
     assert registry.get_sample_value("nodepool_dead_letters_total", labels) == 1
     (line,) = lines(path)

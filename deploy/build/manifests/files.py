@@ -28,8 +28,12 @@ _ENTRY = '''\
 
 {imports}
 
-main(SERVICE)
+HOSTED = Hosted(SERVICE)
+
+if __name__ == "__main__":
+    main(HOSTED)
 '''
+_IMPORTS = ("from nodepool.host.hosting import Hosted", "from nodepool.host.process import main")
 _CONTAINER = "  {name}: {{ <<: *service, command: [python, -m, {name}] }}\n"
 _SERIES = """\
   - series: nodepool_ready{{nodepool_service="{name}", instance="{name}:9464", job="nodepool"}}
@@ -58,7 +62,7 @@ def service_manifest(name: str) -> Path:
 def _entry_points() -> Iterator[tuple[Path, str]]:
     """Yield the module that runs each service; a service with settings of its own has another."""
     for name in SERVICES:
-        imports = (f"from {name}.decide import SERVICE", "from nodepool.host.process import main")
+        imports = (f"from {name}.decide import SERVICE", *_IMPORTS)
         text = _ENTRY.format(name=name, imports="\n".join(sorted(imports)))
         yield ROOT / "services" / name / "__main__.py", text
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import PROCESSES, SERVICES
 from nodepool.local.binary import find_server
 from nodepool.local.server import NatsServer
 from testbed.ports import free_port
@@ -23,14 +23,21 @@ class ControlPlane:
     """A nats-server and so many replicas of every service; a process that ends is started again.
 
     settings: the variables of the environment that each service has as well.
+    processes: in how many processes the services of one set of replicas run; a key of PROCESSES.
     """
 
     def __init__(
-        self, folder: Path, replicas: int = 1, settings: Mapping[str, str] = NO_SETTINGS
+        self,
+        folder: Path,
+        replicas: int = 1,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        *,
+        processes: int = len(SERVICES),
     ) -> None:
         self.server = NatsServer(folder / "nats", free_port(), find_server(None))
         self._folder, self._settings = folder, settings
-        self._names = [f"{name}.{number}" for name in SERVICES for number in range(replicas)]
+        groups = ["+".join(group) for group in PROCESSES[processes]]
+        self._names = [f"{group}.{number}" for group in groups for number in range(replicas)]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lifeline = -1, -1
         self._stopping, self._may_run = threading.Event(), threading.Event()
@@ -69,7 +76,7 @@ class ControlPlane:
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of all replicas: service, dot, number."""
+        """The names of all processes: their services joined by +, a dot, and a number."""
         return self._names
 
     def pids(self) -> Sequence[int]:
@@ -79,7 +86,9 @@ class ControlPlane:
         return [*([server] if server is not None else []), *services]
 
     def _start(self, name: str) -> None:
-        log = self._folder / f"{name}.log"
+        group, _, number = name.rpartition(".")
+        services = group.split("+")
+        log = self._folder / f"{{service}}.{number}.log"
         environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": os.pathsep.join(sys.path),
@@ -90,7 +99,7 @@ class ControlPlane:
         }
         with (self._folder / f"{name}.err").open("ab") as errors:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", name.partition(".")[0]],
+                [sys.executable, "-m", "nodepool.host", *services],
                 env=environment,
                 stdin=self._lifeline[0],
                 stderr=errors,

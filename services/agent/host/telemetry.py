@@ -1,12 +1,8 @@
 """Shows the work of the agent: its log, its metrics and its health pages."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, get_args
-
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from agent.actions import Action, Place
 from agent.host.work import KINDS
@@ -21,10 +17,9 @@ from nodepool.contract.agent_metrics import (
     REQUESTS,
 )
 from nodepool.contract.metrics import Sample
-from nodepool.host.exposition import Wanted, compress_pieces, format_families
-from nodepool.host.families import Families
 from nodepool.host.health import HealthServer
 from nodepool.host.logs import Logger, ServiceLog
+from nodepool.host.page import MetricsPage
 from nodepool.host.settings import Settings
 from nodepool.kube.api import Counted
 
@@ -33,7 +28,6 @@ if TYPE_CHECKING:
 
 NAME = "agent"
 """The name of the agent in logs, metrics and messages."""
-PAGE_S = 8.0
 
 
 class Telemetry:
@@ -52,20 +46,17 @@ class Telemetry:
     ) -> None:
         self._settings = settings
         self._log = ServiceLog(NAME, settings)
-        self._samples = samples
-        self._registry = CollectorRegistry()
+        self._page = MetricsPage()
         values = (NAME, place.org, place.cluster)
-        self._labels = dict(zip((contract.SERVICE_LABEL, *PLACE_LABELS), values, strict=True))
-        families = Families(self._labels, self._registry)
+        labels = dict(zip((contract.SERVICE_LABEL, *PLACE_LABELS), values, strict=True))
+        families = self._page.add(labels, samples)
         self._requests = families.counters(REQUESTS)
         self._request = families.histograms(REQUEST_SECONDS)
         self._reconcile = families.histograms(RECONCILE_SECONDS)
         self._actions = families.counters(ACTIONS)
         self._reconnects = families.counter(contract.RECONNECTS)
         self._restarts = families.counter(contract.SESSION_RESTARTS)
-        ProcessCollector(registry=self._registry)
         self._begin()
-        self._turn = threading.Lock()
         self._pages: HealthServer | None = None
         self._exporting = _exporting(settings)
 
@@ -112,24 +103,13 @@ class Telemetry:
         """Serve metrics and health pages; return the port, or -1 if the settings disable them."""
         if self._settings.metrics_port < 0:
             return -1
-        self._pages = HealthServer(self._settings, self._page, obstacle)
+        self._pages = HealthServer(self._settings, self._page.pieces, obstacle)
         return self._pages.port
 
     async def watch(self, stop: asyncio.Event) -> None:
         """Let the event loop and the pages watch each other; set `stop` if either fails."""
         if self._pages is not None:
             await self._pages.watch(stop, self.log)
-
-    def _page(self, wants: Wanted) -> list[bytes] | None:
-        if not self._turn.acquire(timeout=PAGE_S):
-            return None
-        try:
-            generate = generate_openmetrics if wants.openmetrics else generate_latest
-            pieces = format_families(self._samples(), self._labels, openmetrics=wants.openmetrics)
-            pieces.append(generate(self._registry))
-            return compress_pieces(pieces) if wants.gzip else pieces
-        finally:
-            self._turn.release()
 
     def close(self) -> None:
         """Stop the pages, send the remaining spans, and close the log."""

@@ -1,5 +1,6 @@
 """The one list of services; everything that starts, tests or documents them takes it from here."""
 
+from collections.abc import Mapping
 from typing import Final
 
 SERVICES: Final[tuple[str, ...]] = (
@@ -14,6 +15,15 @@ SERVICES: Final[tuple[str, ...]] = (
     "fleet",
 )
 """Every service by its package name, in the order in which pages and commands list them."""
+PROCESSES: Final[Mapping[int, tuple[tuple[str, ...], ...]]] = {
+    1: (SERVICES,),
+    2: (
+        ("validator", "quota", "capacity", "lifecycle", "autoscaler", "fleet"),
+        ("allocator", "preemption", "aggregator"),
+    ),
+    len(SERVICES): tuple((name,) for name in SERVICES),
+}
+"""Which services share a process, by the number of processes; of two, each has half the work."""
 REPLACEABLE: Final = frozenset({"fleet"})
 """Services that simulate what is real elsewhere: something else may be in their place."""
 EDGES: Final[tuple[str, ...]] = ("agent",)

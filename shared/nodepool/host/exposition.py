@@ -68,21 +68,22 @@ def _choices(header: str) -> Iterator[tuple[str, str, float]]:
 
 
 def format_families(
-    samples: Iterable[Sample], shared: Mapping[str, str], *, openmetrics: bool
+    sources: Iterable[tuple[Mapping[str, str], Iterable[Sample]]], *, openmetrics: bool
 ) -> list[bytes]:
-    """Return the families of the samples as pieces of a page; each family is in one place.
+    """Return the families of all samples as pieces of a page; each family is in one place.
 
-    shared: the labels of every series, which come before its own.
+    sources: samples with the labels that their series share, which come before a series' own.
     """
     families: dict[str, _Family] = {}
-    for number, sample in enumerate(samples, 1):
-        metric = sample.metric
-        family = families.get(metric.name)
-        if family is None:
-            family = families[metric.name] = _Family(metric, shared, openmetrics=openmetrics)
-        family.add(sample)
-        if not number % TURN:
-            time.sleep(PAUSE_S)
+    for shared, samples in sources:
+        for number, sample in enumerate(samples, 1):
+            metric = sample.metric
+            family = families.get(metric.name)
+            if family is None:
+                family = families[metric.name] = _Family(metric, openmetrics=openmetrics)
+            family.add(sample, shared)
+            if not number % TURN:
+                time.sleep(PAUSE_S)
     return [piece for family in families.values() for piece in family.pieces()]
 
 
@@ -96,24 +97,31 @@ def compress_pieces(pieces: Iterable[bytes]) -> list[bytes]:
 class _Family:
     """The lines of one metric."""
 
-    def __init__(self, metric: Metric, shared: Mapping[str, str], *, openmetrics: bool) -> None:
+    def __init__(self, metric: Metric, *, openmetrics: bool) -> None:
         name = metric.name.removesuffix("_total") if openmetrics else metric.name
         self._metric = metric
+        self._shared: Mapping[str, str] | None = None
+        self._labels = ""
+        self._lines = [f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"]
+        self._pieces: list[bytes] = []
+
+    def _share(self, shared: Mapping[str, str]) -> None:
+        """Begin the series that share these labels."""
         fixed = (
             f'{name}="{value.translate(_ESCAPES).replace("%", "%%")}"'
             for name, value in shared.items()
         )
-        labels = ",".join((*fixed, *(f'{name}="%s"' for name in metric.labels)))
-        self._labels = labels
-        self._template = f"{metric.name}{{{labels}}} "
-        self._lines = [f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"]
-        self._pieces: list[bytes] = []
+        self._shared = shared
+        self._labels = ",".join((*fixed, *(f'{name}="%s"' for name in self._metric.labels)))
+        self._template = f"{self._metric.name}{{{self._labels}}} "
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: Sample, shared: Mapping[str, str]) -> None:
         """Write the line of a sample, or the lines of a histogram.
 
         Raises TypeError for a kind of value that the metric does not have.
         """
+        if shared is not self._shared:
+            self._share(shared)
         labels, value = sample.labels, sample.value
         if _SPECIAL.search("".join(labels)):
             labels = tuple(label.translate(_ESCAPES) for label in labels)

@@ -31,20 +31,43 @@ class Children(dict[tuple[str, ...], F], Generic[F]):
 
 
 class Families:
-    """Makes metrics in a registry.
+    """Makes the counters and histograms of the services of a process in one registry.
+
+    A family exists once in a registry, so that the services share each family that they count in.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._made: dict[str, Counter | Histogram] = {}
+
+    def of(self, shared: Mapping[str, str]) -> "ServiceFamilies":
+        """Return the families of a service; `shared` are the labels of all its series."""
+        return ServiceFamilies(self, shared)
+
+    def make(self, kind: type[F], metric: Metric, names: tuple[str, ...]) -> F:
+        """Return the family of a metric with these labels; make it if it does not exist."""
+        made = self._made.get(metric.name)
+        if made is None:
+            buckets = {"buckets": metric.buckets} if metric.buckets else {}
+            made = kind(metric.name, metric.help, names, registry=self._registry, **buckets)  # type: ignore[arg-type]  # Only histograms have buckets.
+            self._made[metric.name] = made
+        assert isinstance(made, kind), f"{metric.name} is of another kind"
+        return made
+
+
+class ServiceFamilies:
+    """Makes the metrics of one service.
 
     shared: the labels of every series, which come before the labels of the metric.
     """
 
-    def __init__(self, shared: Mapping[str, str], registry: CollectorRegistry) -> None:
+    def __init__(self, families: Families, shared: Mapping[str, str]) -> None:
+        self._families = families
         self._names, self._values = tuple(shared), tuple(shared.values())
-        self._registry = registry
 
     def counters(self, metric: Metric) -> Children[Counter]:
         """Return the counters of a metric."""
-        names = (*self._names, *metric.labels)
-        family = Counter(metric.name, metric.help, names, registry=self._registry)
-        return Children(lambda labels: family.labels(*self._values, *labels))
+        return self._children(Counter, metric)
 
     def counter(self, metric: Metric) -> Counter:
         """Return the counter of a metric without labels, which exists at once."""
@@ -52,18 +75,15 @@ class Families:
 
     def histograms(self, metric: Metric) -> Children[Histogram]:
         """Return the histograms of a metric."""
-        family = Histogram(
-            metric.name,
-            metric.help,
-            (*self._names, *metric.labels),
-            registry=self._registry,
-            buckets=metric.buckets,
-        )
-        return Children(lambda labels: family.labels(*self._values, *labels))
+        return self._children(Histogram, metric)
 
     def histogram(self, metric: Metric) -> Histogram:
         """Return the histogram of a metric without labels, which exists at once."""
         return self.histograms(metric)[()]
+
+    def _children(self, kind: type[F], metric: Metric) -> Children[F]:
+        family = self._families.make(kind, metric, (*self._names, *metric.labels))
+        return Children(lambda labels: family.labels(*self._values, *labels))
 
 
 def exemplar_of(traceparent: str | None) -> dict[str, str] | None:

@@ -1,24 +1,19 @@
-"""The Prometheus metrics of a service: the counts of a replica, and the page with all metrics.
+"""The Prometheus metrics of a service: the counts of a replica.
 
 Their names, types, labels and help texts are defined in `nodepool.contract.metrics`. The number of
 values per label is bounded: they are names of the contract, results that the code knows, or
 identities of objects that exist now. A value that a sender invents makes no series.
 """
 
-import threading
 from collections.abc import Mapping
 from typing import get_args
-
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from nodepool.contract import metrics as contract
 from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.events.outcomes import RefusalReason, Result
 from nodepool.contract.messages import Command
 from nodepool.engine.proposal import Processed
-from nodepool.host.exposition import Wanted, compress_pieces, format_families
-from nodepool.host.families import Families
+from nodepool.host.page import MetricsPage
 from nodepool.host.source import Source
 from nodepool.service import AnyService, I
 
@@ -31,23 +26,20 @@ OUTCOMES = (
 """How a command may end: `accepted` with its result, or `refused` with the reason."""
 COMMIT_RESULTS = ("stored", "conflict", "in_doubt", "failed")
 """How a commit may end."""
-PAGE_S = 8.0
-"""How long a page may wait for other pages, in seconds: less than the timeout of a scrape."""
 
 
 class Metrics:
     """The metrics of one replica of a service; every counter exists from the start, at 0.
 
-    registry: the replica's own counters, and the metrics of its process.
+    page: the page that shows the metrics; by default a page without other services.
     """
 
-    def __init__(self, service: AnyService, source: Source) -> None:
-        self.registry = CollectorRegistry()
-        self._labels = {contract.SERVICE_LABEL: service.name}
+    def __init__(
+        self, service: AnyService, source: Source, page: MetricsPage | None = None
+    ) -> None:
+        self.page = page or MetricsPage()
         self._messages = frozenset({*service.inputs, *service.outputs})
-        self._source = source
-        self._turn = threading.Lock()
-        families = Families(self._labels, self.registry)
+        families = self.page.add({contract.SERVICE_LABEL: service.name}, source.read)
         self._processed = families.counters(contract.MESSAGES_PROCESSED)
         self._published = families.counters(contract.MESSAGES_PUBLISHED)
         self._age = families.histogram(contract.MESSAGE_AGE)
@@ -59,7 +51,6 @@ class Metrics:
         self._reconnects = families.counter(contract.RECONNECTS)
         self._restarts = families.counter(contract.SESSION_RESTARTS)
         self._repairs = families.counter(contract.READ_MODEL_REPAIRS)
-        ProcessCollector(registry=self.registry)
         self._begin(service)
 
     def _begin(self, service: AnyService) -> None:
@@ -79,23 +70,6 @@ class Metrics:
                     self._commands[name, result, reason].inc(0)
         if service.commands:
             self._commands[UNKNOWN, "refused", "Invalid"].inc(0)
-
-    def page(self, wants: Wanted) -> list[bytes] | None:
-        """Return the page of all metrics in pieces; None if other pages take too long.
-
-        Only one page is made at a time, whatever the number of scrapers.
-        """
-        if not self._turn.acquire(timeout=PAGE_S):
-            return None
-        try:
-            generate = generate_openmetrics if wants.openmetrics else generate_latest
-            pieces = format_families(
-                self._source.read(), self._labels, openmetrics=wants.openmetrics
-            )
-            pieces.append(generate(self.registry))
-            return compress_pieces(pieces) if wants.gzip else pieces
-        finally:
-            self._turn.release()
 
     def count_processed(self, counts: Mapping[tuple[str, str], int]) -> None:
         """Count processed inputs, given by their name and their outcome.

@@ -1,4 +1,4 @@
-"""One replica of a service as a process: signals, the event loop, the garbage collector."""
+"""A process that runs replicas of services: signals, the event loop, the garbage collector."""
 
 import asyncio
 import gc
@@ -9,10 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from nodepool.contract.exceptions import describe
-from nodepool.host.foreign_logs import foreign_logs
-from nodepool.host.runtime import Runtime
+from nodepool.host.hosting import Hosted, Hosting
 from nodepool.host.settings import Settings, SettingsError, read
-from nodepool.service import I, O, S, Service
 
 FREEZE_S = 600.0
 """How often all objects are frozen, so that the garbage collector does not scan the state."""
@@ -22,24 +20,16 @@ Serving = Callable[[asyncio.Event], Awaitable[None]]
 """The work of a process until the event is set."""
 
 
-def main(
-    service: Service[S, I, O],
-    configured: Callable[[Settings], Service[S, I, O]] | None = None,
-) -> None:
-    """Run one replica of a service until SIGTERM or SIGINT; read its settings from the environment.
-
-    `configured` makes the service if its outputs depend on a setting.
-    """
-    with ending_with_a_line(service.name):
+def main(*hosted: Hosted) -> None:
+    """Run one replica of each service until SIGTERM or SIGINT, with settings of the environment."""
+    with ending_with_a_line(", ".join(each.service.name for each in hosted)):
         settings = read(os.environ)
-        served = service if configured is None else configured(settings)
 
         async def serve(stop: asyncio.Event) -> None:
-            runtime = Runtime(served, settings)
-            freezing = asyncio.create_task(_freeze_when_ready(runtime.ready))
+            hosting = Hosting(hosted, settings)
+            freezing = asyncio.create_task(_freeze_when_ready(hosting))
             try:
-                with foreign_logs(runtime.telemetry.log):
-                    await runtime.run(stop)
+                await hosting.run(stop)
             finally:
                 freezing.cancel()
 
@@ -74,13 +64,14 @@ async def _serve(serve: Serving, settings: Settings) -> None:
     await serve(stop)
 
 
-async def _freeze_when_ready(ready: asyncio.Event) -> None:
+async def _freeze_when_ready(hosting: Hosting) -> None:
     """Freeze the state that was read, so that the garbage collector does not traverse it.
 
     For 100,000 Nodes a traversal takes a good part of a second, in which nothing else happens.
     """
     while True:
-        await ready.wait()
+        for runtime in hosting.runtimes:
+            await runtime.ready.wait()
         gc.freeze()
         await asyncio.sleep(FREEZE_S)
 

@@ -17,6 +17,7 @@ from nodepool.host.committing import BACK_OFF_S, Stale
 from nodepool.host.doubts import Doubts
 from nodepool.host.host import Host
 from nodepool.host.opening import open_session
+from nodepool.host.page import MetricsPage
 from nodepool.host.reports import Reports
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
@@ -61,24 +62,24 @@ T = TypeVar("T")
 class Runtime(Generic[S, I, O]):
     """One replica of a service on NATS.
 
+    page: the page that shows its metrics; by default a page without other services.
     replica: the replica at work; a new one in every session.
     ready: set while it has caught up with the log.
-    port: the port of metrics and health; -1 if they are not served.
     """
 
     def __init__(
         self,
         service: Service[S, I, O],
         settings: Settings,
+        page: MetricsPage | None = None,
         *,
         snapshot_after: int = SNAPSHOT_AFTER,
     ) -> None:
         self.service = service
         self.settings = settings
         self.replica: Replica[S, I, O] = Replica(service)
-        self.telemetry = Telemetry(service, settings, self._source())
+        self.telemetry = Telemetry(service, settings, self._source(), page)
         self.ready = asyncio.Event()
-        self.port = -1
         self._fault = "starting"
         self._ended = ""
         self._behind_since = time.monotonic()
@@ -95,14 +96,9 @@ class Runtime(Generic[S, I, O]):
         return self._session is not None and self._session.committing.in_flight
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set; an error of the bus only delays the service.
-
-        Raises SettingsError if metrics cannot be served.
-        """
-        self.port = self.telemetry.serve(self.obstacle)
+        """Serve until `stop` is set; an error of the bus only delays the service."""
         self.telemetry.log.info("started", version=version_of(), **self.settings.list_settings())
         saying = asyncio.create_task(self._say_when_stopping(stop))
-        watching = asyncio.create_task(self.telemetry.watch(stop))
         failures, clock = 0, asyncio.get_running_loop().time
         try:
             while not stop.is_set():
@@ -118,14 +114,11 @@ class Runtime(Generic[S, I, O]):
                     with suppress(TimeoutError):
                         async with asyncio.timeout(pause):
                             await stop.wait()
-            if watching.done():
-                watching.result()  # Raises the reason why the pages can no longer be served.
         except Exception:  # A bug: the program ends, and its log says why.
             self.telemetry.log.error("crashed", exc_info=True)
             raise
         finally:
             saying.cancel()
-            watching.cancel()
             self.telemetry.close()
 
     def is_ready(self) -> bool:

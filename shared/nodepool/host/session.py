@@ -40,6 +40,8 @@ from nodepool.service import I, O, S
 
 IDLE_S = 1.0
 """The longest pause of the loop; a refused commit is tried again within this time."""
+READ_MAX = 1_000
+"""After this many messages, the other services of the process get a turn."""
 SILENCE_S = 3 * HEARTBEAT_S
 """The longest silence of a working server."""
 
@@ -172,8 +174,9 @@ class ReplicaSession(Generic[S, I, O]):
 
     async def _turn(self) -> None:
         entries = await self._reader.take()
-        if entries:
-            self._read(entries)
+        for first in range(0, len(entries), READ_MAX):
+            self._read(entries[first : first + READ_MAX])
+            await asyncio.sleep(0)
         if not self.connection.is_connected or not self._reader.verification.holds:
             return
         if not self._caught_up():

@@ -35,7 +35,8 @@ class Settings:
     metrics_host, metrics_port: where metrics and health are served; 0 is any free port, -1 none.
     hang_seconds: how long the event loop may take for one turn until `/livez` says that it hangs.
     log_level: debug, info, warning or error.
-    log_file: where to write the log; empty for standard output.
+    log_file: where to write the log; empty for standard output. `{service}` stands for the name of
+        the service, so that the services of one process have a file each.
     traces: where to send spans.
     replicas: how many copies of each stream the NATS servers keep.
     snapshots: whether it begins at its newest snapshot, or at the start of the log.
@@ -74,6 +75,10 @@ class Settings:
     def storage_limit(self) -> int | None:
         """The most bytes that all copies of what is stored may take; None if not known."""
         return self.max_file_store * self.replicas or None
+
+    def of(self, service: str) -> "Settings":
+        """Return the settings of one service of the process."""
+        return replace(self, log_file=self.log_file.replace("{service}", service))
 
     def list_settings(self) -> Mapping[str, str | int]:
         """Return every setting by its name, without secrets."""
@@ -114,7 +119,7 @@ _CHOICES = {
     "reserved_taint": get_args(Switch),
 }
 OTHERS = frozenset(
-    {"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR", "NODE"}
+    {"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR", "NODE", "PROCESSES"}
     | {"ZONE", "LEASE_NAMESPACE", "LEASE_NAME"}
 )
 """Settings of the command line, of `nodepool up` and of the agent of a Kubernetes cluster, which

@@ -1,8 +1,7 @@
-"""The telemetry of a service: its log, metrics, spans and health pages together."""
+"""The telemetry of a service: its log, metrics and spans together."""
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -10,9 +9,9 @@ from nodepool.contract.log import NO_ID, LogId
 from nodepool.contract.messages import Envelope
 from nodepool.engine.proposal import Processed, Proposal
 from nodepool.host.families import exemplar_of
-from nodepool.host.health import HealthServer
 from nodepool.host.logs import Folded, Logger, ServiceLog, SpanIds
 from nodepool.host.metrics import Metrics
+from nodepool.host.page import MetricsPage
 from nodepool.host.settings import Settings
 from nodepool.host.source import Source
 from nodepool.nats.objects.stored_objects import ObjectKey
@@ -26,18 +25,23 @@ class Telemetry:
     """The telemetry of one replica; decisions do not depend on it.
 
     source: the values that a scrape reads from the replica.
+    page: the page that shows the metrics; by default a page without other services.
 
     Raises SettingsError if the log file cannot be opened.
     """
 
-    def __init__(self, service: AnyService, settings: Settings, source: Source) -> None:
-        self.metrics = Metrics(service, source)
-        self._settings = settings
+    def __init__(
+        self,
+        service: AnyService,
+        settings: Settings,
+        source: Source,
+        page: MetricsPage | None = None,
+    ) -> None:
+        self.metrics = Metrics(service, source, page)
         self._log = ServiceLog(service.name, settings)
         self._spans = _spans(service.name, settings)
         self._of = NO_ID
         self._counted = 0
-        self._pages: HealthServer | None = None
 
     @property
     def log(self) -> Logger:
@@ -141,26 +145,8 @@ class Telemetry:
         """
         return proposal if self._spans is None else self._spans.trace_proposal(proposal)
 
-    def serve(self, obstacle: Callable[[], str | None]) -> int:
-        """Serve metrics and health pages; return the port, or -1 if the settings disable the pages.
-
-        `obstacle` returns why the service is not ready, as one line; None if it is ready. Raises
-        SettingsError if it cannot listen on the port.
-        """
-        if self._settings.metrics_port < 0:
-            return -1
-        self._pages = HealthServer(self._settings, self.metrics.page, obstacle)
-        return self._pages.port
-
-    async def watch(self, stop: asyncio.Event) -> None:
-        """Let the event loop and the pages watch each other; set `stop` if that fails."""
-        if self._pages is not None:
-            await self._pages.watch(stop, self.log)
-
     def close(self) -> None:
-        """Stop serving, send the remaining spans, and close the log."""
-        if self._pages is not None:
-            self._pages.close()
+        """Send the remaining spans, and close the log."""
         if self._spans is not None:
             self._spans.close()
         self._log.close()

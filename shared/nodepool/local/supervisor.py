@@ -1,7 +1,8 @@
-"""Keeping processes alive: each service and the nats-server are started again when they end."""
+"""Keeping processes alive: those of the services and the nats-server are started again."""
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,23 +53,38 @@ class Restarts:
         return Restarts(self.early + 1, min(self.pause_s * 2, RESTART_MAX_S))
 
 
-async def keep_service(name: str, environment: Mapping[str, str]) -> None:
-    """Run a service, again whenever it ends; stop the service when this task is cancelled.
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A process of services that is kept alive.
 
-    The standard error of the service goes to a file next to its log, which ends in `.err`. The last
-    line of that file is reported once the service has ended `REPORTED_ENDS` times in a row.
+    name: its services, as reports name them.
+    arguments: the module to run, and its arguments.
+    errors: the file of its standard error.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    errors: Path
+
+
+async def keep_running(program: Program) -> None:
+    """Run a program, again whenever it ends; stop the program when this task is cancelled.
+
+    The last line of its standard error is reported once the program has ended `REPORTED_ENDS` times
+    in a row.
     """
     restarts = Restarts()
     loop = asyncio.get_running_loop()
-    errors = Path(environment["NODEPOOL_LOG_FILE"]).with_suffix(".err")
+    name, errors = program.name, program.errors
     while True:
         try:
-            process = await _start(name, environment, errors)
+            process = await _start(program)
         except OSError as error:
             report(f"cannot start {name}: {error.filename}: {error.strerror}; trying again")
             await asyncio.sleep(RESTART_MAX_S)
             continue
-        readiness = asyncio.create_task(_ready_at(environment))
+        readiness = asyncio.create_task(_ready_at(program.environment))
         try:
             code = await process.wait()
         except asyncio.CancelledError:
@@ -128,18 +144,16 @@ async def _is_ready(port: int) -> bool:
     return b" 200 " in status
 
 
-async def _start(
-    name: str, environment: Mapping[str, str], log: Path
-) -> asyncio.subprocess.Process:
-    with log.open("ab") as errors:
+async def _start(program: Program) -> asyncio.subprocess.Process:
+    with program.errors.open("ab") as errors:
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            name,
+            *program.arguments,
             # The service stops when this pipe closes. The kernel closes it if we are killed.
             stdin=asyncio.subprocess.PIPE,
             stderr=errors,
-            env={**environment, "NODEPOOL_STOP_WITH_PARENT": "yes"},
+            env={**os.environ, **program.environment, "NODEPOOL_STOP_WITH_PARENT": "yes"},
             # Ctrl-C at the terminal must reach only this process, which then stops the services.
             start_new_session=True,
         )

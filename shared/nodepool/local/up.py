@@ -2,15 +2,14 @@
 
 import asyncio
 import contextlib
-import os
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nodepool.client import Client, ClientError, Document
 from nodepool.client.session import URL
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import PROCESSES, SERVICES
 from nodepool.local.binary import find_server
 from nodepool.local.console import report
 from nodepool.local.demo import apply_examples, seed_demo
@@ -19,7 +18,7 @@ from nodepool.local.errors import ServerError, UpError
 from nodepool.local.monitoring import write_prometheus_config
 from nodepool.local.ports import HOST, claimed_ports
 from nodepool.local.server import NatsServer
-from nodepool.local.supervisor import keep_server, keep_service, keep_storing
+from nodepool.local.supervisor import Program, keep_running, keep_server, keep_storing
 from nodepool.nats.wire.access import Access
 from nodepool.nats.wire.errors import InDoubt
 
@@ -40,6 +39,7 @@ class Options:
     org, cluster: the organisation and cluster that are set up.
     show: returns the text to print about the NodePools once they are at their targets.
     once: whether to stop as soon as everything runs.
+    processes: in how many processes the services run; a key of PROCESSES.
     """
 
     data_dir: Path
@@ -50,6 +50,7 @@ class Options:
     cluster: str
     show: Callable[[Sequence[Document]], str]
     once: bool = False
+    processes: int = 2
 
 
 def run(options: Options) -> int:
@@ -60,24 +61,25 @@ def run(options: Options) -> int:
     except ServerError as error:
         raise UpError(str(error)) from error
     try:
-        logs = _log_folder(options.data_dir)
-        with claimed_ports(len(SERVICES), METRICS_PORT) as ports:
+        groups = PROCESSES[options.processes]
+        logs = _log_folder(options.data_dir, groups)
+        with claimed_ports(len(groups), METRICS_PORT) as ports:
             limit = storage_limit(server.data_dir)
-            environments = service_environments(server.url, logs, ports, limit)
-            return asyncio.run(_run_services(options, server, environments))
+            programs = plan_programs(groups, server.url, logs, ports, limit)
+            return asyncio.run(_run_services(options, server, programs))
     finally:
         server.stop()
 
 
-def _log_folder(data_dir: Path) -> Path:
+def _log_folder(data_dir: Path, groups: Sequence[Sequence[str]]) -> Path:
     """Return the folder of the services' logs; raise UpError if the logs cannot be written."""
     logs = data_dir / "logs"
+    names = [f"{name}.log" for name in SERVICES] + [f"{first}.err" for first, *_ in groups]
     try:
         logs.mkdir(parents=True, exist_ok=True)
-        for name in SERVICES:
-            for ending in (".log", ".err"):
-                with (logs / name).with_suffix(ending).open("ab"):
-                    pass
+        for name in names:
+            with (logs / name).open("ab"):
+                pass
     except OSError as error:
         raise UpError(
             f"cannot write the logs of the services: {error.filename}: {error.strerror}: "
@@ -86,14 +88,12 @@ def _log_folder(data_dir: Path) -> Path:
     return logs
 
 
-async def _run_services(
-    options: Options, server: NatsServer, environments: Mapping[str, Mapping[str, str]]
-) -> int:
+async def _run_services(options: Options, server: NatsServer, programs: Sequence[Program]) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    async with _services(options, server, environments):
+    async with _services(options, server, programs):
         setting_up = asyncio.create_task(_set_up(options, server.url))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait((setting_up, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -110,18 +110,16 @@ async def _run_services(
 
 @contextlib.asynccontextmanager
 async def _services(
-    options: Options, server: NatsServer, environments: Mapping[str, Mapping[str, str]]
+    options: Options, server: NatsServer, programs: Sequence[Program]
 ) -> AsyncIterator[None]:
     """Keep the server and every service running inside the context."""
-    ports = {name: int(each["NODEPOOL_METRICS_PORT"]) for name, each in environments.items()}
+    ports = {each.name: int(each.environment["NODEPOOL_METRICS_PORT"]) for each in programs}
     watching = write_prometheus_config(options.data_dir, ports)
-    keepers = [
-        asyncio.create_task(keep_service(name, {**os.environ, **environment}))
-        for name, environment in environments.items()
-    ]
+    keepers = [asyncio.create_task(keep_running(program)) for program in programs]
     keepers += [asyncio.create_task(keep(server)) for keep in (keep_server, keep_storing)]
     report(f"the bus listens on {server.url}; data and logs are in {options.data_dir}")
-    report(f"metrics of {SERVICES[0]} are on http://{HOST}:{ports[SERVICES[0]]}/metrics, and so on")
+    for name, port in ports.items():
+        report(f"metrics of {name} are on http://{HOST}:{port}/metrics")
     report(f"to watch them all: {watching}")
     try:
         yield
@@ -131,24 +129,29 @@ async def _services(
         await asyncio.gather(*keepers, return_exceptions=True)
 
 
-def service_environments(
-    url: str, logs: Path, ports: Sequence[int], limit: int = 0
-) -> Mapping[str, Mapping[str, str]]:
-    """Return the environment variables of each service, by its name; each service has one port.
+def plan_programs(
+    groups: Sequence[Sequence[str]], url: str, logs: Path, ports: Sequence[int], limit: int = 0
+) -> Sequence[Program]:
+    """Return the processes to run, each with the services of a group and one of the ports.
 
     limit: how many bytes the server may store; 0 if not known.
     """
-    return {
-        name: {
-            "NODEPOOL_URL": url,
-            # This server needs no credentials; those in the environment are for another server.
-            **{f"NODEPOOL_{name.upper()}": "" for name in Access.__slots__},
-            "NODEPOOL_LOG_FILE": str(logs / f"{name}.log"),
-            "NODEPOOL_METRICS_PORT": str(port),
-            "NODEPOOL_MAX_FILE_STORE": str(limit),
-        }
-        for name, port in zip(SERVICES, ports, strict=True)
+    shared = {
+        "NODEPOOL_URL": url,
+        # This server needs no credentials; those in the environment are for another server.
+        **{f"NODEPOOL_{name.upper()}": "" for name in Access.__slots__},
+        "NODEPOOL_LOG_FILE": str(logs / "{service}.log"),
+        "NODEPOOL_MAX_FILE_STORE": str(limit),
     }
+    return [
+        Program(
+            ", ".join(group),
+            tuple(group) if len(group) == 1 else ("nodepool.host", *group),
+            {**shared, "NODEPOOL_METRICS_PORT": str(port)},
+            logs / f"{group[0]}.err",
+        )
+        for group, port in zip(groups, ports, strict=True)
+    ]
 
 
 async def _set_up(options: Options, url: str) -> None:

@@ -46,8 +46,8 @@ def test_the_line_that_is_printed_starts_a_prometheus_that_sees_every_service(
             with prometheus(tmp_path, *options) as running:
 
                 def seen() -> bool:
-                    up = running.query('up{job="nodepool"} == 1')
-                    return {series["metric"]["service"] for series in up} == {*SERVICES}
+                    ready = running.query("nodepool_ready == 1")
+                    return {each["metric"]["nodepool_service"] for each in ready} == {*SERVICES}
 
                 # then every service is seen, and the alerts are there with their pages
                 asyncio.run(until(seen, PATIENCE_S))

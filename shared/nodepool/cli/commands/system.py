@@ -13,6 +13,7 @@ from nodepool.cli.formats import Format
 from nodepool.cli.options import format_option
 from nodepool.cli.output import print_note, print_text
 from nodepool.cli.settings import Command, Settings, port
+from nodepool.contract.services import PROCESSES
 
 if TYPE_CHECKING:
     from nodepool.client.admin import Versions
@@ -33,8 +34,19 @@ PATH = click.Path(path_type=Path)
 )
 @click.option("--examples", type=PATH, metavar="DIR", help="A folder of manifests to apply.")
 @click.option("--once", is_flag=True, help="Stop once everything is running.")
+@click.option(
+    "--processes",
+    type=click.Choice([str(count) for count in PROCESSES]),
+    default="2",
+    envvar="NODEPOOL_PROCESSES",
+    show_envvar=True,
+    show_default=True,
+    help="In how many processes the services run: fewer take less memory.",
+)
 @click.pass_obj
-def up(settings: Settings, data_dir: Path, examples: Path | None, once: bool) -> int:
+def up(
+    settings: Settings, data_dir: Path, examples: Path | None, once: bool, processes: str
+) -> int:
     """Run the whole control plane on this machine, until Ctrl-C."""
     from nodepool.cli.tables import pools_table
     from nodepool.host.settings import SettingsError, read
@@ -57,6 +69,7 @@ def up(settings: Settings, data_dir: Path, examples: Path | None, once: bool) ->
         cluster=settings.cluster,
         show=pools_table,
         once=once,
+        processes=int(processes),
     )
     try:
         return run(options)

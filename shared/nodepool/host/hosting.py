@@ -1,0 +1,129 @@
+"""The services of one process: each works, fails and restarts by itself, and they share the pages.
+
+A service that ends with an error in its own code is started again while the others work on. If it
+is alone, the process ends, and whoever has started the process starts it again.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from random import random
+from typing import Any
+
+from nodepool.contract.exceptions import NO_FAILURE, describe
+from nodepool.host.foreign_logs import foreign_logs
+from nodepool.host.health import HealthServer
+from nodepool.host.page import MetricsPage
+from nodepool.host.runtime import Runtime
+from nodepool.host.settings import Settings
+from nodepool.nats.wire.waiting import cancel
+from nodepool.service import AnyService
+from nodepool.state.back_off import pause_s
+
+RESTART_S, RESTART_MAX_S = 0.5, 10.0
+"""The first and the longest pause before a service that has crashed is started again."""
+STABLE_S = 60.0
+"""After a run that lasted longer, the pauses start again with the first one."""
+AnyRuntime = Runtime[Any, Any, Any]
+"""A replica of a service with any state and any messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """A service that a process can run.
+
+    configure: makes the service, if what it says depends on a setting.
+    """
+
+    service: AnyService
+    configure: Callable[[Settings], AnyService] | None = None
+
+    def make(self, settings: Settings) -> AnyService:
+        """Return the service as these settings want it."""
+        return self.service if self.configure is None else self.configure(settings)
+
+
+class Hosting:
+    """One replica of each of some services, in one process.
+
+    runtimes: the replicas, in the order of the services.
+    port: the port of metrics and health; -1 while they are not served.
+
+    Raises SettingsError if a log file cannot be opened.
+    """
+
+    def __init__(self, hosted: Sequence[Hosted], settings: Settings) -> None:
+        self.port = -1
+        self._settings = settings
+        self._page = MetricsPage()
+        self._services = [each.make(settings) for each in hosted]
+        self._crashes = [""] * len(hosted)
+        self.runtimes = [self._make(service) for service in self._services]
+
+    def _make(self, service: AnyService) -> AnyRuntime:
+        return Runtime(service, self._settings.of(service.name), self._page)
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether the process runs several services."""
+        return len(self.runtimes) > 1
+
+    def obstacle(self) -> str | None:
+        """Return why one of the services is not ready, as one line; None if all are ready."""
+        for runtime, crash in zip(self.runtimes, self._crashes, strict=True):
+            fault = crash or runtime.obstacle()
+            if fault is not None:
+                return f"{runtime.service.name}: {fault}" if self.is_shared else fault
+        return None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set.
+
+        Raises SettingsError if metrics cannot be served, and the error of a service that has
+        crashed alone. The other services then stop first.
+        """
+        log = self.runtimes[0].telemetry.log
+        with ExitStack() as stack:
+            watching: asyncio.Task[None] | None = None
+            if self._settings.metrics_port >= 0:
+                pages = HealthServer(self._settings, self._page.pieces, self.obstacle)
+                stack.callback(pages.close)
+                self.port = pages.port
+                watching = asyncio.create_task(pages.watch(stop, log))
+            stack.enter_context(foreign_logs(log))
+            keepers = [asyncio.create_task(self._keep(each, stop)) for each in self._numbers]
+            try:
+                await asyncio.gather(*keepers)
+                if watching is not None and watching.done():
+                    watching.result()  # Raises why the pages can no longer be served.
+            finally:
+                stop.set()
+                await asyncio.wait(keepers)
+                if watching is not None:
+                    await cancel(watching)
+
+    @property
+    def _numbers(self) -> range:
+        return range(len(self.runtimes))
+
+    async def _keep(self, number: int, stop: asyncio.Event) -> None:
+        """Run a service; after a crash, make the service again, unless it is alone."""
+        failures, clock = 0, asyncio.get_running_loop().time
+        while True:
+            began = clock()
+            try:
+                await self.runtimes[number].run(stop)
+            except Exception as error:
+                if not self.is_shared or isinstance(error, NO_FAILURE):
+                    raise
+                self._crashes[number] = f"it has crashed: {describe(error)}"
+            if stop.is_set():
+                break
+            failures = failures + 1 if clock() - began < STABLE_S else 1
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s(failures, RESTART_S, RESTART_MAX_S, random())):
+                    await stop.wait()
+                    break
+            self.runtimes[number] = self._make(self._services[number])
+            self._crashes[number] = ""
