@@ -16,7 +16,6 @@ from allocator.members import Member
 from allocator.pool import Pool, Stage
 from nodepool.contract import events as on
 from nodepool.contract.counting import format_count
-from nodepool.contract.keys import pool_path
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 
@@ -125,17 +124,8 @@ def _end_removal(pool: Pool) -> Iterator[Shrinking]:
     """Yield the end of a removal, if no Node is too many and no cancelled removal may succeed."""
     if pool.has_too_many or pool.members.is_unanswered:
         return
-    remaining = len(pool.members)
     if pool.removed:
-        verb = "remains" if remaining == 1 else "remain"
-        yield on.CWNodePoolNodesRemoved(
-            **pool_fields(pool.key),
-            uid=pool.uid,
-            count=pool.removed,
-            remaining=remaining,
-            removal=RemovalReason.SCALE_DOWN,
-            message=f"{format_count(pool.removed)} removed, {remaining} {verb}",
-        )
+        yield _report_removed(pool, RemovalReason.SCALE_DOWN)
     before = max(pool.scaled, pool.shrinks_from)
     if pool.target < before:
         yield on.CWNodePoolScaledDown(
@@ -149,21 +139,26 @@ def _end_removal(pool: Pool) -> Iterator[Shrinking]:
 def _empty_pool(pool: Pool) -> Iterator[Shrinking]:
     """Yield the removals of all Nodes of a deleted NodePool; once they are gone, yield the end."""
     if pool.members.is_empty:
-        _, _, name = pool_path(pool.key)
-        yield on.CWNodePoolNodesRemoved(
-            **pool_fields(pool.key),
-            uid=pool.uid,
-            count=pool.removed or 0,
-            remaining=0,
-            removal=RemovalReason.POOL_DELETED,
-            message=f"all Nodes of NodePool {name} are removed",
-        )
+        yield _report_removed(pool, RemovalReason.POOL_DELETED)
         return
     if pool.removed is None:
         yield _begun(pool, len(pool.members.every), "deletion of the NodePool")
     if pool.surplus:
         for node in leaving_next(pool):
             yield _removal(pool, node, RemovalReason.POOL_DELETED, idle_only=False)
+
+
+def _report_removed(pool: Pool, removal: RemovalReason) -> on.CWNodePoolNodesRemoved:
+    """Return how many Nodes a removal has removed, and how many Nodes the NodePool still has."""
+    count, remaining = pool.removed or 0, len(pool.members)
+    return on.CWNodePoolNodesRemoved(
+        **pool_fields(pool.key),
+        uid=pool.uid,
+        count=count,
+        remaining=remaining,
+        removal=removal,
+        message=f"{format_count(count)} removed, {remaining} remain{'s' * (remaining == 1)}",
+    )
 
 
 def _begun(pool: Pool, count: int, cause: str) -> on.CWNodePoolRemoveNodes:

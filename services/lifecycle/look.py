@@ -71,7 +71,9 @@ def make_look(
     taints = make_managed_taints if revision else make_taints
     annotations = {} if revision else dict(template.node_annotations)
     plan = plan_for(template, node)
-    if standing.unschedulable and (node.cordon.causes or not plan.is_nothing):
+    # A Node that leaves for another reason is cordoned for that, whatever a command had planned.
+    is_planned = not plan.is_nothing and removal in (None, RemovalReason.UNHEALTHY)
+    if standing.unschedulable and (node.cordon.causes or plan.causes or is_planned):
         annotations[CORDON_REASON] = cordon_text(node, plan)
     marks = _make_marks(node, phase, removal, action)
     return Look(

@@ -9,6 +9,7 @@ from support.world_harness import WorldHarness
 
 EVICTING = {"disableUnhealthyNodeEviction": False}
 RESERVED = "node.coreweave.cloud/reserved"
+CORDON_REASON = "node.coreweave.cloud/cordonReason"
 
 
 def reservation(harness: Harness, node: str) -> str:
@@ -34,6 +35,30 @@ def test_a_forced_reboot_comes_before_the_triage_that_a_pod_blocks(world: WorldH
         "1:00 CWNodeAssigned n2",
     ]
     assert world.event_messages("train", "CWNodeDeleted") == ["Node n1 is deleted: GPUMissing"]
+
+
+@pytest.mark.parametrize("removal", ["ScaleDown", "Preempted", "PoolDeleted"])
+def test_a_node_that_leaves_before_its_safe_reboot_names_no_reboot_as_its_cordon(
+    world: WorldHarness, removal: str
+) -> None:
+    # given a Node whose safe reboot waits for a Pod
+    world.given_data_center()
+    world.apply("train", 1, computeClass="spot", lifecycle=PREFER_IDLE)
+    world.run_pod("n1", graceS=600)
+    world.command_node("RebootNode", "train", "n1")
+
+    # when the Node leaves for another reason
+    match removal:
+        case "ScaleDown":
+            world.scale("train", 0)
+        case "Preempted":
+            world.preempt("train", "n1")
+        case _:
+            world.delete("train")
+
+    # then it is cordoned for its removal alone
+    assert world.node_conditions("n1")["CWNodeRemoval"] == f"True {removal}"
+    assert CORDON_REASON not in world.node("n1")["metadata"]["annotations"]
 
 
 @pytest.mark.parametrize("phase", ["rebooting", "verifying"])

@@ -349,5 +349,5 @@ def emptied(count: int) -> CWNodePoolNodesRemoved:
         count=count,
         remaining=0,
         removal=RemovalReason.POOL_DELETED,
-        message="all Nodes of NodePool train are removed",
+        message=f"{nodes(count)} removed, 0 remain",
     )
