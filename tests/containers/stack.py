@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import pytest
 
 from containers.engine import compose, environment
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import SHARED
 from testbed.ports import free_port
 
 PATIENCE_S = 120.0
@@ -261,7 +261,7 @@ def inside(container: Inspected, code: str) -> str:
     return docker("exec", container["Id"], "python", "-c", code)
 
 
-PROGRAMS = (*SERVICES, "demo")
+PROGRAMS = (*SHARED, "demo")
 """What runs from the image of this project."""
 
 

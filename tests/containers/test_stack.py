@@ -7,7 +7,7 @@ import pytest
 
 from containers.stack import Inspected, Stack, inside, service_of, until
 from dashboards.pages import PAGES
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import SHARED
 from nodepool.local.demo import ZONE
 from support.grafana import everything, filled, queries
 
@@ -41,7 +41,7 @@ def targets(stack: Stack) -> dict[str, int]:
 def test_everything_is_at_work_and_the_demo_has_its_nodes(stack: Stack) -> None:
     # A check of its health may be late, so that one is looked at again.
     stack.wait_until_at_work()
-    assert {name: stack.names()[name] for name in SERVICES} == dict.fromkeys(SERVICES, 2)
+    assert {name: stack.names()[name] for name in SHARED} == dict.fromkeys(SHARED, 2)
     assert {name: n for name, n in targets(stack).items() if name in EXAMPLES} == EXAMPLES
 
 
@@ -66,7 +66,7 @@ def test_a_second_up_changes_nothing(stack: Stack) -> None:
 
 
 def test_no_running_program_is_root_or_has_a_capability_or_can_write(stack: Stack) -> None:
-    running = [each for each in stack.containers() if service_of(each) in SERVICES]
+    running = [each for each in stack.containers() if service_of(each) in SHARED]
 
     for container in running:
         assert json.loads(inside(container, CAPABILITIES).replace("'", '"')) == {
@@ -117,7 +117,7 @@ def test_prometheus_asks_every_replica_and_has_the_rules(stack: Stack) -> None:
         active = page["data"]["activeTargets"] if page else []
         return sorted(target["scrapeUrl"] for target in active if target["health"] == "up")
 
-    replicas = [each for each in stack.containers() if service_of(each) in SERVICES]
+    replicas = [each for each in stack.containers() if service_of(each) in SHARED]
     addresses = {
         network["IPAddress"]
         for each in replicas
@@ -217,7 +217,7 @@ def test_what_a_new_user_changes_is_seen_on_the_dashboards(stack: Stack) -> None
     until(lambda: all(counted().values()), lambda: f"what happened is counted: {counted()}")
     assert batch not in nodes_of(stack, "batch")
     # The page says that this does the same.
-    printed = stack.run("exec", "-T", "validator", "nodepool", "get", "nodepools", "-o", "name")
+    printed = stack.run("exec", "-T", "services-1", "nodepool", "get", "nodepools", "-o", "name")
     assert printed.stdout == stack.cli("get", "nodepools", "-o", "name")
 
 

@@ -22,7 +22,7 @@ from containers.stack import (
     service_of,
 )
 from nodepool.cli.errors import UNREACHABLE
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import SHARED
 
 pytestmark = pytest.mark.timeout(900)
 SMALL = ("nodepool", "services")
@@ -38,7 +38,7 @@ VERSION_LABEL = "org.opencontainers.image.version"
 def test_every_replica_may_be_killed_and_work_goes_on(stack: Stack) -> None:
     for number in (0, 1):
         # given one replica of each service, the leader or the other
-        pieces = [stack.containers(name)[number] for name in SERVICES]
+        pieces = [stack.containers(name)[number] for name in SHARED]
 
         # when all of them are killed, and a NodePool is scaled meanwhile
         for piece in pieces:
@@ -48,7 +48,7 @@ def test_every_replica_may_be_killed_and_work_goes_on(stack: Stack) -> None:
 
         # then the NodePool gets its Nodes, and the engine starts them again
         stack.wait_until_at_work()
-        again = {name: stack.containers(name)[number]["RestartCount"] for name in SERVICES}
+        again = {name: stack.containers(name)[number]["RestartCount"] for name in SHARED}
         assert {name for name, count in again.items() if not count} == set()
     stack.cli("scale", *TRAINING, "--target", "8")
     stack.wait_until_at_work()
@@ -75,7 +75,7 @@ def test_a_replica_ends_well_within_its_grace_period(stack: Stack) -> None:
 def test_replicas_that_lose_their_network_work_again_once_they_have_it(stack: Stack) -> None:
     # given a replica of each service without a network, so without names and the server
     (network,) = stack.left("network")
-    cut_off = {name: stack.containers(name)[0]["Id"] for name in SERVICES}
+    cut_off = {name: stack.containers(name)[0]["Id"] for name in SHARED}
     for id in cut_off.values():
         docker("network", "disconnect", "--force", network, id)
 

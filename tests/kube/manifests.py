@@ -14,9 +14,9 @@ import yaml
 ROOT = Path(__file__).parents[2]
 WHOLE = "deploy/kubernetes"
 MONITORING = "deploy/kubernetes/monitoring"
-SECURED = """\
+OVERLAY = """\
 resources: [{whole}]
-components: [{whole}/secured]
+components: [{whole}/{component}]
 """
 Document = Mapping[str, Any]
 """An object of the API as YAML has it."""
@@ -53,9 +53,11 @@ def rendered(folder: str = WHOLE) -> Manifests:
     return Manifests(done.stdout, [*yaml.safe_load_all(done.stdout)])
 
 
-def secured_overlay(folder: Path) -> str:
-    """Writes an overlay of the whole with the component `secured` into a new folder; its path."""
+def overlay(folder: Path, component: str) -> str:
+    """Writes an overlay of the whole with a component into a new folder; its path."""
     folder.mkdir()
     whole = os.path.relpath(ROOT / WHOLE, folder)
-    (folder / "kustomization.yaml").write_text(SECURED.format(whole=whole), encoding="utf-8")
+    (folder / "kustomization.yaml").write_text(
+        OVERLAY.format(whole=whole, component=component), encoding="utf-8"
+    )
     return str(folder)

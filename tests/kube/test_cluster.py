@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kube.manifests import MONITORING, WHOLE, secured_overlay
+from kube.manifests import MONITORING, WHOLE, overlay
 from nodepool.contract.services import SERVICES
 from testbed.cluster import CACHE, WITHIN_S, Cluster, Document, wait_until
 
@@ -173,10 +173,13 @@ def test_what_a_rollout_changes_is_replaced_without_a_gap(installed: Cluster) ->
     assert before.isdisjoint(item["metadata"]["uid"] for item in pods(installed, component))
 
 
-def test_the_secured_form_of_it_is_taken_as_well(installed: Cluster, tmp_path: Path) -> None:
-    overlay = secured_overlay(tmp_path / "overlay")
+@pytest.mark.parametrize("component", ["secured", "small"])
+def test_each_form_of_it_is_taken_as_well(
+    installed: Cluster, tmp_path: Path, component: str
+) -> None:
+    form = overlay(tmp_path / "overlay", component)
 
-    done = installed.run("apply", "--dry-run=server", "-k", overlay)
+    done = installed.run("apply", "--dry-run=server", "-k", form)
 
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 import yaml
 
 from kube.declared import AGENT
-from kube.manifests import MONITORING, ROOT, WHOLE, Document, Manifests, rendered
+from kube.manifests import MONITORING, ROOT, WHOLE, Document, Manifests, overlay, rendered
 from monitoring import rules
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import SERVICES, SHARED
 from nodepool.host import settings
 from nodepool.nats.wire.addresses import split_addresses
 
@@ -128,7 +129,7 @@ def test_images_are_those_of_the_compose_file(manifests: Manifests) -> None:
     (exporter,) = (image for image in images if "exporter" in image)
     (server,) = images - {ours, exporter}
 
-    assert compose["quota"]["image"] == f"${{IMAGE:-{ours.partition(':')[0]}}}"
+    assert compose["demo"]["image"] == f"${{IMAGE:-{ours.partition(':')[0]}}}"
     assert f"ARG NATS_IMAGE={server}\n" in dockerfile
     assert compose["nats-exporter"]["image"] == f"${{NATS_EXPORTER_IMAGE:-{exporter}}}"
 
@@ -307,3 +308,17 @@ def test_every_page_that_an_alert_links_is_in_the_config_map_that_prometheus_is_
             {"name": "web.user-assets", "value": f"/etc/prometheus/configmaps/{name}"}
         ],
     }
+
+
+# The component for small cells.
+
+
+def test_two_deployments_run_every_service_of_a_small_cell_once(tmp_path: Path) -> None:
+    small = rendered(overlay(tmp_path / "overlay", "small"))
+
+    run = [container(item)["args"][2:] for item in small.of_kind("Deployment")]
+
+    assert sorted(run) == sorted(map(list, SHARED.values()))
+    assert sorted(name for names in run for name in names) == sorted(SERVICES)
+    budgets = {item["metadata"]["name"] for item in small.of_kind("PodDisruptionBudget")}
+    assert budgets == {"nats", *(item["metadata"]["name"] for item in small.of_kind("Deployment"))}

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from kube.manifests import ROOT, Document, Manifests, rendered, secured_overlay
+from kube.manifests import ROOT, Document, Manifests, overlay, rendered
 from kube.test_manifests import (
     configuration,
     container,
@@ -129,7 +129,7 @@ def secured(folder: Path) -> Manifests:
     for variable in ("$SERVICES_PASSWORD", "$ACME_PASSWORD", "$AGENT_PASSWORD"):
         users = users.replace(variable, f'"{PASSWORD}"')
     (folder / "nats-users" / "permissions.conf").write_text(users)
-    return rendered(secured_overlay(folder / "overlay"))
+    return rendered(overlay(folder / "overlay", "secured"))
 
 
 @pytest.fixture(scope="module", params=["open", "secured"])

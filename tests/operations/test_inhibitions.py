@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from nodepool.contract.metrics import SERVICE_LABEL
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import SERVICES, SHARED
 from nodepool.local.monitoring import write_prometheus_config
 from operations.test_alerts import ALERTS, TRIED
 from support.alertmanager import Inhibition, Labels, alertmanager, inhibitions, route_of
@@ -144,7 +144,7 @@ def test_prometheus_of_the_containers_names_the_service_of_each_target() -> None
     assert job["relabel_configs"] == [
         {"source_labels": ["__meta_dns_name"], "target_label": "service"}
     ]
-    assert job["dns_sd_configs"][0]["names"] == list(SERVICES)
+    assert job["dns_sd_configs"][0]["names"] == list(SHARED)
 
 
 def test_the_operator_of_prometheus_names_the_service_of_each_target() -> None:

@@ -16,7 +16,7 @@ import yaml
 from containers.stack import BRING_UP
 from manifests.files import service_manifest, texts
 from nodepool.client.manifests import read_manifests
-from nodepool.contract.services import EDGES, PROCESSES, SERVICES
+from nodepool.contract.services import EDGES, PROCESSES, SERVICES, SHARED
 from nodepool.host import settings
 from nodepool.host.settings import Settings
 from nodepool.local import up
@@ -150,7 +150,7 @@ def test_no_manifest_is_left_of_a_service_that_is_gone() -> None:
 
 
 def test_compose_runs_the_services_and_no_other_program(compose: Mapping[str, Any]) -> None:
-    assert set(compose["services"]) == {*SERVERS, DEMO, *WATCHING, *SERVICES}
+    assert set(compose["services"]) == {*SERVERS, DEMO, *WATCHING, *SHARED}
 
 
 @pytest.mark.parametrize("count", PROCESSES)
@@ -183,7 +183,7 @@ def test_the_services_on_kubernetes_know_how_much_a_server_may_store() -> None:
 def test_the_settings_of_each_container_are_ones_that_a_service_takes(
     compose: Mapping[str, Any],
 ) -> None:
-    parsed = {settings.read(environment(compose, name)) for name in SERVICES}
+    parsed = {settings.read(environment(compose, name)) for name in SHARED}
 
     assert parsed == {
         Settings(f"nats://{BUS}:4222", "0.0.0.0", 9464, max_file_store=file_store("nats.conf"))
@@ -195,14 +195,12 @@ def test_traces_of_the_containers_are_off_and_go_where_the_environment_says() ->
     parsed = compose_with({"TRACES": "otlp", "OTLP_ENDPOINT": "http://collector:4318"})
 
     # then every service sends its own there
-    given = [environment(parsed, name) for name in SERVICES]
+    given = [environment(parsed, name) for name in SHARED]
     assert {settings.read(each).traces for each in given} == {"otlp"}
     assert {each["OTEL_EXPORTER_OTLP_ENDPOINT"] for each in given} == {"http://collector:4318"}
 
     # and without any they are off
-    assert {settings.read(environment(compose_with({}), name)).traces for name in SERVICES} == {
-        "off"
-    }
+    assert {settings.read(environment(compose_with({}), name)).traces for name in SHARED} == {"off"}
 
 
 def file_store(*path: str) -> int:
@@ -234,7 +232,7 @@ def test_the_environment_for_a_cluster_starts_three_servers_that_keep_three_copi
     names = [parsed["services"][name]["environment"]["SERVER_NAME"] for name in SERVERS]
     assert names == list(SERVERS)
     urls = ",".join(f"nats://{name}:4222" for name in SERVERS)
-    parsed_settings = {settings.read(environment(parsed, name)) for name in SERVICES}
+    parsed_settings = {settings.read(environment(parsed, name)) for name in SHARED}
     limit = file_store("cluster.conf")
     assert parsed_settings == {Settings(urls, "0.0.0.0", 9464, replicas=3, max_file_store=limit)}
     routes = re.findall(r'"nats://([a-z0-9-]+):6222"', read("deploy", "cluster.conf"))
@@ -330,7 +328,7 @@ def test_a_container_shows_its_metrics_and_health_on_one_port(compose: Mapping[s
     dockerfile = read("deploy", "Dockerfile")
 
     assert 'CMD ["python", "-m", "nodepool.host.check"]' in dockerfile
-    for name in SERVICES:
+    for name in SHARED:
         port = environment(compose, name)["NODEPOOL_METRICS_PORT"]
 
         assert compose["services"][name]["expose"] == [port]
@@ -338,13 +336,13 @@ def test_a_container_shows_its_metrics_and_health_on_one_port(compose: Mapping[s
 
 
 def test_each_service_runs_twice(compose: Mapping[str, Any]) -> None:
-    replicas = {name: compose["services"][name]["deploy"]["replicas"] for name in SERVICES}
+    replicas = {name: compose["services"][name]["deploy"]["replicas"] for name in SHARED}
 
-    assert replicas == dict.fromkeys(SERVICES, 2)
+    assert replicas == dict.fromkeys(SHARED, 2)
 
 
 def test_a_container_can_have_replicas(compose: Mapping[str, Any]) -> None:
-    keys = {key for name in SERVICES for key in compose["services"][name]}
+    keys = {key for name in SHARED for key in compose["services"][name]}
 
     assert keys.isdisjoint({"container_name", "ports"})
 
@@ -359,7 +357,7 @@ CONFINED = {
 LIMITS = {"mem_limit", "memswap_limit", "cpus", "pids_limit", "logging", "stop_grace_period"}
 
 
-@pytest.mark.parametrize("name", [*SERVERS, DEMO, *SERVICES])
+@pytest.mark.parametrize("name", [*SERVERS, DEMO, *SHARED])
 def test_a_container_has_no_rights_that_it_does_not_use(
     compose: Mapping[str, Any], name: str
 ) -> None:
@@ -369,7 +367,7 @@ def test_a_container_has_no_rights_that_it_does_not_use(
     assert not {"cap_add", "privileged", "user"} & container.keys()
 
 
-@pytest.mark.parametrize("name", [*SERVERS, *SERVICES])
+@pytest.mark.parametrize("name", [*SERVERS, *SHARED])
 def test_a_container_has_bounds_on_memory_processors_processes_and_logs(
     compose: Mapping[str, Any], name: str
 ) -> None:
@@ -386,7 +384,7 @@ def test_each_image_is_built_once(compose: Mapping[str, Any]) -> None:
 
     assert built == {"nats": "nodepool-bus", DEMO: "nodepool"}
     assert {containers[name]["image"] for name in SERVERS} == {built["nats"]}
-    assert {containers[name]["image"] for name in SERVICES} == {built[DEMO]}
+    assert {containers[name]["image"] for name in SHARED} == {built[DEMO]}
 
 
 @pytest.mark.parametrize("name", ["nats", DEMO])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from manifests.marks import fill
 from manifests.pages import diagram, flow
-from nodepool.contract.services import REPLACEABLE, SERVICES
+from nodepool.contract.services import REPLACEABLE, SERVICES, SHARED
 
 ROOT = Path(__file__).parents[3]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
@@ -23,6 +23,25 @@ patches:
     patch: |-
       - {{ op: add, path: /spec/template/spec/containers/0/args, value: [-m, {name}] }}
 """
+_SMALL = """\
+# Two Deployments for all services: an addition to ../ for small cells, see ../README.md.
+# `make manifests` writes this file.
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+patches:
+  - target: {{ name: nodepool-({others}) }}
+    patch: |-
+      $patch: delete
+      kind: Any
+      metadata: {{ name: any }}
+{shared}"""
+_SHARING = """\
+  - target: {{ kind: Deployment, name: nodepool-{first} }}
+    patch: |-
+      - op: replace
+        path: /spec/template/spec/containers/0/args
+        value: [-m, nodepool.host, {services}]
+"""
 _ENTRY = '''\
 """Runs the {name} service: `python -m {name}`."""
 
@@ -34,7 +53,11 @@ if __name__ == "__main__":
     main(HOSTED)
 '''
 _IMPORTS = ("from nodepool.host.hosting import Hosted", "from nodepool.host.process import main")
-_CONTAINER = "  {name}: {{ <<: *service, command: [python, -m, {name}] }}\n"
+_CONTAINER = """\
+  {name}:
+    <<: *service
+    command: [python, -m, nodepool.host, {services}]
+"""
 _SERIES = """\
   - series: nodepool_ready{{nodepool_service="{name}", instance="{name}:9464", job="nodepool"}}
     values: 1+0x600
@@ -50,6 +73,7 @@ group by (nodepool_service) (last_over_time(nodepool_ready{{nodepool_service="{n
 def texts() -> dict[Path, str]:
     """Return the content that each file must have, by path."""
     made = {service_manifest(name): _KUSTOMIZATION.format(name=name) for name in SERVICES}
+    made[KUBERNETES / "small" / "kustomization.yaml"] = _small()
     made |= {path: text for path, text in _entry_points() if not path.exists()}
     return made | {path: fill(path.read_text("utf-8"), parts) for path, parts in _parts()}
 
@@ -71,9 +95,12 @@ def _parts() -> Iterator[tuple[Path, Mapping[str, str]]]:
     """Yield the parts between marks of each file."""
     yield ROOT / "README.md", {"diagram": diagram()}
     yield ROOT / "services" / "README.md", {"flow": flow()}
-    yield ROOT / "docker-compose.yml", {"services": _list(_CONTAINER)}
+    yield ROOT / "docker-compose.yml", {"services": _containers()}
     yield KUBERNETES / "kustomization.yaml", {"services": _list("  - services/{name}\n")}
-    yield PROMETHEUS / "prometheus.yml", {"services": _list("          - {name}\n")}
+    yield (
+        PROMETHEUS / "prometheus.yml",
+        {"services": "".join(f"          - {name}\n" for name in SHARED)},
+    )
     yield PROMETHEUS / "nodepool.rules.yml", {"services": _absence()}
     all_but = {f"all but {name}": _list(_SERIES, but=name) for name in ("validator", "fleet")}
     yield TRIED, {"all": _list(_SERIES), **all_but}
@@ -81,6 +108,24 @@ def _parts() -> Iterator[tuple[Path, Mapping[str, str]]]:
 
 def _list(line: str, *, but: str = "") -> str:
     return "".join(line.format(name=name) for name in SERVICES if name != but)
+
+
+def _small() -> str:
+    """Return the component with which one Deployment runs the services of a container."""
+    groups = SHARED.values()
+    firsts = {group[0] for group in groups}
+    return _SMALL.format(
+        others="|".join(name for name in SERVICES if name not in firsts),
+        shared="".join(
+            _SHARING.format(first=group[0], services=", ".join(group)) for group in groups
+        ),
+    )
+
+
+def _containers() -> str:
+    return "".join(
+        _CONTAINER.format(name=name, services=", ".join(group)) for name, group in SHARED.items()
+    )
 
 
 def _absence() -> str:

@@ -15,15 +15,17 @@ SERVICES: Final[tuple[str, ...]] = (
     "fleet",
 )
 """Every service by its package name, in the order in which pages and commands list them."""
+SHARED: Final[Mapping[str, tuple[str, ...]]] = {
+    "services-1": ("validator", "quota", "capacity", "lifecycle", "autoscaler", "fleet"),
+    "services-2": ("allocator", "preemption", "aggregator"),
+}
+"""Which services share a container, by its name; each of the two has about half of the work."""
 PROCESSES: Final[Mapping[int, tuple[tuple[str, ...], ...]]] = {
     1: (SERVICES,),
-    2: (
-        ("validator", "quota", "capacity", "lifecycle", "autoscaler", "fleet"),
-        ("allocator", "preemption", "aggregator"),
-    ),
+    2: tuple(SHARED.values()),
     len(SERVICES): tuple((name,) for name in SERVICES),
 }
-"""Which services share a process, by the number of processes; of two, each has half the work."""
+"""Which services share a process, by the number of processes."""
 REPLACEABLE: Final = frozenset({"fleet"})
 """Services that simulate what is real elsewhere: something else may be in their place."""
 EDGES: Final[tuple[str, ...]] = ("agent",)

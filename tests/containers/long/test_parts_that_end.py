@@ -3,7 +3,7 @@
 import pytest
 
 from containers.stack import Stack, docker, killed_and_started_again, only_root
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import SHARED
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -16,10 +16,10 @@ def test_what_watches_may_be_killed_and_work_goes_on(stack: Stack, name: str) ->
 
 def test_services_that_start_before_their_server_wait_for_it(stack: Stack) -> None:
     # given services and a server that have stopped
-    stack.run("stop", *SERVICES, "nats")
+    stack.run("stop", *SHARED, "nats")
 
     # when the services are there first
-    for name in SERVICES:
+    for name in SHARED:
         for container in stack.containers(name):
             docker("start", container["Id"])
     stack.run("start", "nats")
