@@ -1,5 +1,6 @@
 """The status of a NodePool in the read model; conditions about Nodes name the blockers."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from aggregator.objects import NodeObject, NodePoolObject
@@ -170,10 +171,21 @@ def _facts(pool: NodePoolObject) -> Facts:
             if condition.generation == pool.generation
         },
         nodes=tuple(_node(node) for node in pool.busy),
+        staying=_staying(pool),
         position=pool.version,
         spot_awaited=pool.spot_awaited,
         missing=pool.missing,
     )
+
+
+def _staying(pool: NodePoolObject) -> Mapping[str, int]:
+    """Return how many current Nodes stay in each domain; nobody counts those in progress there."""
+    leaving = Counter(
+        domain_of(node.labels)
+        for node in pool.busy
+        if node.removal is not None and node.is_registered and node.usable
+    )
+    return {domain: count - leaving[domain] for domain, count in pool.domains.items()}
 
 
 def _check(condition: Condition) -> Check:

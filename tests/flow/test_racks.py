@@ -416,6 +416,68 @@ def test_a_surplus_of_racks_waits_for_no_more_nodes_than_keep_racks_from_leaving
     assert world.conditions("train")["AtTarget"] == "TargetMet"
 
 
+def test_a_surplus_waits_for_no_rack_that_is_too_large_to_leave(world: WorldHarness) -> None:
+    # given a rack that has lost a Node and has two busy Nodes, and a whole one with one busy Node
+    given_racks(world, 2)
+    cures = {"disableUnhealthyNodeEviction": False}
+    want(world, 2, lifecycle=cures)
+    break_node(world, "n1", "gpu-lost")
+    for node in ("n2", "n3", "n20"):
+        run_pod(world, node)
+
+    # when one rack is wanted, and the Nodes become idle that are waited for
+    want(world, 1, lifecycle=cures)
+    waiting = world.condition("train", "AtTarget")
+    for node in ("n2", "n3"):
+        stop_pod(world, node)
+
+    # then these were the Nodes of the smaller rack
+    assert waiting == over(35, "n2", "n3")
+    assert domains(world) == {R2: 18}
+
+
+def test_a_surplus_waits_for_the_rack_of_which_the_control_plane_has_a_node(
+    world: WorldHarness,
+) -> None:
+    # given two racks with busy Nodes, and a Node of the first that the control plane has
+    given_racks(world, 2)
+    want(world, 2)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    for node in ("n2", "n3", "n20"):
+        run_pod(world, node)
+
+    want(world, 1)
+
+    assert world.condition("train", "AtTarget") == over(35, "n2", "n3")
+
+
+def test_a_surplus_without_nvlink_domains_waits_until_a_rack_is_idle(world: WorldHarness) -> None:
+    # given two racks of machines without a domain, with twenty busy Nodes
+    given_racks(world, 0)
+    add(world, {"count": 36})
+    want(world, 2)
+    for number in range(1, 21):
+        run_pod(world, f"n{number}")
+
+    # when one rack is wanted, and two Nodes become idle
+    want(world, 1)
+    waiting = world.condition("train", "AtTarget")
+    for node in ("n1", "n2"):
+        stop_pod(world, node)
+
+    # then these were as many as the idle Nodes lack to be a rack
+    assert waiting.startswith(
+        "False OverTarget: NodePool has 36 Nodes and wants 18; waits for 2 of 20: "
+    )
+    assert world.conditions("train")["AtTarget"] == "TargetMet"
+
+
+def over(count: int, *nodes: str) -> str:
+    """The condition AtTarget of so many Nodes where one rack is wanted and these are busy."""
+    busy = "; ".join(f"{node}, active with Pods job since 2026-01-01T00:00:00Z" for node in nodes)
+    return f"False OverTarget: NodePool has {count} Nodes and wants 18; waits for {busy}."
+
+
 def test_a_target_that_rises_again_spares_a_whole_rack(world: WorldHarness) -> None:
     given_racks(world, 2)
     want(world, 2)

@@ -9,6 +9,7 @@ import pytest
 from nodepool.contract.keys import PoolKey
 from nodepool.explanation import rack_remedies
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
+from nodepool.explanation.leaving import Rack
 from nodepool.placement.ranking import Ranking
 from support.simulation.faults import Plant, violation_of
 from support.simulation.profile import CROWDED, NVLINK, SETTINGS, UNHEALTHY
@@ -52,7 +53,7 @@ def nobody_ahead(_facts: Facts) -> list[Peer]:
     return []
 
 
-def nothing_to_empty(_facts: Facts, _leaving: int) -> list[tuple[NodeFacts, ...]]:
+def nothing_to_empty(_facts: Facts, _leaving: int) -> list[Rack]:
     """Nodes leave by themselves, whatever runs on them."""
     return []
 

@@ -547,7 +547,13 @@ def test_the_work_is_to_end_in_the_rack_that_leaves_first(
         for number in range(size)
     )
     facts = pool(
-        18, instance_type="gb200-4x", idle_only=True, current=len(nodes), nodes=nodes, now=NOON
+        18,
+        instance_type="gb200-4x",
+        idle_only=True,
+        current=len(nodes),
+        nodes=nodes,
+        staying=sizes,
+        now=NOON,
     )
 
     (removal,) = (each for each in causes(facts) if each.kind == "Removal")

@@ -3,6 +3,7 @@
 A value of the wrong type counts as missing, for example a number in place of a text or a moment.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -60,6 +61,7 @@ def facts(
     same = [(of, each) for of, each in peers if _text(each, "spec", "instanceType") == kind]
     return replace(
         own,
+        staying=Counter(node.domain for node in own.counted_nodes if not node.removal),
         # A quota that was never set, and that nothing counts against, has no document.
         limit=_limit(quota) or unset,
         # If a zone never had a machine of the type, there is no document either.

@@ -189,6 +189,7 @@ class Facts:
     cures: whether its unhealthy Nodes are rebooted or replaced automatically.
     checks: its conditions for its newest generation, by type.
     nodes: its Nodes; while it loses Nodes, at least the Nodes that are active or leave.
+    staying: how many of its Nodes stay in each NVLink domain; needed of a type in racks.
     limit, machines: its quota and its machines; None if unknown.
     peers: the NodePools that share quota and machines with it.
     position: the log position of its last change.
@@ -225,6 +226,7 @@ class Facts:
     cures: bool = False
     checks: Mapping[str, Check] = field(default_factory=dict)
     nodes: tuple[NodeFacts, ...] = ()
+    staying: Mapping[str, int] = field(default_factory=dict)
     limit: Limit | None = None
     machines: Machines | None = None
     peers: tuple[Peer, ...] = ()

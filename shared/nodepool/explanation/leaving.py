@@ -1,13 +1,13 @@
 """Describe the Nodes that leave a NodePool, and what they wait for."""
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from nodepool.contract.counting import format_count
 from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import SLURM_JOB, Facts, NodeFacts
-from nodepool.explanation.sharing import rack_of, up_to_racks
+from nodepool.explanation.sharing import rack_of
 from nodepool.explanation.unanswered import INTERNAL_ERROR, has_failed
 
 PREEMPTED = "Preempted"
@@ -34,14 +34,17 @@ def surplus(facts: Facts) -> str:
     staying = [node for node in facts.counted_nodes if not node.removal]
     # A Node that has not joined yet, or that is idle, leaves before any Node at work.
     left -= facts.in_progress - sum(not node.registered for node in leaving)
+    active = [node for node in staying if node.active]
     if rack_of(facts) > 1:
-        left = _in_racks(facts, staying, left)
+        needed, racks = racks_to_empty(facts)
+        left = sum(rack.to_empty for rack in racks[:needed])
+        active = list(dict.fromkeys(node for rack in racks for node in rack.nodes))
     else:
         busy = sum(node.registered for node in leaving)
         busy += sum(node.registered and node.active for node in staying)
         left -= facts.current - busy
     if left > 0 and facts.idle_only and not kept:
-        waited_for += [node for node in staying if node.active]
+        waited_for += active
         count += left
     if waited_for:
         text = _waits(waited_for, count)
@@ -52,13 +55,36 @@ def surplus(facts: Facts) -> str:
     return f"{text}; {kept}" if kept else text
 
 
-def _in_racks(facts: Facts, staying: Sequence[NodeFacts], surplus: int) -> int:
-    """Return how many active Nodes must become idle until so many surplus Nodes leave in racks.
+class Rack(NamedTuple):
+    """Active Nodes of which `to_empty` must become idle until their rack leaves."""
 
-    A rack leaves once none of its Nodes is active.
+    to_empty: int
+    nodes: tuple[NodeFacts, ...]
+
+
+def racks_to_empty(facts: Facts) -> tuple[int, list[Rack]]:
+    """Return how many racks must become idle until the surplus leaves, and of which racks they are.
+
+    The smallest racks leave, each once none of its Nodes is active. No larger rack leaves in the
+    place of a smaller rack that is at work; see `surplus_racks` in `allocator.choose`.
     """
-    active = Counter(node.domain for node in staying if node.active)
-    return sum(sorted(active.values())[: up_to_racks(facts, surplus) // rack_of(facts)])
+    size, active = rack_of(facts), dict[str, list[NodeFacts]]()
+    for node in facts.counted_nodes:
+        if node.active and not node.removal:
+            active.setdefault(node.domain, []).append(node)
+    racks: list[tuple[int, Rack]] = []
+    for domain, count in sorted(facts.staying.items()):
+        nodes = tuple(active.get(domain, ()))
+        idle = count - len(nodes)
+        # The idle Nodes of a domain leave first. Only its first rack may lack Nodes.
+        for end in range(count % size or size, count + 1, size):
+            length = min(end, size)
+            racks.append((length, Rack(min(max(0, end - idle), length), nodes)))
+    smallest = sorted(length for length, _ in racks)[: max(0, len(racks) - facts.target // size)]
+    leaving = [rack for length, rack in racks if smallest and length <= smallest[-1]]
+    busy = sorted((rack for rack in leaving if rack.to_empty), key=lambda rack: rack.to_empty)
+    needed = len(smallest) - (len(leaving) - len(busy))
+    return (needed, busy) if needed > 0 else (0, [])
 
 
 def _blocker(facts: Facts) -> str:

@@ -1,6 +1,5 @@
 """What would let the leaving Nodes of a NodePool go, or cure the Nodes that stay."""
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -9,7 +8,7 @@ from nodepool.contract.health import Remedy as Cure
 from nodepool.contract.node_failures import RACK_UNAVAILABLE
 from nodepool.contract.timetable import ANSWER_WITHIN
 from nodepool.explanation.facts import RESTARTING, Domain, Facts, NodeFacts
-from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
+from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED, Rack, racks_to_empty
 from nodepool.explanation.remedies import (
     DrainNode,
     EditSpec,
@@ -22,7 +21,7 @@ from nodepool.explanation.remedies import (
     Unreserve,
     Wait,
 )
-from nodepool.explanation.sharing import down_to_racks, rack_of
+from nodepool.explanation.sharing import down_to_racks, of_domain, rack_of
 from nodepool.placement.racks import UNAVAILABLE_MAX
 
 SCALE_DOWN: Final = "ScaleDown"
@@ -49,8 +48,8 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
     silent = [node for node in waiting if node.is_silent]
     if blocked:
         yield _end_pods(blocked)
-    elif is_over and facts.idle_only and (units := _to_empty(facts, len(leaving))):
-        yield from _empty(facts, units)
+    elif is_over and facts.idle_only and (racks := _to_empty(facts, len(leaving))):
+        yield from _empty(facts, racks)
     elif silent:
         yield _await_answer(silent)
     else:
@@ -179,7 +178,7 @@ def cordon_details(facts: Facts, nodes: list[NodeFacts]) -> Iterator[str]:
     for domain in sorted({node.domain for node in nodes}):
         if _count_unavailable(facts, domain) > UNAVAILABLE_MAX:
             yield (
-                f"no work begins on NVLink domain {domain} while more than {UNAVAILABLE_MAX} of "
+                f"no work begins on {of_domain(domain)} while more than {UNAVAILABLE_MAX} of "
                 "its Nodes are unavailable"
             )
 
@@ -249,46 +248,40 @@ def _list(nodes: list[NodeFacts]) -> str:
     return f"{shown} and {len(nodes) - NAMED_MAX} more" if len(nodes) > NAMED_MAX else shown
 
 
-def _to_empty(facts: Facts, leaving: int) -> list[tuple[NodeFacts, ...]]:
-    """Return the Nodes that have to become idle, together with those that may stand in for them.
+def _to_empty(facts: Facts, leaving: int) -> list[Rack]:
+    """Return the racks of which one has to become idle; each active Node may be a rack of one.
 
-    Each item is as many Nodes as have to become idle at once: single Nodes, or those of a rack.
     Empty where the surplus leaves without that.
     """
+    if rack_of(facts) > 1:
+        return racks_to_empty(facts)[1]
     left = facts.held - facts.target - leaving
     staying = [node for node in facts.counted_nodes if not node.removal]
     active = [node for node in staying if node.active]
-    size = rack_of(facts)
-    if left <= 0 or (len(staying) - len(active) >= left and size == 1):
+    if left <= 0 or len(staying) - len(active) >= left:
         return []
-    if size == 1:
-        return [(node,) for node in active]
-    held = Counter(node.domain for node in staying)
-    # The smallest racks leave. No larger rack replaces a small rack that is at work.
-    surplus = max(1, len(held) - facts.target // size)
-    largest = sorted(held.values())[:surplus][-1]
-    domains = sorted({node.domain for node in active if held[node.domain] <= largest})
-    racks = [tuple(node for node in active if node.domain == domain) for domain in domains]
-    return sorted(racks, key=len)
+    return [Rack(1, (node,)) for node in active]
 
 
-def _empty(facts: Facts, units: list[tuple[NodeFacts, ...]]) -> Iterator[Remedy]:
+def _empty(facts: Facts, racks: list[Rack]) -> Iterator[Remedy]:
     """Yield how a Node, or a rack, becomes idle so that it leaves; a silent Node is given up."""
-    silent = [node for unit in units for node in unit if node.is_silent]
-    units = [unit for unit in units if not any(node.is_silent for node in unit)]
-    if not units:
+    silent = [node for rack in racks for node in rack.nodes if node.is_silent]
+    racks = [rack for rack in racks if not any(node.is_silent for node in rack.nodes)]
+    if not racks:
         yield _end_silence(facts, silent[0])
         return
-    first = units[0]
+    count, first = racks[0]
     if rack_of(facts) == 1:
         text = "cordon one of its active Nodes and end the work there: it leaves once it is idle"
-        names = tuple(node.name for unit in units for node in unit)
+        names = tuple(node.name for rack in racks for node in rack.nodes)
         yield Remedy(text, EndWork(names, 1))
     else:
         names = tuple(node.name for node in first)
-        nodes = "the active Node" if len(names) == 1 else f"all {len(names)} active Nodes"
-        text = f"cordon {nodes} of NVLink domain {first[0].domain} and end the work there"
-        yield Remedy(text, EndWork(names, len(names)))
-    if not any(node.blocking_count for unit in units for node in unit):
+        nodes = "the active Node" if len(names) == 1 else f"all {count} active Nodes"
+        if count < len(names):
+            nodes = f"{count} of the {len(names)} active Nodes"
+        text = f"cordon {nodes} of {of_domain(first[0].domain)} and end the work there"
+        yield Remedy(text, EndWork(names, count))
+    if not any(node.blocking_count for rack in racks for node in rack.nodes):
         text = "set lifecycle.scaleDownStrategy to PreferIdle, which removes active Nodes too"
         yield Remedy(text, PreferIdle())

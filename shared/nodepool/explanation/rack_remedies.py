@@ -10,7 +10,7 @@ from typing import Final
 from nodepool.contract.counting import format_count
 from nodepool.explanation.facts import Domain, Facts
 from nodepool.explanation.remedies import AddMachines, Remedy, RepairMachines
-from nodepool.explanation.sharing import rack_of, up_to_racks
+from nodepool.explanation.sharing import of_domain, rack_of, up_to_racks
 from nodepool.placement.racks import lacking
 
 NAMED_MAX: Final = 18
@@ -24,8 +24,8 @@ def rack_details(facts: Facts) -> Iterator[str]:
     for domain, missing in _parts(facts)[:DOMAINS_MAX]:
         found = _domains(facts).get(domain, Domain())
         yield (
-            f"{_of(domain)} lacks {format_count(missing)}; {found.free} of its machines are free "
-            f"and {len(found.triage)} out of service"
+            f"{of_domain(domain)} lacks {format_count(missing)}; "
+            f"{found.free} of its machines are free and {len(found.triage)} out of service"
         )
     room = facts.allowed - facts.held
     if 0 < room < min((missing for _, missing in _parts(facts)), default=0):
@@ -40,7 +40,9 @@ def rack_remedies(facts: Facts) -> Iterator[Remedy]:
         if len(names) >= short and not facts.has_affinity:
             yield _repair(names[:short], domain)
         else:
-            machines = f"{format_count(short, 'machine')} of {_of(domain)}{_fitting(facts, short)}"
+            machines = (
+                f"{format_count(short, 'machine')} of {of_domain(domain)}{_fitting(facts, short)}"
+            )
             text = f"add {machines} to the zone: no other completes its rack"
             yield Remedy(text, AddMachines(short, domain))
     size = rack_of(facts)
@@ -93,7 +95,7 @@ def _fitting(facts: Facts, count: int) -> str:
 
 def _repair(names: tuple[str, ...], domain: str) -> Remedy:
     noun = "machine" if len(names) == 1 else "machines"
-    text = f"repair {noun} {', '.join(names[:NAMED_MAX])} of {_of(domain)}"
+    text = f"repair {noun} {', '.join(names[:NAMED_MAX])} of {of_domain(domain)}"
     return Remedy(text, RepairMachines(len(names), names))
 
 
@@ -107,7 +109,3 @@ def _parts(facts: Facts) -> list[tuple[str, int]]:
 
 def _domains(facts: Facts) -> Mapping[str, Domain]:
     return facts.machines.domains if facts.machines is not None else {}
-
-
-def _of(domain: str) -> str:
-    return f"NVLink domain {domain}" if domain else "no NVLink domain"

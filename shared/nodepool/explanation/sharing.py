@@ -53,6 +53,11 @@ def rack_of(facts: Facts) -> int:
     return (entry.rack_size if entry is not None else 0) or 1
 
 
+def of_domain(domain: str) -> str:
+    """Return the name of an NVLink domain; machines without the label have none."""
+    return f"NVLink domain {domain}" if domain else "no NVLink domain"
+
+
 def down_to_racks(facts: Facts, count: int) -> int:
     """Return the count without the Nodes that are no whole rack."""
     return count - count % rack_of(facts)
