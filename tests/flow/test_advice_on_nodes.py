@@ -3,12 +3,15 @@
 import pytest
 
 from flow.test_explanations import explained, titles
+from flow.test_racks import R1, R2, break_node, domains, given_racks, run_pod, want
 from nodepool.cli.documents import field
 from nodepool.explanation.remedies import DrainNode, Wait
 from support.constants import CLUSTER, RACK
 from support.manifests import rack_affinity
+from support.paths import pool_path
 from support.world_harness import WorldHarness
 
+LEAVES = "it then leaves, and train has enough Nodes without it"
 LOCK = "sunk.coreweave.com/lock"
 
 
@@ -29,7 +32,7 @@ def helps(world: WorldHarness, pool: str = "train") -> list[tuple[str, ...]]:
             "repaired or added",
             1,
         ),
-        (3, 1, "it then leaves, and train has enough Nodes without it", 1),
+        (3, 1, LEAVES, 1),
     ],
 )
 def test_a_drained_node_is_said_to_be_replaced_only_if_a_machine_is_free_for_it(
@@ -215,6 +218,67 @@ def test_a_slurm_job_is_not_called_a_pod(world: WorldHarness) -> None:
         f"n2, active with Pods job since 2026-01-01T00:01:00Z, {job}."
     )
     assert helps(world)[0][0] == "end the work that blocks on n1, n2"
+
+
+def test_an_unhealthy_node_that_is_too_many_is_not_said_to_be_cured(world: WorldHarness) -> None:
+    # given two Nodes at work, of which one is too many, and one has a problem that a reboot cures
+    world.given_data_center(machines=2)
+    world.apply("train", 2)
+    for node in ("n1", "n2"):
+        world.run_pod(node)
+    world.scale("train", 1)
+    world.break_machines("n1", fault="xid")
+    before = helps(world)[-1]
+
+    # when the advice is followed
+    world.command_node("RebootNode", "train", "n1", force=True)
+    world.pass_time(minutes=30)
+
+    assert before == (f"'nodepool reboot n1 --force' ends what runs there; {LEAVES}",)
+    assert world.nodes("train") == ["n2"]
+
+
+def test_an_unhealthy_node_that_is_too_many_leaves_once_its_slurm_job_has_ended(
+    world: WorldHarness,
+) -> None:
+    # given two Nodes with Slurm jobs, of which one is too many, and one is unhealthy
+    world.given_data_center(machines=2)
+    world.apply("train", 2)
+    for node in ("n1", "n2"):
+        world.lock("train", node)
+    world.scale("train", 1)
+    world.break_machines("n1", fault="xid")
+    before = helps(world)[-1]
+
+    # when the advice is followed
+    world.unlock("train", "n1")
+    world.pass_time(minutes=30)
+
+    assert before == (f"end the Slurm job on n1; {LEAVES}",)
+    assert world.nodes("train") == ["n2"]
+
+
+@pytest.mark.parametrize(
+    ("node", "then"), [("n1", LEAVES), ("n19", "it is then cured")], ids=["alone", "with another"]
+)
+def test_an_unhealthy_node_of_a_rack_leaves_only_if_no_other_node_of_its_rack_is_at_work(
+    world: WorldHarness, node: str, then: str
+) -> None:
+    # given two racks of which one is too many; one has a Node at work, and the other has two
+    given_racks(world, 2)
+    want(world, 2)
+    for busy in ("n1", "n19", "n20"):
+        run_pod(world, busy)
+    want(world, 1)
+    break_node(world, node, "xid")
+    before = helps(world)[-1]
+
+    # when the advice is followed
+    world.send("RebootNode", pool_path("train"), {"node": world.machine_name(node), "force": True})
+    world.pass_time(minutes=60)
+
+    assert before == (f"'nodepool reboot {node} --force' ends what runs there; {then}",)
+    assert domains(world) == ({R2: 18} if then == LEAVES else {R1: 18, R2: 18})
 
 
 def test_machines_for_what_is_served_before_are_a_bound_where_it_may_want_others(

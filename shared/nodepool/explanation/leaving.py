@@ -8,7 +8,7 @@ from nodepool.contract.counting import format_count
 from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import SLURM_JOB, Facts, NodeFacts
 from nodepool.explanation.sharing import rack_of
-from nodepool.explanation.unanswered import INTERNAL_ERROR, has_failed
+from nodepool.explanation.unanswered import INTERNAL_ERROR, count_unchosen, has_failed
 
 PREEMPTED = "Preempted"
 """The reason for the removal of a Node that is being preempted."""
@@ -85,6 +85,13 @@ def racks_to_empty(facts: Facts) -> tuple[int, list[Rack]]:
     busy = sorted((rack for rack in leaving if rack.to_empty), key=lambda rack: rack.to_empty)
     needed = len(smallest) - (len(leaving) - len(busy))
     return (needed, busy) if needed > 0 else (0, [])
+
+
+def is_surplus(facts: Facts, node: NodeFacts) -> bool:
+    """Return whether a Node leaves once nothing runs on it: its NodePool has too many Nodes."""
+    if node.reserved or not facts.is_valid or count_unchosen(facts) <= 0:
+        return False
+    return rack_of(facts) == 1 or any(rack.nodes == (node,) for rack in racks_to_empty(facts)[1])
 
 
 def _blocker(facts: Facts) -> str:

@@ -8,7 +8,7 @@ from nodepool.contract.health import Remedy as Cure
 from nodepool.contract.node_failures import RACK_UNAVAILABLE
 from nodepool.contract.timetable import ANSWER_WITHIN
 from nodepool.explanation.facts import RESTARTING, Domain, Facts, NodeFacts
-from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED, Rack, racks_to_empty
+from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED, Rack, is_surplus, racks_to_empty
 from nodepool.explanation.remedies import (
     DrainNode,
     EditSpec,
@@ -88,17 +88,25 @@ def _cure(facts: Facts, node: NodeFacts, *, is_curable: bool) -> Iterator[Remedy
     force = node.blocking_count > 0
     verb, kind = ("reboot", RebootNode) if is_curable else ("drain", DrainNode)
     command = f"'nodepool {verb} {node.name}{' --force' if force else ''}'"
+    then = _leaves(facts) if is_surplus(facts, node) else ""
     if node.has_job:
-        text = f"end the Slurm job on {node.name}, then {command}"
-        yield Remedy(text, kind(node.name, force, after_work=True))
+        text = f"end the Slurm job on {node.name}"
+        if then:
+            yield Remedy(f"{text}; {then}", EndWork((node.name,), 1))
+        else:
+            yield Remedy(f"{text}, then {command}", kind(node.name, force, after_work=True))
         return
     what = f"{command} ends what runs there"
     if is_curable:
-        yield Remedy(f"{what}; it is then cured", RebootNode(node.name, force))
+        yield Remedy(f"{what}; {then or 'it is then cured'}", RebootNode(node.name, force))
         return
     then = _lost(facts, node)
     action = DrainNode(node.name, force, replaced=not then)
     yield Remedy(f"{what}; {then or 'it is then cured or replaced'}", action)
+
+
+def _leaves(facts: Facts) -> str:
+    return f"it then leaves, and {facts.name} has enough Nodes without it"
 
 
 def _end_silence(facts: Facts, node: NodeFacts) -> Remedy:
@@ -149,7 +157,7 @@ def _lost(facts: Facts, node: NodeFacts) -> str:
     """
     size, machines = rack_of(facts), facts.machines
     if facts.held - (not node.reserved) >= facts.allowed:
-        return f"it then leaves, and {facts.name} has enough Nodes without it"
+        return _leaves(facts)
     if machines is None:
         return ""
     if size > 1:
