@@ -700,6 +700,33 @@ def test_enough_nodes_of_a_rack_are_to_be_uncordoned_for_work_to_begin_there(
     assert up.helps == (f"'nodepool uncordon {world.machine_name('n3')}' opens it to work again",)
 
 
+def test_machines_in_triage_count_where_drained_nodes_of_their_rack_are_to_be_uncordoned(
+    world: WorldHarness,
+) -> None:
+    # given a rack that lost a Node, which quota does not let it replace, and three drained Nodes
+    given_racks(world, 1, quota=18)
+    want(world, 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.send("BreakMachine", machine_path(f"{EAST}/{world.machine_name('n1')}"), GPU_LOST)
+    world.pass_time(minutes=5)
+    world.given_quota(17, GB200, zone=EAST)
+    for node in ("n2", "n3", "n4"):
+        world.command_node("DrainNode", "train", node)
+    world.pass_time(minutes=10)
+
+    # when the advice is followed
+    _, cordon = explained(world, "train").causes
+    names = tuple(world.machine_name(node) for node in ("n2", "n3"))
+    for name in names:
+        world.command_node("UncordonNode", "train", name)
+    world.pass_time(minutes=10)
+
+    # then work begins on the rack, except for the last drained Node
+    assert world.conditions("train")["Capacity"] == "Sufficient"
+    assert cordon.remedies[0].action == UncordonNodes(names)
+    shown = world.documents("nodes").values()
+    assert sum(field(each, "spec", "unschedulable") is True for each in shown) == 1
+
+
 def test_a_rack_that_is_unavailable_for_other_causes_is_not_to_be_uncordoned(
     world: WorldHarness,
 ) -> None:

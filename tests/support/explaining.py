@@ -26,23 +26,25 @@ def facts_of(buckets: Buckets, pool: str, now: datetime | None = None) -> Facts:
     pools = buckets["nodepools"]
     zones = {key: text(each, "spec", "zone") for key, each in buckets["clusters"].items()}
     zone, kind = zones[f"{org}/{cluster}"], text(pools[pool], "spec", "instanceType")
+    nodes = [each for key, each in buckets["nodes"].items() if key.startswith(f"{org}/{cluster}/")]
+    own = facts(pools[pool], nodes=nodes)
+    machines = [
+        each
+        for key, each in buckets["machines"].items()
+        if key.startswith(f"{zone}/") and text(each, "spec", "instanceType") == kind
+    ]
+    peers = [
+        (key.partition("/")[2], each)
+        for key, each in pools.items()
+        if key != pool and key.startswith(f"{org}/") and zones[key.rpartition("/")[0]] == zone
+    ]
     read = facts(
         pools[pool],
         zone=zone,
-        nodes=[
-            each for key, each in buckets["nodes"].items() if key.startswith(f"{org}/{cluster}/")
-        ],
+        nodes=nodes,
         quota=buckets["quotas"].get(f"{org}/{zone}/{kind}"),
-        capacity=buckets["capacity"].get(f"{zone}/{kind}"),
-        machines=[
-            each
-            for key, each in buckets["machines"].items()
-            if key.startswith(f"{zone}/") and text(each, "spec", "instanceType") == kind
-        ],
-        peers=[
-            (key.partition("/")[2], each)
-            for key, each in pools.items()
-            if key != pool and key.startswith(f"{org}/") and zones[key.rpartition("/")[0]] == zone
-        ],
+        capacity=buckets["capacity"].get(f"{zone}/{kind}") if own.needs_machines else None,
+        machines=machines if own.needs_machines else (),
+        peers=peers if own.needs_peers else (),
     )
     return replace(read, now=now)

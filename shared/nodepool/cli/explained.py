@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nodepool.cli.documents import Document, condition, text
+from nodepool.cli.documents import Document, text
 from nodepool.cli.layout import escape_text
 from nodepool.cli.times import human
 from nodepool.contract.grammar import label_value
@@ -33,14 +33,12 @@ async def read_facts(client: "Client", pool: Document) -> Facts:
     name, instance_type = text(pool, "metadata", "name"), text(pool, "spec", "instanceType")
     if not instance_type or label_value(instance_type) or label_value(zone):
         zone = ""  # Such values cannot be part of a key.
-    is_short = _fails(pool, "Capacity")
-    has_peers = bool(zone) and (is_short or _fails(pool, "Quota"))
-    everything = await client.nodepools.list(everywhere=True) if has_peers else ()
     key = f"{zone}.{instance_type}"
     nodes = [each.document for each in await client.nodes.list()]
-    # Whether a machine is free decides what becomes of an unhealthy Node.
-    is_ill = any(node.problems for node in facts(pool, nodes=nodes).nodes)
-    capacity = await client.capacity.get(key) if zone and (is_short or is_ill) else None
+    own = facts(pool, nodes=nodes)
+    has_peers = bool(zone) and own.needs_peers
+    everything = await client.nodepools.list(everywhere=True) if has_peers else ()
+    capacity = await client.capacity.get(key) if zone and own.needs_machines else None
     machines = await client.objects("machines").list(f"{zone}.") if capacity is not None else ()
     read = facts(
         pool,
@@ -73,10 +71,6 @@ async def why_pods_wait(client: "Client", pool: str) -> str:
     if explanation.causes:
         return explanation.sentence
     return f"no Node of NodePool {pool} is open to it and has room"
-
-
-def _fails(pool: Document, kind: str) -> bool:
-    return condition(pool, kind, "status") != "True"
 
 
 def _peers(

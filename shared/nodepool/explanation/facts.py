@@ -274,3 +274,22 @@ class Facts:
     def reserved(self) -> int:
         """Return how many Nodes of the quota it takes."""
         return max(self.granted or 0, self.held)
+
+    @property
+    def needs_peers(self) -> bool:
+        """Return whether its explanation depends on the NodePools that share quota and machines."""
+        return not self.deleting and (self._lacks("Quota") or self._lacks("Capacity"))
+
+    @property
+    def needs_machines(self) -> bool:
+        """Return whether its explanation depends on the machines of its type in its zone.
+
+        Whether a machine is free decides what becomes of an unhealthy Node. Whether machines of a
+        rack are in triage decides how many of its Nodes are to be uncordoned.
+        """
+        is_ill = any(node.problems or (node.cordon and node.domain) for node in self.nodes)
+        return not self.deleting and (is_ill or self._lacks("Capacity"))
+
+    def _lacks(self, kind: str) -> bool:
+        check = self.checks.get(kind)
+        return check is None or check.status != "True"

@@ -180,7 +180,12 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
     action = trial.remedy.action
     if isinstance(action, DrainNode) and _leaves_useless(after, action.node):
         return False
-    if isinstance(action, DrainNode) and action.replaced and _lacks(before, after, action.node):
+    if (
+        isinstance(action, DrainNode)
+        and action.replaced
+        and _lacks(before, after, action.node)
+        and not _was_taken(buckets, before)
+    ):
         return False
     if not left:
         return True
@@ -209,14 +214,15 @@ def _leaves_useless(after: Facts, name: str) -> bool:
 
 
 def _lacks(before: Facts, after: Facts, node: str) -> bool:
-    """Whether nothing replaced a Node, though nobody else took the last free machine."""
+    """Whether nothing replaced a Node."""
     gone = {each.name for each in before.nodes} - {each.name for each in after.nodes}
-    was_taken = _free(before) > 0 == _free(after)
-    return gone == {node} and after.held < min(before.held, after.allowed) and not was_taken
+    return gone == {node} and after.held < min(before.held, after.allowed)
 
 
-def _free(facts: Facts) -> int:
-    return facts.machines.free if facts.machines is not None else 0
+def _was_taken(buckets: Buckets, before: Facts) -> bool:
+    """Whether somebody else took the last free machine."""
+    capacity = buckets["capacity"].get(f"{before.zone}/{before.instance_type}", {})
+    return before.machines is not None and before.machines.free > 0 == capacity.get("free", 0)
 
 
 def _unhealthy(facts: Facts) -> set[str]:
