@@ -5,7 +5,18 @@ from datetime import timedelta
 
 import pytest
 
-from flow.test_racks import DOMAIN, EAST, GB200, R1, add, given_racks, want
+from flow.test_racks import (
+    DOMAIN,
+    EAST,
+    GB200,
+    R1,
+    add,
+    break_node,
+    domains,
+    given_racks,
+    repair,
+    want,
+)
 from nodepool.cli.documents import field
 from nodepool.contract.events import NodePoolValidated
 from nodepool.explanation.remedies import (
@@ -888,6 +899,52 @@ def test_a_broken_rack_asks_for_the_machines_of_its_own_domain(world: WorldHarne
         capacity.details
     )
     assert titles(explained(world, "train")) == []
+
+
+def given_a_part_of_a_rack(world: WorldHarness, *lost: str) -> None:
+    """A rack that lost two Nodes while its quota was lowered to 17 Nodes, and these since then."""
+    given_racks(world, 1, quota=18)
+    want(world, 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    for node in ("n1", "n2"):
+        break_node(world, node, "gpu-lost")
+    world.pass_time(minutes=5)
+    world.given_quota(17, GB200, zone=EAST)
+    for node in lost:
+        break_node(world, node, "gpu-lost")
+    world.pass_time(minutes=5)
+
+
+def test_as_many_machines_of_a_rack_are_asked_for_as_quota_leaves_room_for(
+    world: WorldHarness,
+) -> None:
+    # given 15 of the 16 Nodes of a rack that quota allows
+    given_a_part_of_a_rack(world, "n3")
+
+    # when the advice is followed
+    _, capacity = explained(world, "train").causes
+    before = domains(world)
+    repair(world, "n1")
+    world.pass_time(minutes=5)
+
+    # then quota, and not the target, keeps the rack from being whole
+    assert "its quota leaves room for 1 Node, which completes none of its racks" in capacity.details
+    assert capacity.remedies[0].action == RepairMachines(1, (world.machine_name("n1"),))
+    assert (before, domains(world)) == ({R1: 15}, {R1: 16})
+
+
+def test_no_machines_are_asked_for_where_quota_leaves_no_room_for_a_rack(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool without Nodes, of which quota allows less than a rack
+    given_a_part_of_a_rack(world, *(f"n{number}" for number in range(3, 19)))
+
+    # when a whole rack is added
+    _, capacity = explained(world, "train").causes
+    add(world, {"count": 18, "inRacks": True})
+
+    # then it is of no use
+    assert capacity.remedies == ()
+    assert domains(world) == {}
 
 
 def test_a_rack_of_which_the_control_plane_has_a_node_asks_for_a_machine_of_its_domain(

@@ -245,8 +245,24 @@ def test_machines_that_come_by_racks_are_added_by_racks() -> None:
 @pytest.mark.parametrize(
     ("target", "domains", "helps", "room"),
     [
-        (18, {"r1": Domain(5), "r2": Domain(5)}, (), "8 Nodes"),
-        (36, {"r1": Domain(17, free=1), "r2": Domain(16), "r3": Domain(1)}, (), ""),
+        (
+            18,
+            {"r1": Domain(5), "r2": Domain(5)},
+            (
+                "add 8 machines of NVLink domain r1 to the zone: no other completes its rack",
+                "add 8 machines of NVLink domain r2 to the zone: no other completes its rack",
+            ),
+            "8 Nodes",
+        ),
+        (
+            36,
+            {"r1": Domain(17, free=1), "r2": Domain(16), "r3": Domain(1)},
+            (
+                "add 1 machine of NVLink domain r2 to the zone: no other completes its rack",
+                "add 1 machine of NVLink domain r3 to the zone: no other completes its rack",
+            ),
+            "",
+        ),
         (
             54,
             {"r1": Domain(17), "r2": Domain(16), "r3": Domain(12)},
@@ -259,7 +275,7 @@ def test_machines_that_come_by_racks_are_added_by_racks() -> None:
         ),
     ],
 )
-def test_only_racks_that_the_target_has_room_for_are_to_be_completed(
+def test_racks_are_to_be_completed_as_far_as_the_target_has_room(
     target: int, domains: Mapping[str, Domain], helps: tuple[str, ...], room: str
 ) -> None:
     facts = pool(

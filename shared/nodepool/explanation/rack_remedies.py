@@ -29,7 +29,8 @@ def rack_details(facts: Facts) -> Iterator[str]:
         )
     room = facts.allowed - facts.held
     if 0 < room < min((missing for _, missing in _parts(facts)), default=0):
-        yield f"its target leaves room for {format_count(room)}, which completes none of its racks"
+        what = "target" if facts.allowed == facts.target else "quota"
+        yield f"its {what} leaves room for {format_count(room)}, which completes none of its racks"
 
 
 def rack_remedies(facts: Facts) -> Iterator[Remedy]:
@@ -47,24 +48,25 @@ def rack_remedies(facts: Facts) -> Iterator[Remedy]:
             yield Remedy(text, AddMachines(short, domain))
     size = rack_of(facts)
     begun = sum(-(-domain.held // size) for domain in _domains(facts).values())
-    if not shorts and (begun < facts.allowed // size or not begun):
+    if not shorts and begun < facts.allowed // size:
         yield from _whole_racks(facts)
 
 
 def _to_complete(facts: Facts) -> Iterator[tuple[str, int]]:
-    """Yield the racks that more machines complete, and how many these are.
+    """Yield the racks that more machines complete, as far as there is room, and how many they are.
 
-    A rack gets Nodes only where all that it lacks fits into the target; see `deliveries` in
-    `nodepool.placement.racks`. With a node affinity no free machine counts, since Facts do not say
-    which machines satisfy the affinity.
+    A rack gets Nodes only where all that it lacks, or that there is room for, can be had; see
+    `deliveries` in `nodepool.placement.racks`. With a node affinity no free machine counts, since
+    Facts do not say which machines satisfy the affinity.
     """
     room = facts.allowed - facts.held
     for domain, missing in _parts(facts):
         free = 0 if facts.has_affinity else _domains(facts).get(domain, Domain()).free
-        if missing <= room and missing <= free:
-            room -= missing
-        elif missing <= room:
-            yield domain, missing - free
+        count = min(missing, room)
+        if count <= free:
+            room -= max(0, count)
+        else:
+            yield domain, count - free
 
 
 def _whole_racks(facts: Facts) -> Iterator[Remedy]:
