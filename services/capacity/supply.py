@@ -88,8 +88,6 @@ def shares(
     _promise(state, key, claims, failed, own)
     claims = {each: claim for each, claim in claims.items() if each not in failed}
     _place(ranking, claims)
-    if state.giving_way.get(key):
-        _count_losses(ranking, claims)
     for pool_key, claim in claims.items():
         if own is not None and pool_key != own:
             continue
@@ -162,11 +160,13 @@ def _place(ranking: Ranking, claims: Takings) -> None:
 
     A NodePool waits for as many machines as its last position says, without the machines that come
     for it and for the NodePools before it. A NodePool that loses a Node to another NodePool keeps
-    its place, and lacks one Node more from then on.
+    its place, and lacks one Node more from then on. If it has all Nodes before it loses one, the
+    loss begins a new wait behind all that waits already.
     """
     if all(claim.taken >= claim.lacks for claim in claims.values()):
         return
     ahead = coming = 0
+    losers = dict[PoolKey, int]()
     for key, count in ranking.turns():
         claim = claims.get(key)
         if claim is not None and not claim.position:
@@ -176,19 +176,7 @@ def _place(ranking: Ranking, claims: Takings) -> None:
         if claim is not None:
             unmet = claim.lacks - claim.taken - claim.preempted
             claim.needed = max(unmet, ahead - coming)
-
-
-def _count_losses(ranking: Ranking, claims: Takings) -> None:
-    """Add the machines that other NodePools take before a NodePool replaces its lost Nodes.
-
-    If the NodePool has all Nodes before it loses some, the loss begins a new wait behind all that
-    waits already.
-    """
-    losing = {key for key, claim in claims.items() if claim.losing}
-    total, last = 0, dict[PoolKey, int]()
-    for key, count in ranking.turns():
-        total += count
-        if key in losing:
-            last[key] = total
-    for key, position in last.items():
-        claims[key].needed += min(claims[key].losing, total - position)
+            if claim.losing:
+                losers[key] = ahead - coming
+    for key, before in losers.items():
+        claims[key].needed += max(0, ahead - coming - before)

@@ -210,24 +210,32 @@ def test_a_machine_is_asked_for_in_place_of_a_spot_node_that_gives_way(
     assert world.node_counts("cheap").current == 4
 
 
-def test_the_loss_of_a_node_waits_behind_what_waits_already(world: WorldHarness) -> None:
+@pytest.mark.parametrize("later", [1, 3], ids=["one Node", "more Nodes than it loses"])
+def test_the_loss_of_a_node_waits_behind_what_waits_already(
+    world: WorldHarness, later: int
+) -> None:
     # given a spot NodePool that lacks a Node and loses another one, and a NodePool behind it
     world.given_data_center(machines=1)
-    for pool, target in (("cheap", 2), ("later", 1)):
+    for pool, target in (("cheap", 2), ("later", later)):
         world.apply(pool, target, computeClass="spot")
         world.pass_time(minutes=1)
     world.apply("train", 1)
 
     # when as many machines are added as are advised
     (capacity,) = (each for each in explained(world, "cheap").causes if each.kind == "Capacity")
-    world.given_machines(3)
+    world.given_machines(later + 2)
     world.pass_time(minutes=10)
 
     # then it has all Nodes when the other NodePool has taken the machine of its lost Node
     assert capacity.helps[0] == (
-        "add 3 machines of the type to the zone, up to 2 of them for what is served before it"
+        f"add {later + 2} machines of the type to the zone, "
+        f"up to {later + 1} of them for what is served before it"
     )
-    assert [world.node_counts(pool).current for pool in ("cheap", "later", "train")] == [2, 1, 1]
+    assert [world.node_counts(pool).current for pool in ("cheap", "later", "train")] == [
+        2,
+        later,
+        1,
+    ]
 
 
 def test_a_lower_target_gives_back_enough_for_what_the_autoscaler_takes_first(
