@@ -18,9 +18,10 @@ class Taking(Part):
     `Part` describes what it takes: `taken`, `most`, `first` and `last`.
 
     preempted: how many spot Nodes give way to it.
-    losing: how many of its Nodes give way to another NodePool.
+    losing: how many of its Nodes give way to another NodePool or to an operator.
     position: the position of its first missing Node among all missing Nodes.
-    needed: how many machines must become free for it and for all that is served before it.
+    needed: how many machines must become free for it and for all that is served before it, which an
+        operator is too.
     """
 
     compares = True
@@ -85,9 +86,9 @@ def shares(
     """
     ranking = state.ranking(key)
     claims = _serve(state, key, failed, own)
-    _promise(state, key, claims, failed, own)
+    operator = _promise(state, key, claims, failed, own)
     claims = {each: claim for each, claim in claims.items() if each not in failed}
-    _place(ranking, claims)
+    _place(ranking, claims, operator)
     for pool_key, claim in claims.items():
         if own is not None and pool_key != own:
             continue
@@ -132,40 +133,45 @@ def _promise(
     claims: Takings,
     failed: dict[PoolKey, str],
     own: PoolKey | None,
-) -> None:
+) -> int:
     """Set how many of the spot Nodes that give way are for each NodePool of class `default`.
 
     A machine that goes to triage afterwards is for no NodePool. An operator comes first, for the
-    machines that are still to be reclaimed and are not free.
+    machines that are still to be reclaimed and are not free. Return how many the operator still
+    lacks then.
     """
     keys = sorted(each for each in state.giving_way.get(key, ()) if each not in state.to_triage)
-    if not keys:
-        return
     stock, taken = state.stock(key), {each: claim.taken for each, claim in claims.items()}
     operator = max(0, stock.outstanding - stock.count)
+    if not keys:
+        return operator
     found = needs(state.ranking(key), state.pools, operator, taken)
     open_needs = [need for need in found if need.beneficiary not in failed]
     for need, machines in meet(open_needs, state.inventory.line_of(keys), failed, own):
         if need.beneficiary is None:
-            continue
-        claims[need.beneficiary].preempted += len(machines)
+            operator -= len(machines)
+        else:
+            claims[need.beneficiary].preempted += len(machines)
         for machine in machines:
             loser = claims.get(PoolKey(state.inventory.machines[machine].holder))
             if loser is not None:
                 loser.losing += 1
+    return operator
 
 
-def _place(ranking: Ranking, claims: Takings) -> None:
+def _place(ranking: Ranking, claims: Takings, operator: int) -> None:
     """Set the positions of all missing Nodes, and how many machines each NodePool waits for.
 
     A NodePool waits for as many machines as its last position says, without the machines that come
-    for it and for the NodePools before it. A NodePool that loses a Node to another NodePool keeps
-    its place, and lacks one Node more from then on. If it has all Nodes before it loses one, the
-    loss begins a new wait behind all that waits already.
+    for it and for the NodePools before it. A NodePool that gives way with a Node keeps its place,
+    and lacks one Node more from then on. If it has all Nodes before it loses one, the loss begins a
+    new wait behind all that waits already.
+
+    operator: how many machines an operator gets first.
     """
     if all(claim.taken >= claim.lacks for claim in claims.values()):
         return
-    ahead = coming = 0
+    ahead, coming = 0, -operator
     losers = dict[PoolKey, int]()
     for key, count in ranking.turns():
         claim = claims.get(key)

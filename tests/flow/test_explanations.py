@@ -210,6 +210,47 @@ def test_a_machine_is_asked_for_in_place_of_a_spot_node_that_gives_way(
     assert world.node_counts("cheap").current == 4
 
 
+def test_no_machine_is_asked_for_that_an_operator_gets_of_a_spot_node(world: WorldHarness) -> None:
+    # given a spot Node that gives way to an operator, and a NodePool that waits
+    world.given_data_center(machines=3)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("train", 2)
+    world.reclaim(1)
+    world.apply("more", 1)
+
+    # when as many machines are added as are advised
+    helps = explained(world, "more").causes[0].helps
+    world.given_machines(1)
+    world.pass_time(minutes=8)
+
+    assert helps == (
+        "return 1 of 1 reclaimed machine",
+        "add 1 machine of the type to the zone",
+    )
+    assert world.node_counts("more").current == 1
+
+
+def test_a_node_that_an_operator_gets_is_lost_behind_what_waits_already(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool that lacks a Node and loses one to an operator, and one behind it
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot")
+    world.reclaim(1)
+    world.apply("cheap", 3, computeClass="spot")
+    world.apply("later", 1, computeClass="spot")
+
+    # when as many machines are added as are advised
+    helps = explained(world, "cheap").causes[0].helps
+    world.given_machines(3)
+    world.pass_time(minutes=8)
+
+    assert helps[0] == (
+        "add 3 machines of the type to the zone, up to 2 of them for what is served before it"
+    )
+    assert [world.node_counts(pool).current for pool in ("cheap", "later")] == [3, 1]
+
+
 @pytest.mark.parametrize("later", [1, 3], ids=["one Node", "more Nodes than it loses"])
 def test_the_loss_of_a_node_waits_behind_what_waits_already(
     world: WorldHarness, later: int

@@ -41,7 +41,7 @@ SILENT_AT_WORK = replace(
 WORKING = replace(SETTINGS, steps=2_000, actions={"run_pod": 60, "stop_pod": 2, "scale": 40})
 
 
-def alone(_ranking: Ranking, claims: Mapping[PoolKey, Any]) -> None:
+def alone(_ranking: Ranking, claims: Mapping[PoolKey, Any], _operator: int) -> None:
     """Each NodePool waits for the machines that it lacks itself, whoever is served before it."""
     for claim in claims.values():
         claim.position = 1

@@ -106,13 +106,12 @@ def _more_machines(facts: Facts, machines: Machines) -> Iterator[Remedy]:
     They serve first an operator who reclaims machines, and then what waits for longer.
     """
     own = max(0, facts.allowed - facts.held)
-    needed = facts.machines_needed or max(0, own - facts.spot_awaited)
-    count = needed + _pending(machines) if needed else 0
+    count = facts.machines_needed or max(0, own - facts.spot_awaited)
     if not count:
         return
     more = count - own + facts.spot_awaited
     before = ""
-    if needed > own or more > 0:
+    if more > 0:
         # What is served before may have a node affinity, and want none of these machines.
         before = f", up to {more} of them for what is served before it"
     if not facts.has_affinity:

@@ -72,10 +72,8 @@ def _to_complete(facts: Facts) -> Iterator[tuple[str, int]]:
 def _whole_racks(facts: Facts) -> Iterator[Remedy]:
     size, domains = rack_of(facts), _domains(facts)
     missing = up_to_racks(facts, max(1, facts.allowed - facts.held))
-    machines = facts.machines
-    pending = max(0, machines.to_reclaim - machines.reclaimed) if machines is not None else 0
-    needed = max(missing, up_to_racks(facts, facts.machines_needed))
-    if needed + pending == size and not facts.has_affinity:
+    count = max(missing, up_to_racks(facts, facts.machines_needed))
+    if count == size and not facts.has_affinity:
         by_triage = sorted(
             (len(domain.triage), name)
             for name, domain in domains.items()
@@ -83,7 +81,6 @@ def _whole_racks(facts: Facts) -> Iterator[Remedy]:
         )
         for _, name in by_triage[:1]:
             yield _repair(domains[name].triage, name)
-    count = needed + up_to_racks(facts, pending)
     which = _fitting(facts, count) or " of the type"
     text = f"add {format_count(count, 'machine')}{which} to the zone, in whole racks"
     yield Remedy(text, AddMachines(count))

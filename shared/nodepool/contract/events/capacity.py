@@ -22,7 +22,7 @@ class CapacityChecked(Event, OfPool):
     position: the position of the first Node that it lacks among all Nodes that wait for machines of
         the type in the zone; 0 where there are machines enough.
     needed: how many more machines have to become free until it has every Node that it lacks: those
-        for it and for what is served before; 0 where there are machines enough.
+        for it and for what is served before, an operator included; 0 where there are enough.
     """
 
     speaker: ClassVar[str] = "capacity"
