@@ -72,13 +72,14 @@ def reconcile(
         # A failed check must not undo the release, so no error of a check is raised.
         own = None
         state = yield release_nodes(state, pool)
+    retried = pool.key if pool is not None and pool.fault else None
     while (due := state.ledger(ledger).next()) is not None:
         state = yield from _publish_verdict(state, due, own)
-    if pool is not None:
-        pool = state.pools.get(pool.key)
-        if pool is None or not pool.fault:
-            return
-        state = yield from _publish_verdict(state, pool.key, own)
+        retried = None if due == retried else retried
+    if retried is not None:
+        state = yield from _publish_verdict(state, retried, own)
+    elif pool is not None:
+        return
     for waiting in state.ledger(ledger).waiting:
         for event in recheck_pool(state, waiting):
             state = yield event
@@ -179,9 +180,9 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
         ledger = state.ledger(LedgerKey(failure.key))
         first = ledger.next() or next(iter(ledger.waiting), None)
         key = PoolKey(failure.key) if PoolKey(failure.key) in state.pools else first
-    pool = state.pools.get(key) if key is not None else None
-    if pool is not None:
-        yield from report_failure(pool, f"{failure.field} {failure.cause}".strip())
+    if key is not None and key in state.pools:
+        cause = f"{failure.field} {failure.cause}".strip()
+        yield from report_failure(state.pools[key], cause)
 
 
 SERVICE: Service[State, Hears, Says] = Service(

@@ -1,7 +1,7 @@
 """The state of the quota service: limits, the Nodes reserved under each, and the NodePools."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import assert_never
 
 from immutables import Map
@@ -17,9 +17,6 @@ from quota import Hears, Says
 from quota.ledger import Ledger
 from quota.nodes import NodeCounted, count_node
 from quota.pool import Pool, Warned
-
-LATEST = datetime.max.replace(tzinfo=UTC)
-"""A moment after any deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +123,7 @@ def _without_former(
     pool = state.pools.get(key)
     if pool is None or pool.ledger == ledger:
         return state, pool.former if pool is not None else None
-    state = _store_pool(
-        state, replace(pool, eligible=False, grants=(), held=0, reserved=0), context
-    )
+    state = _store_pool(state, replace(pool, eligible=False, reserved=0), context)
     state = replace(state, pools=state.pools.delete(key), work=state.work.drop(key))
     return _schedule_ledger(state, pool.ledger), pool.ledger
 
@@ -281,10 +276,11 @@ def _with_ledger(state: State, key: LedgerKey, ledger: Ledger, context: Context)
     before = state.ledger(key)
     state = replace(state, ledgers=state.ledgers.set(key, ledger))
     is_same = (before.used, before.holders) == (ledger.used, ledger.holders)
-    due = context.time + timedelta(seconds=ledger.renewal_s)
-    if is_same or not ledger.waiting or state.work.deadlines.moments.get(key, LATEST) <= due:
+    if is_same or not ledger.waiting:
         return state
-    return replace(state, work=state.work.put_at(key, due))
+    due = context.time + timedelta(seconds=ledger.renewal_s)
+    earliest = min(due, state.work.deadlines.moments.get(key, due))
+    return replace(state, work=state.work.put_at(key, earliest))
 
 
 def _schedule_ledger(state: State, key: LedgerKey) -> State:

@@ -82,6 +82,44 @@ def test_a_check_that_fails_is_tried_again_after_a_minute_and_five_and_every_fif
     assert retries == 4 * failed("bad", shown=False)
 
 
+def test_what_a_pool_gives_back_in_between_does_not_begin_its_delays_anew() -> None:
+    # given a pool with a grant to give back, whose check failed
+    quota = QuotaService()
+    quota.set_limit(4)
+    quota.specify("bad", 4)
+    quota.specify("bad", 1)
+    with a_bug_that_one_pool_brings_up():
+        quota.outputs_of(specified("bad", 2, generation=3))
+
+        # when it gives that back, and its check fails again
+        outputs = quota.outputs_of(acknowledged("bad", 1, number=2))
+        second = quota.now
+        at_once = quota.wake_until_idle()
+
+    assert outputs == [released("bad", granted=1, used=1), *failed("bad", shown=False)]
+    assert at_once == []
+    assert quota.due == second + 5 * MINUTE
+
+
+def test_a_grant_that_must_cover_more_nodes_is_checked_once_after_a_failure() -> None:
+    # given a pool that shrinks, and a check that failed when it wanted more again
+    quota = QuotaService()
+    quota.set_limit(4)
+    quota.specify("bad", 4)
+    quota.assign("bad", 4)
+    quota.specify("bad", 1)
+    with a_bug_that_one_pool_brings_up():
+        quota.outputs_of(specified("bad", 2, generation=3))
+
+    # when the bug is mended, and the allocator works to the smaller grant
+    outputs = quota.hears(acknowledged("bad", 1, number=2))
+
+    assert outputs == [
+        verdict("bad", Quota.UNDER, granted=2, limit=4, used=4, generation=3, number=3)
+    ]
+    assert quota.due is None
+
+
 def test_a_retry_that_succeeds_ends_the_failure() -> None:
     quota = QuotaService()
     quota.set_limit(8)
@@ -248,6 +286,30 @@ def test_a_pool_that_comes_again_under_another_limit_frees_the_one_before_at_the
     outputs = [*again, *rest]
     assert released("train", granted=0, used=0) in outputs
     assert verdict("waiting", Quota.UNDER, granted=2, limit=2, used=2, number=2) in outputs
+
+
+def test_a_pool_that_comes_again_under_another_limit_fails_for_the_first_time() -> None:
+    # given a deleted pool whose release failed
+    quota = QuotaService()
+    quota.set_limit(2)
+    quota.specify("bad", 2)
+    quota.hears(deleting("bad"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("quota.decide.release_nodes", None)
+        quota.outputs_of(acknowledged("bad", 0, number=1, final=True))
+
+    # when the check of a pool of its name in another zone fails
+    again = uid_of("bad", 2)
+    with a_bug_that_one_pool_brings_up():
+        outputs = quota.outputs_of(specified("bad", 1, uid=again, zone="RNO2A"))
+
+    # then it is checked once, and again after the first delay
+    assert outputs == [
+        released("bad", granted=0, used=0),
+        QuotaCheckFailed(**of("bad"), message=TEXT),
+        CWNodePoolQuotaCheckFailed(**of("bad"), uid=again, message=TEXT),
+    ]
+    assert quota.due == quota.now + MINUTE
 
 
 def test_a_pool_whose_validation_failed_is_granted_no_more_before_it_is_validated() -> None:

@@ -1,6 +1,7 @@
 """The numbers in a message are those of now; warnings are given for news, not for numbers."""
 
 from nodepool.contract.conditions import Quota
+from nodepool.contract.events import CWOverQuota
 from nodepool.engine.bounds import OUTPUTS_MAX
 from unit.quota_service import (
     QuotaService,
@@ -121,6 +122,52 @@ def test_of_a_long_line_the_messages_are_renewed_at_a_bounded_rate() -> None:
     assert renewed == [
         verdict(f"large-{number}", Quota.OVER, granted=0, limit=8, used=2, message=text)
         for number in range(300)
+    ]
+
+
+def test_a_verdict_with_other_numbers_is_no_further_grant() -> None:
+    # given a grant that shrank with the limit, which the allocator has not read of
+    quota = QuotaService()
+    quota.set_limit(4)
+    quota.specify("train", 4)
+    quota.set_limit(2)
+    before = quota.state
+
+    # when the limit changes and is then what it was
+    quota.set_limit(3)
+    quota.set_limit(2)
+
+    # then there is still one grant for the allocator to acknowledge
+    assert quota.state == before
+
+
+def test_a_warning_that_did_not_fit_the_step_of_its_verdict_is_given_in_the_next() -> None:
+    # given 500 pools that wait, and one that a higher limit serves
+    quota = QuotaService()
+    quota.set_limit(8)
+    for number in range(500):
+        quota.process(specified(f"large-{number}", 20))
+    quota.process(specified("small", 9))
+    quota.wake_until_idle()
+
+    first = quota.process(limit_of(9))
+    rest = quota.wake_until_idle()
+
+    # then the first step ends between a verdict and its warning
+    text = exceeds(20, 9, "9 used by 1 other pool")
+    assert len(first) == OUTPUTS_MAX
+    assert isinstance(rest[0], CWOverQuota)
+    assert [*first, *rest] == [
+        *configured(9, granted=0),
+        verdict("small", Quota.UNDER, granted=9, limit=9, used=9, number=2),
+        *(
+            event
+            for number in range(500)
+            for event in (
+                verdict(f"large-{number}", Quota.OVER, granted=0, limit=9, used=9, message=text),
+                warning(f"large-{number}", text),
+            )
+        ),
     ]
 
 

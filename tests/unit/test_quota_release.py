@@ -17,8 +17,10 @@ from unit.quota_service import (
     pool_deleted,
     released,
     reserved,
+    specified,
     uid_of,
     unlimited,
+    unset,
     verdict,
     warning,
 )
@@ -77,6 +79,43 @@ def test_a_limit_below_what_is_reserved_shrinks_every_grant_to_what_its_pool_hol
         released("train", granted=2, used=2),
         verdict("other", Quota.UNDER, granted=1, limit=3, used=3, number=2),
         verdict("train", Quota.OVER, granted=2, limit=3, used=3, number=2, message=both),
+    ]
+
+
+def test_a_limit_that_is_lowered_to_what_is_reserved_leaves_every_grant_as_it_is() -> None:
+    # given a pool that may have 5 Nodes, has 2, and wants more than the limit allows
+    quota = QuotaService()
+    quota.set_limit(8)
+    quota.specify("train", 5)
+    quota.assign("train", 2)
+    quota.specify("train", 9)
+
+    outputs = quota.set_limit(5)
+
+    text = exceeds(9, 5)
+    assert outputs == [
+        *configured(5, granted=5),
+        verdict("train", Quota.OVER, granted=5, limit=5, used=5, generation=2, message=text),
+        warning("train", text),
+    ]
+
+
+def test_a_grant_that_shrank_covers_the_nodes_that_were_assigned_before_it_was_read() -> None:
+    # given a grant that shrinks to nothing with the limit
+    quota = QuotaService()
+    quota.set_limit(4)
+    quota.specify("train", 4)
+    quota.set_limit(1)
+
+    # when the allocator assigns two Nodes before it reads of that
+    quota.assign("train", 2)
+    outputs = quota.process(acknowledged("train", 0, number=2))
+
+    # then the grant is these two at once, so that a lost Node is replaced
+    text = exceeds(4, 1)
+    assert outputs == [
+        released("train", granted=2, used=2),
+        verdict("train", Quota.OVER, granted=2, limit=1, used=2, number=3, message=text),
     ]
 
 
@@ -165,6 +204,40 @@ def test_an_unset_limit_shrinks_grants_as_one_of_0_does_and_the_reason_is_not_se
     ]
 
 
+def test_an_unset_limit_is_shown_by_a_pool_that_wants_no_node_too() -> None:
+    quota = QuotaService()
+    quota.set_limit(8)
+    quota.specify("train", 0)
+
+    outputs = quota.unset_limit()
+
+    assert outputs == [
+        *unlimited(granted=0),
+        verdict("train", Quota.NOT_SET, granted=0, limit=None, used=0, message=not_set(0)),
+        warning("train", not_set(0)),
+    ]
+
+
+def test_a_limit_of_0_that_is_unset_shrinks_no_grant_again() -> None:
+    # given a grant that shrank to the Nodes of its pool, of which one is lost since
+    quota = QuotaService()
+    quota.set_limit(5)
+    quota.specify("train", 5)
+    quota.assign("train", 4)
+    quota.set_limit(0)
+    quota.hears(acknowledged("train", 4, number=2), node_deleted("train", 0))
+
+    outputs = quota.unset_limit()
+
+    assert outputs == [
+        *unlimited(granted=4),
+        verdict(
+            "train", Quota.NOT_SET, granted=4, limit=None, used=4, number=2, message=not_set(5)
+        ),
+        warning("train", not_set(5)),
+    ]
+
+
 def test_of_an_unset_limit_nothing_is_kept_once_its_last_pool_is_gone() -> None:
     quota = QuotaService()
     quota.set_limit(5)
@@ -176,6 +249,26 @@ def test_of_an_unset_limit_nothing_is_kept_once_its_last_pool_is_gone() -> None:
     quota.hears(deleting("train"), acknowledged("train", 0, 1, final=True), pool_deleted("train"))
 
     assert unused == (unlimited(granted=0), State())
+    assert quota.state == State()
+
+
+def test_an_unset_limit_is_not_checked_again_once_its_last_pool_is_gone() -> None:
+    # given a limit whose use has changed, so that the verdict on a pool that waits is due
+    quota = QuotaService()
+    quota.set_limit(4)
+    quota.specify("waiting", 5)
+    quota.process(specified("train", 1))
+
+    # when the limit is unset, and all pools are deleted, before the next wake
+    for message in (
+        unset(),
+        *(deleting("waiting"), pool_deleted("waiting")),
+        *(deleting("train"), acknowledged("train", 0, number=2, final=True)),
+        pool_deleted("train"),
+    ):
+        quota.process(message)
+
+    assert quota.due is None
     assert quota.state == State()
 
 
@@ -295,6 +388,30 @@ def test_a_node_that_returns_from_the_control_plane_counts_once_again() -> None:
     assert quota.ledger.used == 2
 
 
+def test_a_node_that_returns_to_a_pool_that_shrank_without_it_takes_room_from_others() -> None:
+    # given a pool of two Nodes that wants one, while the other is reserved for the control plane
+    quota = QuotaService()
+    quota.set_limit(2)
+    quota.specify("train", 2)
+    quota.assign("train", 2)
+    quota.hears(reserved("train", 1, usable=False))
+    quota.specify("train", 1)
+    quota.hears(acknowledged("train", 1, number=2))
+
+    # when it returns, and another pool wants the room that it has left
+    back = quota.hears(reserved("train", 1, usable=True))
+    other = quota.specify("other", 1)
+
+    text = exceeds(1, 2, "2 used by 1 other pool")
+    assert back == [
+        verdict("train", Quota.UNDER, granted=1, limit=2, used=2, generation=2, number=2)
+    ]
+    assert other == [
+        verdict("other", Quota.OVER, granted=0, limit=2, used=2, message=text),
+        warning("other", text),
+    ]
+
+
 def test_a_pool_in_deletion_keeps_reserved_what_it_holds_and_gives_it_back_node_by_node() -> None:
     # given a NodePool that may have 4 Nodes and has two
     quota = QuotaService()
@@ -368,6 +485,35 @@ def test_a_pool_in_deletion_gives_back_all_when_its_object_is_gone_at_the_latest
         released("train", granted=0, used=0),
         verdict("other", Quota.UNDER, granted=3, limit=4, used=3, number=2),
     ]
+
+
+def test_a_pool_in_deletion_is_not_checked_whatever_is_said_of_its_spec() -> None:
+    quota = QuotaService()
+    quota.set_limit(4)
+    quota.specify("train", 2)
+    quota.assign("train", 2)
+    quota.hears(deleting("train"))
+
+    outputs = quota.specify("train", 3)
+
+    assert outputs == []
+    assert quota.ledger.used == 2
+
+
+def test_of_a_pool_that_gave_back_a_grant_nothing_is_kept_once_it_is_gone() -> None:
+    # given a limit
+    quota = QuotaService()
+    quota.set_limit(8)
+    before = quota.state
+
+    # when a pool gives back its grant for a lower limit, is deleted, and the limit is raised again
+    quota.specify("train", 8)
+    quota.set_limit(7)
+    quota.hears(acknowledged("train", 0, number=2))
+    quota.hears(deleting("train"), acknowledged("train", 0, 2, final=True), pool_deleted("train"))
+    quota.set_limit(8)
+
+    assert quota.state == before
 
 
 def test_a_pool_in_deletion_waits_for_nothing_and_one_without_nodes_is_forgotten_at_once() -> None:

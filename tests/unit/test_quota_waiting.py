@@ -1,5 +1,6 @@
 """NodePools that wait for quota: who is served, in which order, and who goes to the end."""
 
+from contracts.samples import KIND
 from nodepool.contract.conditions import Quota, Validated
 from unit.quota_service import (
     QuotaService,
@@ -53,6 +54,28 @@ def test_a_small_pool_is_served_although_a_large_one_before_it_does_not_fit() ->
         verdict("small", Quota.UNDER, granted=2, limit=4, used=2, number=2),
         verdict("large", Quota.OVER, granted=0, limit=4, used=2, message=text),
         warning("large", text),
+    ]
+
+
+def test_a_small_pool_is_served_although_a_large_one_before_it_fits_what_is_given_back() -> None:
+    # given a pool that gives back 8 Nodes, and two that wait, of which the first fits after that
+    quota = waiting_for(8, train=8, large=4, small=1)
+    quota.set_limit(7)
+
+    # when the limit leaves room for the second before the allocator has read of the smaller grant
+    outputs = quota.set_limit(9)
+
+    # then the second is served first of all, and each of the others has the numbers after that
+    short = exceeds(4, 9, "9 used by 2 other pools")
+    first = f"targetNodes 8 fits quota 9 for {KIND}, but a NodePool that has waited longer"
+    behind = f"{first} comes first"
+    assert outputs == [
+        *configured(9, granted=8),
+        verdict("small", Quota.UNDER, granted=1, limit=9, used=9, number=2),
+        verdict("large", Quota.OVER, granted=0, limit=9, used=9, message=short),
+        warning("large", short),
+        verdict("train", Quota.OVER, granted=0, limit=9, used=9, number=2, message=behind),
+        warning("train", behind),
     ]
 
 
