@@ -198,8 +198,7 @@ def announce(pool: Pool, event: Announced) -> Pool:
             return replace(pool, stage=Stage.EMPTIED if emptied else pool.stage, removed=None)
         case on.CWNodePoolScaledDown(after=after):
             requested = min(pool.requested, after)
-            pool = replace(pool, scaled=after, shrinks_from=0)
-            return replace(pool, requested=requested, removed=None)
+            return replace(pool, scaled=after, shrinks_from=0, requested=requested)
         case on.CWNodeDeliverFail(node=node):
             return _mark_reported(pool, node)
         case _:

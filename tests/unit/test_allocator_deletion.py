@@ -27,6 +27,7 @@ from unit.allocator_service import (
     registration_failed,
     removing,
     requested,
+    reserved,
     specified,
 )
 
@@ -47,6 +48,22 @@ def test_a_deleted_pool_gives_up_all_its_nodes_and_is_then_emptied() -> None:
     ]
     assert first == []
     assert last == [emptied(2)]
+
+
+def test_a_deleted_pool_gives_up_its_node_that_is_reserved_for_the_control_plane_too() -> None:
+    allocator = allocator_with_nodes(2)
+    allocator.hears(reserved(2))
+
+    deletion = allocator.hears(pool_deleting())
+    gone = allocator.hears(node_deleted(1), node_deleted(2))
+
+    assert deletion == [
+        given_back(1),
+        removing(2, before=2, cause="deletion of the NodePool"),
+        requested(1, POOL_DELETED),
+        requested(2, POOL_DELETED),
+    ]
+    assert gone == [emptied(2)]
 
 
 def test_a_deletion_during_a_scale_down_takes_it_over() -> None:

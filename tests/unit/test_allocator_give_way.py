@@ -14,10 +14,20 @@ from nodepool.contract.affinity import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
+from nodepool.contract.commands_spot import ReclaimCapacity
+from nodepool.contract.events import CapacityReclaimed, MachineReclaimed, NodePreemptionRequested
 from nodepool.contract.keys import machine_key, offering_key
-from nodepool.contract.model import RemovalReason
+from nodepool.contract.model import ComputeClass, NodePoolSpec, RemovalReason
 from nodepool.placement.machines import Inventory, Machine
-from unit.allocator_service import AllocatorService, capacity_checked, granted
+from unit.allocator_service import (
+    POOL,
+    AllocatorService,
+    capacity_checked,
+    granted,
+    of_node,
+    queued,
+    specified,
+)
 
 HOUR = 3_600
 LEAF = "ib.coreweave.cloud/leafgroup"
@@ -109,3 +119,34 @@ def test_a_node_of_a_deleted_pool_is_new_supply_once_it_is_asked_to_leave() -> N
 
     assert asked.is_new_supply(before)
     assert not asked.is_new_supply(asked)
+
+
+def test_a_preemption_names_who_needs_the_machine() -> None:
+    # given two spot Nodes, and no free machine
+    allocator = AllocatorService()
+    allocator.given_machines(2)
+    spot = NodePoolSpec(instance_type=KIND, target_nodes=2, compute_class=ComputeClass.SPOT)
+    cheap = {"pool": "cheap"}
+    checks = specified(1, 2, spec=spot), granted(1, 2), capacity_checked(1, 2)
+    allocator.hears(*(check.model_copy(update=cheap) for check in checks))
+
+    # when an operator needs a machine, and then a NodePool of class `default`
+    operator = allocator.hears(ReclaimCapacity(zone=ZONE, instance_type=KIND, count=1))
+    pool = allocator.scale(1)
+
+    asked = NodePreemptionRequested(**of_node(1), cause="Reclaimed").model_copy(update=cheap)
+    short = {"node": "g2", "assignment": 2, "cause": "DefaultPoolShort", "beneficiary": POOL}
+    assert operator[2:] == [asked]
+    assert pool == [queued(1, granted=1), asked.model_copy(update=short)]
+
+
+def test_a_free_machine_is_held_back_in_the_step_of_the_command_that_reclaims_it() -> None:
+    allocator = AllocatorService()
+    allocator.given_machines(2)
+
+    outputs = allocator.process(ReclaimCapacity(zone=ZONE, instance_type=KIND, count=1))
+
+    assert outputs[1:] == [
+        CapacityReclaimed(zone=ZONE, instance_type=KIND, count=1),
+        MachineReclaimed(zone=ZONE, machine="g1", instance_type=KIND),
+    ]

@@ -303,6 +303,20 @@ def test_an_unhealthy_node_that_leaves_already_counts_towards_a_scale_down() -> 
     assert gone == [scaled_down(3, 2)]
 
 
+def test_a_node_that_left_in_the_place_of_a_victim_is_requested_again_with_a_higher_target() -> (
+    None
+):
+    # given a scale-down for which an unhealthy Node has left
+    allocator = allocator_with_nodes(3)
+    allocator.hears(replacing(1))
+    allocator.scale(2)
+    allocator.hears(node_deleted(1))
+
+    outputs = allocator.scale(3)
+
+    assert outputs == [scaled_up(2, 3), queued(1, granted=3), assigned(1, assignment=4)]
+
+
 def test_a_victim_is_kept_if_another_node_turns_out_to_be_unhealthy_and_leaves() -> None:
     allocator = allocator_with_nodes(3)
     allocator.scale(2)
@@ -328,6 +342,20 @@ def test_a_preemption_during_a_scale_down_spares_another_node() -> None:
     # then the Node that was preempted was no victim, and does not count as removed
     assert preempted == [cancelled(3)]
     assert stays == []
+    assert gone == [scaled_down(3, 2)]
+
+
+def test_a_preempted_node_is_no_victim_if_its_removal_was_cancelled_before() -> None:
+    # given a scale-down to one Node, of which one removal was cancelled, without an answer so far
+    allocator = allocator_with_nodes(3)
+    allocator.scale(1)
+    allocator.scale(2)
+
+    # when just this Node is preempted
+    preempted = allocator.hears(preemption_pending(2))
+    gone = allocator.hears(kept(3, request=1), node_deleted(2, RemovalReason.PREEMPTED))
+
+    assert preempted == [cancelled(3)]
     assert gone == [scaled_down(3, 2)]
 
 
