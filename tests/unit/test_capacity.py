@@ -11,7 +11,7 @@ from capacity import Hears, Says
 from capacity.decide import SERVICE
 from capacity.pool import Pool, Share
 from capacity.state import State
-from capacity.supply import share_of, shares
+from capacity.supply import Taking, share_of, shares
 from capacity.verdict import verdict, warning
 from nodepool.contract.affinity import (
     Affinity,
@@ -45,6 +45,7 @@ from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import step
 from nodepool.engine.world import World
 from nodepool.placement.claims import Check, Grant
+from nodepool.placement.line import Line
 from nodepool.placement.machines import TRIAGE, Inventory
 from nodepool.placement.racks import NVLINK_DOMAIN
 from nodepool.placement.waits import Wait
@@ -1041,6 +1042,28 @@ def test_a_check_that_failed_is_made_again_after_a_minute_and_succeeds() -> None
     assert failed is None
     assert short(outputs) == ["train Sufficient 1/1"]
     assert (story.due, len(story.state.work.failures)) == (None, 0)
+
+
+def test_a_pool_whose_share_cannot_be_told_keeps_no_other_from_its_verdict() -> None:
+    # given two NodePools that wait, and a bug that the first brings up
+    story = Story()
+    story.want("bad", 1)
+    story.want("good", 1)
+    sound = Taking.take
+
+    def take(self: Taking, line: Line, count: int) -> int:
+        if self.key == key("bad"):
+            raise LookupError("broken")
+        return sound(self, line, count)
+
+    # when two machines come
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("capacity.supply.Taking.take", take)
+        outputs = story.add_machines(2)
+
+    text = "internal error while checking capacity: LookupError: broken"
+    assert short(outputs[:-1]) == ["good Sufficient 2/1"]
+    assert outputs[-1] == CapacityCheckFailed(**of("bad"), uid="bad", message=text)
 
 
 def test_a_failure_in_an_offering_shows_on_the_first_that_waits() -> None:

@@ -253,7 +253,9 @@ def check_inventory(inventory: Inventory) -> None:
 
 
 def check_rankings(state: AllocatorState | CapacityState) -> None:
-    """The ranking of each offering is that of the NodePools that wait for it."""
+    """The ranking of each offering is that of the NodePools that wait for what they lack."""
+    for pool in state.pools.values():
+        assert pool.goal is None or pool.claim == max(0, pool.goal - pool.held)
     for offering in OFFERINGS:
         ranking = Ranking()
         for pool in state.pools.values():

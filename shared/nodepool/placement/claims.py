@@ -133,10 +133,9 @@ class Claimant(ABC):
         of them can be had.
 
         While its newest version is being checked, the number is at most the number of machines that
-        the NodePool waited for.
+        the NodePool waited for. After the checks it has a position for each Node that it lacks.
         """
-        claim = max(0, (self.claimed or 0) - self.held)
-        return claim if self.goal is not None else min(claim, self.wait.lacks)
+        return min(max(0, (self.claimed or 0) - self.held), self.wait.lacks)
 
     @cached_property
     def waiting(self) -> Waiting | None:
@@ -144,7 +143,7 @@ class Claimant(ABC):
         claim, since = self.claim, self.wait.since
         if not claim or since is None:
             return None
-        return Waiting.of(self.key, self.spec, since, self.wait.fit_runs(claim))
+        return Waiting.of(self.key, self.spec, since, self.wait.trim(claim).runs)
 
     def with_spec(self, generation: int, spec: NodePoolSpec, reason: Validated) -> Self:
         """Return the NodePool with this desired state.

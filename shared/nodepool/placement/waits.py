@@ -104,16 +104,6 @@ class Wait:
             lacks -= run.nodes
         return replace(self, runs=tuple(runs))
 
-    def fit_runs(self, lacks: int) -> tuple[Run, ...]:
-        """Return positions for exactly `lacks` Nodes; the last start counts for what is missing."""
-        runs = self.trim(lacks).runs
-        missing = lacks - sum(run.nodes for run in runs)
-        if not missing or self.since is None:
-            return runs
-        if not runs:
-            return (Run(self.since, missing),)
-        return (*runs[:-1], runs[-1]._replace(nodes=runs[-1].nodes + missing))
-
 
 NO_WAIT: Final = Wait()
 
