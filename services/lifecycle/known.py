@@ -22,6 +22,7 @@ from nodepool.contract.keys import (
 from nodepool.contract.messages import OfNode
 from nodepool.contract.observations import ConditionSeen, NodeSeen
 from nodepool.service import Context
+from nodepool.state.maps import mark, put
 from nodepool.state.values import replace
 from nodepool.state.work import WithWork
 
@@ -92,11 +93,8 @@ class State(WithWork[PoolKey | MachineKey]):
     def _mark_unhealthy(
         self, key: MachineKey, pool: PoolKey, *, is_marked: bool
     ) -> Map[PoolKey, Map[MachineKey, bool]]:
-        marked = self.unhealthy.get(pool, Map())
-        if is_marked is (key in marked):
-            return self.unhealthy
-        after = marked.set(key, True) if is_marked else marked.delete(key)
-        return self.unhealthy.set(pool, after) if after else self.unhealthy.delete(pool)
+        marked = mark(self.unhealthy.get(pool, Map()), key, is_in=is_marked)
+        return put(self.unhealthy, pool, marked or None)
 
     def with_areas(self, before: "State", key: MachineKey, context: Context) -> "State":
         """Return the state with the zone and the cluster of a Node that changed since `before`.

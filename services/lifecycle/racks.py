@@ -17,6 +17,7 @@ from lifecycle.node import Node
 from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.placement.racks import UNAVAILABLE_MAX, domain_of
+from nodepool.state.maps import mark
 from nodepool.state.values import replace
 
 
@@ -87,17 +88,17 @@ def find_nodes_in_racks(racks: Racks, pool: PoolKey) -> Iterator[MachineKey]:
 
 def _with(rack: Rack, key: MachineKey, node: Node) -> Rack:
     return Rack(
-        _set_mark(rack.nodes, key, is_marked=True),
-        _set_mark(rack.unavailable, key, is_marked=is_unavailable(node)),
-        _set_mark(rack.lost, key, is_marked=False),
+        mark(rack.nodes, key, is_in=True),
+        mark(rack.unavailable, key, is_in=is_unavailable(node)),
+        mark(rack.lost, key, is_in=False),
     )
 
 
 def _without(rack: Rack, key: MachineKey, is_lost: bool) -> Rack:
     return Rack(
-        _set_mark(rack.nodes, key, is_marked=False),
-        _set_mark(rack.unavailable, key, is_marked=False),
-        _set_mark(rack.lost, key, is_marked=is_lost),
+        mark(rack.nodes, key, is_in=False),
+        mark(rack.unavailable, key, is_in=False),
+        mark(rack.lost, key, is_in=is_lost),
     )
 
 
@@ -111,11 +112,3 @@ def _find_turned(
         named = domain if is_down and key not in rack.unavailable else ""
         if node.health.rack != named:
             yield key, replace(node, health=node.health._replace(rack=named))
-
-
-def _set_mark(
-    marked: Map[MachineKey, bool], key: MachineKey, *, is_marked: bool
-) -> Map[MachineKey, bool]:
-    if is_marked is (key in marked):
-        return marked
-    return marked.set(key, True) if is_marked else marked.delete(key)

@@ -23,6 +23,7 @@ from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AnswerAwaited,
+    ClusterRegistered,
     CWNodeAssigned,
     CWNodeCordoned,
     CWNodeDeleted,
@@ -41,6 +42,7 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodePreempted,
     NodeRemovalCancelled,
+    NodeReported,
     NodeUpdated,
     NodeUpdateFailed,
     NodeVerified,
@@ -59,6 +61,7 @@ from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import replay, step
 from nodepool.engine.world import World
+from nodepool.placement.racks import NVLINK_DOMAIN
 from nodepool.service import Context, Failure, Service
 from support.publishing import publish
 from support.single import NOON, SingleService
@@ -98,6 +101,10 @@ class Story(SingleService[State, Hears, Says]):
     def outputs(self, *messages: Hears) -> list[str]:
         """What is said to these messages and the wakes that they lead to, in short."""
         return [short(event) for event in self.hears(*messages)]
+
+    def outputs_of(self, message: Hears | Wake) -> list[Says | CommandOutcome]:
+        """The outputs for one message, whether or not it could be processed."""
+        return list(self._step(message, "").outputs)
 
     def given_nodes(self, *nodes: str) -> None:
         """A NodePool with these Nodes in production."""
@@ -205,6 +212,22 @@ def broken(node: str, status: str = "True", kind: str = "XIDErrors") -> NodeCond
     """A Node has a problem that a reboot cures, or has it no longer."""
     fields = {"type": kind, "status": status, "reason": kind, "message": ""}
     return NodeConditionChanged.model_validate({**machine(node), **fields})
+
+
+def silent(node: str) -> NodeConditionChanged:
+    """A Node sends no heartbeat any more."""
+    return broken(node, "Unknown", "Ready")
+
+
+def failed(node: str) -> MachineFailed:
+    """A machine does not boot."""
+    return MachineFailed(**machine(node), cause="no link")
+
+
+def in_rack(node: str) -> CWNodeAssigned:
+    """A machine of a rack joins the NodePool."""
+    labels = {NVLINK_DOMAIN: "d1"}
+    return assigned(node).model_copy(update={"instance_type": "gb200-4x", "labels": labels})
 
 
 def pending(node: str) -> PreemptionPending:
@@ -355,6 +378,79 @@ def test_a_cordon_names_its_causes_in_a_list() -> None:
     assert event.message == "Node n1 is cordoned: KernelDeadlock, XIDErrors"
 
 
+def test_a_node_shows_the_reboot_that_it_waits_for() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"))
+
+    *_, event = story.hears(RebootNode(**OF, node="n1"))
+
+    template = story.state.templates[POOL]
+    look = make_labels(template, "n1", {"node.coreweave.cloud/rack": "r7"})
+    assert isinstance(event, NodeUpdated)
+    assert event.phase is NodePhase.PRODUCTION
+    assert event.labels == {**look, "node.coreweave.cloud/pending-state": "production-reboot"}
+
+
+def test_a_node_that_recovers_while_it_leaves_is_no_longer_cordoned_for_its_problem() -> None:
+    # given an unhealthy Node, whose Pod blocks the scale-down that it leaves for
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), broken("n1"), requested("n1", idle_only=False))
+    story.hears(seen("n1", "train-0", cordon=1))
+    drained = story.node("n1").phase
+
+    outputs = story.outputs(broken("n1", "False"))
+
+    assert drained is NodePhase.DRAINING
+    assert outputs == ["CWNodeUncordoned n1", "NodeUpdated n1 draining"]
+
+
+def test_a_silence_of_most_nodes_of_a_zone_makes_none_unhealthy() -> None:
+    # given four Nodes, of which two are silent
+    story = Story()
+    story.given_nodes("n1", "n2", "n3", "n4")
+    first = story.outputs(silent("n1"), silent("n2"))
+
+    # when a third falls silent, and five minutes have passed
+    third = story.outputs(silent("n3"))
+    story.now += timedelta(minutes=6)
+    later = story.wake_until_idle()
+
+    assert first == ["NodeSilent n1", "NodeSilent n2"]
+    assert [third, later] == [[], []]
+    assert story.due is None
+
+
+def test_a_rack_is_cordoned_while_machines_in_triage_leave_gaps_in_it() -> None:
+    # given a rack of which fifteen machines have booted and three have not yet
+    story = Story()
+    names = [f"n{number:02}" for number in range(18)]
+    story.hears(specified(instance_type="gb200-4x", target_nodes=18))
+    story.hears(*map(in_rack, names), *map(booted, names[:15]))
+
+    # when these three fail, and another machine of the rack takes the place of the first
+    two = story.outputs(*(failed(name) for name in names[15:17]))
+    down = story.outputs(failed(names[17]))
+    up = story.outputs(in_rack("n18"))
+
+    # then the others are cordoned while more than two Nodes are missing
+    assert two == [f"CWNodeRegistrationFailed {name}" for name in names[15:17]]
+    assert down == [
+        f"CWNodeRegistrationFailed {names[17]}",
+        *(
+            line
+            for name in names[:15]
+            for line in (f"NodeUpdated {name} cordoned", f"CWNodeCordoned {name}")
+        ),
+    ]
+    assert up == [
+        line
+        for name in names[:15]
+        for line in (f"NodeUpdated {name} production", f"CWNodeUncordoned {name}")
+    ]
+
+
 def test_a_late_report_of_an_earlier_boot_ends_no_reboot() -> None:
     story = Story()
     story.given_nodes("n1")
@@ -397,6 +493,20 @@ def test_a_node_on_which_a_pod_runs_is_active() -> None:
 
     assert active.model_dump()["message"] == "running: train-0"
     assert idle.model_dump()["message"] == "nothing runs here"
+
+
+def test_what_runs_on_a_node_is_told_once_its_machine_has_booted() -> None:
+    # given a Node that its cluster knows before its machine has reported its boot
+    story = Story()
+    story.hears(ClusterRegistered(org="acme", cluster="prod", zone=ZONE, kubernetes=True))
+    story.hears(specified(), assigned("n1"))
+    pods = (Pod(name="train-0"),)
+
+    early = story.outputs(NodeReported(**of("n1"), unschedulable=False, pods=pods))
+    joined = story.outputs(booted("n1"))
+
+    assert early == []
+    assert joined == ["CWNodeRegistered n1", "NodeActivityChanged n1"]
 
 
 def test_daemon_sets_make_no_node_active() -> None:
@@ -664,6 +774,22 @@ def test_a_machine_that_hangs_during_a_drain_is_taken_for_dead() -> None:
 
     assert [short(event) for event in awaited] == ["AnswerAwaited n1"]
     assert late == [unanswered("drain"), gone("n1", RemovalReason.POOL_DELETED)]
+
+
+def test_a_machine_that_hangs_when_its_drain_begins_is_taken_for_dead() -> None:
+    # given a drain that a Pod blocks, as far as its machine has reported before the drain
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1", idle_only=False), seen("n1", "train-0", cordon=1))
+
+    # when nothing more is reported
+    story.now += USUALLY
+    awaited = story.wake()
+    story.now += THIRTY
+    late = story.wake()
+
+    assert [short(event) for event in awaited] == ["AnswerAwaited n1"]
+    assert late == [unanswered("drain"), gone("n1", RemovalReason.SCALE_DOWN)]
 
 
 def test_reports_do_not_prolong_the_time_that_a_drain_may_take() -> None:
@@ -1045,6 +1171,17 @@ def test_a_pool_of_the_same_name_begins_anew() -> None:
 
     assert forgotten == State()
     assert outputs == []
+
+
+def test_a_pool_of_the_same_name_does_not_inherit_a_failure() -> None:
+    story = Story()
+    story.hears(specified())
+    folded(story, NodeUpdateFailed(**OF, message="internal error while removing a Node: lost"))
+
+    story.hears(CWNodePoolDeleted(**OF, uid="u1", message=""))
+    outputs = story.outputs(reborn(specified()), reborn(specified(node_labels={"team": "red"})))
+
+    assert outputs == ["CWNodePoolMetadata"]
 
 
 def test_the_deletion_of_an_earlier_pool_of_the_same_name_changes_nothing() -> None:
@@ -1479,6 +1616,25 @@ def test_a_node_that_leaves_waits_for_no_machine_without_a_deadline_whatever_fai
         is_leaving = node.exit.reason not in (None, RemovalReason.PREEMPTED) and node.is_cordoned
         assert node.exit.reason is node.exit.shown
         assert node.answer.is_awaited or not is_leaving or node.has_answered
+
+
+def test_a_deadline_that_failed_is_tried_again_with_the_pool_of_its_node() -> None:
+    # given a machine that does not boot in time, and a step that fails then
+    story = Story()
+    story.hears(specified(), assigned("n1"))
+    story.now += BOOT_MAX
+    wake = Wake(service="lifecycle", due=story.now)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lifecycle.table.registration_failed", None)
+        failed = story.outputs_of(wake)
+
+    # when a minute has passed
+    story.now += timedelta(minutes=1)
+    outputs = [short(event) for event in story.wake()]
+
+    text = "internal error while removing a Node: TypeError: 'NoneType' object is not callable"
+    assert failed == [NodeUpdateFailed(**OF, message=text)]
+    assert outputs == ["CWNodeRegistrationFailed n1", "NodeRemovalRecovered"]
 
 
 def test_the_same_failure_of_a_removal_is_told_to_users_once() -> None:
