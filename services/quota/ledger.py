@@ -103,9 +103,8 @@ class Ledger:
         most = limit or 0
         is_lowered = most < (self.limit or 0)
         is_exceeded = is_lowered and most < self.used
-        pools = by_creation() if is_exceeded or limit is None else NO_POOLS
-        exceeding = pools if is_exceeded else self.exceeding
-        unchecked = pools if limit is None else self.unchecked
+        exceeding = by_creation() if is_exceeded else self.exceeding
+        unchecked = by_creation() if limit is None else self.unchecked
         return replace(self, limit=limit, exceeding=exceeding, unchecked=unchecked)
 
     def with_pool(self, before: int, pool: Pool) -> "Ledger":
