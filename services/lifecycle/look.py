@@ -120,7 +120,7 @@ def find_standing(
     reboots = next_boot(node, phase)
     state = PRODUCTION
     if _is_outside(phase):
-        state = action.value if reboots and action is not None else MachineState.TEST.value
+        state = MachineState.TEST.value if action is None else action.value
     desired = node.health.asked.reserved_desired
     return Standing(
         state=state,
