@@ -18,14 +18,19 @@ from nodepool.contract.commands_spot import ReclaimCapacity
 from nodepool.contract.events import CapacityReclaimed, MachineReclaimed, NodePreemptionRequested
 from nodepool.contract.keys import machine_key, offering_key
 from nodepool.contract.model import ComputeClass, NodePoolSpec, RemovalReason
+from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.placement.machines import Inventory, Machine
 from unit.allocator_service import (
     POOL,
     AllocatorService,
+    active,
     capacity_checked,
     granted,
+    machine_added,
     of_node,
+    pool_deleting,
     queued,
+    registered,
     specified,
 )
 
@@ -138,6 +143,47 @@ def test_a_preemption_names_who_needs_the_machine() -> None:
     short = {"node": "g2", "assignment": 2, "cause": "DefaultPoolShort", "beneficiary": POOL}
     assert operator[2:] == [asked]
     assert pool == [queued(1, granted=1), asked.model_copy(update=short)]
+
+
+def test_a_node_that_has_not_registered_gives_way_before_a_newer_one_that_leaves() -> None:
+    # given a spot Node that has not registered, and a newer one whose Pod may take an hour to end
+    allocator = AllocatorService()
+    spot = NodePoolSpec(instance_type=KIND, target_nodes=1, compute_class=ComputeClass.SPOT)
+    checks = specified(1, 1, spec=spot), granted(1, 1), capacity_checked(1, 1)
+    dear = {"pool": "dear"}
+    allocator.given_machines(1)
+    allocator.hears(*checks)
+    allocator.hears(machine_added(2), *(check.model_copy(update=dear) for check in checks))
+    work = active(2).model_copy(update={**dear, "grace_s": HOUR})
+    allocator.hears(registered(2).model_copy(update=dear), work)
+    allocator.hears(pool_deleting().model_copy(update=dear))
+
+    outputs = allocator.hears(ReclaimCapacity(zone=ZONE, instance_type=KIND, count=1))
+
+    assert outputs[2:] == [NodePreemptionRequested(**of_node(1), cause="Reclaimed")]
+
+
+def test_machines_of_nodes_that_are_still_to_be_asked_to_leave_spare_spot_nodes() -> None:
+    # given two spot Nodes, and a NodePool that gives up more Nodes than one step holds
+    allocator = AllocatorService()
+    count = OUTPUTS_MAX + 10
+    allocator.given_nodes(count)
+    allocator.hears(machine_added(count + 1), machine_added(count + 2))
+    spot = NodePoolSpec(instance_type=KIND, target_nodes=2, compute_class=ComputeClass.SPOT)
+    checks = specified(1, 2, spec=spot), granted(1, 2), capacity_checked(1, 2)
+    allocator.hears(*(check.model_copy(update={"pool": "cheap"}) for check in checks))
+    first = allocator.process(allocator.specify(0))
+
+    # when another NodePool needs all these Nodes before the rest of them is asked to leave
+    checks = specified(1, count), granted(1, count), capacity_checked(1, count)
+    outputs = [
+        output
+        for check in checks
+        for output in allocator.process(check.model_copy(update={"pool": "next"}))
+    ]
+
+    assert len(first) == OUTPUTS_MAX
+    assert outputs == [queued(count, granted=count).model_copy(update={"pool": "next"})]
 
 
 def test_a_free_machine_is_held_back_in_the_step_of_the_command_that_reclaims_it() -> None:
