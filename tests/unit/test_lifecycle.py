@@ -24,6 +24,8 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AnswerAwaited,
     ClusterRegistered,
+    CommandAccepted,
+    CommandRefused,
     CWNodeAssigned,
     CWNodeCordoned,
     CWNodeDeleted,
@@ -449,6 +451,35 @@ def test_a_rack_is_cordoned_while_machines_in_triage_leave_gaps_in_it() -> None:
         for name in names[:15]
         for line in (f"NodeUpdated {name} production", f"CWNodeUncordoned {name}")
     ]
+
+
+def test_the_reason_for_a_cordon_has_at_most_100_characters() -> None:
+    story = Story()
+    story.given_nodes("n1")
+
+    long, longer = (
+        story.process(CordonNode(**OF, node="n1", reason="x" * length))[0] for length in (100, 101)
+    )
+
+    text, command = "must have at most 100 characters", "CordonNode"
+    assert long == CommandAccepted(**OF, command=command, result="done")
+    assert longer == CommandRefused(
+        **OF, command=command, reason="Invalid", field="reason", message=text
+    )
+
+
+def test_a_node_on_which_work_runs_while_it_is_verified_is_drained_before_it_leaves() -> None:
+    # given a new Node that is verified, on which a Pod runs
+    story = Story()
+    story.hears(specified(), assigned("n1"), booted("n1", verifying=True), seen("n1", "train-0"))
+    verified = story.node("n1").phase
+
+    asked = story.outputs(requested("n1", idle_only=False))
+    answered = story.outputs(seen("n1", "train-0", cordon=1))
+
+    assert verified is NodePhase.VERIFYING
+    assert asked == ["NodeUpdated n1 cordoned"]
+    assert answered == ["CWDrainNode n1"]
 
 
 def test_a_late_report_of_an_earlier_boot_ends_no_reboot() -> None:

@@ -680,6 +680,23 @@ def test_a_requested_preemption_that_is_tried_again_survives_what_happens_until_
     assert story.due == story.now + TWO
 
 
+def test_a_stage_that_fails_after_another_was_tried_again_has_its_own_first_delay() -> None:
+    # given a preemption that could not begin at first
+    story = a_spot_node()
+    story.service = replace(SERVICE, reconciler=Reconciler(broken))
+    story.process(taken_back())
+    story.failure_of(Wake(service="preemption", due=NOON))
+    story.service = SERVICE
+    story.wakes(timedelta(minutes=1))
+
+    # when its drain cannot be said either
+    story.service = replace(SERVICE, reconciler=Reconciler(broken))
+    story.now += TWO
+    story.failure_of(Wake(service="preemption", due=story.now))
+
+    assert story.due == story.now + timedelta(minutes=1)
+
+
 def test_each_end_that_could_not_be_said_is_said_at_the_next_try() -> None:
     # given preempted Nodes of two NodePools, whose ends could not be said
     story = a_preemption()

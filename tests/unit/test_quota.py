@@ -89,6 +89,20 @@ def test_a_target_that_grows_beyond_the_limit_keeps_the_grant_it_had() -> None:
     ]
 
 
+def test_the_one_node_that_a_pool_has_reserved_itself_is_not_named_as_used() -> None:
+    quota = QuotaService()
+    quota.set_limit(8)
+    quota.specify("train", 1)
+
+    outputs = quota.specify("train", 9)
+
+    text = exceeds(9, 8)
+    assert outputs == [
+        verdict("train", Quota.OVER, granted=1, limit=8, used=1, generation=2, message=text),
+        warning("train", text),
+    ]
+
+
 def test_a_target_that_shrinks_and_is_still_over_the_limit_is_granted_no_more_than_itself() -> None:
     quota = QuotaService()
     quota.set_limit(8)
