@@ -191,6 +191,10 @@ async def test_no_member_misses_a_message_whatever_ends_the_feed(server: NatsSer
             for _ in range(5):
                 async with feeding(connection, feed, log):
                     await until(lambda: any(each.member.is_joined for each in listeners))
+                    heard_at = [each.member.heard_at for each in listeners]
+                # Otherwise the server would seem to have been silent for long.
+                after = [each.member.heard_at for each in listeners]
+                assert [min(times) for times in zip(heard_at, after, strict=True)] == heard_at
             stop.set()
             await sending
 

@@ -8,6 +8,7 @@ keeps the others from reading.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -43,9 +44,9 @@ class Feed:
                 for member in tuple(self._members):
                     member.hear(entries)
         finally:
-            self.reader = self.log = None
             for member in tuple(self._members):
                 member.end_hearing()
+            self.reader = self.log = None
             await reader.close()
 
     def add(self, member: "Member") -> None:
@@ -99,6 +100,7 @@ class Member:
         self._own: Reader | None = None
         self._old: Consumer | None = None
         self._is_hearing = False
+        self._heard_at = time.monotonic()
         self._buffer: deque[Entry] = deque()
 
     @property
@@ -129,7 +131,7 @@ class Member:
     def heard_at(self) -> float:
         """Return the last sign of life of the server, by Python's monotonic clock."""
         reader = self._reader
-        return reader.heard_at if reader is not None else 0.0
+        return max(self._heard_at, reader.heard_at if reader is not None else 0.0)
 
     @property
     def holds(self) -> bool:
@@ -186,7 +188,7 @@ class Member:
 
     def end_hearing(self) -> None:
         """Read alone from the next turn on."""
-        self._is_hearing = False
+        self._is_hearing, self._heard_at = False, self.heard_at
         self.arrived.set()
 
     def _hear_from_now(self) -> None:
