@@ -210,7 +210,7 @@ def _node_conditions(node: NodeObject) -> Iterator[Document]:
 
 def _health_conditions(node: NodeObject) -> Iterator[Document]:
     """Yield the action on a Node that stays, and the conditions that were reported of it."""
-    if node.action is not None:
+    if node.action is not None and node.action_condition:
         waits = node.action_condition == "PendingPhaseState"
         yield _condition(
             node.action_condition,

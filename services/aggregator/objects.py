@@ -274,8 +274,12 @@ class NodeObject:
 
     @property
     def action_condition(self) -> str:
-        """Return the type of the condition that names its action; empty without an action."""
-        if self.action is None:
+        """Return the type of the condition that names its action; empty without an action.
+
+        A drained Node keeps its action until it is uncordoned, but nothing waits there any more.
+        """
+        is_drained = self.phase is NodePhase.CORDONED and not self.active
+        if self.action is None or (self.action is NodeAction.DRAIN and is_drained):
             return ""
         outside = self.phase in (NodePhase.REBOOTING, NodePhase.VERIFYING)
         return "PhaseState" if outside else "PendingPhaseState"

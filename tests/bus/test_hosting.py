@@ -4,11 +4,23 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
+from urllib.error import HTTPError
 
-from bus.harness import PATIENCE_S, connected, fill, launched, limit, outcome, read_all, send, until
+from bus.harness import (
+    PATIENCE_S,
+    ReplicaProcess,
+    connected,
+    fill,
+    launched,
+    limit,
+    outcome,
+    read_all,
+    send,
+    until,
+)
 from nodepool.contract.commands import RegisterCluster
 from nodepool.host.hosting import Hosted, Hosting
 from nodepool.host.settings import Settings
@@ -66,7 +78,7 @@ async def test_the_services_of_a_process_do_the_work_that_each_would_do_alone(
             # then each has processed its own, and the process is ready
             assert [each["source"] for each in results] == ["validator", "quota"]
             assert [each["type"] for each in results] == ["CommandAccepted", "CommandAccepted"]
-            assert await asyncio.to_thread(process.page, "/readyz") == "ok\n"
+            await until(lambda: is_ready(process))
 
         # and when it is asked to stop
         process.process.send_signal(signal.SIGTERM)
@@ -79,6 +91,13 @@ async def test_the_services_of_a_process_do_the_work_that_each_would_do_alone(
             lines = [json.loads(line) for line in text.splitlines()]
             assert {line["service"] for line in lines} == {name}
             assert [lines[0]["event"], lines[-1]["event"]] == ["started", "stopping"]
+
+
+async def is_ready(process: ReplicaProcess) -> bool:
+    """Whether all services of a process are ready."""
+    with suppress(HTTPError):
+        return await asyncio.to_thread(process.page, "/readyz") == "ok\n"
+    return False
 
 
 async def test_a_service_that_crashes_begins_again_while_the_others_work_on(

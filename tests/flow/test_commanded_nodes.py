@@ -37,14 +37,15 @@ def test_a_forced_reboot_comes_before_the_triage_that_a_pod_blocks(world: WorldH
     assert world.event_messages("train", "CWNodeDeleted") == ["Node n1 is deleted: GPUMissing"]
 
 
+@pytest.mark.parametrize("interruption", ["blocking", "graceful"])
 @pytest.mark.parametrize("removal", ["ScaleDown", "Preempted", "PoolDeleted"])
 def test_a_node_that_leaves_before_its_safe_reboot_names_no_reboot_as_its_cordon(
-    world: WorldHarness, removal: str
+    world: WorldHarness, removal: str, interruption: str
 ) -> None:
-    # given a Node whose safe reboot waits for a Pod
+    # given a Node whose safe reboot waits for a Pod, or is cordoned until a Pod has ended
     world.given_data_center()
     world.apply("train", 1, computeClass="spot", lifecycle=PREFER_IDLE)
-    world.run_pod("n1", graceS=600)
+    world.run_pod("n1", graceS=600, interruption=interruption)
     world.command_node("RebootNode", "train", "n1")
 
     # when the Node leaves for another reason
@@ -59,6 +60,22 @@ def test_a_node_that_leaves_before_its_safe_reboot_names_no_reboot_as_its_cordon
     # then it is cordoned for its removal alone
     assert world.node_conditions("n1")["CWNodeRemoval"] == f"True {removal}"
     assert CORDON_REASON not in world.node("n1")["metadata"]["annotations"]
+
+
+def test_a_node_waits_for_its_drain_only_until_it_is_drained(world: WorldHarness) -> None:
+    # given a Node whose drain waits for a Pod
+    world.given_data_center()
+    world.apply("train", 1)
+    world.run_pod("n1")
+    world.command_node("DrainNode", "train", "n1")
+    waiting = world.node_conditions("n1")
+
+    # when the Pod ends
+    world.stop_pod("n1")
+
+    # then nothing waits any more
+    assert waiting["PendingPhaseState"] == "True drain"
+    assert "PendingPhaseState" not in world.node_conditions("n1")
 
 
 @pytest.mark.parametrize("phase", ["rebooting", "verifying"])
