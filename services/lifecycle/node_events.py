@@ -232,7 +232,10 @@ def delete_node(
     removal = node.exit.reason
     assert removal is not None, f"nothing removes Node {node.name}"
     health = node.health.without_lingering() if node.restarts else node.health
-    why = ": it was preempted" if removal is RemovalReason.PREEMPTED else ""
+    # A machine that goes to triage shows this message, so the message names what is broken.
+    causes = ["it was preempted"] if removal is RemovalReason.PREEMPTED else []
+    causes += [describe_removal(node)] if health.needs_triage else []
+    why = f": {'; '.join(causes)}" if causes else ""
     return on.CWNodeDeleted(
         **node_fields(template, node),
         uid=template.uid,

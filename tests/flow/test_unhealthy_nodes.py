@@ -350,6 +350,26 @@ def test_a_reboot_that_waited_is_shown_from_its_beginning(world: WorldHarness) -
     assert world.node_condition_times("n1")["PhaseState"] == "2026-01-01T01:01:00Z"
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_machine_in_triage_names_its_problem_whatever_its_node_left_for(
+    world: WorldHarness, is_deleted: bool
+) -> None:
+    # given a NodePool that keeps its unhealthy Nodes
+    world.given_data_center()
+    world.apply("train", 2)
+    world.break_machines("n1", fault="gpu-lost")
+
+    # when its unhealthy Node leaves with a scale-down, or with the NodePool
+    if is_deleted:
+        world.delete("train")
+    else:
+        world.scale("train", 1)
+
+    # then the machine says what is broken
+    assert world.event_messages("train", "CWNodeDeleted")[0] == "Node n1 is deleted: GPUMissing"
+    assert str(machine_status(world, "n1")["cause"]).endswith("is deleted: GPUMissing")
+
+
 def test_a_safe_reboot_cordons_nothing_while_it_waits(harness: Harness) -> None:
     harness.given_data_center()
     harness.apply("train", 1)
