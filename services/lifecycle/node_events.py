@@ -1,6 +1,5 @@
 """The events about a Node, each made from the Node and the template of its NodePool."""
 
-from collections.abc import Iterator
 from datetime import datetime
 
 from lifecycle.health import Asked
@@ -294,10 +293,8 @@ def describe_removal(node: Node) -> str:
     if node.boot.passed is False:
         fault = node.boot.verification_fault or "no cause given"
         return f"{NodeFailure.VERIFICATION_FAILED.phrase}: {fault}"
-    return ", ".join(_describe_findings(node)) or "it is unhealthy"
-
-
-def _describe_findings(node: Node) -> Iterator[str]:
-    for problem in node.health.findings:
-        cause, reason = cordon_cause(problem.type), BY_TYPE[problem.type].reason
-        yield cause if reason == cause else f"{cause} ({reason})"
+    findings = (
+        (cordon_cause(each.type), BY_TYPE[each.type].reason) for each in node.health.findings
+    )
+    texts = (cause if reason == cause else f"{cause} ({reason})" for cause, reason in findings)
+    return ", ".join(texts) or "it is unhealthy"
