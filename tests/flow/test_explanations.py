@@ -10,7 +10,10 @@ from flow.test_racks import (
     EAST,
     GB200,
     R1,
+    R2,
+    R3,
     add,
+    break_boot,
     break_node,
     domains,
     given_racks,
@@ -1022,6 +1025,73 @@ def test_racks_that_are_missing_are_asked_for_as_a_whole(world: WorldHarness) ->
         "add 36 machines of the type to the zone, in whole racks",
         "scale more to 18, what it has",
     )
+
+
+def given_a_rack_that_lacks_a_machine(world: WorldHarness, racks: int, pool: str) -> None:
+    """So many racks, and a NodePool that has the first of them without a machine in triage."""
+    given_racks(world, racks)
+    want(world, 1, pool, lifecycle={"disableUnhealthyNodeEviction": False})
+    break_node(world, "n1", "gpu-lost")
+    world.pass_time(minutes=5)
+
+
+def capacity_helps(world: WorldHarness, pool: str = "train") -> tuple[str, ...]:
+    """What is advised for a NodePool that lacks machines, with the numbers of machines."""
+    (capacity,) = (each for each in explained(world, pool).causes if each.kind == "Capacity")
+    return tuple(world.with_machine_numbers(each) for each in capacity.helps)
+
+
+def test_one_rack_is_enough_where_a_nodepool_before_only_completes_its_own(
+    world: WorldHarness,
+) -> None:
+    given_a_rack_that_lacks_a_machine(world, 1, "other")
+    want(world, 1)
+
+    helps = capacity_helps(world)
+    add(world, {"count": 18, "inRacks": True})
+
+    assert helps == ("add 18 machines of the type to the zone, in whole racks",)
+    assert domains(world) == {R2: 18}
+    assert titles(explained(world, "train")) == []
+
+
+def test_a_rack_is_to_be_repaired_where_a_nodepool_before_only_completes_its_own(
+    world: WorldHarness,
+) -> None:
+    # given a free rack of which a machine is in triage
+    given_a_rack_that_lacks_a_machine(world, 2, "other")
+    break_boot(world, "n19")
+    want(world, 1)
+    want(world, 0)
+    want(world, 1)
+
+    helps = capacity_helps(world)
+    repair(world, "n19")
+
+    assert helps == (
+        f"repair machine n19 of NVLink domain {R2}",
+        "add 18 machines of the type to the zone, in whole racks",
+    )
+    assert domains(world) == {R2: 18}
+    assert titles(explained(world, "train")) == []
+
+
+def test_whole_racks_are_asked_for_besides_the_machine_that_a_rack_lacks(
+    world: WorldHarness,
+) -> None:
+    given_a_rack_that_lacks_a_machine(world, 1, "train")
+    want(world, 3, lifecycle={"disableUnhealthyNodeEviction": False})
+
+    helps = capacity_helps(world)
+    repair(world, "n1")
+    add(world, {"count": 36, "inRacks": True})
+
+    assert helps == (
+        f"repair machine n1 of NVLink domain {R1}",
+        "add 36 machines of the type to the zone, in whole racks",
+    )
+    assert domains(world) == {R1: 18, R2: 18, R3: 18}
+    assert titles(explained(world, "train")) == []
 
 
 def test_a_nodepool_with_a_part_of_a_rack_is_to_be_scaled_to_whole_racks(

@@ -1,6 +1,6 @@
 """The simulation finds advice of `explain` that does not help, put into it on purpose."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,8 @@ from nodepool.contract.keys import PoolKey
 from nodepool.explanation import rack_remedies
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
 from nodepool.explanation.leaving import Rack
+from nodepool.explanation.remedies import Remedy
+from nodepool.explanation.sharing import rack_of
 from nodepool.placement.ranking import Ranking
 from support.simulation.faults import Plant, violation_of
 from support.simulation.profile import CROWDED, NVLINK, SETTINGS, UNHEALTHY
@@ -78,6 +80,11 @@ def taken_by_nobody(facts: Facts) -> bool:
     return not facts.name
 
 
+def by_another_rack(facts: Facts) -> Iterator[Remedy]:
+    """Each NodePool that lacks machines is helped by a whole rack."""
+    return rack_remedies._whole_racks(facts, rack_of(facts))
+
+
 PLANTS: Mapping[str, Plant] = {
     "machines are counted as if nobody was served first": Plant(
         "that does not help",
@@ -95,7 +102,7 @@ PLANTS: Mapping[str, Plant] = {
         "whole racks; that does not help",
         replace(NVLINK, steps=2_000),
         (),
-        {"nodepool.explanation.machine_remedies.rack_remedies": rack_remedies._whole_racks},
+        {"nodepool.explanation.machine_remedies.rack_remedies": by_another_rack},
     ),
     "a surplus is waited for that no idle Node ends": Plant(
         "wait until they are gone; that does not help",

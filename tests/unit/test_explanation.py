@@ -12,7 +12,7 @@ from nodepool.contract.model import ComputeClass, NodePoolSpec
 from nodepool.explanation.cause import Cause, Proof
 from nodepool.explanation.causes import causes
 from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts, Peer
-from nodepool.explanation.remedies import StartService
+from nodepool.explanation.remedies import AddMachines, StartService
 from nodepool.explanation.sentence import explain
 from support.constants import H100, ZONE
 from support.proposals import NOON
@@ -293,6 +293,43 @@ def test_racks_are_to_be_completed_as_far_as_the_target_has_room(
     assert [each for each in cause.details if "leaves room" in each] == [
         f"its target leaves room for {each}, which completes none of its racks"
         for each in filter(None, [room])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("granted", "domains", "needed", "whole"),
+    [
+        (54, {"r1": Domain(5, free=13), "r2": Domain(5, free=13)}, 44, (18,)),
+        (54, {"r1": Domain(18)}, 36, (36,)),
+        (54, {"r1": Domain(18)}, 36 + 18 + 1, (54,)),
+        (36 + 5, {"r1": Domain(18)}, 23, (18,)),
+        (36, {"r1": Domain(17, free=1), "r2": Domain(16, free=2)}, 0, ()),
+    ],
+    ids=[
+        "two racks are completed",
+        "one rack is there",
+        "a rack and a machine are for what is before",
+        "quota leaves room for a part of a rack as well",
+        "all racks have begun",
+    ],
+)
+def test_as_many_whole_racks_are_asked_for_as_neither_are_there_nor_are_to_be_completed(
+    granted: int, domains: Mapping[str, Domain], needed: int, whole: tuple[int, ...]
+) -> None:
+    facts = pool(
+        54,
+        check("Capacity", "Partial"),
+        instance_type=GB200,
+        granted=granted,
+        current=sum(domain.held for domain in domains.values()),
+        machines_needed=needed,
+        machines=Machines(0, 50, 0, domains=domains),
+    )
+
+    (cause,) = (each for each in causes(facts) if each.kind == "Capacity")
+
+    assert [each.action for each in cause.remedies if isinstance(each.action, AddMachines)] == [
+        AddMachines(count) for count in whole
     ]
 
 

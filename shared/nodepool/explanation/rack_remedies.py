@@ -10,7 +10,7 @@ from typing import Final
 from nodepool.contract.counting import format_count
 from nodepool.explanation.facts import Domain, Facts
 from nodepool.explanation.remedies import AddMachines, Remedy, RepairMachines
-from nodepool.explanation.sharing import of_domain, rack_of, up_to_racks
+from nodepool.explanation.sharing import down_to_racks, of_domain, rack_of, up_to_racks
 from nodepool.placement.racks import lacking
 
 NAMED_MAX: Final = 18
@@ -47,9 +47,11 @@ def rack_remedies(facts: Facts) -> Iterator[Remedy]:
             text = f"add {machines} to the zone: no other completes its rack"
             yield Remedy(text, AddMachines(short, domain))
     size = rack_of(facts)
-    begun = sum(-(-domain.held // size) for domain in _domains(facts).values())
-    if not shorts and begun < facts.allowed // size:
-        yield from _whole_racks(facts)
+    begun = sum(up_to_racks(facts, domain.held) for domain in _domains(facts).values())
+    # The machines may be known later than the Nodes.
+    missing = min(facts.allowed - begun, facts.allowed - facts.held)
+    if missing >= size:
+        yield from _whole_racks(facts, down_to_racks(facts, missing))
 
 
 def _to_complete(facts: Facts) -> Iterator[tuple[str, int]]:
@@ -69,10 +71,15 @@ def _to_complete(facts: Facts) -> Iterator[tuple[str, int]]:
             yield domain, count - free
 
 
-def _whole_racks(facts: Facts) -> Iterator[Remedy]:
+def _whole_racks(facts: Facts, missing: int) -> Iterator[Remedy]:
+    """Yield what gives the NodePool so many Nodes in whole racks, after all that is served before.
+
+    What is served before takes whole racks of these machines. All else that it waits for completes
+    racks of its own, with machines of their domains.
+    """
     size, domains = rack_of(facts), _domains(facts)
-    missing = up_to_racks(facts, max(1, facts.allowed - facts.held))
-    count = max(missing, up_to_racks(facts, facts.machines_needed))
+    ahead = facts.machines_needed + facts.spot_awaited - (facts.allowed - facts.held)
+    count = missing + down_to_racks(facts, max(0, ahead))
     if count == size and not facts.has_affinity:
         by_triage = sorted(
             (len(domain.triage), name)
