@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, c
 from nodepool.contract.decode import Unreadable, decode, unknown_command
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
 from nodepool.contract.keys import PoolKey, as_pool_key, path_text
-from nodepool.contract.log import COMMANDS, EVENTS, Entry, SharedEntry
+from nodepool.contract.log import COMMANDS, EVENTS, Entry
 from nodepool.contract.messages import Command, Envelope, Event, Message, members
 from nodepool.contract.metrics import Sample
 from nodepool.contract.outcomes import CommandOutcome
@@ -26,7 +26,6 @@ I = TypeVar("I", bound=Message)  # noqa: E741  # It always stands next to O.
 """The union of the messages that a service hears: its inputs."""
 O = TypeVar("O", bound=Message)  # noqa: E741
 """The union of the events that a service says: its outputs, except outcomes of commands."""
-M = TypeVar("M", bound=Message)
 K = TypeVar("K", bound=str)
 """The type of the keys in the work queue of a service."""
 
@@ -214,8 +213,6 @@ class Service(Generic[S, I, O]):
         """Return the input at an entry of the log; None if the service does not hear it."""
         position, _, subject, content, headers = entry
         kind = self._heard_at(subject)
-        if kind is not None and isinstance(entry, SharedEntry):
-            return _decode_once(kind, entry)
         if kind is not None:
             return decode(kind, subject, content, dict(headers), position)
         if self.is_unknown_command(subject):
@@ -288,14 +285,6 @@ class Service(Generic[S, I, O]):
 
     def _filter(self, kind: type[Message]) -> str:
         return f"np.evt.clock.{self.name}.*.*.Wake" if kind is Wake else filter_of(kind)
-
-
-def _decode_once(kind: type[M], entry: SharedEntry) -> Envelope[M] | Unreadable:
-    """Return what an entry holds; services that hear the same class of messages get one value."""
-    if kind not in entry.decoded:
-        position, _, subject, content, headers = entry
-        entry.decoded[kind] = decode(kind, subject, content, dict(headers), position)
-    return cast("Envelope[M] | Unreadable", entry.decoded[kind])
 
 
 def decide_on(

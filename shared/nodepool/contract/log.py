@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cached_property
 from typing import Final, NamedTuple, NewType
 
 LogId = NewType("LogId", str)
@@ -34,15 +33,3 @@ class Entry(NamedTuple):
     subject: str
     content: bytes
     headers: Mapping[str, str]
-
-
-class SharedEntry(Entry):
-    """A stored message that several services of a process read, and decode once.
-
-    decoded: the message as the first of them has decoded it, by the class of the message.
-    """
-
-    @cached_property
-    def decoded(self) -> dict[type, object]:
-        """Return a new dictionary for each entry."""
-        return {}

@@ -10,11 +10,6 @@ from nodepool.nats.log.commits import MARK
 from nodepool.service import I, S
 
 
-def make_mark() -> str:
-    """Return a random mark of a process."""
-    return os.urandom(8).hex()
-
-
 class Doubts(Generic[S, I]):
     """The commits of this process that may or may not be stored.
 
@@ -26,8 +21,8 @@ class Doubts(Generic[S, I]):
     enough to keep the inputs of the largest.
     """
 
-    def __init__(self, mark: str = "") -> None:
-        self.mark = mark or make_mark()
+    def __init__(self) -> None:
+        self.mark = os.urandom(8).hex()
         self._proposal: Proposal[S, I] | None = None
         self._processed: dict[int, Processed[I]] = {}
 

@@ -12,14 +12,11 @@ from random import random
 from typing import Any
 
 from nodepool.contract.exceptions import NO_FAILURE, describe
-from nodepool.host.doubts import make_mark
 from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.health import HealthServer
-from nodepool.host.opening import run_feed
 from nodepool.host.page import MetricsPage
-from nodepool.host.runtime import FAULTS, Runtime
+from nodepool.host.runtime import Runtime
 from nodepool.host.settings import Settings
-from nodepool.nats.log.feed import Feed
 from nodepool.nats.wire.waiting import cancel
 from nodepool.service import AnyService
 from nodepool.state.back_off import pause_s
@@ -59,15 +56,13 @@ class Hosting:
     def __init__(self, hosted: Sequence[Hosted], settings: Settings) -> None:
         self.port = -1
         self._settings = settings
-        self._page, self._mark = MetricsPage(), make_mark()
-        self._feed = Feed() if len(hosted) > 1 else None
+        self._page = MetricsPage()
         self._services = [each.make(settings) for each in hosted]
         self._crashes = [""] * len(hosted)
         self.runtimes = [self._make(service) for service in self._services]
 
     def _make(self, service: AnyService) -> AnyRuntime:
-        settings = self._settings.of(service.name)
-        return Runtime(service, settings, self._page, feed=self._feed, mark=self._mark)
+        return Runtime(service, self._settings.of(service.name), self._page)
 
     @property
     def is_shared(self) -> bool:
@@ -97,35 +92,16 @@ class Hosting:
                 self.port = pages.port
                 watching = asyncio.create_task(pages.watch(stop, log))
             stack.enter_context(foreign_logs(log))
-            feeding = asyncio.create_task(self._keep_reading(stop))
             keepers = [asyncio.create_task(self._keep(each, stop)) for each in self._numbers]
             try:
                 await asyncio.gather(*keepers)
                 if watching is not None and watching.done():
                     watching.result()  # Raises why the pages can no longer be served.
-                if feeding.done():
-                    feeding.result()  # Raises why the process must end.
             finally:
                 stop.set()
                 await asyncio.wait(keepers)
-                await cancel(feeding, *([watching] if watching is not None else []))
-
-    async def _keep_reading(self, stop: asyncio.Event) -> None:
-        """Read the log for all services of the process; they read alone while this does not."""
-        if self._feed is None:
-            return
-        failures, log = 0, self.runtimes[0].telemetry.log
-        try:
-            while True:
-                try:
-                    await run_feed(self._feed, self._settings, self._mark)
-                except FAULTS as error:
-                    log.warning("shared reader restarts", cause=str(error) or type(error).__name__)
-                failures += 1
-                await asyncio.sleep(pause_s(failures, RESTART_S, RESTART_MAX_S, random()))
-        except Exception:
-            stop.set()
-            raise
+                if watching is not None:
+                    await cancel(watching)
 
     @property
     def _numbers(self) -> range:

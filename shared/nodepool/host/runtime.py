@@ -24,7 +24,6 @@ from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
 from nodepool.host.source import Progress, Source
 from nodepool.host.telemetry import Telemetry
 from nodepool.host.version import version_of
-from nodepool.nats.log.feed import Feed
 from nodepool.nats.wire.connection import Connection, connect
 from nodepool.nats.wire.errors import (
     AccessError,
@@ -63,8 +62,7 @@ T = TypeVar("T")
 class Runtime(Generic[S, I, O]):
     """One replica of a service on NATS.
 
-    page, feed, mark: what it shares with other services of its process: the page of metrics, the
-        reader of the log, and the mark of its commits; a service alone has its own.
+    page: the page that shows its metrics; by default a page without other services.
     replica: the replica at work; a new one in every session.
     ready: set while it has caught up with the log.
     """
@@ -75,8 +73,6 @@ class Runtime(Generic[S, I, O]):
         settings: Settings,
         page: MetricsPage | None = None,
         *,
-        feed: Feed | None = None,
-        mark: str = "",
         snapshot_after: int = SNAPSHOT_AFTER,
     ) -> None:
         self.service = service
@@ -89,9 +85,8 @@ class Runtime(Generic[S, I, O]):
         self._behind_since = time.monotonic()
         is_ignored = settings.snapshots == "ignore"
         snapshots = Snapshots(snapshot_after, self.telemetry.log, ignored=is_ignored)
-        doubts: Doubts[S, I] = Doubts(mark)
         self._host = Host(
-            service, settings, self.telemetry, snapshots, self.ready, BatchSize(), doubts, feed
+            service, settings, self.telemetry, snapshots, self.ready, BatchSize(), Doubts()
         )
         self._session: ReplicaSession[S, I, O] | None = None
 

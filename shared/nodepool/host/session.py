@@ -23,7 +23,6 @@ from nodepool.host.source import Progress
 from nodepool.host.succession import succeed
 from nodepool.host.timers import Timers
 from nodepool.nats.log.commits import Committer
-from nodepool.nats.log.feed import Member
 from nodepool.nats.log.publisher import Bus, Publisher
 from nodepool.nats.log.reader import HEARTBEAT_S, Reader
 from nodepool.nats.objects.snapshots import Storing, save, stored_position
@@ -60,7 +59,7 @@ class ReplicaSession(Generic[S, I, O]):
         host: Host[S, I, O],
         connection: Connection,
         publisher: Publisher,
-        reader: Reader | Member,
+        reader: Reader,
         replica: Replica[S, I, O],
         start: Start,
     ) -> None:
@@ -87,7 +86,7 @@ class ReplicaSession(Generic[S, I, O]):
             self._clock,
             timers,
         )
-        self.committing.may_store = lambda: reader.holds
+        self.committing.may_store = lambda: reader.verification.holds
         self._firing = Firing(
             replica, connection, self._leadership, timers, host.telemetry.log, self._clock
         )
@@ -178,7 +177,7 @@ class ReplicaSession(Generic[S, I, O]):
         for first in range(0, len(entries), READ_MAX):
             self._read(entries[first : first + READ_MAX])
             await asyncio.sleep(0)
-        if not self.connection.is_connected or not self._reader.holds:
+        if not self.connection.is_connected or not self._reader.verification.holds:
             return
         if not self._caught_up():
             self._save()
@@ -271,7 +270,7 @@ class ReplicaSession(Generic[S, I, O]):
         host = self._host
         storing = Storing(
             self._bus,
-            verify=self._reader.check,
+            verify=self._reader.verification.check,
             replaces_newer=host.snapshots.ignored,
         )
         return partial(save, storing, host.service, self.replica)

@@ -15,10 +15,7 @@ from nodepool.nats.wire.errors import STREAM_NOT_FOUND, Conflict, InDoubt, Serve
 from nodepool.nats.wire.library import Msg, NatsError
 
 SERVICE, VERSION, REPLICA = "nodepool.service", "nodepool.version", "nodepool.replica"
-"""The metadata keys of a replica's consumer: its services, its release and its process.
-
-Commas separate the services of a process that share a consumer.
-"""
+"""The metadata keys of a replica's consumer: its service, its release and its process."""
 AGENT = "nodepool.agent"
 """The metadata key of an agent's consumer, in addition to VERSION: its `<org>/<cluster>`."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -60,8 +60,7 @@ class Reader:
     consumer: the newest consumer, which may be given up already; None before the first one.
     metadata: what its consumers show of the reader.
     last: the position of the last message received.
-    arrived: set by messages; the caller of `take` clears it. Another event may take its place
-      before reading begins.
+    arrived: set by messages; the caller of `take` clears it.
     heard_at: the last sign of life of the server, by Python's monotonic clock.
 
     After a gap, a lost connection or silence, the next consumer starts after the last position, so
@@ -85,7 +84,7 @@ class Reader:
         self.last = start - 1
         self.arrived = asyncio.Event()
         self.heard_at = 0.0
-        self.verification = Verification(client, verify, self._read_to, self._arrive)
+        self.verification = Verification(client, verify, self._read_to, self.arrived.set)
         self._client = client
         self._stream = stream
         self._filters = list(filters)
@@ -115,37 +114,21 @@ class Reader:
                 return self._buffer[0].time
         return self._last_time if self._remaining else None
 
-    def _arrive(self) -> None:
-        self.arrived.set()
-
     def _read_to(self) -> tuple[int, datetime | None]:
         return self.last, self._last_time
 
-    @property
-    def holds(self) -> bool:
-        """Return whether the stream is known to still hold the messages that were read."""
-        return self.verification.holds
-
-    async def check(self) -> None:
-        """Verify the stream now; raise as `Verification.check` does."""
-        await self.verification.check()
-
     async def open(self) -> None:
         """Start to read; return when the server has the consumer."""
-        self.begin()
+        self._client.on_reconnect += (self.verification.distrust, self._hurry)
+        self._client.on_server_lost.append(self._hurry)
+        self._reading = asyncio.create_task(self._read())
+        self._reading.add_done_callback(self._end)
         try:
             await self._opened.wait()
             self._raise_end()
         except BaseException:
             await self.close()
             raise
-
-    def begin(self) -> None:
-        """Start to read."""
-        self._client.on_reconnect += (self.verification.distrust, self._hurry)
-        self._client.on_server_lost.append(self._hurry)
-        self._reading = asyncio.create_task(self._read())
-        self._reading.add_done_callback(self._end)
 
     async def close(self) -> None:
         """Stop reading."""

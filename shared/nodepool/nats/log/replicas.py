@@ -44,8 +44,8 @@ async def replicas(client: BusClient) -> Replicas:
     """Return the replicas of the services; raise as `nodepool.nats.log.api.request` does."""
     at_work, silent = await _consumers_of(client, SERVICE)
     return Replicas(
-        Counter(Reading(name, each.get(VERSION, "")) for each in at_work for name in _names(each)),
-        Counter(name for each in silent for name in _names(each)),
+        Counter(Reading(each[SERVICE], each.get(VERSION, "")) for each in at_work),
+        Counter(each[SERVICE] for each in silent),
     )
 
 
@@ -73,11 +73,6 @@ async def is_reading(client: BusClient, replica: str) -> bool:
         if _metadata(consumer).get(REPLICA) == replica:
             return True
     return False
-
-
-def _names(metadata: Mapping[str, str]) -> Sequence[str]:
-    """Return the services that a consumer reads for; several services of a process share one."""
-    return [name for name in metadata[SERVICE].split(",") if name]
 
 
 async def _consumers_of(
