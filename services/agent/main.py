@@ -65,7 +65,7 @@ class Agent:
         self._lease = lease
         watching = asyncio.create_task(telemetry.watch(stop))
         try:
-            with foreign_logs(telemetry.log):
+            with foreign_logs(lambda: telemetry.log):
                 while not stop.is_set():
                     await until_first(stop.wait(), lease.acquire())
                     if lease.held and not stop.is_set():

@@ -49,7 +49,7 @@ def shipped(folder: Path, monitor: int) -> Iterator[NatsServer]:
 def of_compose(name: str) -> str:
     """A setting of the services in the compose file."""
     compose = yaml.safe_load((DEPLOY.parent / "docker-compose.yml").read_text(encoding="utf-8"))
-    value: str = compose["services"]["aggregator"]["environment"][name]
+    value: str = compose["services"]["demo"]["environment"][name]
     return value
 
 

@@ -222,16 +222,18 @@ def test_the_error_budget_is_what_the_objective_allows(
 # Processes.
 
 
-def test_the_figures_of_a_process_have_the_name_of_its_service(tmp_path: Path) -> None:
-    target = 'instance="q:1", job="nodepool"'
+def test_the_figures_of_each_process_of_services_are_shown_once(tmp_path: Path) -> None:
+    target = 'instance="q:1", job="nodepool", service="services-1"'
     series: Series = {
         f'nodepool_build_info{{{target}, nodepool_service="quota", version="1"}}': 1,
+        f'nodepool_build_info{{{target}, nodepool_service="validator", version="1"}}': 1,
         f"process_resident_memory_bytes{{{target}}}": 50,
         f"process_cpu_seconds_total{{{target}}}": "0+30x10",
         'process_resident_memory_bytes{instance="p:1", job="prometheus"}': 900,
     }
-    row = f'{{{target}, nodepool_service="quota"}}'
-    check(tmp_path, query("nodepool-system", "Memory by replica"), series, {row: 50})
+    row = f"{{{target}}}"
+    of_memory = {f"process_resident_memory_bytes{row}": 50}
+    check(tmp_path, query("nodepool-system", "Memory by replica"), series, of_memory)
     check(tmp_path, query("nodepool-system", "Processor time by replica"), series, {row: 0.5})
 
 

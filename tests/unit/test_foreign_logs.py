@@ -37,7 +37,7 @@ def fail_with(address: str) -> None:
 
 def test_what_a_library_logs_is_one_line_of_json(log: ServiceLog, path: Path) -> None:
     # given a service at work
-    with foreign_logs(log.logger):
+    with foreign_logs(lambda: log.logger):
         # when a library logs an error of several lines, and less important things
         logging.getLogger("asyncio").error("Task failed\n  task: %s", 7)
         logging.getLogger("asyncio").info("nothing to see")
@@ -57,7 +57,7 @@ def test_what_a_library_logs_is_one_line_of_json(log: ServiceLog, path: Path) ->
 
 def test_a_warning_of_python_is_a_line_too(log: ServiceLog, path: Path) -> None:
     # given a service at work
-    with foreign_logs(log.logger), warnings.catch_warnings():
+    with foreign_logs(lambda: log.logger), warnings.catch_warnings():
         warnings.simplefilter("default")
         logging.captureWarnings(True)
         # when something is used that is to go
@@ -74,7 +74,7 @@ def test_an_exception_is_a_line_with_its_places_and_without_variables(
     log: ServiceLog, path: Path
 ) -> None:
     # given a service at work
-    with foreign_logs(log.logger):
+    with foreign_logs(lambda: log.logger):
         # when an exception comes from where an address with a password is
         try:
             fail_with(SECRET)
@@ -96,7 +96,7 @@ def test_an_exporter_that_tries_again_says_nothing_until_it_gives_up(
 ) -> None:
     # given a service that exports spans
     exporter = logging.getLogger("opentelemetry.exporter")
-    with foreign_logs(log.logger):
+    with foreign_logs(lambda: log.logger):
         # when the exporter tries several times, and then gives up
         for seconds in range(5):
             exporter.warning("retrying in %s", seconds)
@@ -109,7 +109,7 @@ def test_an_exporter_that_tries_again_says_nothing_until_it_gives_up(
 
 def test_nothing_is_taken_any_more_at_the_end(log: ServiceLog, path: Path) -> None:
     # given a service that has ended
-    with foreign_logs(log.logger):
+    with foreign_logs(lambda: log.logger):
         pass
 
     # when a library logs

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodepool.host.hosting import Hosted, Hosting
-from nodepool.host.settings import Settings
+from nodepool.host.settings import Settings, SettingsError
 from quota.decide import SERVICE as QUOTA
 from validator.decide import SERVICE as VALIDATOR
 
@@ -125,3 +125,17 @@ def test_a_port_that_is_taken_ends_the_process_with_one_line() -> None:
     fault = f"cannot serve metrics on 127.0.0.1:{port}: Address already in use"
     assert done.stderr == f"validator, quota: {fault}\n"
     assert done.returncode == 1
+
+
+def test_services_of_one_process_need_a_log_file_each() -> None:
+    # given a log file for several services
+    settings = Settings(NOWHERE, log_file="all.log")
+
+    # when a process is to run two of them
+    # then it says how each can have its own
+    with pytest.raises(SettingsError) as refused:
+        Hosting([Hosted(VALIDATOR), Hosted(QUOTA)], settings)
+    assert str(refused.value) == (
+        "NODEPOOL_LOG_FILE is 'all.log'; several services need {service} in it, so that each has a"
+        " file of its own"
+    )

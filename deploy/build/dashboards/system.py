@@ -46,11 +46,8 @@ _STATES: Final = {
     "5": ("leads, not ready", "orange"),
     "7": ("ready, leads", "green"),
 }
-_OF_REPLICA: Final = (
-    f"* on (instance) group_left ({SERVICE_LABEL}) "
-    f"max by (instance, {SERVICE_LABEL}) ({series(metrics.BUILD_INFO, SERVICE_LABEL)})"
-)
-"""Gives the figures of a process the name of its service."""
+_OF_REPLICA: Final = f"and on (instance) {series(metrics.BUILD_INFO, SERVICE_LABEL)}"
+"""Leaves the figures of the processes that run one of the chosen services, perhaps with others."""
 _LIMIT: Final = f"({of_log(metrics.STORAGE_LIMIT_BYTES)} > 0)"
 _USED_SHARE: Final = f"{of_log(metrics.STORAGE_USED_BYTES)} / {_LIMIT}"
 _UNTIL_FULL: Final = (
@@ -140,7 +137,7 @@ REPLICAS: Final = Section(
             "What each replica does. A service needs one that is ready and leads; where none does, "
             "its work waits.",
             _UP_AND_READY,
-            _NAME + " {{instance}}",
+            "{{service}} {{instance}}",
             _STATES,
             width=16,
             height=10,
@@ -161,7 +158,7 @@ REPLICAS: Final = Section(
             [
                 Query(
                     f"rate(process_cpu_seconds_total[{RATE}]) {_OF_REPLICA}",
-                    _NAME + " {{instance}}",
+                    "{{service}} {{instance}}",
                 )
             ],
             decimals=2,
@@ -170,7 +167,7 @@ REPLICAS: Final = Section(
             "Memory by replica",
             "Memory that each process has, as the operating system counts it. The compose file "
             "and the manifests limit it.",
-            [Query(f"process_resident_memory_bytes {_OF_REPLICA}", _NAME + " {{instance}}")],
+            [Query(f"process_resident_memory_bytes {_OF_REPLICA}", "{{service}} {{instance}}")],
             unit="bytes",
         ),
         lines(

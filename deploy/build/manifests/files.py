@@ -24,7 +24,7 @@ patches:
       - {{ op: add, path: /spec/template/spec/containers/0/args, value: [-m, {name}] }}
 """
 _SMALL = """\
-# Two Deployments for all services: an addition to ../ for small cells, see ../README.md.
+# Three Deployments for all services: an addition to ../ for small cells, see ../README.md.
 # `make manifests` writes this file.
 apiVersion: kustomize.config.k8s.io/v1alpha1
 kind: Component
@@ -117,7 +117,9 @@ def _small() -> str:
     return _SMALL.format(
         others="|".join(name for name in SERVICES if name not in firsts),
         shared="".join(
-            _SHARING.format(first=group[0], services=", ".join(group)) for group in groups
+            _SHARING.format(first=group[0], services=", ".join(group))
+            for group in groups
+            if len(group) > 1
         ),
     )
 

@@ -16,13 +16,14 @@ SERVICES: Final[tuple[str, ...]] = (
 )
 """Every service by its package name, in the order in which pages and commands list them."""
 SHARED: Final[Mapping[str, tuple[str, ...]]] = {
-    "services-1": ("validator", "quota", "capacity", "lifecycle", "autoscaler", "fleet"),
+    "services-1": ("validator", "quota", "capacity", "lifecycle", "autoscaler"),
     "services-2": ("allocator", "preemption", "aggregator"),
+    "fleet": ("fleet",),
 }
-"""Which services share a container, by its name; each of the two has about half of the work."""
+"""Which services share a container, by its name; a service that is replaceable has its own."""
 PROCESSES: Final[Mapping[int, tuple[tuple[str, ...], ...]]] = {
     1: (SERVICES,),
-    2: tuple(SHARED.values()),
+    2: ((*SHARED["services-1"], "fleet"), SHARED["services-2"]),
     len(SERVICES): tuple((name,) for name in SERVICES),
 }
 """Which services share a process, by the number of processes."""

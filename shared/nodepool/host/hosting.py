@@ -14,9 +14,10 @@ from typing import Any
 from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.health import HealthServer
+from nodepool.host.logs import Logger
 from nodepool.host.page import MetricsPage
 from nodepool.host.runtime import Runtime
-from nodepool.host.settings import Settings
+from nodepool.host.settings import Settings, SettingsError
 from nodepool.nats.wire.waiting import cancel
 from nodepool.service import AnyService
 from nodepool.state.back_off import pause_s
@@ -50,10 +51,13 @@ class Hosting:
     runtimes: the replicas, in the order of the services.
     port: the port of metrics and health; -1 while they are not served.
 
-    Raises SettingsError if a log file cannot be opened.
+    Raises SettingsError if a log file cannot be opened, or would be shared.
     """
 
     def __init__(self, hosted: Sequence[Hosted], settings: Settings) -> None:
+        if len(hosted) > 1 and settings.log_file and "{service}" not in settings.log_file:
+            text = f"NODEPOOL_LOG_FILE is {settings.log_file!r}; several services need {{service}}"
+            raise SettingsError(f"{text} in it, so that each has a file of its own")
         self.port = -1
         self._settings = settings
         self._page = MetricsPage()
@@ -83,15 +87,14 @@ class Hosting:
         Raises SettingsError if metrics cannot be served, and the error of a service that has
         crashed alone. The other services then stop first.
         """
-        log = self.runtimes[0].telemetry.log
         with ExitStack() as stack:
             watching: asyncio.Task[None] | None = None
             if self._settings.metrics_port >= 0:
                 pages = HealthServer(self._settings, self._page.pieces, self.obstacle)
                 stack.callback(pages.close)
                 self.port = pages.port
-                watching = asyncio.create_task(pages.watch(stop, log))
-            stack.enter_context(foreign_logs(log))
+                watching = asyncio.create_task(pages.watch(stop, self._log()))
+            stack.enter_context(foreign_logs(self._log))
             keepers = [asyncio.create_task(self._keep(each, stop)) for each in self._numbers]
             try:
                 await asyncio.gather(*keepers)
@@ -103,6 +106,13 @@ class Hosting:
                 if watching is not None:
                     await cancel(watching)
 
+    def _log(self) -> Logger:
+        """Return the log of a service at work: that of a service that has crashed is closed."""
+        works = (
+            each for each, crash in zip(self.runtimes, self._crashes, strict=True) if not crash
+        )
+        return next(works, self.runtimes[0]).telemetry.log
+
     @property
     def _numbers(self) -> range:
         return range(len(self.runtimes))
@@ -113,7 +123,8 @@ class Hosting:
         while True:
             began = clock()
             try:
-                await self.runtimes[number].run(stop)
+                if not self._crashes[number]:
+                    await self.runtimes[number].run(stop)
             except Exception as error:
                 if not self.is_shared or isinstance(error, NO_FAILURE):
                     raise
@@ -125,5 +136,9 @@ class Hosting:
                 async with asyncio.timeout(pause_s(failures, RESTART_S, RESTART_MAX_S, random())):
                     await stop.wait()
                     break
-            self.runtimes[number] = self._make(self._services[number])
-            self._crashes[number] = ""
+            try:
+                self.runtimes[number] = self._make(self._services[number])
+            except SettingsError as error:  # Its log file cannot be opened any more.
+                self._crashes[number] = str(error)
+            else:
+                self._crashes[number] = ""

@@ -14,7 +14,8 @@ from nodepool.host.settings import Settings, SettingsError, read
 
 FREEZE_S = 600.0
 """How often all objects are frozen, so that the garbage collector does not scan the state."""
-
+LOOK_S = 1.0
+"""How often a process looks whether its services have caught up."""
 
 Serving = Callable[[asyncio.Event], Awaitable[None]]
 """The work of a process until the event is set."""
@@ -70,10 +71,10 @@ async def _freeze_when_ready(hosting: Hosting) -> None:
     For 100,000 Nodes a traversal takes a good part of a second, in which nothing else happens.
     """
     while True:
-        for runtime in hosting.runtimes:
-            await runtime.ready.wait()
-        gc.freeze()
-        await asyncio.sleep(FREEZE_S)
+        await asyncio.sleep(LOOK_S)
+        if all(runtime.ready.is_set() for runtime in hosting.runtimes):
+            gc.freeze()
+            await asyncio.sleep(FREEZE_S)
 
 
 def _configure_collector() -> None:

@@ -13,6 +13,7 @@ from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterClust
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
+from nodepool.contract.services import SERVICES
 from nodepool.contract.subjects import address_of, subject_of
 from nodepool.nats.log import api
 from nodepool.nats.log.reader import Reader
@@ -31,11 +32,15 @@ PATIENCE_S = 100
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("replicas", [1, 2], ids=["one-replica", "two-replicas"])
+@pytest.mark.parametrize(
+    ("replicas", "processes"),
+    [(1, len(SERVICES)), (2, len(SERVICES)), (2, 2)],
+    ids=["one-replica", "two-replicas", "two-replicas-in-shared-processes"],
+)
 def test_everything_killed_in_the_middle_of_200_pools_loses_nothing(
-    tmp_path: Path, replicas: int
+    tmp_path: Path, replicas: int, processes: int
 ) -> None:
-    with ControlPlane(tmp_path, replicas) as plane:
+    with ControlPlane(tmp_path, replicas, processes=processes) as plane:
         log, conditions = asyncio.run(_under_fire(plane))
         errors = plane.errors()
 
@@ -54,6 +59,7 @@ async def _under_fire(plane: ControlPlane) -> tuple[Sequence[Entry], dict[str, i
     await _send(connection, _site())
     await _grown(reader, log, STEP)
     victims = [*plane.names, "server", *reversed(plane.names), "server"]
+    victims *= max(1, len(SERVICES) // len(plane.names))
     for number, victim in enumerate(victims):
         first, last = (POOLS * part // len(victims) for part in (number, number + 1))
         await _send(connection, _pools()[first:last])
