@@ -735,13 +735,30 @@ def test_the_oldest_python_is_the_same_everywhere() -> None:
 # Pages.
 
 
+LONG_PAGES = {
+    "CHANGELOG.md": "it grows with each release",
+    "deploy/METRICS.md": "`make metrics` writes it",
+    "shared/COMMANDS.md": "`make commands` writes it",
+    "tests/FAULTS.md": "a table to search, one line for each fault; tests/test_faults_page.py",
+    "tests/flow/BEHAVIOURS.md": "the same for each rule; tests/test_behaviours_page.py",
+}
+"""The pages that may have more words than others, each with its reason."""
+WORDS_MAX = 1_500
+PAGES = (
+    *sorted(ROOT.glob("*.md")),
+    *(
+        page
+        for folder in ("deploy", "services", "shared", "tests")
+        for page in sorted((ROOT / folder).rglob("*.md"))
+    ),
+)
 READMES = (
     README,
-    *(ROOT / folder / "README.md" for folder in ("services", "shared", "tests", "tests/bench")),
+    *(ROOT / folder / "README.md" for folder in ("tests", "tests/bench")),
     *(ROOT / "deploy" / folder / "README.md" for folder in ("build", "examples")),
-    ROOT / "services" / "WHERE.md",
-    ROOT / "shared" / "PROMISES.md",
-    ROOT / "shared" / "VERBS.md",
+    ROOT / "deploy" / "UPGRADES.md",
+    *sorted((ROOT / "services").glob("*.md")),
+    *(page for page in sorted((ROOT / "shared").glob("*.md")) if page.name != "COMMANDS.md"),
 )
 NAMED_FILE = re.compile(r"[\w.<>-]+(?:/[\w.<>-]+)*(?:/|\.(?:conf|jsonl|lock|md|py|toml|ya?ml))")
 """A folder or a file, as a README writes it between backticks; `<name>` stands for any name."""
@@ -749,18 +766,29 @@ UNDER_A_ROOT = re.compile(r"(?<![\w./-])(?:deploy|services|shared|tests)/[\w./<>
 """A path from the root of the repository, in prose or in a listing."""
 
 
-@pytest.mark.parametrize("readme", READMES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_link_of_a_readme_into_the_repository_leads_somewhere(readme: Path) -> None:
-    links = re.findall(r"\]\(([^)\s]+)\)", readme.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_page_that_people_write_is_short_enough_to_be_read(page: Path) -> None:
+    words = len(page.read_text(encoding="utf-8").split())
 
-    broken = [link for link in links if "://" not in link and not _leads(readme, link)]
+    assert words <= WORDS_MAX or str(page.relative_to(ROOT)) in LONG_PAGES, f"{words} words"
+
+
+def test_every_page_that_may_be_long_is_there() -> None:
+    assert LONG_PAGES.keys() <= {str(page.relative_to(ROOT)) for page in PAGES}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_of_a_page_into_the_repository_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+
+    broken = [link for link in links if "://" not in link and not _leads(page, link)]
 
     assert broken == []
 
 
-def _leads(readme: Path, link: str) -> bool:
+def _leads(page: Path, link: str) -> bool:
     path, _, anchor = link.partition("#")
-    target = readme.parent / path if path else readme
+    target = page.parent / path if path else page
     return target.exists() and (not anchor or anchor in _anchors(target))
 
 

@@ -308,7 +308,7 @@ def test_a_preemption_is_one_trace_to_its_end(story: Story) -> None:
 
 def test_the_documented_query_returns_the_node_that_was_preempted(story: Story) -> None:
     # given the query for preemptions, and the streams of Loki as the page has them labelled
-    page = (Path(__file__).parents[2] / "shared" / "README.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "shared" / "TELEMETRY.md").read_text(encoding="utf-8")
     (label, value, word) = re.findall(r'\{(\w+)="([^"]+)"\} \|= "([^"]+)"', page)[0]
     renamed = dict(re.findall(r'regex\s*= "(\w+)"\s*replacement\s*= "([^"]+)"', page))
     streams = {renamed.get(name, name): lines for name, lines in story.logs.items()}

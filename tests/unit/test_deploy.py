@@ -563,10 +563,10 @@ def test_the_pages_agree_on_the_memory_that_was_measured_for_the_agent() -> None
     assert figures == [[measured], [measured]]
 
 
-def test_the_readme_names_every_setting_and_no_other() -> None:
+def test_the_page_of_the_settings_names_each_of_them_and_no_other() -> None:
     known = {name.upper() for name in settings.FIELDS} | settings.OTHERS
 
-    named = set(re.findall(rf"\b{settings.PREFIX}([A-Z_]+)", read("shared", "README.md")))
+    named = set(re.findall(rf"\b{settings.PREFIX}([A-Z_]+)", read("shared", "SETTINGS.md")))
 
     assert named == known
 

@@ -21,7 +21,7 @@ from nodepool.contract.node_states import (
 from nodepool.contract.timetable import RELAPSE
 from support.single import NOON
 
-PAGE = Path(__file__).parents[2] / "shared" / "README.md"
+PAGE = Path(__file__).parents[2] / "shared" / "NODES.md"
 MANNERS = st.sampled_from(["", "safe", "forced"])
 PROBLEMS = st.sets(st.sampled_from(sorted(BY_TYPE))).map(
     lambda types: tuple(Problem(each, NOON) for each in sorted(types))

@@ -27,7 +27,7 @@ HEAD = """\
 Every command, in the order of the code. This page is made from the classes in
 `shared/nodepool/contract/commands.py` by `make commands`.
 
-The data of a command is one JSON object on the subject shown; [README.md](README.md) says how to
+The data of a command is one JSON object on the subject shown; [BUS.md](BUS.md) says how to
 send it. What the subject names in angle brackets may be repeated in the data as `org`, `cluster`,
 `pool`, `zone` or `machine`, and must then be the same; a dot in a name is written `~` in a subject.
 Unknown fields are refused. Names, labels and taints also have to follow the grammar of Kubernetes.

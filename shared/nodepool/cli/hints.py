@@ -16,7 +16,7 @@ VERBS = {
     "config": "set NODEPOOL_URL, NODEPOOL_ORG and NODEPOOL_CLUSTER, or use --url, --org, --cluster",
     "cluster-info": "use 'nodepool get clusters' or 'nodepool version'",
     "auth": "the NATS server decides who may do what; see deploy/permissions.conf",
-    "login": "set NODEPOOL_CREDS_FILE, or what else the server asks for; see shared/README.md",
+    "login": "set NODEPOOL_CREDS_FILE, or what else the server asks for; see shared/SETTINGS.md",
     "ls": "use 'nodepool get'",
     "ps": "use 'nodepool get nodes'",
     "status": "use 'nodepool get', 'nodepool explain' or 'nodepool doctor'",
