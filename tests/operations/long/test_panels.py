@@ -66,13 +66,9 @@ EMPTY: Mapping[tuple[str, str, str], str] = {
 }
 """Queries that have no series, and why."""
 LATE = "a stage is late at its moment, which is two minutes after the warning"
-SLOW = "a NodePool is slow when it takes more than 20 minutes to get its Nodes"
 LOST = "a Pod is lost at the end of a preemption, seven minutes after the warning"
 ZERO: Mapping[tuple[str, str, str], str] = {
     ("nodepool-fleet", "Preemptions late", "A"): LATE,
-    ("nodepool-fleet", "How fast the error budget is used", "A"): SLOW,
-    ("nodepool-fleet", "How fast the error budget is used", "B"): SLOW,
-    ("nodepool-fleet", "How fast the error budget is used", "C"): SLOW,
     ("nodepool-nodes", "Share of stages late", "A"): LATE,
     ("nodepool-nodes", "Stages late", "A"): LATE,
     ("nodepool-nodes", "Pods lost to preemptions", "A"): LOST,
@@ -81,7 +77,11 @@ ZERO: Mapping[tuple[str, str, str], str] = {
 }
 """Queries of which nothing is above 0, and why: that something happens which they count would take
 longer, or need a fault of the program."""
+BETWEEN = "a scrape may be stored between the rules that record a bucket and the count beside it"
 ANY: Mapping[tuple[str, str, str], str] = {
+    ("nodepool-fleet", "How fast the error budget is used", "A"): BETWEEN,
+    ("nodepool-fleet", "How fast the error budget is used", "B"): BETWEEN,
+    ("nodepool-fleet", "How fast the error budget is used", "C"): BETWEEN,
     ("nodepool-system", "Lost connections and new beginnings", "B"): "not each reconnect is one",
     ("nodepool-system", "Oldest message that waits", "A"): "a message may be processed at once",
     ("nodepool-system", "Read model behind", "A"): "a change may be written at once",
