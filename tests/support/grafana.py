@@ -12,13 +12,17 @@ RATE_INTERVAL_S = 20
 
 
 class Asked(NamedTuple):
-    """One query of a dashboard: where it stands, what it asks, and whether it is about now."""
+    """One query of a dashboard: where it stands, what it asks, and whether it is about now.
+
+    legend: the name of each series, with labels as `{{label}}`.
+    """
 
     page: str
     panel: str
     ref: str
     expr: str
     instant: bool
+    legend: str = ""
 
 
 def panels(page: Page) -> Iterator[Panel]:
@@ -40,7 +44,7 @@ def queries_of(page: Page, section: Section) -> Iterator[Asked]:
     for panel in section.panels:
         for index, query in enumerate(panel.queries):
             ref = chr(ord("A") + index)
-            yield Asked(page.uid, panel.title, ref, query.expr, query.instant)
+            yield Asked(page.uid, panel.title, ref, query.expr, query.instant, query.legend)
 
 
 def filled(expr: str, chosen: Mapping[str, str], range_s: int = 3_600) -> str:

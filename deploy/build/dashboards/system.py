@@ -137,7 +137,7 @@ REPLICAS: Final = Section(
             "What each replica does. A service needs one that is ready and leads; where none does, "
             "its work waits.",
             _UP_AND_READY,
-            "{{service}} {{instance}}",
+            _NAME + " {{instance}}",
             _STATES,
             width=16,
             height=10,
