@@ -51,8 +51,12 @@ class Look(TypedDict):
 
 
 def plan_for(template: NodeTemplate, node: Node) -> Plan:
-    """Return what happens to a Node because of its health and of commands."""
-    return make_plan(node.health, evicts=template.evicts_unhealthy)
+    """Return what happens to a Node because of its health and of commands.
+
+    Nothing is done to a Node that leaves for another reason, whatever a command had asked for.
+    """
+    plan = make_plan(node.health, evicts=template.evicts_unhealthy)
+    return plan if node.exit.is_for_health else plan._replace(action=None, forced=False)
 
 
 def make_look(
@@ -71,9 +75,7 @@ def make_look(
     taints = make_managed_taints if revision else make_taints
     annotations = {} if revision else dict(template.node_annotations)
     plan = plan_for(template, node)
-    # A Node that leaves for another reason is cordoned for that, whatever a command had planned.
-    is_planned = not plan.is_nothing and removal in (None, RemovalReason.UNHEALTHY)
-    if standing.unschedulable and (node.cordon.causes or plan.causes or is_planned):
+    if standing.unschedulable and (node.cordon.causes or not plan.is_nothing):
         annotations[CORDON_REASON] = cordon_text(node, plan)
     marks = _make_marks(node, phase, removal, action)
     return Look(

@@ -286,7 +286,7 @@ def leave(case: Case) -> Steps:  # noqa: C901  # It is a part of the table.
             return node if drain is None else (yield drain)
         case NodePhase.CORDONED | NodePhase.DRAINING if plan.causes and is_cordon_new(node, plan):
             return (yield from _show(case, node.phase, exit.reason))
-        case NodePhase.CORDONED | NodePhase.DRAINING if node.cordon.causes and not plan.causes:
+        case NodePhase.CORDONED | NodePhase.DRAINING if plan.is_nothing and node.cordon.causes:
             node = yield uncordon_node(template, node)
             return (yield update_node(template, node, node.phase, exit.reason))
 
