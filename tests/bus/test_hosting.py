@@ -19,12 +19,15 @@ from bus.harness import (
     outcome,
     read_all,
     send,
+    serving,
     until,
 )
 from nodepool.contract.commands import RegisterCluster
 from nodepool.host.hosting import Hosted, Hosting
+from nodepool.host.session import READ_MAX
 from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer
+from nodepool.nats.log.streams import provision
 from nodepool.service import Service
 from quota.decide import SERVICE as QUOTA
 from support.constants import H100, ZONE
@@ -93,6 +96,12 @@ async def test_the_services_of_a_process_do_the_work_that_each_would_do_alone(
             assert [lines[0]["event"], lines[-1]["event"]] == ["started", "stopping"]
 
 
+def quota_of(org: str) -> tuple[str, bytes]:
+    """The subject and the content of a command that sets the quota of an organisation."""
+    content = {"zone": ZONE, "instanceType": H100, "limit": 5}
+    return f"np.cmd.{org}._._.SetQuota", json.dumps(content).encode()
+
+
 async def is_ready(process: ReplicaProcess) -> bool:
     """Whether all services of a process are ready."""
     with suppress(HTTPError):
@@ -135,9 +144,7 @@ async def test_a_service_with_much_to_do_lets_the_others_work_after_each_commit(
         await until(lambda: process.obstacle() is None)
 
         # when one of them gets thousands of commands, and the other one a command in their midst
-        content = json.dumps({"zone": ZONE, "instanceType": H100, "limit": 5}).encode()
-        subjects = [f"np.cmd.org-{number}._._.SetQuota" for number in range(COMMANDS)]
-        commands = [(subject, content) for subject in subjects]
+        commands = [quota_of(f"org-{number}") for number in range(COMMANDS)]
         await fill(connection, commands[: COMMANDS // 2])
         await send(connection, RegisterCluster(org="acme", cluster="prod", zone=ZONE), "other")
         await fill(connection, commands[COMMANDS // 2 :])
@@ -150,3 +157,24 @@ async def test_a_service_with_much_to_do_lets_the_others_work_after_each_commit(
         registered = subjects.index("np.evt.validator.acme.prod._.ClusterRegistered")
         assert "np.commit.quota" in subjects[registered:]
         assert subjects[registered:].count("np.evt.quota.acme._._.CommandAccepted") == 1
+
+
+async def test_a_service_that_reads_much_lets_the_others_work_every_thousand_messages(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async with connected(server.url) as connection:
+        # given a log with more messages than may be read in one turn
+        await provision(connection)
+        commands = [quota_of(f"org-{number}") for number in range(2 * COMMANDS)]
+        await fill(connection, commands)
+
+        # when a service reads it, and something else in the process looks at each of its own turns
+        read, seen = 0, 0
+        async with serving(QUOTA, server, tmp_path / "quota.log", wait=False) as runtime:
+            while read < len(commands):
+                await asyncio.sleep(0)
+                before, read = read, runtime.replica.read_to
+                seen = max(seen, read - before)
+
+    # then the service has read a thousand messages at most between two of these turns
+    assert 0 < seen <= READ_MAX

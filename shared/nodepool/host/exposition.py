@@ -75,15 +75,15 @@ def format_families(
     sources: samples with the labels that their series share, which come before a series' own.
     """
     families: dict[str, _Family] = {}
-    for shared, samples in sources:
-        for number, sample in enumerate(samples, 1):
-            metric = sample.metric
-            family = families.get(metric.name)
-            if family is None:
-                family = families[metric.name] = _Family(metric, openmetrics=openmetrics)
-            family.add(sample, shared)
-            if not number % TURN:
-                time.sleep(PAUSE_S)
+    series = ((shared, sample) for shared, samples in sources for sample in samples)
+    for number, (shared, sample) in enumerate(series, 1):
+        metric = sample.metric
+        family = families.get(metric.name)
+        if family is None:
+            family = families[metric.name] = _Family(metric, openmetrics=openmetrics)
+        family.add(sample, shared)
+        if not number % TURN:
+            time.sleep(PAUSE_S)
     return [piece for family in families.values() for piece in family.pieces()]
 
 

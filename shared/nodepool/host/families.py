@@ -31,39 +31,23 @@ class Children(dict[tuple[str, ...], F], Generic[F]):
 
 
 class Families:
-    """Makes the counters and histograms of the services of a process in one registry.
+    """Makes the counters and histograms of one service of a process.
 
-    A family exists once in a registry, so that the services share each family that they count in.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-        self._made: dict[str, Counter | Histogram] = {}
-
-    def of(self, shared: Mapping[str, str]) -> "ServiceFamilies":
-        """Return the families of a service; `shared` are the labels of all its series."""
-        return ServiceFamilies(self, shared)
-
-    def make(self, kind: type[F], metric: Metric, names: tuple[str, ...]) -> F:
-        """Return the family of a metric with these labels; make it if it does not exist."""
-        made = self._made.get(metric.name)
-        if made is None:
-            buckets = {"buckets": metric.buckets} if metric.buckets else {}
-            made = kind(metric.name, metric.help, names, registry=self._registry, **buckets)  # type: ignore[arg-type]  # Only histograms have buckets.
-            self._made[metric.name] = made
-        assert isinstance(made, kind), f"{metric.name} is of another kind"
-        return made
-
-
-class ServiceFamilies:
-    """Makes the metrics of one service.
+    A family exists once in a registry, so services share each family that they count in.
 
     shared: the labels of every series, which come before the labels of the metric.
+    made: the families of the registry that exist, by name.
     """
 
-    def __init__(self, families: Families, shared: Mapping[str, str]) -> None:
-        self._families = families
+    def __init__(
+        self,
+        shared: Mapping[str, str],
+        registry: CollectorRegistry,
+        made: dict[str, Counter | Histogram],
+    ) -> None:
         self._names, self._values = tuple(shared), tuple(shared.values())
+        self._registry = registry
+        self._made = made
 
     def counters(self, metric: Metric) -> Children[Counter]:
         """Return the counters of a metric."""
@@ -82,8 +66,17 @@ class ServiceFamilies:
         return self.histograms(metric)[()]
 
     def _children(self, kind: type[F], metric: Metric) -> Children[F]:
-        family = self._families.make(kind, metric, (*self._names, *metric.labels))
+        family = self._made.get(metric.name)
+        if family is None:
+            family = self._made[metric.name] = self._make(metric)
+        assert isinstance(family, kind), f"{metric.name} is a {metric.kind}"
         return Children(lambda labels: family.labels(*self._values, *labels))
+
+    def _make(self, metric: Metric) -> Counter | Histogram:
+        name, text, names = metric.name, metric.help, (*self._names, *metric.labels)
+        if metric.kind == "counter":
+            return Counter(name, text, names, registry=self._registry)
+        return Histogram(name, text, names, registry=self._registry, buckets=metric.buckets)
 
 
 def exemplar_of(traceparent: str | None) -> dict[str, str] | None:

@@ -45,10 +45,26 @@ class Hosted:
         return self.service if self.configure is None else self.configure(settings)
 
 
+@dataclass(slots=True)
+class _Kept:
+    """A replica that is kept at work.
+
+    crash: why it does not work, as one line; empty while it works.
+    """
+
+    service: AnyService
+    runtime: AnyRuntime
+    crash: str = ""
+
+    @property
+    def obstacle(self) -> str | None:
+        """Return why the replica is not ready; None if it is ready."""
+        return self.crash or self.runtime.obstacle()
+
+
 class Hosting:
     """One replica of each of some services, in one process.
 
-    runtimes: the replicas, in the order of the services.
     port: the port of metrics and health; -1 while they are not served.
 
     Raises SettingsError if a log file cannot be opened, or would be shared.
@@ -61,9 +77,8 @@ class Hosting:
         self.port = -1
         self._settings = settings
         self._page = MetricsPage()
-        self._services = [each.make(settings) for each in hosted]
-        self._crashes = [""] * len(hosted)
-        self.runtimes = [self._make(service) for service in self._services]
+        services = [each.make(settings) for each in hosted]
+        self._kept = [_Kept(service, self._make(service)) for service in services]
 
     def _make(self, service: AnyService) -> AnyRuntime:
         return Runtime(service, self._settings.of(service.name), self._page)
@@ -71,14 +86,19 @@ class Hosting:
     @property
     def is_shared(self) -> bool:
         """Return whether the process runs several services."""
-        return len(self.runtimes) > 1
+        return len(self._kept) > 1
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Return whether each replica has caught up with the log."""
+        return all(each.runtime.ready.is_set() for each in self._kept)
 
     def obstacle(self) -> str | None:
         """Return why one of the services is not ready, as one line; None if all are ready."""
-        for runtime, crash in zip(self.runtimes, self._crashes, strict=True):
-            fault = crash or runtime.obstacle()
+        for each in self._kept:
+            fault = each.obstacle
             if fault is not None:
-                return f"{runtime.service.name}: {fault}" if self.is_shared else fault
+                return f"{each.service.name}: {fault}" if self.is_shared else fault
         return None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -95,7 +115,7 @@ class Hosting:
                 self.port = pages.port
                 watching = asyncio.create_task(pages.watch(stop, self._log()))
             stack.enter_context(foreign_logs(self._log))
-            keepers = [asyncio.create_task(self._keep(each, stop)) for each in self._numbers]
+            keepers = [asyncio.create_task(self._keep(each, stop)) for each in self._kept]
             try:
                 await asyncio.gather(*keepers)
                 if watching is not None and watching.done():
@@ -108,27 +128,21 @@ class Hosting:
 
     def _log(self) -> Logger:
         """Return the log of a service at work: that of a service that has crashed is closed."""
-        works = (
-            each for each, crash in zip(self.runtimes, self._crashes, strict=True) if not crash
-        )
-        return next(works, self.runtimes[0]).telemetry.log
+        works = (each for each in self._kept if not each.crash)
+        return next(works, self._kept[0]).runtime.telemetry.log
 
-    @property
-    def _numbers(self) -> range:
-        return range(len(self.runtimes))
-
-    async def _keep(self, number: int, stop: asyncio.Event) -> None:
+    async def _keep(self, kept: _Kept, stop: asyncio.Event) -> None:
         """Run a service; after a crash, make the service again, unless it is alone."""
         failures, clock = 0, asyncio.get_running_loop().time
         while True:
             began = clock()
             try:
-                if not self._crashes[number]:
-                    await self.runtimes[number].run(stop)
+                if not kept.crash:
+                    await kept.runtime.run(stop)
             except Exception as error:
                 if not self.is_shared or isinstance(error, NO_FAILURE):
                     raise
-                self._crashes[number] = f"it has crashed: {describe(error)}"
+                kept.crash = f"it has crashed: {describe(error)}"
             if stop.is_set():
                 break
             failures = failures + 1 if clock() - began < STABLE_S else 1
@@ -137,8 +151,6 @@ class Hosting:
                     await stop.wait()
                     break
             try:
-                self.runtimes[number] = self._make(self._services[number])
+                kept.runtime, kept.crash = self._make(kept.service), ""
             except SettingsError as error:  # Its log file cannot be opened any more.
-                self._crashes[number] = str(error)
-            else:
-                self._crashes[number] = ""
+                kept.crash = str(error)

@@ -7,12 +7,18 @@ family once, with the series of all services.
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from nodepool.contract.metrics import Sample
 from nodepool.host.exposition import Wanted, compress_pieces, format_families
-from nodepool.host.families import Families, ServiceFamilies
+from nodepool.host.families import Families
 
 PAGE_S = 8.0
 """How long a page may wait for other pages, in seconds: less than the timeout of a scrape."""
@@ -28,19 +34,19 @@ class MetricsPage:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._families = Families(self.registry)
+        self._made: dict[str, Counter | Histogram] = {}
         self._sources: dict[tuple[str, ...], tuple[Mapping[str, str], Read]] = {}
         self._turn = threading.Lock()
         ProcessCollector(registry=self.registry)
 
-    def add(self, labels: Mapping[str, str], read: Read) -> ServiceFamilies:
+    def add(self, labels: Mapping[str, str], read: Read) -> Families:
         """Add the samples of a service, and return the families in which it counts.
 
         labels: the labels of every series of the service, which come before a series' own. A
         service that was added before with the same labels is replaced, and goes on counting.
         """
         self._sources[tuple(labels.values())] = labels, read
-        return self._families.of(labels)
+        return Families(labels, self.registry, self._made)
 
     def pieces(self, wants: Wanted) -> list[bytes] | None:
         """Return the page in pieces; None if other pages take too long.

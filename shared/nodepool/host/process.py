@@ -72,7 +72,7 @@ async def _freeze_when_ready(hosting: Hosting) -> None:
     """
     while True:
         await asyncio.sleep(LOOK_S)
-        if all(runtime.ready.is_set() for runtime in hosting.runtimes):
+        if hosting.is_caught_up:
             gc.freeze()
             await asyncio.sleep(FREEZE_S)
 

@@ -114,7 +114,7 @@ class Runtime(Generic[S, I, O]):
                     with suppress(TimeoutError):
                         async with asyncio.timeout(pause):
                             await stop.wait()
-        except Exception:  # A bug: the program ends, and its log says why.
+        except Exception:  # A bug ends the service, and its log says why.
             self.telemetry.log.error("crashed", exc_info=True)
             raise
         finally:

@@ -49,8 +49,8 @@ class Options:
     org: str
     cluster: str
     show: Callable[[Sequence[Document]], str]
-    once: bool = False
-    processes: int = 2
+    once: bool
+    processes: int
 
 
 def run(options: Options) -> int:
@@ -146,7 +146,7 @@ def plan_programs(
     return [
         Program(
             ", ".join(group),
-            tuple(group) if len(group) == 1 else ("nodepool.host", *group),
+            ("nodepool.host", *group),
             {**shared, "NODEPOOL_METRICS_PORT": str(port)},
             logs / f"{group[0]}.err",
         )
