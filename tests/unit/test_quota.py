@@ -1,5 +1,6 @@
 """How many Nodes quota grants: the verdict on a NodePool."""
 
+import pytest
 from immutables import Map
 
 from contracts.samples import KIND, ZONE
@@ -75,30 +76,20 @@ def test_the_message_names_a_single_other_pool_in_the_singular() -> None:
     ]
 
 
-def test_a_target_that_grows_beyond_the_limit_keeps_the_grant_it_had() -> None:
+@pytest.mark.parametrize("granted", [1, 5])
+def test_a_target_that_grows_beyond_the_limit_keeps_the_grant_it_had(granted: int) -> None:
     quota = QuotaService()
     quota.set_limit(8)
-    quota.specify("train", 5)
+    quota.specify("train", granted)
 
     outputs = quota.specify("train", 9)
 
+    # then its own grant is not named as used by others
     text = exceeds(9, 8)
     assert outputs == [
-        verdict("train", Quota.OVER, granted=5, limit=8, used=5, generation=2, message=text),
-        warning("train", text),
-    ]
-
-
-def test_the_one_node_that_a_pool_has_reserved_itself_is_not_named_as_used() -> None:
-    quota = QuotaService()
-    quota.set_limit(8)
-    quota.specify("train", 1)
-
-    outputs = quota.specify("train", 9)
-
-    text = exceeds(9, 8)
-    assert outputs == [
-        verdict("train", Quota.OVER, granted=1, limit=8, used=1, generation=2, message=text),
+        verdict(
+            "train", Quota.OVER, granted=granted, limit=8, used=granted, generation=2, message=text
+        ),
         warning("train", text),
     ]
 
