@@ -307,14 +307,22 @@ def test_a_preemption_is_one_trace_to_its_end(story: Story) -> None:
 
 
 def test_the_documented_query_returns_the_node_that_was_preempted(story: Story) -> None:
-    # given the query for preemptions, and the streams of Loki as the page has them labelled
+    # given the query for preemptions, and the stages that make the label of a line
     page = (Path(__file__).parents[2] / "shared" / "TELEMETRY.md").read_text(encoding="utf-8")
     (label, value, word) = re.findall(r'\{(\w+)="([^"]+)"\} \|= "([^"]+)"', page)[0]
-    renamed = dict(re.findall(r'regex\s*= "(\w+)"\s*replacement\s*= "([^"]+)"', page))
-    streams = {renamed.get(name, name): lines for name, lines in story.logs.items()}
+    ((made, field),) = re.findall(r'expressions = \{ (\w+) = "(\w+)" \}', page)
+    renamed = dict(re.findall(r'if eq \.Value \\"(\w+)\\" \}\}([\w-]+)\{\{ else \}\}', page))
+    assert re.findall(r'source   = "(\w+)"', page) == [made]
+    assert re.findall(r'values = \{ (\w+) = "" \}', page) == [made]
+
+    # and the lines of all services by that label, as if a container ran all of them
+    streams: dict[str, list[str]] = {}
+    for line in (line for lines in story.logs.values() for line in lines):
+        service = json.loads(line)[field]
+        streams.setdefault(renamed.get(service, service), []).append(line)
 
     # when it is evaluated: the streams with that very label, and their lines with that very text
-    assert label == "app"
+    assert label == made
     result = [json.loads(line) for line in streams[value] if word in line]
 
     # then its lines are the stages of that preemption, and no others
