@@ -22,9 +22,9 @@ from nodepool.client.errors import Unreachable
 from nodepool.client.objects import document_of
 from nodepool.client.sender import PendingOutcomes, Sender
 from nodepool.contract.events import CommandAccepted, CommandRefused
-from nodepool.contract.keys import path_text, token
+from nodepool.contract.keys import token
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Event, envelope_of
+from nodepool.contract.messages import Event, wrap
 from nodepool.contract.subjects import subject_of
 from nodepool.host.version import version_of
 from nodepool.nats.log import api
@@ -117,14 +117,7 @@ class Bus:
         """Store an event; raise an error of the bus if it is uncertain that the event is stored."""
         if self._connection is None:
             raise InDoubt("the bus is not connected")
-        kind = type(event)
-        envelope = envelope_of(kind).model_construct(
-            id=str(uuid4()),
-            type=kind.__name__,
-            source=NAME,
-            subject=path_text(event.path),
-            data=event,
-        )
+        envelope = wrap(event, id=str(uuid4()), source=NAME)
         await api.publish_event(self._connection, subject_of(event, NAME), envelope.encode())
 
     async def run(self) -> None:

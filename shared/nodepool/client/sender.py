@@ -14,9 +14,9 @@ from nodepool.client.session import FILTERS_MAX
 from nodepool.client.tracing import sending
 from nodepool.contract.decode import decode
 from nodepool.contract.events import CapacityFound, CommandAccepted, CommandRefused, NodeLockChanged
-from nodepool.contract.keys import path_text, token
+from nodepool.contract.keys import token
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import ID_MAX, Command, Envelope, Event, envelope_of
+from nodepool.contract.messages import ID_MAX, Command, Envelope, Event, wrap
 from nodepool.contract.opening import size_fault
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.waiting import TOO_MANY
@@ -206,15 +206,11 @@ def encode_command(
 
     trace: the `traceparent` and `tracestate` of the command, if it has them.
     """
-    kind = type(command)
-    envelope = envelope_of(kind).model_construct(
+    return wrap(
+        command,
         id=id,
-        type=kind.__name__,
         source=source,
-        subject=path_text(command.path),
         time=datetime.now(UTC),
         traceparent=trace.get("traceparent"),
         tracestate=trace.get("tracestate"),
-        data=command,
-    )
-    return envelope.encode()
+    ).encode()

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from nodepool.contract.keys import TOKEN_MAX, cut, path_text
+from nodepool.contract.keys import TOKEN_MAX, cut
 from nodepool.contract.messages import (
     Command,
     Envelope,
@@ -19,6 +19,7 @@ from nodepool.contract.messages import (
     OfPool,
     OfZone,
     envelope_of,
+    wrap,
 )
 from nodepool.contract.model import Value
 from nodepool.contract.opening import Opened, open_command
@@ -27,6 +28,8 @@ from nodepool.contract.subjects import Address, address_of, path_at, subject_of
 from nodepool.contract.suggest import did_you_mean
 
 TOO_LONG = f"a part of the subject has more than {TOKEN_MAX} characters"
+DECODED_MAX, DECODED_BYTES_MAX = 2_048, 4_096
+"""How many decoded events to remember, and the most bytes of each; most have a few hundred."""
 OTHER_TYPE = "differs from the subject it was sent on, which is for {}"
 
 M = TypeVar("M", bound=Message)
@@ -72,9 +75,17 @@ def decode(
     """
     if issubclass(kind, Command):
         return _decode_command(kind, _address(subject), content, headers, position)
+    decode_event = _decode_once if len(content) <= DECODED_BYTES_MAX else _decode_event
+    # `envelope_of` cannot say that the envelope of a kind carries that very kind.
+    return decode_event(kind, subject, content, position)  # type: ignore[return-value]
+
+
+def _decode_event(
+    kind: type[Message], subject: str, content: bytes, position: int
+) -> Envelope[Message] | Unreadable:
+    """Return the envelope of an event, or why it cannot be read."""
     try:
-        # `envelope_of` cannot say that the envelope of a kind carries that very kind.
-        envelope: Envelope[M] = envelope_of(kind).model_validate_json(content)  # type: ignore[assignment]
+        envelope = envelope_of(kind).model_validate_json(content)
     except ValidationError as error:
         field, cause = explain(error)
     else:
@@ -83,6 +94,10 @@ def decode(
             return envelope
         field, cause = misplaced
     return Unreadable(_address(subject), str(position), field, cause)
+
+
+_decode_once = lru_cache(DECODED_MAX)(_decode_event)
+"""Decodes an event that several services of a process hear once for all of them."""
 
 
 def unknown_command(
@@ -206,16 +221,13 @@ def _decode_command(
     if isinstance(identified, _Misplaced):
         return _build_unreadable(address, command, *identified)
     trace, state = command.trace
-    # As above: the type checker knows the envelope only as one of some message.
-    return envelope_of(kind).model_construct(  # type: ignore[return-value]
+    return wrap(
+        identified,
         id=command.id,
-        type=kind.__name__,
         source=command.source,
-        subject=path_text(address.path),
         traceparent=trace,
         tracestate=state,
         correlationid=command.id,
-        data=identified,
     )
 
 

@@ -59,10 +59,8 @@ class Size(NamedTuple):
 
     def with_all(self, messages: Iterable[Message]) -> "Size":
         """Return the size with these messages added."""
-        size = self
-        for message in messages:
-            size = size.plus(message)
-        return size
+        sizes = [bytes_of(message) for message in messages]
+        return Size(self.messages + len(sizes), self.bytes + sum(sizes)) if sizes else self
 
     def fits(self, other: "Size") -> bool:
         """Return whether messages of these two sizes fit one commit."""
@@ -71,9 +69,12 @@ class Size(NamedTuple):
         )
 
 
+_NOTHING: Final = Size()
+
+
 def size_of(messages: Iterable[Message]) -> Size:
     """Return the size of these messages."""
-    return Size().with_all(messages)
+    return _NOTHING.with_all(messages)
 
 
 def fill_a_step(messages: Sequence[Message]) -> bool:

@@ -7,9 +7,8 @@ from typing import Generic, NamedTuple
 
 from nodepool.contract.decode import Unreadable, build_unreadable
 from nodepool.contract.events import Wake
-from nodepool.contract.keys import path_text
 from nodepool.contract.log import Entry, LogId
-from nodepool.contract.messages import Envelope, Message, envelope_of
+from nodepool.contract.messages import Envelope, Message, wrap
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.correlation import Correlations
@@ -162,18 +161,16 @@ def envelopes_of(
     fired = isinstance(cause, Envelope) and isinstance(cause.data, Wake)
     position = item.entry.position
     return tuple(
-        envelope_of(type(output)).model_construct(
+        wrap(
+            output,
             id=f"{position}.{service}.{index}",
-            type=type(output).__name__,
             source=service,
-            subject=path_text(output.path),
             time=item.entry.time,
             traceparent=correlation.traceparent,
             tracestate=correlation.tracestate,
             correlationid=correlation.correlationid,
             causationid=cause.id,
             causeposition=position,
-            data=output,
         )
         for index, output in enumerate(outputs)
         for correlation in (correlations.of(output) if fired else of_cause,)

@@ -10,9 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nodepool.contract.decode import Unreadable, decode
-from nodepool.contract.keys import path_text
 from nodepool.contract.log import NO_ID, Entry, LogId
-from nodepool.contract.messages import Command, Envelope, Event, Message, envelope_of
+from nodepool.contract.messages import Command, Envelope, Event, Message, wrap
 from nodepool.contract.subjects import address_of, is_taken, subject_of
 from nodepool.engine.proposal import Proposal
 from nodepool.engine.replica import BATCH_MAX, Replica
@@ -96,14 +95,7 @@ class World:
         """Publish a command and return its id."""
         self.sent += 1
         id = id or f"c{self.sent}"
-        envelope = envelope_of(type(command)).model_construct(
-            id=id,
-            type=type(command).__name__,
-            source="world",
-            subject=path_text(command.path),
-            time=self.log.clock,
-            data=command,
-        )
+        envelope = wrap(command, id=id, source="world", time=self.log.clock)
         self.log.append(subject_of(command, ""), envelope.encode())
         return id
 

@@ -18,7 +18,7 @@ SERVICE, VERSION, REPLICA = "nodepool.service", "nodepool.version", "nodepool.re
 """The metadata keys of a replica's consumer: its service, its release and its process."""
 AGENT = "nodepool.agent"
 """The metadata key of an agent's consumer, in addition to VERSION: its `<org>/<cluster>`."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _OPEN_NS = 30_000_000_000
 _INACTIVE_NS = 60_000_000_000
 """How long a consumer may go without a request until the server removes it."""
@@ -43,7 +43,8 @@ class Delivery(NamedTuple):
     @property
     def time(self) -> datetime:
         """Return when the server stored the message, truncated to microseconds."""
-        return _EPOCH + timedelta(microseconds=self.nanoseconds // 1000)
+        # Half the cost of `timedelta(microseconds=…)`, which each message read has once.
+        return _EPOCH + self.nanoseconds // 1000 * _MICROSECOND
 
 
 def delivery_of(reply: str) -> Delivery:

@@ -9,9 +9,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from nodepool.contract.decode import build_unreadable
-from nodepool.contract.keys import path_text
 from nodepool.contract.log import Entry, LogId
-from nodepool.contract.messages import Envelope, Message, envelope_of
+from nodepool.contract.messages import Envelope, Message, wrap
 from nodepool.engine.failures import refusal, unreadable
 from nodepool.engine.folded import Folded
 from nodepool.engine.proposal import Input, Processed, Proposal
@@ -90,18 +89,16 @@ def _passed_over(service: AnyService, entry: Entry) -> Processed[Message]:
     envelopes: tuple[Envelope[Message], ...] = ()
     if failure.is_command:
         outcome = refusal(failure)
-        envelope = envelope_of(type(outcome)).model_construct(
+        envelope: Envelope[Message] = wrap(
+            outcome,
             id=f"{position}.{service.name}.0",
-            type=type(outcome).__name__,
             source=service.name,
-            subject=path_text(outcome.path),
             time=time,
             traceparent=message.traceparent,
             tracestate=message.tracestate,
             correlationid=message.id,
             causationid=message.id,
             causeposition=position,
-            data=outcome,
         )
         envelopes = (envelope,)
     return Processed(Input(entry, service), envelopes, failure)
