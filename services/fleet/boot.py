@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from immutables import Map
 
 from fleet.conditions import (
+    READY,
     as_node_fault,
     fails_at,
     gone_after_reboot,
@@ -137,19 +138,23 @@ def begin_reboot(machine: Machine, boot: int, now: datetime) -> Machine:
 def report_reboot(key: MachineKey, machine: Machine) -> Iterator[NodeReport]:
     """Yield what a machine reports when a reboot of its Node is over; only that, if it failed.
 
-    What a reboot cures ends after the boot, as a node problem detector on the Node reports it.
+    The Node is Ready before its boot counts as over, because its kubelet reports the boot. Other
+    problems that a reboot cures end after the boot, as a node problem detector reports them.
     """
     outcome = report(key, machine)
     if isinstance(outcome, on.MachineFailed):
         yield outcome
         return
-    if machine.failing != "hang" and not machine.has_agent:
-        yield observe_node(key, machine, machine.pods)
-    yield outcome
-    if machine.failing != "hang":
-        yield from problems_ended(key, machine, *gone_after_reboot(machine))
     if machine.failing == "hang":
+        yield outcome
         yield from heartbeats_stopped(key, machine)
+    else:
+        if not machine.has_agent:
+            yield observe_node(key, machine, machine.pods)
+        cured = gone_after_reboot(machine)
+        yield from problems_ended(key, machine, *(type_ for type_ in cured if type_ == READY))
+        yield outcome
+        yield from problems_ended(key, machine, *(type_ for type_ in cured if type_ != READY))
     node_fault = as_node_fault(machine.failing)
     if node_fault is not None:
         rest = machine.conditions.mutate()

@@ -269,6 +269,30 @@ def test_a_silent_node_that_reboots_has_the_time_of_a_reboot(world: WorldHarness
     ]
 
 
+@pytest.mark.parametrize("verify_s", [0, 60])
+@pytest.mark.parametrize("fault", SILENCES)
+def test_a_node_whose_reboot_ends_its_silence_is_kept(
+    world: WorldHarness, fault: str, verify_s: int
+) -> None:
+    # given a Node that is cordoned because its kubelet is silent
+    world.given_cluster()
+    world.given_quota(10)
+    world.given_machines(2, boot_s=60, verifySeconds=verify_s)
+    world.apply("train", 1, lifecycle=EVICTING)
+    world.pass_time(minutes=10)
+    world.break_machines("n1", fault=fault)
+    world.pass_time(minutes=10)
+    world.start_recording()
+
+    # when an operator reboots the Node
+    world.command_node("RebootNode", "train", "n1", force=True)
+    world.pass_time(minutes=60)
+
+    # then it is back in its NodePool once it has booted, and passed its verification
+    assert world.timed_events("train") == [f"{1 + verify_s // 60}:00 CWNodeUncordoned n1"]
+    assert world.nodes("train") == ["n1"]
+
+
 def test_a_machine_that_hangs_again_after_its_reboot_is_silent_again(world: WorldHarness) -> None:
     world.given_data_center()
     world.apply("train", 1)
