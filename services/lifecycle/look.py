@@ -103,7 +103,7 @@ def cordon_text(node: Node, plan: Plan) -> str:
     """Return the causes of a cordon as `node.coreweave.cloud/cordonReason` lists them."""
     if plan.causes:
         return ",".join(plan.causes)
-    return node.cordon.causes or ADMIN_REBOOT
+    return ADMIN_REBOOT if plan.reboots else node.cordon.causes or ADMIN_REBOOT
 
 
 def is_cordon_new(node: Node, plan: Plan) -> bool:

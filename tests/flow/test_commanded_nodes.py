@@ -3,7 +3,7 @@
 import pytest
 
 from support.audit.auditor import violations
-from support.constants import PREFER_IDLE
+from support.constants import ORG, PREFER_IDLE
 from support.harness import Harness
 from support.world_harness import WorldHarness
 
@@ -60,6 +60,35 @@ def test_a_node_that_leaves_before_its_safe_reboot_names_no_reboot_as_its_cordon
     # then it is cordoned for its removal alone
     assert world.node_conditions("n1")["CWNodeRemoval"] == f"True {removal}"
     assert CORDON_REASON not in world.node("n1")["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("cause", ["GPUMissing", "ReservationPending"])
+def test_a_node_that_waits_for_a_safe_reboot_names_no_cause_that_is_over(
+    world: WorldHarness, cause: str
+) -> None:
+    # given a Node with a cause for its cordon, whose safe reboot waits for a Pod
+    world.given_data_center()
+    world.apply("train", 1)
+    world.run_pod("n1")
+    if cause == "GPUMissing":
+        world.break_machines("n1", fault="gpu-lost")
+    else:
+        world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.command_node("RebootNode", "train", "n1")
+    before = world.node("n1")["metadata"]["annotations"][CORDON_REASON]
+    world.start_recording()
+
+    # when that cause ends
+    if cause == "GPUMissing":
+        world.break_machines("n1", fault="gpu-lost", times=0)
+    else:
+        world.command_node("ReserveNode", "train", "n1", reservedDesired=ORG)
+
+    # then the reboot is all that the Node and its events name
+    metadata = world.node("n1")["metadata"]
+    assert (before, metadata["annotations"][CORDON_REASON]) == (cause, "AdminReboot")
+    assert f"{RESERVED}-desired" not in metadata["labels"]
+    assert world.event_messages("train", "CWNodeCordoned") == ["Node n1 is cordoned: AdminReboot"]
 
 
 def test_a_node_waits_for_its_drain_only_until_it_is_drained(world: WorldHarness) -> None:
