@@ -11,6 +11,7 @@ from nodepool.host.projector import Projector, writer_for
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import Snapshots
 from nodepool.host.telemetry import Telemetry
+from nodepool.nats.log.feed import Feed
 from nodepool.nats.log.publisher import Bus
 from nodepool.service import I, O, S, Service
 
@@ -22,6 +23,7 @@ class Host(Generic[S, I, O]):
     ready: set while a session has caught up with the log.
     size: how many inputs a commit may have.
     doubts: the commits that may or may not be stored.
+    feed: what reads the log for all services of the process; None for a service alone.
     """
 
     service: Service[S, I, O]
@@ -31,6 +33,7 @@ class Host(Generic[S, I, O]):
     ready: asyncio.Event
     size: BatchSize
     doubts: Doubts[S, I]
+    feed: Feed | None = None
 
 
 class Start(NamedTuple):

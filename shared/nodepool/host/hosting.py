@@ -15,9 +15,11 @@ from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.health import HealthServer
 from nodepool.host.logs import Logger
+from nodepool.host.opening import run_feed
 from nodepool.host.page import MetricsPage
-from nodepool.host.runtime import Runtime
+from nodepool.host.runtime import FAULTS, Runtime
 from nodepool.host.settings import Settings, SettingsError
+from nodepool.nats.log.feed import Feed
 from nodepool.nats.wire.waiting import cancel
 from nodepool.service import AnyService
 from nodepool.state.back_off import pause_s
@@ -77,11 +79,12 @@ class Hosting:
         self.port = -1
         self._settings = settings
         self._page = MetricsPage()
+        self._feed = Feed() if len(hosted) > 1 else None
         services = [each.make(settings) for each in hosted]
         self._kept = [_Kept(service, self._make(service)) for service in services]
 
     def _make(self, service: AnyService) -> AnyRuntime:
-        return Runtime(service, self._settings.of(service.name), self._page)
+        return Runtime(service, self._settings.of(service.name), self._page, feed=self._feed)
 
     @property
     def is_shared(self) -> bool:
@@ -116,6 +119,7 @@ class Hosting:
                 watching = asyncio.create_task(pages.watch(stop, self._log()))
             stack.enter_context(foreign_logs(self._log))
             keepers = [asyncio.create_task(self._keep(each, stop)) for each in self._kept]
+            feeding = asyncio.create_task(self._keep_reading(stop))
             try:
                 await asyncio.gather(*keepers)
                 if watching is not None and watching.done():
@@ -123,8 +127,25 @@ class Hosting:
             finally:
                 stop.set()
                 await asyncio.wait(keepers)
-                if watching is not None:
-                    await cancel(watching)
+                await cancel(feeding, *([watching] if watching is not None else []))
+            if not feeding.cancelled():
+                feeding.result()  # Raises why the process must end.
+
+    async def _keep_reading(self, stop: asyncio.Event) -> None:
+        """Read the log for all services of the process; they read alone while this does not."""
+        failures, clock = 0, asyncio.get_running_loop().time
+        while self._feed is not None:
+            began = clock()
+            try:
+                await run_feed(self._feed, self._settings)
+            except FAULTS as error:
+                cause = str(error) or type(error).__name__
+                self._log().warning("shared reader restarts", cause=cause)
+            except Exception:
+                stop.set()
+                raise
+            failures = failures + 1 if clock() - began < STABLE_S else 1
+            await asyncio.sleep(pause_s(failures, RESTART_S, RESTART_MAX_S, random()))
 
     def _log(self) -> Logger:
         """Return the log of a service at work: that of a service that has crashed is closed."""

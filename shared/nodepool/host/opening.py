@@ -1,21 +1,25 @@
 """Opening a session: provision the bus, restore a replica from its snapshot, read on the log."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
+from nodepool.contract.log import LogId
 from nodepool.engine.replica import Replica
 from nodepool.host.host import Host, Start
 from nodepool.host.log_state import check_beginning
 from nodepool.host.session import ReplicaSession
+from nodepool.host.settings import Settings
 from nodepool.host.version import version_of
 from nodepool.nats.log.api import check_limits, last_message, last_position
 from nodepool.nats.log.consumers import REPLICA, SERVICE, VERSION
+from nodepool.nats.log.feed import Feed, Member
 from nodepool.nats.log.publisher import Publisher
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, provision, verify_log
 from nodepool.nats.objects.snapshots import restore
-from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.connection import Connection, connect
+from nodepool.nats.wire.library import NatsError
 from nodepool.service import I, O, S, commit_subject
 
 
@@ -38,19 +42,7 @@ async def open_session(
     host.snapshots.note_stored_position(replica.committed, is_usable=not unused)
     await check_beginning(connection, service.name, replica.committed, unused)
     last_commit = await last_message(connection, STREAM, commit_subject(service.name))
-    reader = Reader(
-        connection,
-        STREAM,
-        service.filters(),
-        start=replica.committed + 1,
-        wants=service.wants,
-        verify=partial(verify_log, connection, log, is_whole=True),
-    )
-    reader.metadata = {
-        SERVICE: service.name,
-        VERSION: version_of(),
-        REPLICA: host.doubts.mark,
-    }
+    reader = _make_reader(host, connection, log, replica.committed + 1)
     try:
         await reader.open()
         committed = last_commit.position if last_commit is not None else 0
@@ -59,3 +51,36 @@ async def open_session(
     finally:
         host.snapshots.abandon()
         await reader.close()
+
+
+def _make_reader(host: Host[S, I, O], connection: Connection, log: LogId, start: int) -> Reader:
+    """Return a reader of the log from a position on, which joins the feed of its process if any."""
+    service, feed = host.service, host.feed
+    filters, wants = service.filters(), service.wants
+    verify = partial(verify_log, connection, log, is_whole=True)
+    metadata = {SERVICE: service.name, VERSION: version_of(), REPLICA: host.doubts.mark}
+    if feed is None:
+        reader = Reader(connection, STREAM, filters, start=start, wants=wants, verify=verify)
+    else:
+        reader = Member(feed, log, connection, filters, start=start, wants=wants, verify=verify)
+    reader.metadata = metadata
+    return reader
+
+
+async def run_feed(feed: Feed, settings: Settings) -> None:
+    """Let a feed read the log from its end on, until cancelled; raise what ends reading."""
+    connection = await connect(
+        settings.url, "nodepool reader", patience_s=None, access=settings.access
+    )
+    connection.on_disconnect.append(feed.part_all)
+    connection.on_server_lost.append(feed.part_all)
+    try:
+        log = await provision(connection, settings.replicas)
+        start = await last_position(connection, STREAM) + 1
+        verify = partial(verify_log, connection, log, is_whole=True)
+        reader = Reader(connection, STREAM, [], start=start, wants=lambda _: True, verify=verify)
+        reader.metadata = {VERSION: version_of()}
+        await feed.run(reader, log)
+    finally:
+        with suppress(NatsError, OSError):
+            await connection.close()

@@ -24,6 +24,7 @@ from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
 from nodepool.host.source import Progress, Source
 from nodepool.host.telemetry import Telemetry
 from nodepool.host.version import version_of
+from nodepool.nats.log.feed import Feed
 from nodepool.nats.wire.connection import Connection, connect
 from nodepool.nats.wire.errors import (
     AccessError,
@@ -62,7 +63,8 @@ T = TypeVar("T")
 class Runtime(Generic[S, I, O]):
     """One replica of a service on NATS.
 
-    page: the page that shows its metrics; by default a page without other services.
+    page, feed: what it shares with other services of its process: the page of metrics, and what
+        reads the log. By default it shares neither.
     replica: the replica at work; a new one in every session.
     ready: set while it has caught up with the log.
     """
@@ -73,6 +75,7 @@ class Runtime(Generic[S, I, O]):
         settings: Settings,
         page: MetricsPage | None = None,
         *,
+        feed: Feed | None = None,
         snapshot_after: int = SNAPSHOT_AFTER,
     ) -> None:
         self.service = service
@@ -86,7 +89,7 @@ class Runtime(Generic[S, I, O]):
         is_ignored = settings.snapshots == "ignore"
         snapshots = Snapshots(snapshot_after, self.telemetry.log, ignored=is_ignored)
         self._host = Host(
-            service, settings, self.telemetry, snapshots, self.ready, BatchSize(), Doubts()
+            service, settings, self.telemetry, snapshots, self.ready, BatchSize(), Doubts(), feed
         )
         self._session: ReplicaSession[S, I, O] | None = None
 

@@ -15,7 +15,11 @@ from nodepool.nats.wire.errors import STREAM_NOT_FOUND, Conflict, InDoubt, Serve
 from nodepool.nats.wire.library import Msg, NatsError
 
 SERVICE, VERSION, REPLICA = "nodepool.service", "nodepool.version", "nodepool.replica"
-"""The metadata keys of a replica's consumer: its service, its release and its process."""
+"""The metadata keys of a replica's consumer: its service, its release and its mark.
+
+A consumer that several services of a process share has the services and marks of all, in the same
+order, with commas between.
+"""
 AGENT = "nodepool.agent"
 """The metadata key of an agent's consumer, in addition to VERSION: its `<org>/<cluster>`."""
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
@@ -133,6 +137,7 @@ class Consumer:
         self.inbox = client.new_inbox()
         self.pending = self.requested = self._received = 0
         self.given_up: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+        self._config: Mapping[str, object] = {}
         self._client = client
         self._stream = stream
 
@@ -143,13 +148,21 @@ class Consumer:
 
     async def create(self, config: Mapping[str, object]) -> Json:
         """Create the consumer on the server; return its configuration, as `kept_of` does."""
-        body = {"stream_name": self._stream, "config": {"name": self.name, **config}}
+        self._config = {"name": self.name, **config}
+        info = await self._request("create", self._config)
+        self.pending = int(str(info.get("num_pending", 0)))
+        return kept_of(info)
+
+    async def show(self, metadata: Mapping[str, str]) -> None:
+        """Change the metadata of the consumer, which reads on meanwhile."""
+        await self._request("update", {**self._config, "metadata": metadata})
+
+    async def _request(self, action: str, config: Mapping[str, object]) -> Json:
         subject = f"$JS.API.CONSUMER.CREATE.{self._stream}.{self.name}"
         if "filter_subject" in config:  # Its subject lets the server permit some filters only.
             subject = f"{subject}.{config['filter_subject']}"
-        info = await request(self._client, subject, body)
-        self.pending = int(str(info.get("num_pending", 0)))
-        return kept_of(info)
+        body = {"stream_name": self._stream, "config": config, "action": action}
+        return await request(self._client, subject, body)
 
     async def look(self, made: Json) -> None:
         """Give up the consumer once the server no longer has it as it was made."""

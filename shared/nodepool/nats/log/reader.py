@@ -107,6 +107,12 @@ class Reader:
         return self._remaining + len(self._buffer)
 
     @property
+    def is_reading(self) -> bool:
+        """Return whether a consumer delivers messages over a connection."""
+        consumer = self.consumer
+        return consumer is not None and not consumer.given_up.done() and self._client.is_connected
+
+    @property
     def oldest(self) -> datetime | None:
         """Return when the oldest message not handed over, or the message before it, was stored."""
         if self._buffer:
@@ -183,6 +189,7 @@ class Reader:
         failures, filtered = 0, None
         while True:
             await asyncio.sleep(pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
+            await self._await_turn()
             try:
                 async with self._next_consumer(filtered) as consumer:
                     failures = 0
@@ -191,6 +198,9 @@ class Reader:
                 failures += 1
                 if isinstance(fault, ServerRefusal):  # Perhaps there is no stream any more.
                     self.verification.distrust()
+
+    async def _await_turn(self) -> None:
+        """Wait until a consumer is wanted; a reader that is alone always wants a consumer."""
 
     async def _watch(self) -> None:
         """Give up a consumer that is silent."""

@@ -44,8 +44,10 @@ async def replicas(client: BusClient) -> Replicas:
     """Return the replicas of the services; raise as `nodepool.nats.log.api.request` does."""
     at_work, silent = await _consumers_of(client, SERVICE)
     return Replicas(
-        Counter(Reading(each[SERVICE], each.get(VERSION, "")) for each in at_work),
-        Counter(each[SERVICE] for each in silent),
+        Counter(
+            Reading(name, each.get(VERSION, "")) for each in at_work for name in _services(each)
+        ),
+        Counter(name for each in silent for name in _services(each)),
     )
 
 
@@ -64,15 +66,20 @@ async def agents_at_work(client: BusClient) -> Mapping[str, str]:
 
 
 async def is_reading(client: BusClient, replica: str) -> bool:
-    """Return whether the process with this mark has a consumer; raise as `replicas_at_work` does.
+    """Return whether the replica with this mark has a consumer; raise as `replicas_at_work` does.
 
-    A killed process still has a consumer for a minute; a process that replaces its consumer has
+    A killed replica still has a consumer for a minute; a replica that replaces its consumer has
     no consumer for a moment.
     """
     async for consumer in _consumers(client):
-        if _metadata(consumer).get(REPLICA) == replica:
+        if replica in _metadata(consumer).get(REPLICA, "").split(","):
             return True
     return False
+
+
+def _services(metadata: Mapping[str, str]) -> Sequence[str]:
+    """Return the services that a consumer reads for; services of one process may share it."""
+    return metadata[SERVICE].split(",")
 
 
 async def _consumers_of(
