@@ -365,7 +365,7 @@ def test_the_binary_that_was_set_comes_first(
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
     # when one is set
-    chosen = program(tmp_path / "mine", "nats-server: v2.14.0")
+    chosen = program(tmp_path / "mine", "nats-server: v2.15.0")
 
     # then that one is taken
     assert find_server(str(chosen)) == chosen
@@ -373,7 +373,7 @@ def test_the_binary_that_was_set_comes_first(
 
 def test_path_comes_before_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # given a nats-server on PATH
-    on_path = program(tmp_path / "nats-server", "nats-server: v2.14.0")
+    on_path = program(tmp_path / "nats-server", "nats-server: v2.15.0")
     monkeypatch.setenv("PATH", str(tmp_path))
 
     # when none is set
@@ -381,7 +381,7 @@ def test_path_comes_before_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert find_server(None) == on_path
 
 
-@pytest.mark.parametrize("says", ["nats-server: v2.13.9", "nats-server: v1.4.1", "hello"])
+@pytest.mark.parametrize("says", ["nats-server: v2.14.6", "nats-server: v1.4.1", "hello"])
 def test_the_wheel_helps_out_when_the_one_on_path_will_not_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str
 ) -> None:
@@ -406,7 +406,7 @@ def test_one_that_was_set_but_is_too_old_is_refused(tmp_path: Path) -> None:
         find_server(str(old))
 
     # then it is refused, although another one could be found
-    assert f"{old} (version 2.10), but 2.14 or newer is needed" in one_line(error)
+    assert f"{old} (version 2.10), but 2.15 or newer is needed" in one_line(error)
 
 
 def test_one_that_was_set_but_is_missing_is_refused(tmp_path: Path) -> None:

@@ -16,6 +16,11 @@ SUBJECTS: Final = (COMMANDS, EVENTS, "np.commit.*", "np.dead.*")
 """All that the log takes. The server acknowledges no message on a subject of another shape."""
 MESSAGE_BYTES_MAX: Final = 1024 * 1024
 """The largest message that the log takes, its headers included."""
+OLDEST_SERVER: Final = 2, 15
+"""The oldest nats-server that is supported, by major and minor version.
+
+2.15 syncs a commit to disk four times, 2.14 as often as the commit has messages.
+"""
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 """The media type of every message: a CloudEvent as JSON."""
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from nodepool.contract.log import OLDEST_SERVER
 from nodepool.local.errors import ServerError
 
-OLDEST = (2, 14)
-"""The oldest version that is accepted: major and minor."""
 _NO_VERSION = (0, 0)
 
 
@@ -25,7 +24,7 @@ def find_server(setting: str | None) -> Path:
     too_old: list[str] = []
     for binary in _candidates():
         version = _version(binary)
-        if version >= OLDEST:
+        if version >= OLDEST_SERVER:
             return binary
         too_old.append(_format_binary(binary, version))
     found = (
@@ -49,7 +48,7 @@ def _from_setting(setting: str) -> Path:
         )
     binary = Path(path)
     version = _version(binary)
-    if version < OLDEST:
+    if version < OLDEST_SERVER:
         raise ServerError(
             f"NODEPOOL_NATS_SERVER names {_format_binary(binary, version)}, but "
             f"{_format_requirement()} is needed: name a newer one, "
@@ -96,4 +95,4 @@ def _format_binary(binary: Path, version: tuple[int, int]) -> str:
 
 
 def _format_requirement() -> str:
-    return f"{OLDEST[0]}.{OLDEST[1]} or newer"
+    return f"{'.'.join(map(str, OLDEST_SERVER))} or newer"

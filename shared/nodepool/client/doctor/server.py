@@ -7,15 +7,13 @@ from typing import NamedTuple
 
 from nodepool.client.doctor.finding import Finding, note, ok, problem
 from nodepool.contract.keys import token
-from nodepool.contract.log import MESSAGE_BYTES_MAX
+from nodepool.contract.log import MESSAGE_BYTES_MAX, OLDEST_SERVER
 from nodepool.nats.log import api
 from nodepool.nats.log.figures import storage_of
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 from nodepool.nats.wire.library import NatsError
 
-OLDEST = (2, 14)
-"""The oldest server that stores commits correctly: its major and minor version."""
 SKEW_MAX = timedelta(seconds=1)
 FULL = 0.9
 """The used fraction of the storage above which the storage is reported as nearly full."""
@@ -43,8 +41,9 @@ async def server(connection: Connection, storing: Storing) -> AsyncGenerator[Fin
     info = connection._server_info
     version = str(info.get("version", "unknown"))
     known = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
-    if known < OLDEST:
-        text = f"{version}, and {OLDEST[0]}.{OLDEST[1]} or newer is needed"
+    if known < OLDEST_SERVER:
+        oldest = ".".join(map(str, OLDEST_SERVER))
+        text = f"{version}, and {oldest} or newer is needed"
         yield problem("server version", text, "update the server")
     else:
         yield ok("server version", version)
