@@ -42,7 +42,8 @@ setup: ## Make .venv from requirements.lock; does nothing when it is up to date
 	@[ ! -L $(VENV) ] || $(call fail,setup: $(VENV) is a link to $$(readlink $(VENV)): remove the link or name another environment: make setup VENV=.venv-own)
 	@$(TAKE_TURNS) $(MAKE) --silent $(STAMP)
 
-# The stamp comes last, so a setup that was cut short starts again the next time.
+# The stamp comes last, so a setup that was cut short starts again the next time. The modules of this
+# project are compiled too, because PYTHONDONTWRITEBYTECODE makes each start compile them otherwise.
 $(STAMP): requirements.lock pyproject.toml | python
 	@echo "setup: making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv --clear $(VENV) || $(call fail,setup: could not make $(VENV): $(AGAIN))
@@ -51,6 +52,7 @@ $(STAMP): requirements.lock pyproject.toml | python
 		$(call fail,setup: could not install requirements.lock: $(AGAIN))
 	@$(INSTALL) --no-deps --no-build-isolation --editable . || \
 		$(call fail,setup: could not install this project: $(AGAIN))
+	@$(BIN)/python -m compileall -q shared services
 	@touch $@
 
 python:

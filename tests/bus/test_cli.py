@@ -650,7 +650,7 @@ def test_a_verb_that_reads_loads_no_models_of_messages(line: str, up: Up) -> Non
     script = (
         "import sys; from nodepool.cli.app import run;"
         f"assert run({line.split()}) == 0;"
-        "loaded = {'pydantic', 'yaml', 'nodepool.contract.events'} & set(sys.modules);"
+        "loaded = {'pydantic', 'yaml', 'nats.js', 'nodepool.contract.events'} & set(sys.modules);"
         "assert not loaded, loaded"
     )
 

@@ -7,7 +7,7 @@ from importlib.metadata import version
 import click
 import pytest
 
-from nodepool.cli.app import run
+from nodepool.cli.app import SUMMARIES, cli, run
 from nodepool.cli.changes import Changes
 from nodepool.cli.commands.events import Query
 from nodepool.cli.errors import REFUSED, TIMEOUT, UNREACHABLE, CliError, report
@@ -304,6 +304,10 @@ def test_several_objects_are_printed_as_a_list_and_one_as_itself() -> None:
 def test_help_is_printed_without_loading_what_it_does_not_need() -> None:
     script = (
         "import sys; from nodepool.cli.app import run; assert run(['--help']) == 0;"
+        "assert 'nodepool.cli.commands' not in sys.modules;"
+        "assert run(['__complete', '--', '']) == 0;"
+        "verbs = [name for name in sys.modules if name.startswith('nodepool.cli.commands.')];"
+        "assert verbs == ['nodepool.cli.commands.completion'], verbs;"
         "assert run(['get', '--help']) == 0;"
         "sys.exit(bool({'nats', 'pydantic', 'yaml', 'asyncio'} & set(sys.modules)))"
     )
@@ -318,6 +322,31 @@ def test_help_is_printed_without_loading_what_it_does_not_need() -> None:
     )
 
 
+def test_the_garbage_collector_has_nothing_to_search_when_a_command_ends() -> None:
+    script = (
+        "import atexit, gc, os, sys; from nodepool.cli import main;"
+        "atexit.register(lambda: os._exit(len(gc.get_objects()) > gc.get_freeze_count()));"
+        "sys.argv[1:] = ['--help']; main()"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
+
+    assert done.returncode == 0
+
+
+def test_the_list_of_commands_says_what_the_help_of_each_command_begins_with() -> None:
+    context = click.Context(cli)
+    commands = {verb: cli.get_command(context, verb) for verb in cli.list_commands(context)}
+
+    first_sentences = {
+        verb: " ".join((command.help or "").partition("\n\n")[0].split())
+        for verb, command in commands.items()
+        if command is not None and not command.hidden
+    }
+
+    assert first_sentences == SUMMARIES
+
+
 @pytest.mark.parametrize(
     "verb",
     ["get np", "describe np a", "events", "wait np a --for delete", "rollout status np/a"],
@@ -330,8 +359,8 @@ def test_a_verb_that_reads_loads_neither_models_nor_other_verbs_before_it_is_con
         f"assert run([*{verb.split()}, '--url', 'nats://127.0.0.1:{free_port()}']) == 4;"
         "verbs = [name for name in sys.modules if name.startswith('nodepool.cli.commands.')];"
         f"assert verbs == ['nodepool.cli.commands.{verb.split(maxsplit=1)[0]}'], verbs;"
-        "loaded = {'pydantic', 'yaml', 'aiohttp', 'nodepool.contract.events'} & set(sys.modules);"
-        "assert not loaded, loaded"
+        "loaded = {'pydantic', 'yaml', 'aiohttp', 'nats.js', 'nodepool.contract.events'};"
+        "loaded &= set(sys.modules); assert not loaded, loaded"
     )
 
     done = subprocess.run(

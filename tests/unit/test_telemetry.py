@@ -80,11 +80,28 @@ def test_without_traces_outputs_carry_the_trace_of_their_command(telemetry: Tele
     assert {each.traceparent for each in proposal.processed[0].envelopes} == {PARENT}
 
 
-def test_a_service_without_traces_does_not_load_what_makes_them() -> None:
+def test_a_service_loads_neither_what_makes_traces_nor_what_its_libraries_can_do_without() -> None:
     script = (
         "import sys, nodepool.host.process; from nodepool.host.runtime import Runtime, Settings;"
         "from quota.decide import SERVICE; Runtime(SERVICE, Settings());"
-        "sys.exit('opentelemetry' in sys.modules)"
+        "loaded = {'opentelemetry', 'rich', 'attr', 'aiohttp', 'nats.js', 'yaml'};"
+        "loaded &= set(sys.modules); assert not loaded, loaded"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_garbage_collector_works_once_a_process_serves() -> None:
+    script = (
+        "import gc, sys; gc.disable()\n"
+        "from nodepool.host.process import run_until_stopped\n"
+        "from nodepool.host.settings import Settings\n"
+        "async def serve(stop): sys.exit(not (gc.isenabled() and gc.get_freeze_count()))\n"
+        "run_until_stopped(serve, Settings())\n"
     )
 
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

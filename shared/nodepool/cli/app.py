@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,9 @@ from nodepool.cli.errors import DONE, USAGE, report
 from nodepool.cli.hints import about_flag, about_verb
 from nodepool.cli.output import print_error, print_note
 from nodepool.cli.settings import Group, common_options, from_environment
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 EPILOG = """\b
 The options above may stand anywhere on the line, also after the command. A DURATION is written as
@@ -64,6 +68,53 @@ COMMANDS = {
     "wait": ("wait", "wait"),
 }
 """The module and the function name of each command, by its verb."""
+SUMMARIES = {
+    "ack": "Give preempted Nodes back now: each is drained at once, not two minutes after"
+    " its warning.",
+    "annotate": "Set and remove annotations of NodePools: KEY=VALUE sets one, KEY- removes it.",
+    "api-resources": "List the types of objects.",
+    "api-versions": "List the versions of the format of manifests.",
+    "apply": "Create or change the NodePools in manifests.",
+    "backup": "Store the log, as it is now, in a new folder.",
+    "completion": "Print a shell completion script.",
+    "cordon": "Cordon Nodes: nothing new is scheduled there.",
+    "create": "Create NodePools that do not exist yet, from manifests or from flags.",
+    "dead": "Show what could not be processed, and send commands again.",
+    "delete": "Delete NodePools and all their Nodes, or unset quotas.",
+    "demo": "Set up a cluster with quotas, machines and NodePools, once.",
+    "describe": "Show objects in detail.",
+    "diff": "Show what applying manifests would change.",
+    "doctor": "Say what is wrong with the set-up, and what to do about it.",
+    "drain": "Cordon Nodes and end what runs there; wait until that is done.",
+    "edit": "Edit NodePools in an editor, one after the other.",
+    "events": "List the events of NodePools and Nodes, oldest first.",
+    "explain": "Document the fields of a NodePool: types, limits, defaults, meaning.",
+    "find": "Find capacity.",
+    "fleet": "Operate the simulated data centre.",
+    "get": "List objects.",
+    "label": "Set and remove labels of NodePools: KEY=VALUE sets one, KEY- removes it.",
+    "lock": "Lock Nodes for a Slurm job, as its prolog does, and wait until they are.",
+    "patch": "Change some fields of NodePools.",
+    "preempt": "Preempt spot Nodes; each is removed within seven minutes.",
+    "reboot": "Reboot Nodes in their NodePool, each once nothing runs there that blocks it.",
+    "reclaim": "Hold machines back, preempting spot Nodes.",
+    "register": "Register clusters.",
+    "replace": "Change the NodePools in manifests; one that does not exist is an error.",
+    "restore": "Make the log from a backup, on a server without one.",
+    "return": "Give reclaimed machines back.",
+    "rollout": "Follow NodePools on their way to their targets.",
+    "run": "Run a program of this machine as a Pod of a NodePool.",
+    "scale": "Set how many Nodes NodePools should have.",
+    "set": "Set quotas.",
+    "skip": "Show the next input of a service, and pass over it if its position is given.",
+    "uncordon": "Take back a cordon, a drain or a reboot that waits.",
+    "unlock": "Release the lock of a Slurm job on Nodes, as its epilog does.",
+    "up": "Run the whole control plane on this machine, until Ctrl-C.",
+    "version": "Print the versions of the command, of the NATS server and of the services at work.",
+    "wait": "Wait until NodePools (np) or Nodes (no) have a condition or a value, exist or"
+    " are gone.",
+}
+"""The first sentence of the help of each command: a list of the commands loads no command."""
 
 
 class Verbs(Group):
@@ -81,6 +132,18 @@ class Verbs(Group):
         command = getattr(import_module(f"nodepool.cli.commands.{module}"), name)
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of the commands."""
+        listed = [click.Command(verb, help=text) for verb, text in SUMMARIES.items()]
+        click.Group(commands=listed).format_commands(ctx, formatter)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Return the verbs and the options that begin with what is typed."""
+        from click.shell_completion import CompletionItem
+
+        verbs = [CompletionItem(verb) for verb in SUMMARIES if verb.startswith(incomplete)]
+        return verbs + click.Command.shell_complete(self, ctx, incomplete)
 
 
 @click.group(

@@ -56,6 +56,7 @@ class Operator(StrEnum):
 
 class _Shape(BaseModel):
     model_config = ConfigDict(
+        defer_build=True,
         frozen=True,
         extra="forbid",
         alias_generator=to_camel,

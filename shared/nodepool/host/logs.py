@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-import structlog
-from structlog.typing import EventDict
-
 from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import Wake
 from nodepool.contract.events.kubernetes import KubernetesEvent
@@ -20,7 +17,13 @@ from nodepool.host.lines import line_of
 from nodepool.host.output import Immediate, open_output
 from nodepool.host.repeats import Repeats
 from nodepool.host.settings import Settings
+from nodepool.nats.wire.postponed import postpone
 from nodepool.service import I
+
+# Where rich is installed, structlog imports it to draw the tracebacks that a terminal shows.
+with postpone("rich"):
+    import structlog
+    from structlog.typing import EventDict
 
 TEXT_MAX = 1_000
 """The longest text in a line, in characters."""

@@ -82,6 +82,7 @@ def _configure_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    gc.enable()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

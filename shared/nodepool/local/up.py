@@ -12,7 +12,6 @@ from nodepool.client.session import URL
 from nodepool.contract.services import PROCESSES, SERVICES
 from nodepool.local.binary import find_server
 from nodepool.local.console import report
-from nodepool.local.demo import apply_examples, seed_demo
 from nodepool.local.disk import storage_limit
 from nodepool.local.errors import ServerError, UpError
 from nodepool.local.monitoring import write_prometheus_config
@@ -156,6 +155,9 @@ def plan_programs(
 
 async def _set_up(options: Options, url: str) -> None:
     """Seed the demo, apply the examples, and print the NodePools and what to try."""
+    # Imported here, because it loads the models of all messages: meanwhile, the services start.
+    from nodepool.local.demo import apply_examples, seed_demo
+
     client = Client(url, org=options.org, cluster=options.cluster, timeout_s=OUTCOME_S)
     async with client:
         try:
