@@ -75,7 +75,7 @@ def decode(
     """
     if issubclass(kind, Command):
         return _decode_command(kind, _address(subject), content, headers, position)
-    decode_event = _decode_once if len(content) <= DECODED_BYTES_MAX else _decode_event
+    decode_event = decode_once if len(content) <= DECODED_BYTES_MAX else _decode_event
     # `envelope_of` cannot say that the envelope of a kind carries that very kind.
     return decode_event(kind, subject, content, position)  # type: ignore[return-value]
 
@@ -96,7 +96,7 @@ def _decode_event(
     return Unreadable(_address(subject), str(position), field, cause)
 
 
-_decode_once = lru_cache(DECODED_MAX)(_decode_event)
+decode_once = lru_cache(DECODED_MAX)(_decode_event)
 """Decodes an event that several services of a process hear once for all of them."""
 
 
