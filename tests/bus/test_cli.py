@@ -28,6 +28,7 @@ from nodepool.cli.app import run
 from nodepool.cli.names import EVENT, KINDS, POD, PREEMPTION
 from testbed.ports import free_port
 
+L40 = "gd-8xl40-i128"
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
 
 
@@ -158,6 +159,33 @@ def test_a_nodepool_says_what_it_waits_for_and_what_would_help(
     assert document["causes"][0]["proofs"][0]["about"] == "condition Quota"
     assert missing.err == (
         'error: nodepool "waitin" not found in demo/demo; did you mean waiting?\n'
+    )
+
+
+def test_what_a_node_of_another_cluster_runs_is_known_to_what_would_help(
+    nodepool: Nodepool, manifest: Callable[..., str]
+) -> None:
+    # given a NodePool of another cluster that holds all quota of a type, with a Node at work
+    there = ("--cluster", "near")
+    nodepool("register", "cluster", "near", "--zone", ZONE)
+    nodepool("set", "quota", L40, "1", *there)
+    nodepool("fleet", "add", ZONE, L40, "1")
+    nodepool("apply", "-f", manifest("far", 1, L40), *there)
+    nodepool("wait", "np", "far", "--for", "condition=AtTarget", "--timeout", "60s", *there)
+    node = nodepool("get", "nodes", "-o", "name", *there).out.strip().removeprefix("node/")
+    nodepool("fleet", "run-pod", f"{ZONE}/{node}", "work")
+    nodepool("wait", "node", node, "--for", "condition=CWActive", "--timeout", "60s", *there)
+
+    # when a NodePool wants that quota
+    nodepool("apply", "-f", manifest("short", 1, L40))
+    nodepool("wait", "np", "short", "--for", "condition=Quota=False", "--timeout", "60s")
+    explained = json.loads(nodepool("explain", "np", "short", "-o", "json").out)
+    nodepool("delete", "np", "short")
+    nodepool("delete", "np", "far", *there)
+
+    # then it says that work has to end first
+    assert explained["causes"][0]["helps"][-1] == (
+        "scale near/far down to 0: each of its Nodes counts until it is idle and has left"
     )
 
 

@@ -304,7 +304,7 @@ def test_a_lower_target_gives_back_enough_for_what_the_autoscaler_takes_first(
         world.pass_time(seconds=10)
 
     # then that was enough for the Nodes of both
-    assert advised.action == ScalePeer(f"{CLUSTER}/other", 3)
+    assert advised.action == ScalePeer(f"{CLUSTER}/other", 3, waits=True)
     assert world.node_counts("auto").current == 4
     assert titles(explained(world, "train")) == []
 

@@ -1,7 +1,8 @@
 """The simulation finds advice of `explain` that does not help, put into it on purpose."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,12 +10,19 @@ import pytest
 from nodepool.contract.keys import PoolKey
 from nodepool.explanation import rack_remedies
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
-from nodepool.explanation.leaving import Rack
+from nodepool.explanation.leaving import Rack, keep_nodes
 from nodepool.explanation.remedies import Remedy
 from nodepool.explanation.sharing import rack_of
 from nodepool.placement.ranking import Ranking
+from support.audit.facts import Violation
+from support.simulation.advice import check_advice
 from support.simulation.faults import Plant, violation_of
+from support.simulation.planted import CALM
 from support.simulation.profile import CROWDED, NVLINK, SETTINGS, UNHEALTHY
+from support.world_harness import WorldHarness
+
+ALL = 100
+"""More changes than are ever advised for one NodePool."""
 
 BUSY = replace(CROWDED, steps=2_000, faults=("boot",))
 SHORT = replace(
@@ -41,6 +49,16 @@ SILENT_AT_WORK = replace(
 )
 """Nodes at work often do not answer any more."""
 WORKING = replace(SETTINGS, steps=2_000, actions={"run_pod": 60, "stop_pod": 2, "scale": 40})
+SCANT = replace(
+    CROWDED,
+    steps=2_000,
+    machines=12,
+    limits=(5, 6),
+    targets=(1, 2, 3, 4),
+    faults=("boot",),
+    actions={**CALM, "run_pod": 60, "stop_pod": 4, "scale": 40},
+)
+"""Quota is short, and many Nodes are at work."""
 
 
 def alone(_ranking: Ranking, claims: Mapping[PoolKey, Any], _operator: int) -> None:
@@ -78,6 +96,26 @@ def answers_anyway(_node: NodeFacts) -> bool:
 def taken_by_nobody(facts: Facts) -> bool:
     """No NodePool waits for machines before another one."""
     return not facts.name
+
+
+def nothing_kept(_facts: Facts) -> int:
+    """Each Node leaves at once if its NodePool is scaled down, whatever runs there."""
+    return 0
+
+
+def all_kept(facts: Facts) -> int:
+    """Each Node stays for long if its NodePool is scaled down, though nothing runs there."""
+    return facts.held
+
+
+def blocked_by_nothing(_node: NodeFacts) -> bool:
+    """Each Node that is to leave does so soon."""
+    return False
+
+
+def keep_what_stays(facts: Facts, count: int) -> Iterator[Remedy]:
+    """A NodePool has only the Nodes that are not to leave, also if they are replaced."""
+    return keep_nodes(facts, count - sum(node.removal != "" for node in facts.counted_nodes))
 
 
 def by_another_rack(facts: Facts) -> Iterator[Remedy]:
@@ -134,6 +172,18 @@ PLANTS: Mapping[str, Plant] = {
         (),
         {"nodepool.explanation.node_remedies._loses_it": taken_by_nobody},
     ),
+    "quota is to be given back by Nodes at work": Plant(
+        "that does not help",
+        SCANT,
+        (),
+        {"nodepool.explanation.peers._count_kept": nothing_kept},
+    ),
+    "quota is to be given back by Nodes at work, though others are idle": Plant(
+        "gives as many at once",
+        SCANT,
+        (),
+        {"nodepool.explanation.peers._count_kept": all_kept},
+    ),
 }
 """What is wrong, and how it is put into the advice."""
 
@@ -145,3 +195,35 @@ def test_advice_that_does_not_help_is_found(name: str, monkeypatch: pytest.Monke
     violation = violation_of(plant, monkeypatch)
 
     assert plant.text in violation
+
+
+@pytest.mark.parametrize(
+    ("machines", "quota", "function", "instead"),
+    [
+        (4, 9, "machine_remedies.is_blocked", blocked_by_nothing),
+        (9, 4, "quota_remedies.keep_nodes", keep_what_stays),
+    ],
+)
+def test_a_target_below_the_nodes_that_a_nodepool_has_is_found(
+    machines: int,
+    quota: int,
+    function: str,
+    instead: Callable[..., object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given a NodePool that can get no further Node, and an unhealthy Node that waits for its Pod
+    harness = WorldHarness()
+    harness.given_data_center(machines, quota=quota)
+    harness.apply("train", 4, lifecycle={"disableUnhealthyNodeEviction": False})
+    harness.run_pod("n1")
+    harness.break_machines("n1", fault="gpu-lost")
+    harness.pass_time(minutes=3)
+    harness.scale("train", 6)
+    check_advice(harness.world, Random(0), most=ALL)
+
+    # when a lower target is advised that the Nodes without that Node meet
+    monkeypatch.setattr(f"nodepool.explanation.{function}", instead)
+
+    # then following it takes what the NodePool has
+    with pytest.raises(Violation, match="scale train to 3, what it keeps; that does not help"):
+        check_advice(harness.world, Random(0), most=ALL)

@@ -1,5 +1,6 @@
 """The facts about a NodePool in the read model of a world, as the command line reads them."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -26,22 +27,24 @@ def facts_of(buckets: Buckets, pool: str, now: datetime | None = None) -> Facts:
     pools = buckets["nodepools"]
     zones = {key: text(each, "spec", "zone") for key, each in buckets["clusters"].items()}
     zone, kind = zones[f"{org}/{cluster}"], text(pools[pool], "spec", "instanceType")
-    nodes = [each for key, each in buckets["nodes"].items() if key.startswith(f"{org}/{cluster}/")]
-    own = facts(pools[pool], nodes=nodes)
+    nodes: defaultdict[str, list[Document]] = defaultdict(list)
+    for key, each in buckets["nodes"].items():
+        nodes[key.rpartition("/")[0]].append(each)
+    own = facts(pools[pool], nodes=nodes[f"{org}/{cluster}"])
     machines = [
         each
         for key, each in buckets["machines"].items()
         if key.startswith(f"{zone}/") and text(each, "spec", "instanceType") == kind
     ]
     peers = [
-        (key.partition("/")[2], each)
+        (key.partition("/")[2], each, nodes[key.rpartition("/")[0]])
         for key, each in pools.items()
         if key != pool and key.startswith(f"{org}/") and zones[key.rpartition("/")[0]] == zone
     ]
     read = facts(
         pools[pool],
         zone=zone,
-        nodes=nodes,
+        nodes=nodes[f"{org}/{cluster}"],
         quota=buckets["quotas"].get(f"{org}/{zone}/{kind}"),
         capacity=buckets["capacity"].get(f"{zone}/{kind}") if own.needs_machines else None,
         machines=machines if own.needs_machines else (),

@@ -107,7 +107,7 @@ def test_every_fact_is_read_from_its_place() -> None:
         quota=QUOTA,
         capacity=CAPACITY,
         machines=[free, MACHINE],
-        peers=[("prod/batch", POOL), ("prod/cpu", {"spec": {"instanceType": "cpu"}})],
+        peers=[("prod/batch", POOL, [NODE]), ("prod/cpu", {"spec": {"instanceType": "cpu"}}, [])],
     )
 
     assert read == Facts(
@@ -143,7 +143,11 @@ def test_every_fact_is_read_from_its_place() -> None:
         ),
         limit=Limit(8, 8, 41),
         machines=Machines(1, 2, 1, (("g9", "no boot", 20),), 51),
-        peers=(Peer("prod/batch", 2, 3, True, 3, yields=True, waits_for_quota=True, position=90),),
+        peers=(
+            Peer(
+                "prod/batch", 2, 3, True, 3, yields=True, keeps=1, waits_for_quota=True, position=90
+            ),
+        ),
         generation=2,
         older={"Capacity": ""},
         position=90,
@@ -170,7 +174,7 @@ def test_any_json_is_explained(
         quota=quota,
         capacity=capacity,
         machines=[machine],
-        peers=[("a/b", pool)],
+        peers=[("a/b", pool, [node])],
     )
 
     assert json.dumps(explain(read).document())

@@ -126,7 +126,7 @@ def test_explain_names_a_reason_that_keeps_the_pool_from_its_target(reason: Reas
 def test_a_peer_waits_for_quota_with_each_reason_that_refuses_it(reason: Quota) -> None:
     peer = document_with(reason)
 
-    (found,) = facts(document_with(Quota.UNDER), peers=[("acme/prod/other", peer)]).peers
+    (found,) = facts(document_with(Quota.UNDER), peers=[("acme/prod/other", peer, [])]).peers
 
     assert found.waits_for_quota is (status_of(reason) == "False")
 

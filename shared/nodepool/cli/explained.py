@@ -1,7 +1,7 @@
 """Why a NodePool lacks Nodes: the facts to read, and how the explanation is printed."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from nodepool.explanation.facts import Facts
 from nodepool.explanation.sentence import Explanation, explain
 
 if TYPE_CHECKING:
-    from nodepool.client import Client, Object
+    from nodepool.client import Client
 
 WIDTH = 100
 _INDENT = "   "
@@ -30,14 +30,13 @@ async def read_facts(client: "Client", pool: Document) -> Facts:
     """
     zones = {each.key: text(each.document, "spec", "zone") for each in await client.clusters.list()}
     zone = zones.get(client.cluster, "")
-    name, instance_type = text(pool, "metadata", "name"), text(pool, "spec", "instanceType")
+    instance_type = text(pool, "spec", "instanceType")
     if not instance_type or label_value(instance_type) or label_value(zone):
         zone = ""  # Such values cannot be part of a key.
     key = f"{zone}.{instance_type}"
     nodes = [each.document for each in await client.nodes.list()]
     own = facts(pool, nodes=nodes)
-    has_peers = bool(zone) and own.needs_peers
-    everything = await client.nodepools.list(everywhere=True) if has_peers else ()
+    peers = await _read_peers(client, zones, own, nodes) if zone and own.needs_peers else []
     capacity = await client.capacity.get(key) if zone and own.needs_machines else None
     machines = await client.objects("machines").list(f"{zone}.") if capacity is not None else ()
     read = facts(
@@ -52,7 +51,7 @@ async def read_facts(client: "Client", pool: Document) -> Facts:
             for each in machines
             if text(each.document, "spec", "instanceType") == instance_type
         ],
-        peers=list(_peers(client, everything, {of for of in zones if zones[of] == zone}, name)),
+        peers=peers,
     )
     return replace(read, now=datetime.now(UTC))
 
@@ -73,16 +72,27 @@ async def why_pods_wait(client: "Client", pool: str) -> str:
     return f"no Node of NodePool {pool} is open to it and has room"
 
 
-def _peers(
-    client: "Client", pools: "Sequence[Object]", clusters: set[str], name: str
-) -> Iterator[tuple[str, Document]]:
-    """Yield the other NodePools of the organisation in the clusters, as `<cluster>/<name>`."""
-    for each in pools:
-        org, _, rest = each.key.partition(".")
-        cluster, _, pool = rest.partition(".")
-        own = (cluster, pool) == (client.cluster, name)
-        if org == client.org and cluster in clusters and not own and each.document is not None:
-            yield f"{cluster}/{pool}", each.document
+async def _read_peers(
+    client: "Client", zones: Mapping[str, str], own: Facts, nodes: Sequence[Document | None]
+) -> list[tuple[str, Document, Sequence[Document | None]]]:
+    """Return the organisation's other NodePools of the type in the zone, as `<cluster>/<name>`.
+
+    nodes: the Nodes of the client's cluster. Each NodePool comes with the Nodes of its cluster.
+    """
+    found: list[tuple[str, Document, Sequence[Document | None]]] = []
+    by_cluster = {client.cluster: nodes}
+    for each in await client.nodepools.list(f"{client.org}.", everywhere=True):
+        _, cluster, name = each.key.split(".", 2)
+        is_near = zones.get(cluster) == zones[client.cluster]
+        is_own = (cluster, name) == (client.cluster, own.name)
+        kind = text(each.document, "spec", "instanceType")
+        if each.document is None or is_own or not is_near or kind != own.instance_type:
+            continue
+        if cluster not in by_cluster:
+            listed = await client.nodes.list(f"{client.org}.{cluster}.", everywhere=True)
+            by_cluster[cluster] = [node.document for node in listed]
+        found.append((f"{cluster}/{name}", each.document, by_cluster[cluster]))
+    return found
 
 
 def format_explanation(explanation: Explanation, now: datetime) -> str:

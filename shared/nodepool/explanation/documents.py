@@ -12,7 +12,8 @@ from nodepool.contract.catalog import RACK_SIZE, rack_size
 from nodepool.contract.conditions import Capacity, Quota, Reason
 from nodepool.contract.health import cordon_cause, is_problem
 from nodepool.contract.timetable import RELAPSE
-from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts, Peer
+from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts
+from nodepool.explanation.peers import peer_of
 from nodepool.placement.racks import NVLINK_DOMAIN
 
 Document = Mapping[str, object]
@@ -40,7 +41,7 @@ def facts(
     quota: object = None,
     capacity: object = None,
     machines: Iterable[object] = (),
-    peers: Iterable[tuple[str, object]] = (),
+    peers: Iterable[tuple[str, object, Iterable[object]]] = (),
 ) -> Facts:
     """Return the facts of a NodePool.
 
@@ -50,23 +51,22 @@ def facts(
     quota, capacity: the documents for its type, organisation and zone; None where there is none.
     machines: the machines of its type and zone; only those in triage count, and of a type that
         comes in racks also those that are free or Nodes of the NodePool.
-    peers: other NodePools of its organisation in its zone, each with its name.
+    peers: other NodePools of its organisation in its zone, each with its name and with the Nodes
+        of its cluster.
     """
-    own = _own(pool)
+    own = replace(_with_nodes(pool, nodes), zone=zone)
     unset = Limit(None, 0) if _has_reason(own, Quota.NOT_SET) else None
-    joined = (node for node in nodes if _at(node, "metadata", "labels", POOL_LABEL) == own.name)
-    own = replace(own, zone=zone, nodes=tuple(_node(node) for node in joined))
     empty = Machines(0, 0, 0) if zone and _has_reason(own, Capacity.NONE_AVAILABLE) else None
-    kind = own.instance_type
-    same = [(of, each) for of, each in peers if _text(each, "spec", "instanceType") == kind]
+    others = ((of, _with_nodes(each, joined)) for of, each, joined in peers)
     return replace(
         own,
-        staying=Counter(node.domain for node in own.counted_nodes if not node.removal),
         # A quota that was never set, and that nothing counts against, has no document.
         limit=_limit(quota) or unset,
         # If a zone never had a machine of the type, there is no document either.
         machines=_machines(capacity, machines, own) or empty,
-        peers=tuple(_peer(of, each) for of, each in same),
+        peers=tuple(
+            peer_of(*each) for each in others if each[1].instance_type == own.instance_type
+        ),
     )
 
 
@@ -76,6 +76,15 @@ def target_of(pool: object) -> int:
     if not racks:
         return _number(pool, "spec", "targetNodes")
     return racks * (rack_size(_text(pool, "spec", "instanceType")) or RACK_SIZE)
+
+
+def _with_nodes(pool: object, nodes: Iterable[object]) -> Facts:
+    """Return the facts that the document of a NodePool and the Nodes of its cluster show."""
+    own = _own(pool)
+    joined = (node for node in nodes if _at(node, "metadata", "labels", POOL_LABEL) == own.name)
+    known = tuple(_node(node) for node in joined)
+    stay = Counter(node.domain for node in known if not (node.reserved or node.removal))
+    return replace(own, nodes=known, staying=stay)
 
 
 def _own(pool: object) -> Facts:
@@ -230,32 +239,6 @@ def _domains(machines: Iterable[object], pool: Facts) -> dict[str, Domain]:
             (*domain.triage, machine) if state not in IN_SERVICE else domain.triage,
         )
     return domains
-
-
-def _peer(name: str, pool: object) -> Peer:
-    held = _number(pool, "status", "currentNodes") + _number(pool, "status", "inProgress")
-    checks = {check.type: check for check in _checks(pool)}
-    quota, capacity, validated = (checks.get(kind) for kind in ("Quota", "Capacity", "Validated"))
-    is_valid = validated is None or validated.status == "True"
-    stays = is_valid and _at(pool, "metadata", "deletionTimestamp") is None
-    target, is_autoscaled = target_of(pool), _at(pool, "spec", "autoscaling") is True
-    may_grow = _number(pool, "spec", "maxNodes") - target if stays and is_autoscaled else 0
-    reserved = max(held, _number(pool, *_GRANTED))
-    # Without a limit a NodePool lacks no quota up to its grant.
-    has_enough = quota is not None and quota.reason == Quota.NOT_SET and target <= reserved
-    waits_for_quota = quota is not None and quota.status == "False" and not has_enough
-    return Peer(
-        name=name,
-        held=held,
-        reserved=reserved,
-        spot=_text(pool, "spec", "computeClass") == "spot",
-        target=target,
-        yields=stays and not is_autoscaled,
-        may_grow=max(0, may_grow),
-        waits_for_quota=stays and waits_for_quota,
-        waits_for_machines=stays and capacity is not None and capacity.status == "False",
-        position=_position(pool),
-    )
 
 
 def _at(document: object, *path: str) -> object:

@@ -154,6 +154,7 @@ class Peer:
     target: how many Nodes it wants.
     yields: whether a lower target makes it give Nodes back: it is valid, stays, and no autoscaler
         sets its target.
+    keeps: how many Nodes a lower target leaves it with until the work there has ended.
     may_grow: how many more Nodes its autoscaler may want; they may take the rest of the quota.
     waits_for_quota, waits_for_machines: whether it lacks quota or machines itself.
     position: the log position of its last change.
@@ -165,6 +166,7 @@ class Peer:
     spot: bool = False
     target: int = 0
     yields: bool = False
+    keeps: int = 0
     may_grow: int = 0
     waits_for_quota: bool = False
     waits_for_machines: bool = False

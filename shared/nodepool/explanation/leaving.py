@@ -1,13 +1,14 @@
-"""Describe the Nodes that leave a NodePool, and what they wait for."""
+"""Describe the Nodes that leave or stay in a NodePool, and what leaving Nodes wait for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from nodepool.contract.counting import format_count
 from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import SLURM_JOB, Facts, NodeFacts
-from nodepool.explanation.sharing import rack_of
+from nodepool.explanation.remedies import Remedy, ScaleTo
+from nodepool.explanation.sharing import down_to_racks, rack_of
 from nodepool.explanation.unanswered import INTERNAL_ERROR, count_unchosen, has_failed
 
 PREEMPTED = "Preempted"
@@ -68,6 +69,17 @@ def racks_to_empty(facts: Facts) -> tuple[int, list[Rack]]:
     The smallest racks leave, each once none of its Nodes is active. No larger rack leaves in the
     place of a smaller rack that is at work; see `surplus_racks` in `allocator.choose`.
     """
+    racks = staying_racks(facts)
+    lengths = sorted(length for length, _ in racks)
+    smallest = lengths[: max(0, len(racks) - facts.target // rack_of(facts))]
+    leaving = [rack for length, rack in racks if smallest and length <= smallest[-1]]
+    busy = sorted((rack for rack in leaving if rack.to_empty), key=lambda rack: rack.to_empty)
+    needed = len(smallest) - (len(leaving) - len(busy))
+    return (needed, busy) if needed > 0 else (0, [])
+
+
+def staying_racks(facts: Facts) -> list[tuple[int, Rack]]:
+    """Return the racks that stay, each with its number of Nodes; each Node may be a rack of one."""
     size, active = rack_of(facts), dict[str, list[NodeFacts]]()
     for node in facts.counted_nodes:
         if node.active and not node.removal:
@@ -80,11 +92,24 @@ def racks_to_empty(facts: Facts) -> tuple[int, list[Rack]]:
         for end in range(count % size or size, count + 1, size):
             length = min(end, size)
             racks.append((length, Rack(min(max(0, end - idle), length), nodes)))
-    smallest = sorted(length for length, _ in racks)[: max(0, len(racks) - facts.target // size)]
-    leaving = [rack for length, rack in racks if smallest and length <= smallest[-1]]
-    busy = sorted((rack for rack in leaving if rack.to_empty), key=lambda rack: rack.to_empty)
-    needed = len(smallest) - (len(leaving) - len(busy))
-    return (needed, busy) if needed > 0 else (0, [])
+    return racks
+
+
+def keep_nodes(facts: Facts, count: int) -> Iterator[Remedy]:
+    """Yield the lower target that so many of the NodePool's Nodes meet already, if it may be set.
+
+    A part of a rack is no target, and the autoscaler sets a target of its own.
+    """
+    if 0 < count < facts.target and count == down_to_racks(facts, count) and not facts.autoscaling:
+        what = "what it has" if count <= facts.current else "what it has and awaits"
+        what = what if count == facts.held else "what it keeps"
+        yield Remedy(f"scale {facts.name} to {count}, {what}", ScaleTo(count))
+
+
+def is_blocked(node: NodeFacts) -> bool:
+    """Return whether a Node that is to leave waits for Pods, which has no end by itself."""
+    is_waiting = node.removal not in ("", PREEMPTED) and node.blocking_count > 0
+    return is_waiting and not node.is_silent
 
 
 def is_surplus(facts: Facts, node: NodeFacts) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nodepool.contract.counting import format_count
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation.facts import Facts, Machines
+from nodepool.explanation.leaving import is_blocked, keep_nodes
 from nodepool.explanation.rack_remedies import rack_details, rack_remedies
 from nodepool.explanation.remedies import (
     AddMachines,
@@ -17,7 +18,6 @@ from nodepool.explanation.remedies import (
 from nodepool.explanation.sharing import (
     holders,
     in_zone,
-    keep_nodes,
     largest,
     nodes_wait,
     rack_of,
@@ -75,7 +75,9 @@ def capacity_remedies(facts: Facts, reason: str) -> Iterator[Remedy]:
         yield from rack_remedies(facts)
     elif machines is not None:
         yield from _more_machines(facts, machines)
-    yield from keep_nodes(facts)
+    # A Node that leaves soon would be missed again; a Node that Pods block stays until they end.
+    gone = sum(node.removal != "" and not is_blocked(node) for node in facts.counted_nodes)
+    yield from keep_nodes(facts, facts.held - gone)
 
 
 def capacity_proofs(facts: Facts) -> Iterator[tuple[int, str]]:

@@ -8,7 +8,14 @@ from nodepool.contract.health import Remedy as Cure
 from nodepool.contract.node_failures import RACK_UNAVAILABLE
 from nodepool.contract.timetable import ANSWER_WITHIN
 from nodepool.explanation.facts import RESTARTING, Domain, Facts, NodeFacts
-from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED, Rack, is_surplus, racks_to_empty
+from nodepool.explanation.leaving import (
+    NAMED_MAX,
+    PREEMPTED,
+    Rack,
+    is_blocked,
+    is_surplus,
+    racks_to_empty,
+)
 from nodepool.explanation.remedies import (
     DrainNode,
     EditSpec,
@@ -42,10 +49,8 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
         return
     nodes = facts.counted_nodes if is_over else facts.nodes
     leaving = [node for node in nodes if node.removal]
-    # No Pod blocks a preemption.
-    waiting = [node for node in leaving if node.removal != PREEMPTED]
-    blocked = [node for node in waiting if node.blocking_count and not node.is_silent]
-    silent = [node for node in waiting if node.is_silent]
+    blocked = [node for node in leaving if is_blocked(node)]
+    silent = [node for node in leaving if node.is_silent and node.removal != PREEMPTED]
     if blocked:
         yield _end_pods(blocked)
     elif is_over and facts.idle_only and (racks := _to_empty(facts, len(leaving))):

@@ -1,9 +1,11 @@
 """The numbers behind a shortage of quota, and the changes that would end the shortage."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from nodepool.contract.counting import format_count
 from nodepool.explanation.facts import Facts, Limit, Peer
+from nodepool.explanation.leaving import keep_nodes
 from nodepool.explanation.remedies import (
     EditSpec,
     Remedy,
@@ -16,10 +18,12 @@ from nodepool.explanation.sharing import (
     down_to_racks,
     holders,
     in_zone,
-    keep_nodes,
     largest,
     rivals,
 )
+
+COUNTED: Final = "each of its Nodes counts until it is idle and has left"
+"""Why a NodePool with a lower target does not give its quota back yet."""
 
 
 def quota_details(facts: Facts) -> Iterator[str]:
@@ -35,6 +39,11 @@ def quota_details(facts: Facts) -> Iterator[str]:
     counts = [(peer, peer.reserved) for peer in facts.peers]
     yield from holders("other NodePools reserve", others, counts)
     yield from rivals("the same quota", [peer for peer in facts.peers if peer.waits_for_quota])
+    if limit.limit is not None:
+        surplus = [(peer, peer.held - peer.target) for peer in facts.peers if peer.yields]
+        for peer in largest(surplus):
+            more = format_count(peer.held - peer.target)
+            yield f"{peer.name} has {more} more than it wants: {COUNTED}"
 
 
 def quota_remedies(facts: Facts) -> Iterator[Remedy]:
@@ -53,7 +62,7 @@ def quota_remedies(facts: Facts) -> Iterator[Remedy]:
     if facts.held < fitting < facts.target and not facts.autoscaling:
         yield Remedy(f"scale {facts.name} to {fitting}, which fits", ScaleTo(fitting))
     elif limit.limit is not None:
-        yield from keep_nodes(facts)
+        yield from keep_nodes(facts, facts.held)
     yield from _take_from_peer(facts, limit)
 
 
@@ -81,24 +90,24 @@ def _raise(facts: Facts, limit: Limit, enough: int, ahead: int) -> Iterator[Reme
 
 
 def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
-    """Yield the lower target of one NodePool that gives back enough.
+    """Yield the lower target of one NodePool that gives back enough, at once if one can.
 
     That NodePool gives its Nodes back one by one. Each Node may go to any NodePool that fits, or
     whose autoscaler asks first. So the Nodes have to be enough for all that wait or may grow.
     """
     if limit.limit is None:
         return
-    givers = [peer for peer in facts.peers if peer.yields and peer.reserved]
-    if not givers:
-        return
-    most = min(givers, key=lambda peer: (-peer.reserved, peer.name))
-    others = [peer for peer in facts.peers if peer is not most]
-    lacks = _lacks(facts) + sum(peer.lacks + peer.may_grow for peer in others)
-    short = facts.reserved + _others(facts) + lacks - limit.limit
-    left = down_to_racks(facts, most.reserved - short)
-    if short > 0 and 0 <= left < most.target:
-        text = f"scale {most.name} down to {left}"
-        yield Remedy(text, ScalePeer(most.name, left))
+    demand = facts.reserved + _others(facts) + _lacks(facts)
+    demand += sum(peer.lacks + peer.may_grow for peer in facts.peers)
+    givers: list[tuple[bool, int, str, int]] = []
+    for peer in facts.peers:
+        short = demand - peer.lacks - peer.may_grow - limit.limit
+        left = down_to_racks(facts, peer.reserved - short)
+        if peer.yields and short > 0 and 0 <= left < peer.target:
+            givers.append((left < peer.keeps, -peer.reserved, peer.name, left))
+    for waits, _, name, left in sorted(givers)[:1]:
+        text = f"scale {name} down to {left}"
+        yield Remedy(f"{text}: {COUNTED}" if waits else text, ScalePeer(name, left, waits))
 
 
 def _ahead(facts: Facts) -> list[Peer]:

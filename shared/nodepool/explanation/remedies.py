@@ -29,10 +29,14 @@ class ScaleTo:
 
 @dataclass(frozen=True, slots=True)
 class ScalePeer:
-    """Scale another NodePool of the organisation, `<cluster>/<name>`, to this many Nodes."""
+    """Scale another NodePool of the organisation, `<cluster>/<name>`, to this many Nodes.
+
+    waits: whether work has to end on some of its Nodes before they leave.
+    """
 
     peer: str
     target: int
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

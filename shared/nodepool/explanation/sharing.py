@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.counting import format_count
 from nodepool.explanation.facts import Facts, Peer
-from nodepool.explanation.remedies import Remedy, ScaleTo
 
 HOLDERS_MAX = 5
 """The most holders of a quota or of machines that are named: the largest NodePools."""
@@ -66,18 +65,6 @@ def down_to_racks(facts: Facts, count: int) -> int:
 def up_to_racks(facts: Facts, count: int) -> int:
     """Return the smallest number of Nodes in whole racks that is at least the count."""
     return -(-count // rack_of(facts)) * rack_of(facts)
-
-
-def keep_nodes(facts: Facts) -> Iterator[Remedy]:
-    """Yield the lower target that the NodePool's Nodes meet already, if it may be set.
-
-    Nodes that leave are no part of it, a part of a rack is no target, and the autoscaler sets a
-    target of its own.
-    """
-    held = facts.held - sum(node.removal != "" for node in facts.counted_nodes)
-    if 0 < held < facts.target and held == down_to_racks(facts, held) and not facts.autoscaling:
-        what = "what it has" if held <= facts.current else "what it has and awaits"
-        yield Remedy(f"scale {facts.name} to {held}, {what}", ScaleTo(held))
 
 
 def nodes_wait(count: int) -> str:

@@ -86,9 +86,11 @@ def trials(world: World) -> Iterator[Trial]:
             for remedy in cause.remedies:
                 if isinstance(remedy.action, StartService):
                     raise Violation(f"a service at work is blamed: {cause.clause} ({key})")
+                said = f"explain advises {key}: {remedy.text}"
                 if refused := _refused(world, facts, remedy):
-                    said = f"explain advises {key}: {remedy.text}"
                     raise Violation(f"{said}; {refused} does not answer")
+                if overlooked := _overlooked(buckets, key, facts, remedy):
+                    raise Violation(f"{said}; {overlooked} gives as many at once")
                 yield Trial(key, facts, cause, remedy)
 
 
@@ -106,6 +108,24 @@ def _refused(world: World, facts: Facts, remedy: Remedy) -> str:
         is_known = "NotReady" in node.problems and node.phase not in RESTARTING
         if node.name in named and is_known and not machines[f"{facts.zone}/{node.name}"].answers:
             return node.name
+    return ""
+
+
+def _overlooked(buckets: Buckets, pool: str, facts: Facts, remedy: Remedy) -> str:
+    """Return a NodePool with enough idle Nodes, if the advised NodePool is at work, if any."""
+    action = remedy.action
+    if not (isinstance(action, ScalePeer) and action.waits) or rack_of(facts) > 1:
+        return ""
+    peers = {peer.name: peer for peer in facts.peers}
+    advised = peers.pop(action.peer)
+    demand = advised.reserved - action.target + advised.lacks + advised.may_grow
+    for name, peer in peers.items():
+        nodes = facts_of(buckets, f"{pool.partition('/')[0]}/{name}").counted_nodes
+        idle = sum(not node.active for node in nodes)
+        is_free = peer.yields and not any(node.removal for node in nodes)
+        short = demand - peer.lacks - peer.may_grow
+        if is_free and 0 < short <= idle + peer.reserved - peer.held:
+            return name
     return ""
 
 
@@ -178,14 +198,7 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
     before, after = trial.facts, facts_of(buckets, trial.pool)
     left = [cause for cause in explain(after).causes if cause.kind == trial.cause.kind]
     action = trial.remedy.action
-    if isinstance(action, DrainNode) and _leaves_useless(after, action.node):
-        return False
-    if (
-        isinstance(action, DrainNode)
-        and action.replaced
-        and _lacks(before, after, action.node)
-        and not _was_taken(buckets, before)
-    ):
+    if _has_harmed(buckets, trial, after):
         return False
     if not left:
         return True
@@ -193,7 +206,9 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
         return after.held > before.held
     match trial.cause.kind:
         case "Quota":
-            return isinstance(action, ScalePeer) and _still_leaves(buckets, action.peer, trial)
+            if not isinstance(action, ScalePeer):
+                return False
+            return action.waits and _still_leaves(buckets, action.peer, trial)
         case "Capacity":
             gets_part = isinstance(action, Wait | DropAffinity) or rack_of(before) > 1
             return gets_part and after.held > before.held
@@ -206,6 +221,23 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
             return _cordoned(after) < _cordoned(before)
         case _:
             return bool({node.name for node in after.nodes} ^ {node.name for node in before.nodes})
+
+
+def _has_harmed(buckets: Buckets, trial: Trial, after: Facts) -> bool:
+    """Whether what was advised cost Nodes that it was not to cost."""
+    before = trial.facts
+    match trial.remedy.action:
+        case ScaleTo(target) if trial.cause.kind == "Quota":
+            # A Node that leaves is replaced, up to the Nodes held before.
+            return target < before.held
+        case ScaleTo(target) if trial.cause.kind == "Capacity":
+            return after.current > target
+        case DrainNode(node, replaced=is_replaced):
+            is_lost = is_replaced and _lacks(before, after, node)
+            is_lost = is_lost and not _was_taken(buckets, before)
+            return is_lost or _leaves_useless(after, node)
+        case _:
+            return False
 
 
 def _leaves_useless(after: Facts, name: str) -> bool:

@@ -1,0 +1,44 @@
+"""What the facts of a NodePool mean for others that share its quota and its machines."""
+
+from itertools import takewhile
+
+from nodepool.contract.conditions import Quota
+from nodepool.explanation.facts import Facts, Peer
+from nodepool.explanation.leaving import is_blocked, staying_racks
+
+
+def peer_of(name: str, own: Facts) -> Peer:
+    """Return a NodePool, named `<cluster>/<name>`, as others see it that share its quota."""
+    quota, capacity = own.checks.get("Quota"), own.checks.get("Capacity")
+    stays = own.is_valid and not own.deleting
+    # Without a limit a NodePool lacks no quota up to its grant.
+    has_enough = quota is not None and quota.reason == Quota.NOT_SET and own.target <= own.reserved
+    waits_for_quota = quota is not None and quota.status == "False" and not has_enough
+    return Peer(
+        name=name,
+        held=own.held,
+        reserved=own.reserved,
+        spot=own.spot,
+        target=own.target,
+        yields=stays and not own.autoscaling,
+        keeps=_count_kept(own),
+        may_grow=max(0, own.max_nodes - own.target) if stays else 0,
+        waits_for_quota=stays and waits_for_quota,
+        waits_for_machines=stays and capacity is not None and capacity.status == "False",
+        position=own.position,
+    )
+
+
+def _count_kept(facts: Facts) -> int:
+    """Return how many Nodes a lower target leaves a NodePool with until the work there has ended.
+
+    A Node that leaves already, and that Pods block, leaves in the place of an idle Node. With
+    PreferIdle, which Nodes leave does not depend on whether Pods block them.
+    """
+    staying = [node for node in facts.counted_nodes if not node.removal]
+    if blocked := sum(map(is_blocked, facts.counted_nodes)):
+        return len(staying) + blocked
+    if not (facts.idle_only or any(node.blocking_count for node in staying)):
+        return 0
+    racks = sorted((length, rack.to_empty) for length, rack in staying_racks(facts))
+    return len(staying) - sum(length for length, _ in takewhile(lambda rack: not rack[1], racks))

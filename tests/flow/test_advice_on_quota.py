@@ -1,0 +1,178 @@
+"""What is advised against a shortage gives back what it says, and takes nothing else."""
+
+from random import Random
+
+import pytest
+
+from flow.test_explanations import explained, titles
+from flow.test_racks import given_racks, run_pod, want
+from support.constants import CLUSTER
+from support.simulation.advice import check_advice
+from support.world_harness import WorldHarness
+
+COUNTED = "each of its Nodes counts until it is idle and has left"
+CURES = {"disableUnhealthyNodeEviction": False}
+
+
+def helps(world: WorldHarness, pool: str = "new") -> tuple[str, ...]:
+    """What would help against the first cause; each change is tried, and does help."""
+    check_advice(world.world, Random(0), most=100)
+    return explained(world, pool).causes[0].helps
+
+
+def given_peers(world: WorldHarness, target: int, **lifecycle: object) -> None:
+    """Two NodePools that share a quota of 6, and a third that wants 2 Nodes of the quota."""
+    world.given_data_center(machines=8, quota=6)
+    world.apply("train", target, lifecycle=lifecycle)
+    world.apply("dev", 6 - target)
+    world.apply("new", 2)
+
+
+@pytest.mark.parametrize("strategy", ["IdleOnly", "PreferIdle"])
+def test_an_idle_nodepool_is_to_give_quota_back_before_a_larger_nodepool_at_work(
+    world: WorldHarness, strategy: str
+) -> None:
+    # given a NodePool at work, whose Pods block, and a smaller NodePool with idle Nodes
+    given_peers(world, 4, scaleDownStrategy=strategy)
+    for node in world.nodes("train"):
+        world.run_pod(node)
+
+    # when the advice is followed
+    advised = helps(world)
+    world.scale("dev", 0)
+    world.pass_time(minutes=1)
+
+    # then the third NodePool has its Nodes at once
+    assert advised[-1] == f"scale {CLUSTER}/dev down to 0"
+    assert titles(explained(world, "new")) == []
+
+
+def test_pods_that_may_end_keep_no_quota_of_a_nodepool_that_prefers_idle_nodes(
+    world: WorldHarness,
+) -> None:
+    given_peers(world, 4, scaleDownStrategy="PreferIdle")
+    for node in world.nodes("train"):
+        world.run_pod(node, interruption="interruptable")
+
+    assert helps(world)[-1] == f"scale {CLUSTER}/train down to 2"
+
+
+def test_a_node_that_waits_for_its_pods_leaves_in_the_place_of_an_idle_node(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool with idle Nodes, of which an unhealthy Node at work is to leave
+    given_peers(world, 4, **CURES)
+    world.run_pod("n1")
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=3)
+
+    # then the other NodePool is to give quota back
+    assert helps(world)[-1] == f"scale {CLUSTER}/dev down to 0"
+
+
+def test_a_nodepool_at_work_gives_quota_back_once_its_nodes_are_idle(world: WorldHarness) -> None:
+    # given a NodePool that waits for the quota of two others at work
+    given_peers(world, 4)
+    for node in (*world.nodes("train"), *world.nodes("dev")):
+        world.run_pod(node)
+
+    # when the larger is scaled down, and its work ends later
+    advised = helps(world)
+    world.scale("train", 2)
+    world.pass_time(minutes=60)
+    waits = explained(world, "new").causes[0]
+    for node in world.nodes("train"):
+        world.stop_pod(node)
+        world.pass_time(minutes=1)
+
+    # then all of this was said
+    assert advised[-1] == f"scale {CLUSTER}/train down to 2: {COUNTED}"
+    assert waits.details[-1] == f"{CLUSTER}/train has 2 Nodes more than it wants: {COUNTED}"
+    assert titles(explained(world, "new")) == []
+
+
+def test_the_nodes_of_a_nodepool_in_another_cluster_keep_quota_too(world: WorldHarness) -> None:
+    world.given_data_center(machines=8, quota=6)
+    world.given_cluster("west")
+    world.apply("acme/west/train", 4)
+    for node in world.nodes("acme/west/train"):
+        world.run_pod(node)
+    world.apply("train", 2)
+    world.apply("new", 2)
+
+    assert helps(world)[-1] == f"scale {CLUSTER}/train down to 0"
+
+
+def test_a_rack_at_work_keeps_quota_where_another_nodepool_has_an_idle_rack(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool with a Pod on each of its two racks, and a NodePool with one idle rack
+    given_racks(world, 4, quota=54)
+    want(world, 2)
+    want(world, 1, "dev")
+    run_pod(world, "n1")
+    run_pod(world, "n19")
+    want(world, 1, "new")
+
+    assert helps(world)[-1] == f"scale {CLUSTER}/dev down to 0"
+
+
+def given_unhealthy(world: WorldHarness, machines: int, quota: int, *, at_work: bool) -> None:
+    """A NodePool with an unhealthy Node, which it cannot replace."""
+    world.given_data_center(machines=machines, quota=quota)
+    world.apply("train", 4, lifecycle=CURES)
+    if at_work:
+        world.run_pod("n1")
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=3)
+
+
+def test_a_node_that_is_to_leave_counts_in_the_target_that_quota_allows(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool with all Nodes of its quota, of which an unhealthy Node waits for its Pod
+    given_unhealthy(world, machines=6, quota=4, at_work=True)
+    world.scale("train", 6)
+
+    # when the advice is followed, and the Pod ends
+    advised = helps(world, "train")
+    world.scale("train", 4)
+    at_target = world.condition("train", "AtTarget")
+    world.stop_pod("n1")
+    world.pass_time(minutes=5)
+
+    # then the NodePool keeps what it has, and the Node is replaced
+    assert advised[-1] == "scale train to 4, what it has"
+    assert at_target.startswith("True TargetMet")
+    assert titles(explained(world, "train")) == []
+    assert len(world.nodes("train")) == 4
+
+
+def test_a_node_that_pods_keep_counts_in_the_target_that_machines_allow(
+    world: WorldHarness,
+) -> None:
+    given_unhealthy(world, machines=3, quota=9, at_work=True)
+
+    advised = helps(world, "train")
+    world.scale("train", 3)
+
+    assert advised[-1] == "scale train to 3, what it has"
+    assert world.condition("train", "AtTarget").startswith("True TargetMet")
+
+
+def test_a_node_that_leaves_soon_does_not_count_in_the_target_that_machines_allow(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool that lacks a Node, and loses another to a default NodePool
+    world.given_data_center(machines=3)
+    world.apply("train", 4, computeClass="spot")
+    world.apply("other", 1)
+
+    # when the advice is followed
+    advised = helps(world, "train")
+    world.scale("train", 2)
+    world.pass_time(minutes=10)
+
+    # then the NodePool has what was left to it
+    assert advised[-1] == "scale train to 2, what it keeps"
+    assert world.condition("train", "AtTarget").startswith("True TargetMet")
