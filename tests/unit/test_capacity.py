@@ -48,7 +48,7 @@ from nodepool.placement.claims import Check, Grant
 from nodepool.placement.line import Line
 from nodepool.placement.machines import TRIAGE, Inventory
 from nodepool.placement.racks import NVLINK_DOMAIN
-from nodepool.placement.waits import Wait
+from nodepool.placement.waits import Run, Wait
 from nodepool.service import Context, Failure, Reconciler
 from nodepool.state.work import WorkQueue
 from support.publishing import publish
@@ -1200,3 +1200,22 @@ def test_demand_verdicts_and_what_is_kept_follow_from_the_pools_that_stay(
     left = replace(story.state, inventory=Inventory(), work=WorkQueue())
     assert left == State()
     assert (story.due, len(story.state.work.failures)) == (None, 0)
+
+
+def test_a_machine_fills_the_position_that_the_allocator_filled() -> None:
+    # given a NodePool that has a machine of its first wait, and waits for another one since later
+    story = Story()
+    story.add_machines(2)
+    story.want("train", 1)
+    first = story.state.pools[key("train")].wait.since
+    assert first is not None
+    story.hears(assigned("train", 1).model_copy(update={"since": first}))
+    story.want("train", 2)
+    second = story.state.pools[key("train")].wait.since
+
+    # when its first machine fails, and then it gets the machine that fills the second position
+    story.hears(registration_failed("train", 1))
+    story.hears(assigned("train", 2).model_copy(update={"since": second}))
+
+    # then it waits for a machine since it began to wait for the first one
+    assert story.state.pools[key("train")].wait.runs == (Run(first, 1),)

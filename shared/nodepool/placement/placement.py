@@ -73,7 +73,9 @@ class Placement(WithWork[OfferingKey | PoolKey], Generic[P]):
 
         The Node fills a position. If the position belongs to another NodePool, that NodePool gets
         the first position of this NodePool instead. The machine keeps the start of the wait as the
-        event has it: the grant of the NodePool may have changed since the allocator read it.
+        event has it: the grant of the NodePool may have changed since the allocator read it. So may
+        its positions, because Nodes that failed have come back: the Node fills the position that
+        the allocator has filled.
         """
         inventory = self.inventory.assign(
             event.machine_key, event.key, event.assignment, event.since
@@ -84,6 +86,9 @@ class Placement(WithWork[OfferingKey | PoolKey], Generic[P]):
         owner, since = self.find_position(pool)
         if since is None:
             return state, pool
+        filled = event.since
+        if filled is not None and filled != since and pool.wait.has_position(filled):
+            owner, since = pool.key, filled
         if owner == pool.key:
             return state, replace(pool, wait=pool.wait.without_position(since))
         wait, other = exchange_positions(pool.wait, self.pools[owner].wait, since)

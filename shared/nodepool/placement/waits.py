@@ -32,6 +32,10 @@ class Wait:
         """Return how many positions it has."""
         return sum(run.nodes for run in self.runs)
 
+    def has_position(self, since: datetime) -> bool:
+        """Return whether one of its positions started at this moment."""
+        return any(run.since == since for run in self.runs)
+
     @property
     def first(self) -> datetime | None:
         """Return the start of the position that its next machine fills; None before a grant.
