@@ -177,16 +177,23 @@ class FinalChecks:
     def _racks_are_cordoned(self) -> None:
         """The Nodes of a rack are cordoned where more than two machines of it are in triage."""
         nodes = cast("Mapping[str, Node]", documents_of(self.world, "nodes"))
-        cordoned = {
-            _machine_of(node)
+        causes = {
+            _machine_of(node): node["metadata"]["annotations"].get(CORDON_REASON, "").split(",")
             for node in nodes.values()
-            if "RackUnavailable" in node["metadata"]["annotations"].get(CORDON_REASON, "")
         }
         for (uid, domain), keys in racks_of(self.facts).items():
             missing, triage = missing_in(self.facts, keys[0])
-            down = [key for key in keys if key in cordoned]
-            if (triage > 2 and len(down) < len(keys)) or (down and missing <= 2):
-                text = f"{len(down)} of {len(keys)} Nodes of {uid} in {domain} are cordoned"
+            of_rack = [
+                ["RackUnavailable" in cause for cause in causes.get(key, [])] for key in keys
+            ]
+            down = sum(map(any, of_rack))
+            # A Node that is cordoned for a cause of its own is not available either.
+            missing += sum(
+                bool(causes[key][0]) and not all(each)
+                for key, each in zip(keys, of_rack, strict=True)
+            )
+            if (triage > 2 and down < len(keys)) or (down and missing <= 2):
+                text = f"{down} of {len(keys)} Nodes of {uid} in {domain} are cordoned"
                 raise Violation(f"{text}, while {triage} of {missing} missing are in triage")
 
     def _silences_are_shown(self) -> None:
