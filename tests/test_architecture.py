@@ -750,6 +750,7 @@ PAGES = (
         page
         for folder in ("deploy", "services", "shared", "tests")
         for page in sorted((ROOT / folder).rglob("*.md"))
+        if "node_modules" not in page.parts
     ),
 )
 READMES = (

@@ -16,7 +16,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 """The exit code if the reader of a pipe is gone, by the same convention."""
 COLLECTED_FROM = 10_000
-"""How many new objects the garbage collector waits for; some commands run for days."""
+"""After how many new objects the garbage collector runs, since a watch may run for days."""
 _FAILED = 1
 _OUTPUT_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF))
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 MOMENTS_MAX = 4_096
-"""How many moments are remembered as texts: documents repeat few moments."""
+"""How many formatted times the cache holds; a document repeats the same few times."""
 
 
 @lru_cache(MOMENTS_MAX)

@@ -96,7 +96,7 @@ def staying_racks(facts: Facts) -> list[tuple[int, Rack]]:
 
 
 def keep_nodes(facts: Facts, count: int) -> Iterator[Remedy]:
-    """Yield the lower target that so many of the NodePool's Nodes meet already, if it may be set.
+    """Yield the advice to lower the target to `count` Nodes, if that target may be set.
 
     A part of a rack is no target, and the autoscaler sets a target of its own.
     """

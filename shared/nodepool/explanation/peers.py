@@ -1,4 +1,4 @@
-"""What the facts of a NodePool mean for others that share its quota and its machines."""
+"""How a NodePool affects the NodePools that share its quota and its machines."""
 
 from itertools import takewhile
 
