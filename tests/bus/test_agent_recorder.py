@@ -41,10 +41,17 @@ async def say(connection: Connection, *pools: str) -> None:
 
 async def assign(connection: Connection, pool: str, *nodes: str) -> None:
     """Stores for each of these Nodes the event that it is assigned to the NodePool."""
-    place = {"org": PLACE.org, "cluster": PLACE.cluster, "zone": PLACE.zone, "pool": pool}
     for node in nodes:
         event = CWNodeAssigned(
-            **place, node=node, assignment=1, uid="u", instance_type="t", message=f"{node} is here"
+            org=PLACE.org,
+            cluster=PLACE.cluster,
+            pool=pool,
+            node=node,
+            zone=PLACE.zone,
+            assignment=1,
+            uid="pool-uid",
+            instance_type="gd-8xh100ib-i128",
+            message=f"{node} is assigned",
         )
         envelope = envelope_of(CWNodeAssigned).model_construct(
             id=node, type="CWNodeAssigned", source="allocator", subject="", data=event

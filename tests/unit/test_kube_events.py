@@ -81,7 +81,7 @@ def test_an_event_about_an_object_that_is_not_there_has_no_uid() -> None:
 
 
 def test_an_event_that_stands_for_several_has_their_count_and_both_times() -> None:
-    document = TELL._replace(count=7).document(NOW, NOW + timedelta(seconds=2))
+    document = TELL._replace(times=7).document(NOW, NOW + timedelta(seconds=2))
 
     assert document["message"] == "(combined from similar events): NodePool pool is created"
     assert document["count"] == 7

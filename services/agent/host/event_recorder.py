@@ -14,7 +14,6 @@ from agent.host.view import ClusterView
 from agent.pools.objects import Log
 from nodepool.client.events import KINDS, ObjectEvent, object_events
 from nodepool.contract.keys import token
-from nodepool.contract.messages import OfNode
 from nodepool.host.logs import Logger
 from nodepool.kube.failures import ApiFailure, ApiUnreachable
 from nodepool.nats.log import api
@@ -36,8 +35,10 @@ COMPONENT: Final = "nodepool"
 WINDOW_S: Final = 2.0
 WINDOW: Final = timedelta(seconds=WINDOW_S) // timedelta(microseconds=1)
 """The time, in seconds and microseconds, in which similar events of a NodePool are one Event."""
-OF_NODES: Final = frozenset(kind.reason for kind in KINDS.values() if issubclass(kind, OfNode))
-"""The reasons of events that happen once per Node."""
+OF_NODES: Final = frozenset(
+    kind.reason for kind in KINDS.values() if "assignment" in kind.model_fields
+)
+"""The reasons of events about one stay of a Node."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -45,7 +45,7 @@ class Event(NamedTuple):
 
     key: distinguishes the Event from all others about the object; its name is derived from it.
     component: the program that records the Event.
-    count: how many events it stands for; its message is that of the last of them.
+    times: how many events it stands for; its message is that of the last of them.
     """
 
     regarding: Regarding
@@ -54,7 +54,7 @@ class Event(NamedTuple):
     message: str
     key: str
     component: str
-    count: int = 1
+    times: int = 1
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ class Event(NamedTuple):
         regarding = self.regarding
         involved = {"apiVersion": regarding.version, "kind": regarding.kind, "name": regarding.name}
         others = {"namespace": regarding.namespace, "uid": regarding.uid}
-        message = self.message if self.count == 1 else f"{COMBINED}{self.message}"
+        message = self.message if self.times == 1 else f"{COMBINED}{self.message}"
         return {
             "apiVersion": "v1",
             "kind": "Event",
@@ -88,7 +88,7 @@ class Event(NamedTuple):
             "message": message if len(message) <= MESSAGE_MAX else f"{message[: MESSAGE_MAX - 1]}…",
             "firstTimestamp": rfc3339(first),
             "lastTimestamp": rfc3339(last or first),
-            "count": self.count,
+            "count": self.times,
             "source": {"component": self.component},
             "reportingComponent": self.component,
             "reportingInstance": "",
