@@ -15,9 +15,12 @@ def test_pods_are_listed_a_second_after_a_cordon_was_seen_and_once() -> None:
     memory = NodeMemory()
 
     due = [memory.list_at("n1", key, now) for key, now in [("a", 5), ("a", 5.5), ("b", 6)]]
+    asked = [memory.count_asked()]
     memory.note_list("n1", "b")
+    asked.append(memory.count_asked())
 
     assert due == [6, 6, 7]
+    assert asked == [1, 0]
     assert memory.find_proven_key("n1") == "b"
     memory.forget_list("n1")
     assert (memory.find_proven_key("n1"), memory.list_at("n1", "b", 9)) == ("", 10)

@@ -163,7 +163,7 @@ class Performer:
         if now < due:
             self._work.wake_at(key, due)
             return Result.SENT
-        await self._view.list_pods(action.node)
+        await self._view.list_pods(action.node, due)
         memory.note_list(action.node, action.key)
         return Result.CHANGED
 

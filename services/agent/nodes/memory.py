@@ -81,6 +81,10 @@ class NodeMemory:
             asked = self._asked[name] = key, now
         return asked[1] + SETTLED_S
 
+    def count_asked(self) -> int:
+        """Return how many Nodes need a list of their Pods."""
+        return sum(self._proven.get(name) != key for name, (key, _) in self._asked.items())
+
     def note_list(self, name: str, key: str) -> None:
         """Note that the Pods of a Node were listed for this key."""
         self._proven[name] = key
