@@ -6,7 +6,7 @@ import pytest
 
 from agent.actions import Patch
 from agent.pools.objects import PoolObject, WantedPool
-from agent.pools.status import invalid_status, shown_status, status_patches
+from agent.pools.status import invalid_status, is_progress, shown_status, status_patches
 from support.constants import H100
 
 SINCE = "2026-01-01T00:00:00Z"
@@ -146,3 +146,18 @@ def test_a_status_of_any_shape_is_no_error() -> None:
         "currentNodes": 0,
         "inProgress": 0,
     }
+
+
+def test_counts_and_messages_are_progress_and_a_verdict_is_not() -> None:
+    def conditions(**changes: object) -> dict[str, object]:
+        return {"conditions": [_condition("AtTarget", 9, **changes)]}
+
+    shown = {**conditions(), "observedGeneration": 9, "currentNodes": 1}
+
+    assert is_progress({"currentNodes": 2}, shown)
+    assert is_progress({**conditions(message="2 of 3 Nodes"), "currentNodes": 2}, shown)
+    assert not is_progress(conditions(status="False"), shown)
+    assert not is_progress(conditions(reason="Other"), shown)
+    assert not is_progress(conditions(observedGeneration=10), shown)
+    assert not is_progress({"observedGeneration": 10}, shown)
+    assert not is_progress({"conditions": [], "currentNodes": 0}, shown)

@@ -106,6 +106,17 @@ def status_patches(cluster: PoolObject, status: Document) -> Sequence[Patch]:
     return (Patch("NodePool", cluster.name, {"status": patch}, "status"),)
 
 
+def is_progress(patch: Document, status: Document) -> bool:
+    """Return whether a patch of a status changes only counts and messages, and no verdict."""
+    after = {**status, **patch}
+    return _verdicts(after) == _verdicts(status) and "observedGeneration" not in patch
+
+
+def _verdicts(status: Document) -> set[tuple[object, ...]]:
+    names = ("type", "status", "reason", "observedGeneration")
+    return {tuple(each.get(name) for name in names) for each in _conditions(status)}
+
+
 def _since(cluster: PoolObject) -> str:
     """Return since when Validated is False: the recorded time, or the creation of the object."""
     for condition in _conditions(cluster.status):
