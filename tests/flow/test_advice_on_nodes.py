@@ -312,3 +312,28 @@ def test_nodes_that_boot_are_awaited_in_the_target_that_a_nodepool_may_keep(
     world.apply("train", 3)
 
     assert helps(world)[0][-1] == "scale train to 2, what it has and awaits"
+
+
+def test_pods_are_to_end_where_all_surplus_nodes_were_chosen_before_the_spec_was_invalid(
+    world: WorldHarness,
+) -> None:
+    # given Nodes that are to leave and wait for their Pods, and then a spec that is not valid
+    world.given_data_center(machines=3)
+    prefers = {"scaleDownStrategy": "PreferIdle"}
+    world.apply("train", 3, lifecycle=prefers)
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node)
+    world.scale("train", 1)
+    world.pass_time(minutes=1)
+    world.apply("train", 1, lifecycle=prefers, region="XX")
+
+    # when the advice is followed
+    advised = helps(world)[-1]
+    for node in ("n1", "n2"):
+        world.stop_pod(node)
+    world.pass_time(minutes=5)
+
+    # then the Nodes are gone, though the spec is still not valid
+    assert advised[0] == "end the Pods that block on n1, n2"
+    assert world.condition("train", "Validated").startswith("False Invalid")
+    assert field(world.node_pool("train"), "status", "currentNodes") == 1

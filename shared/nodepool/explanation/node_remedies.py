@@ -29,6 +29,7 @@ from nodepool.explanation.remedies import (
     Wait,
 )
 from nodepool.explanation.sharing import down_to_racks, of_domain, rack_of
+from nodepool.explanation.unanswered import count_unchosen
 from nodepool.placement.racks import UNAVAILABLE_MAX
 
 SCALE_DOWN: Final = "ScaleDown"
@@ -43,8 +44,8 @@ _CURABLE: Final = frozenset(
 def removal_remedies(facts: Facts) -> Iterator[Remedy]:
     """Yield what would let the Nodes go that are to leave, or keep them."""
     validated = facts.checks.get("Validated")
-    is_over = facts.current > facts.target
-    if is_over and validated is not None and validated.status == "False":
+    is_over, is_kept = facts.current > facts.target, count_unchosen(facts) > 0
+    if is_over and is_kept and validated is not None and validated.status == "False":
         yield Remedy("change the spec as the condition Validated says", EditSpec())
         return
     nodes = facts.counted_nodes if is_over else facts.nodes
@@ -172,9 +173,8 @@ def _lost(facts: Facts, node: NodeFacts) -> str:
     if not machines.free:
         until = "until one is freed, repaired or added"
         return f"no machine is free for it, so {facts.name} lacks the Node {until}"
-    if facts.has_affinity:
-        return "it is then replaced if a free machine satisfies the node affinity"
-    return ""
+    text = "it is then replaced if a free machine satisfies the node affinity"
+    return text if facts.has_affinity else ""
 
 
 def _is_curable(node: NodeFacts) -> bool:
