@@ -176,3 +176,83 @@ def test_a_node_that_leaves_soon_does_not_count_in_the_target_that_machines_allo
     # then the NodePool has what was left to it
     assert advised[-1] == "scale train to 2, what it keeps"
     assert world.condition("train", "AtTarget").startswith("True TargetMet")
+
+
+def given_many(world: WorldHarness, **lifecycle: object) -> list[str]:
+    """Four NodePools with 2 Nodes at work each, which is all quota, and one that lacks a Node."""
+    world.given_data_center(machines=10, quota=8)
+    pools = ["a", "b", "c", "d"]
+    for pool in pools:
+        world.apply(pool, 2, lifecycle=lifecycle)
+    for node in range(1, 9):
+        world.run_pod(f"n{node}", interruption="graceful", graceS=600)
+    world.apply("new", 1)
+    return pools
+
+
+@pytest.mark.parametrize("strategy", ["IdleOnly", "PreferIdle"])
+def test_quota_that_a_nodepool_gives_back_is_not_taken_from_another_too(
+    world: WorldHarness, strategy: str
+) -> None:
+    # given a NodePool that waits for quota, and a NodePool that was scaled down for that
+    given_many(world, scaleDownStrategy=strategy)
+    world.scale("a", 1)
+    world.pass_time(minutes=1)
+
+    # then that NodePool is waited for, and no other is to be scaled down
+    assert helps(world) == (
+        "raise the quota of gd-8xh100ib-i128 in US-EAST-04A to 9",
+        f"wait: {CLUSTER}/a gives back 1 Node; a Node counts until it has left",
+    )
+
+
+def test_quota_comes_from_another_nodepool_if_what_is_given_back_is_not_enough(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that lacks 2 Nodes, of which another NodePool gives back one
+    given_many(world)
+    world.scale("a", 1)
+    world.scale("new", 2)
+    world.pass_time(minutes=1)
+
+    # when the advice is followed, and the work there ends
+    advised = helps(world)
+    world.scale("b", 1)
+    waits = helps(world)
+    for node in range(1, 5):
+        world.stop_pod(f"n{node}")
+    world.pass_time(minutes=5)
+
+    # then that was enough
+    assert advised[-1] == f"scale {CLUSTER}/a down to 0: {COUNTED}"
+    assert waits[-1] == (
+        f"wait: {CLUSTER}/a, {CLUSTER}/b give back 2 Nodes; a Node counts until it has left"
+    )
+    assert titles(explained(world, "new")) == []
+
+
+def test_the_quota_of_a_nodepool_that_is_being_deleted_is_waited_for(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that is being deleted, whose Pods have ten minutes, and a smaller one
+    world.given_data_center(machines=10, quota=8)
+    world.apply("train", 4)
+    world.apply("dev", 4)
+    for node in world.nodes("train"):
+        world.run_pod(node, interruption="graceful", graceS=600)
+    world.delete("train")
+    world.pass_time(seconds=5)
+    world.apply("new", 4)
+
+    # when nothing is done
+    advised, details = helps(world), explained(world, "new").causes[0].details
+    world.pass_time(minutes=12)
+
+    # then its quota is enough, as was said
+    assert advised[1:] == (
+        f"wait: {CLUSTER}/train gives back 4 Nodes; a Node counts until it has left",
+    )
+    assert details[-1] == (
+        f"{CLUSTER}/train is being deleted and has 4 Nodes: a Node counts until it has left"
+    )
+    assert titles(explained(world, "new")) == []

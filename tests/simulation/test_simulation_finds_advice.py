@@ -103,6 +103,11 @@ def nothing_kept(_facts: Facts) -> int:
     return 0
 
 
+def nothing_returning(_facts: Facts) -> int:
+    """No NodePool gives quota back before another one is scaled down."""
+    return 0
+
+
 def all_kept(facts: Facts) -> int:
     """Each Node stays for long if its NodePool is scaled down, though nothing runs there."""
     return facts.held
@@ -226,4 +231,31 @@ def test_a_target_below_the_nodes_that_a_nodepool_has_is_found(
 
     # then following it takes what the NodePool has
     with pytest.raises(Violation, match="scale train to 3, what it keeps; that does not help"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_quota_that_is_taken_though_others_give_back_enough_is_found(
+    deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a NodePool that waits for quota, which a NodePool at work gives back
+    harness = WorldHarness()
+    harness.given_data_center(machines=6, quota=4)
+    harness.apply("train", 2)
+    harness.apply("dev", 2)
+    for node in harness.nodes("train"):
+        harness.run_pod(node, interruption="graceful", graceS=600)
+    if deleted:
+        harness.delete("train")
+    else:
+        harness.scale("train", 1)
+    harness.pass_time(seconds=5)
+    harness.apply("new", 1)
+    check_advice(harness.world, Random(0), most=ALL)
+
+    # when that is overlooked
+    monkeypatch.setattr("nodepool.explanation.peers._count_returning", nothing_returning)
+
+    # then another NodePool is to give quota back for nothing
+    with pytest.raises(Violation, match="down to 1; others give back enough already"):
         check_advice(harness.world, Random(0), most=ALL)

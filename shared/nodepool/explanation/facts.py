@@ -155,6 +155,7 @@ class Peer:
     yields: whether a lower target makes it give Nodes back: it is valid, stays, and no autoscaler
         sets its target.
     keeps: how many Nodes a lower target leaves it with until the work there has ended.
+    returning, deleting: how many Nodes it gives back already, and whether it is being deleted.
     may_grow: how many more Nodes its autoscaler may want; they may take the rest of the quota.
     waits_for_quota, waits_for_machines: whether it lacks quota or machines itself.
     position: the log position of its last change.
@@ -167,6 +168,8 @@ class Peer:
     target: int = 0
     yields: bool = False
     keeps: int = 0
+    returning: int = 0
+    deleting: bool = False
     may_grow: int = 0
     waits_for_quota: bool = False
     waits_for_machines: bool = False

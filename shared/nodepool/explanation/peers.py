@@ -22,11 +22,23 @@ def peer_of(name: str, own: Facts) -> Peer:
         target=own.target,
         yields=stays and not own.autoscaling,
         keeps=_count_kept(own),
+        returning=_count_returning(own),
+        deleting=own.deleting,
         may_grow=max(0, own.max_nodes - own.target) if stays else 0,
         waits_for_quota=stays and waits_for_quota,
         waits_for_machines=stays and capacity is not None and capacity.status == "False",
         position=own.position,
     )
+
+
+def _count_returning(facts: Facts) -> int:
+    """Return how many Nodes leave a NodePool, now or once they are idle, without being replaced.
+
+    No Node is chosen to leave a NodePool that is not valid.
+    """
+    if facts.deleting:
+        return facts.reserved
+    return max(0, facts.held - facts.target) if facts.is_valid else 0
 
 
 def _count_kept(facts: Facts) -> int:

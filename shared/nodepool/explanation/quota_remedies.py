@@ -19,11 +19,14 @@ from nodepool.explanation.sharing import (
     holders,
     in_zone,
     largest,
+    list_names,
     rivals,
 )
 
 COUNTED: Final = "each of its Nodes counts until it is idle and has left"
 """Why a NodePool with a lower target does not give its quota back yet."""
+COUNTS: Final = "a Node counts until it has left"
+"""Why quota that is being given back is not there yet."""
 
 
 def quota_details(facts: Facts) -> Iterator[str]:
@@ -40,10 +43,12 @@ def quota_details(facts: Facts) -> Iterator[str]:
     yield from holders("other NodePools reserve", others, counts)
     yield from rivals("the same quota", [peer for peer in facts.peers if peer.waits_for_quota])
     if limit.limit is not None:
-        surplus = [(peer, peer.held - peer.target) for peer in facts.peers if peer.yields]
-        for peer in largest(surplus):
-            more = format_count(peer.held - peer.target)
-            yield f"{peer.name} has {more} more than it wants: {COUNTED}"
+        for peer in largest([(peer, peer.returning) for peer in facts.peers]):
+            count = format_count(peer.returning)
+            if peer.deleting:
+                yield f"{peer.name} is being deleted and has {count}: {COUNTS}"
+            else:
+                yield f"{peer.name} has {count} more than it wants: {COUNTED}"
 
 
 def quota_remedies(facts: Facts) -> Iterator[Remedy]:
@@ -94,14 +99,22 @@ def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
 
     That NodePool gives its Nodes back one by one. Each Node may go to any NodePool that fits, or
     whose autoscaler asks first. So the Nodes have to be enough for all that wait or may grow.
+    Nodes that others give back already are waited for, and taken from nobody else.
     """
     if limit.limit is None:
         return
-    demand = facts.reserved + _others(facts) + _lacks(facts)
+    demand = facts.reserved + _others(facts) + _lacks(facts) - limit.limit
     demand += sum(peer.lacks + peer.may_grow for peer in facts.peers)
+    leaving = [peer for peer in facts.peers if peer.returning]
+    returning = sum(peer.returning for peer in leaving)
+    if 0 < demand <= returning:
+        verb = "gives" if len(leaving) == 1 else "give"
+        text = f"{list_names(leaving)} {verb} back {format_count(returning)}; {COUNTS}"
+        yield Remedy(f"wait: {text}", Wait())
+        return
     givers: list[tuple[bool, int, str, int]] = []
     for peer in facts.peers:
-        short = demand - peer.lacks - peer.may_grow - limit.limit
+        short = demand - peer.lacks - peer.may_grow - (returning - peer.returning)
         left = down_to_racks(facts, peer.reserved - short)
         if peer.yields and short > 0 and 0 <= left < peer.target:
             givers.append((left < peer.keeps, -peer.reserved, peer.name, left))

@@ -29,10 +29,15 @@ def rivals(what: str, waiting: list[Peer]) -> Iterator[str]:
     """Yield which NodePools wait for the same too."""
     if not waiting:
         return
-    names = sorted(peer.name for peer in waiting)
+    verb = "waits" if len(waiting) == 1 else "wait"
+    yield f"{list_names(waiting)} {verb} for {what}"
+
+
+def list_names(peers: list[Peer]) -> str:
+    """Return the names of some NodePools, and how many more there are."""
+    names = sorted(peer.name for peer in peers)
     more = f" and {len(names) - HOLDERS_MAX} more" if len(names) > HOLDERS_MAX else ""
-    verb = "waits" if len(names) == 1 else "wait"
-    yield f"{', '.join(names[:HOLDERS_MAX])}{more} {verb} for {what}"
+    return f"{', '.join(names[:HOLDERS_MAX])}{more}"
 
 
 def largest(counts: list[tuple[Peer, int]]) -> list[Peer]:

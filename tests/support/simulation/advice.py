@@ -91,6 +91,8 @@ def trials(world: World) -> Iterator[Trial]:
                     raise Violation(f"{said}; {refused} does not answer")
                 if overlooked := _overlooked(buckets, key, facts, remedy):
                     raise Violation(f"{said}; {overlooked} gives as many at once")
+                if isinstance(remedy.action, ScalePeer) and _is_given_back(buckets, key, facts):
+                    raise Violation(f"{said}; others give back enough already")
                 yield Trial(key, facts, cause, remedy)
 
 
@@ -127,6 +129,18 @@ def _overlooked(buckets: Buckets, pool: str, facts: Facts, remedy: Remedy) -> st
         if is_free and 0 < short <= idle + peer.reserved - peer.held:
             return name
     return ""
+
+
+def _is_given_back(buckets: Buckets, pool: str, facts: Facts) -> bool:
+    """Whether all that wait or may grow are within the limit once the Nodes that leave are gone."""
+    if facts.limit is None or facts.limit.limit is None:
+        return False
+    rest = max(facts.target, facts.reserved)
+    for peer in facts.peers:
+        other = facts_of(buckets, f"{pool.partition('/')[0]}/{peer.name}")
+        stays = min(other.reserved, other.target) if other.is_valid else other.reserved
+        rest += 0 if other.deleting else stays + peer.lacks + peer.may_grow
+    return rest <= facts.limit.limit
 
 
 def check_advice(world: World, random: Random, most: int) -> None:
@@ -206,9 +220,7 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
         return after.held > before.held
     match trial.cause.kind:
         case "Quota":
-            if not isinstance(action, ScalePeer):
-                return False
-            return action.waits and _still_leaves(buckets, action.peer, trial)
+            return any(_still_leaves(buckets, peer, trial) for peer in _awaited(trial))
         case "Capacity":
             gets_part = isinstance(action, Wait | DropAffinity) or rack_of(before) > 1
             return gets_part and after.held > before.held
@@ -263,6 +275,15 @@ def _unhealthy(facts: Facts) -> set[str]:
 
 def _cordoned(facts: Facts) -> set[str]:
     return {node.name for node in facts.nodes if node.cordon and not node.removal}
+
+
+def _awaited(trial: Trial) -> Iterator[str]:
+    """Yield the NodePools whose quota comes once their Pods have ended, which may take forever."""
+    action = trial.remedy.action
+    if isinstance(action, ScalePeer) and action.waits:
+        yield action.peer
+    if isinstance(action, ScalePeer) or (isinstance(action, Wait) and "back" in trial.remedy.text):
+        yield from (peer.name for peer in trial.facts.peers if peer.returning and not peer.deleting)
 
 
 def _still_leaves(buckets: Buckets, peer: str, trial: Trial) -> bool:
