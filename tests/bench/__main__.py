@@ -10,9 +10,9 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 
-from bench import kubernetes
+from bench import karpenter, kubernetes
 from bench.neighbours import neighbours
-from bench.peers import compare_peers
+from bench.peers import Resize, compare_peers
 from bench.pipeline import bare, control_plane
 from bench.preemption import preemptions
 from bench.reading import reading_costs
@@ -107,16 +107,19 @@ def _kubernetes(options: argparse.Namespace) -> None:
     for nodes in options.kube_nodes:
         print(f"a NodePool of {nodes} Nodes in Kubernetes, by one operator after another")
         found = list(compare_peers(nodes))
-        for way, resizes in (
-            ("from nothing", [(each.name, each.up) for each in found]),
-            ("and back", [(each.name, each.down) for each in found]),
-        ):
-            for name, took in resizes:
-                print(f"  {way:<13} {name:<15} s {took.seconds:5.1f}", end="")
-                print(f", CPU s {took.cpu_s:.1f} + {took.others_s:.1f}", end="")
-                print(f", API server's {took.server_s:.1f}", end="")
-                print(f", requests a Node {took.requests / nodes:.1f}")
-        print("  CPU: the operator's, and that of the services and NATS behind it")
+        for each in found:
+            _print_resize("from nothing", each.name, each.up, nodes)
+        for each in found:
+            _print_resize("and back", each.name, each.down, nodes)
+    print("  CPU: of the operator, of the services and NATS behind it, and of the API server")
+    if not karpenter.PROGRAM.exists():
+        print("  Karpenter is measured too once tests/bench/karpenter.sh has built it")
+
+
+def _print_resize(way: str, name: str, took: Resize, nodes: int) -> None:
+    used = f"{took.cpu_s:4.1f} + {took.others_s:4.1f} + {took.server_s:4.1f}"
+    print(f"  {way:<12}  {name:<11}  s {took.seconds:5.1f}, CPU s {used}", end="")
+    print(f", requests a Node {took.requests / nodes:4.1f}")
 
 
 def _large_kubernetes(options: argparse.Namespace) -> None:

@@ -1,14 +1,16 @@
 """A NodePool from nothing to its Nodes and back: by the agent, and by operators of others."""
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from bench.bed import NAME, Check, Seen, apply, bed, cpu_s, start_services, until
+from bench import karpenter
+from bench.bed import NAME, Seen, apply, bed, cpu_s, start_services, until
 from bench.marks import POOL
 from bench.peer import FAIR
 from kube.audit import AuditLog
@@ -18,18 +20,18 @@ from testbed.components import API_SERVER
 
 ACCOUNT = "peer"
 PEER_USER = f"system:serviceaccount:kube-system:{ACCOUNT}"
-
-Scale = Callable[[], None]
+QUIET_S = 3.0
+"""How long an operator sends nothing when it is done; the agent records some Events after 2 s."""
 
 
 class Resize(NamedTuple):
     """What it takes to give a NodePool its Nodes, or to take them all back.
 
     seconds: from the change of the spec until the status shows it.
-    cpu_s: the processor time of the operator alone, in seconds.
+    cpu_s: the processor time of the operator alone, in seconds, until its last Event is recorded.
     others_s: that of the services and the bus, if the operator has any.
     server_s: that of the API server, which also serves the kubelets and those who look.
-    requests: how many the operator sent to the API server.
+    requests: how many the operator sent to the API server until then, but for its Lease.
     """
 
     seconds: float
@@ -60,7 +62,41 @@ class Operator(NamedTuple):
     user: str
 
 
-def compare_peers(nodes: int) -> Iterator[Measured]:
+class Job(Protocol):
+    """A NodePool that an operator scales.
+
+    selector: the label of its Nodes, as kubectl takes it.
+    """
+
+    selector: str
+
+    def scale(self, target: int) -> None:
+        """Change how many Nodes are wanted."""
+
+    def is_at(self, target: int) -> bool:
+        """Return whether so many Nodes are in use, and there are no others."""
+
+
+class NodePoolJob:
+    """A NodePool object of the agent's."""
+
+    selector = f"{POOL}={NAME}"
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+        apply(seen.cluster, NAME, 0)
+        until(lambda: seen.current(NAME) == 0)
+
+    def scale(self, target: int) -> None:
+        """Change `spec.targetNodes`."""
+        self._seen.scale(NAME, target)
+
+    def is_at(self, target: int) -> bool:
+        """Return whether its status and the cluster have so many Nodes."""
+        return self._seen.current(NAME) == target and self._seen.nodes(NAME) == target
+
+
+def compare_peers(nodes: int) -> Generator[Measured]:
     """Yield what the job takes, by one operator after another in the same cluster."""
     with bed() as (folder, cluster, account), closing(Seen(cluster)) as seen:
         with (
@@ -68,12 +104,24 @@ def compare_peers(nodes: int) -> Iterator[Measured]:
             agent_at_work(folder, account, plane.url) as agent,
         ):
             pids = list(plane.processes.pids())
-            yield _measure(seen, Operator("agent", agent.pid, pids, USER), nodes)
+            yield _measure(
+                cluster, Operator("agent", agent.pid, pids, USER), NodePoolJob(seen), nodes
+            )
             cluster.kubectl("delete", "nodepools.compute.coreweave.com", NAME, "--timeout=60s")
-        token = _create_account(cluster)
+        kubeconfig = cluster.connect(ACCOUNT, _create_account(cluster))
         for name, arguments in (("kopf, plain", ()), ("kopf, fair", (FAIR,))):
-            with _start_peer(folder, cluster.connect(ACCOUNT, token), arguments) as pid:
-                yield _measure(seen, Operator(name, pid, (), PEER_USER), nodes)
+            command = [sys.executable, "-m", "bench.peer", str(kubeconfig), *arguments]
+            with _start(folder, command, os.environ) as pid:
+                job = NodePoolJob(seen)
+                yield _measure(cluster, Operator(name, pid, (), PEER_USER), job, nodes)
+        if karpenter.PROGRAM.exists():
+            karpenter.declare(cluster)
+            environment = karpenter.environment(kubeconfig)
+            with (
+                _start(folder, [str(karpenter.PROGRAM)], environment) as pid,
+                closing(karpenter.StaticPool(cluster)) as pool,
+            ):
+                yield _measure(cluster, Operator("karpenter", pid, (), PEER_USER), pool, nodes)
 
 
 def _create_account(cluster: Cluster) -> str:
@@ -86,11 +134,10 @@ def _create_account(cluster: Cluster) -> str:
 
 
 @contextmanager
-def _start_peer(folder: Path, kubeconfig: Path, arguments: Sequence[str]) -> Iterator[int]:
-    """Yield the process id of an operator that was made with kopf."""
+def _start(folder: Path, command: Sequence[str], environment: Mapping[str, str]) -> Iterator[int]:
+    """Yield the process id of an operator; it ends with the context."""
     with (folder / "peer.log").open("ab") as log:
-        command = [sys.executable, "-m", "bench.peer", str(kubeconfig), *arguments]
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
         yield process.pid
     finally:
@@ -98,33 +145,34 @@ def _start_peer(folder: Path, kubeconfig: Path, arguments: Sequence[str]) -> Ite
         process.wait()
 
 
-def _measure(seen: Seen, operator: Operator, nodes: int) -> Measured:
-    apply(seen.cluster, NAME, 0)
-    until(lambda: seen.current(NAME) == 0)
-    up = _resize(seen, operator, nodes)
-    found = seen.cluster.objects("nodes", selector=f"{POOL}={NAME}")
-    return Measured(operator.name, up, _resize(seen, operator, 0), found)
+def _measure(cluster: Cluster, operator: Operator, job: Job, nodes: int) -> Measured:
+    up = _resize(cluster, operator, job, nodes)
+    found = cluster.objects("nodes", selector=job.selector)
+    return Measured(operator.name, up, _resize(cluster, operator, job, 0), found)
 
 
-def _resize(seen: Seen, operator: Operator, target: int) -> Resize:
-    def scale() -> None:
-        seen.scale(NAME, target)
-
-    def is_done() -> bool:
-        return seen.current(NAME) == target and seen.nodes(NAME) == target
-
-    return resize(seen.cluster, operator, scale, is_done)
-
-
-def resize(cluster: Cluster, operator: Operator, scale: Scale, is_done: Check) -> Resize:
-    """Return what it takes from `scale()` until `is_done()`."""
+def _resize(cluster: Cluster, operator: Operator, job: Job, target: int) -> Resize:
     audit, before, began = AuditLog(cluster.folder), _used(cluster, operator), monotonic()
-    scale()
-    until(is_done)
-    seconds, after = monotonic() - began, _used(cluster, operator)
+    job.scale(target)
+    until(lambda: job.is_at(target))
+    seconds = monotonic() - began
+    requests = _count_requests(audit, operator.user)
+    after = _used(cluster, operator)
     own_s, others_s, server_s = (late - early for early, late in zip(before, after, strict=True))
-    requests = sum(audit.counts(operator.user).values())
     return Resize(seconds, own_s, others_s, server_s, requests)
+
+
+def _count_requests(audit: AuditLog, user: str) -> int:
+    """Return how many requests an operator has sent, once it sends no more but for its Lease."""
+    counted = [-1]
+
+    def is_quiet() -> bool:
+        counts = audit.counts(user)
+        counted.append(sum(count for (_, kind), count in counts.items() if kind != "leases"))
+        return counted[-1] == counted[-2]
+
+    until(is_quiet, QUIET_S)
+    return counted[-1]
 
 
 def _used(cluster: Cluster, operator: Operator) -> tuple[float, float, float]:
