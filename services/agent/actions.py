@@ -145,6 +145,7 @@ class RecordEvent:
 
     key: distinguishes the Event from all others about the object; the name of the Event is derived
       from it.
+    time, last, count: when its first and its last event happened, and how many events there were.
     """
 
     kind: Kind
@@ -157,6 +158,8 @@ class RecordEvent:
     time: datetime | None = None
     namespace: str = ""
     component: str = "nodepool-agent"
+    last: datetime | None = None
+    count: int = 1
 
 
 Action = Send | Report | ReportWaiting | ListPods | Create | Patch | Delete | Evict | RecordEvent

@@ -10,13 +10,15 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 
-from bench import kubernetes
+from bench import karpenter, kubernetes
 from bench.neighbours import neighbours
+from bench.peers import Resize, compare_peers
 from bench.pipeline import bare, control_plane
 from bench.preemption import preemptions
 from bench.reading import reading_costs
 from bench.restart import restart
 from nodepool.engine.waiting import WAITING_MAX
+from testbed.cluster import missing
 
 RATIO_MAX = 20
 """How many times longer a command may take whatever another organisation does."""
@@ -98,27 +100,30 @@ def _preemption(options: argparse.Namespace) -> None:
 
 
 def _kubernetes(options: argparse.Namespace) -> None:
-    reason = kubernetes.why_not()
+    reason = missing()
     if reason:
         print(f"kubernetes                       not measured: {reason}")
         return
     for nodes in options.kube_nodes:
-        measured = kubernetes.peers(nodes)
-        print(f"a NodePool of {nodes} Nodes in Kubernetes, agent / kopf operator in the same run")
-        for name, ours, theirs in (
-            ("from nothing", measured.agent_up, measured.peer_up),
-            ("and back", measured.agent_down, measured.peer_down),
-        ):
-            print(f"  {name:<13} s {ours.seconds:.1f} / {theirs.seconds:.1f}", end="")
-            print(f", CPU s {ours.cpu_s:.1f} / {theirs.cpu_s:.1f}", end="")
-            print(f", requests a Node {ours.requests / nodes:.1f} / {theirs.requests / nodes:.1f}")
-        print(
-            f"  beside the agent, CPU s        {measured.others_s:.1f}   (all services, and NATS)"
-        )
+        print(f"a NodePool of {nodes} Nodes in Kubernetes, by one operator after another")
+        found = list(compare_peers(nodes))
+        for each in found:
+            _print_resize("from nothing", each.name, each.up, nodes)
+        for each in found:
+            _print_resize("and back", each.name, each.down, nodes)
+    print("  CPU: of the operator, of the services and NATS behind it, and of the API server")
+    if not karpenter.PROGRAM.exists():
+        print("  Karpenter is measured too once tests/bench/karpenter.sh has built it")
+
+
+def _print_resize(way: str, name: str, took: Resize, nodes: int) -> None:
+    used = f"{took.cpu_s:4.1f} + {took.others_s:4.1f} + {took.server_s:4.1f}"
+    print(f"  {way:<12}  {name:<11}  s {took.seconds:5.1f}, CPU s {used}", end="")
+    print(f", requests a Node {took.requests / nodes:4.1f}")
 
 
 def _large_kubernetes(options: argparse.Namespace) -> None:
-    reason = kubernetes.why_not()
+    reason = missing()
     if reason:
         print(f"large-kubernetes                 not measured: {reason}")
         return

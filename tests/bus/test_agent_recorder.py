@@ -16,7 +16,7 @@ from agent.host.work import Work
 from agent.pools.objects import Log
 from bus.harness import connected, until
 from nodepool.cli.app import run
-from nodepool.contract.events import CWNodePoolCreated
+from nodepool.contract.events import CWNodeAssigned, CWNodePoolCreated
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.local.server import NatsServer
@@ -39,15 +39,36 @@ async def say(connection: Connection, *pools: str) -> None:
         await api.publish_event(connection, subject_of(event, "validator"), envelope.encode())
 
 
+async def assign(connection: Connection, pool: str, *nodes: str) -> None:
+    """Stores for each of these Nodes the event that it is assigned to the NodePool."""
+    for node in nodes:
+        event = CWNodeAssigned(
+            org=PLACE.org,
+            cluster=PLACE.cluster,
+            pool=pool,
+            node=node,
+            zone=PLACE.zone,
+            assignment=1,
+            uid="pool-uid",
+            instance_type="gd-8xh100ib-i128",
+            message=f"{node} is assigned",
+        )
+        envelope = envelope_of(CWNodeAssigned).model_construct(
+            id=node, type="CWNodeAssigned", source="allocator", subject="", data=event
+        )
+        await api.publish_event(connection, subject_of(event, "allocator"), envelope.encode())
+
+
 class Cluster:
     """A cluster without objects, in which an Event is recorded once under its name.
 
-    events: what was recorded, in its order.
+    events, counts: the objects of what was recorded, in its order, and how many events each shows.
     progress: what the Lease says of it.
     """
 
     def __init__(self) -> None:
         self.events: list[str] = []
+        self.counts: list[int] = []
         self.progress = ""
         self._names: set[str] = set()
 
@@ -55,6 +76,7 @@ class Cluster:
         if kubernetes_event(event).name not in self._names:
             self._names.add(kubernetes_event(event).name)
             self.events.append(event.name)
+            self.counts.append(event.count)
 
     @asynccontextmanager
     async def followed(self, connection: Connection) -> AsyncIterator[None]:
@@ -115,3 +137,38 @@ async def test_events_are_recorded_of_a_log_restored_from_a_backup(
 
     # then what has taken the places of the events that are lost is recorded as well
     assert cluster.events == ["a", "lost-1", "lost-2", "lost-3", *since, "last"]
+
+
+async def test_events_about_the_nodes_of_a_nodepool_are_few_events_with_their_count(
+    server: NatsServer,
+) -> None:
+    cluster = Cluster()
+    async with connected(server.url) as connection, cluster.followed(connection):
+        await assign(connection, "train", *(f"n{number}" for number in range(40)))
+        await assign(connection, "serve", "only")
+
+    # Each window is one Event, and those that came together may lie in two windows.
+    assert sum(cluster.counts) == 41
+    assert cluster.events in (["train", "serve"], ["train", "train", "serve"])
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+async def test_an_agent_that_is_killed_leaves_each_event_counted_once(
+    server: NatsServer, is_noted: bool
+) -> None:
+    # given an agent that is killed after, or before, it has noted what it has shown
+    cluster = Cluster()
+    async with connected(server.url) as connection:
+        await assign(connection, "train", "n1", "n2")
+        async with cluster.followed(connection):
+            before = cluster.progress
+        cluster.progress = cluster.progress if is_noted else before
+        await assign(connection, "train", "n3")
+
+        # when another one takes its place
+        async with cluster.followed(connection):
+            await say(connection, "created")
+
+    # then each event counts once
+    assert cluster.events.count("train") in (1, 2)
+    assert sum(cluster.counts) == 4

@@ -45,7 +45,8 @@ def joined(cluster: Cluster, node: str) -> str:
     Its conditions are written after all else. That its NodePool is at its target does not say so:
     that is another object.
     """
-    cluster.kubectl("wait", f"node/{node}", "--for=condition=CWRegistered", "--timeout=60s")
+    for state in ("create", "condition=CWRegistered"):
+        cluster.kubectl("wait", f"node/{node}", f"--for={state}", "--timeout=60s")
     return node
 
 

@@ -6,10 +6,12 @@ from functools import partial
 import pytest
 
 from agent.actions import Attempt, Patch, RecordEvent, Send
+from agent.nodes.memory import NodeMemory
 from agent.nodes.missing import NodeView, missing_for_node
 from agent.reading import command_id
 from nodepool.contract.commands import CordonNode, UncordonNode
 from nodepool.contract.model import NodePhase, Taint
+from nodepool.contract.pods import reserved_taint
 from nodepool.contract.well_known import MANAGED
 from support.agent_nodes import CORDONED, FOUND, LOG, NOW, PLACE, WANTED, missing, remembered
 
@@ -90,6 +92,28 @@ def test_a_cordon_by_hand_of_a_node_that_joins_is_kept_and_asked_of_the_bus_once
     taint = {"key": "is_gpu", "effect": "PreferNoSchedule", "value": "true"}
     assert actions == [Patch("Node", "n1", {"metadata": metadata, "spec": {"taints": [taint]}})]
     assert missing(WANTED, ASKED) == [Send(CORDON_ID, CORDON_NODE)]
+
+
+@pytest.mark.parametrize("registered", [False, True], ids=["joining", "after a restart"])
+def test_a_cordon_of_a_new_node_is_by_hand_whenever_a_process_sees_it(registered: bool) -> None:
+    # given a new Node that somebody has cordoned, seen before it has joined or only afterwards
+    new = replace(BARE, unschedulable=True, taints=(reserved_taint("onboard"),))
+    claimed = NodeMemory().claim(new, replace(WANTED, registered=registered), LOG)
+
+    # when it has joined
+    actions = missing_for_node(NodeView(WANTED, new, claimed=claimed), PLACE, LOG, NOW)
+
+    # then it stays cordoned, and that is remembered as asked for
+    metadata = {
+        "labels": {"team": "blue"},
+        "annotations": remembered(asked=True),
+        "uid": "uid-1",
+        "resourceVersion": "5",
+    }
+    taint = {"key": "is_gpu", "effect": "PreferNoSchedule", "value": "true"}
+    assert actions[1:] == (
+        Patch("Node", "n1", {"metadata": metadata, "spec": {"taints": [taint]}}),
+    )
 
 
 def test_an_uncordon_by_hand_is_asked_of_the_bus() -> None:

@@ -9,6 +9,7 @@ import pytest
 from agent.actions import Action, Create, Delete, ListPods, Patch, RecordEvent, Report
 from agent.nodes.conditions import compare_conditions
 from agent.nodes.marks import POOL_UID, STARTUP_TAINT, claim
+from agent.nodes.memory import NodeMemory
 from agent.nodes.missing import NodeView, missing_for_node
 from agent.nodes.objects import Reported
 from agent.nodes.record import Managed, read_record
@@ -286,6 +287,48 @@ def test_a_node_is_claimed_and_not_reported_before_its_kubelet_is_ready() -> Non
     assert missing_for_node(NodeView(wanted, found), PLACE, LOG, NOW) == (claim,)
     ready = replace(found, conditions=(READY,))
     assert missing_for_node(NodeView(wanted, ready), PLACE, LOG, NOW) == (claim, Report(REPORT))
+
+
+NEW = replace(FOUND, labels={}, annotations={}, taints=(reserved_taint("onboard"),))
+"""A Node as a kubelet of ours has registered it."""
+
+
+def test_a_new_node_is_patched_once_when_it_has_joined() -> None:
+    # given a new Node
+    memory, joining = NodeMemory(), replace(WANTED, registered=False, phase=NodePhase.BOOTING)
+    silent = replace(NEW, conditions=({"type": "Ready", "status": "False"},))
+    claimed = memory.claim(silent, joining, LOG)
+
+    # when it is not ready, is ready, and has joined
+    rounds = [
+        missing_for_node(NodeView(wanted, found, claimed=claimed), PLACE, LOG, NOW)
+        for wanted, found in ((joining, silent), (joining, NEW), (WANTED, NEW))
+    ]
+
+    # then one patch makes it all, and records it
+    taint = {"key": "is_gpu", "effect": "PreferNoSchedule", "value": "true"}
+    metadata = {"labels": {"team": "blue"}, "annotations": remembered(), **AS_READ}
+    patch = Patch("Node", "n1", {"metadata": metadata, "spec": {"taints": [taint]}})
+    assert rounds == [(), (Report(REPORT),), (Report(REPORT), patch)]
+
+
+def test_a_new_node_that_leaves_before_it_is_ready_goes_at_once() -> None:
+    claimed = NodeMemory().claim(NEW, replace(WANTED, registered=False), LOG)
+    views = [NodeView(None, NEW, claimed=claimed, is_gone=is_gone) for is_gone in (False, True)]
+
+    kept, gone = (missing_for_node(view, PLACE, LOG, NOW) for view in views)
+
+    assert (kept, gone) == ((), (Delete("Node", "n1", "uid-1"),))
+
+
+def test_a_new_node_of_an_earlier_stay_is_no_part_of_the_next() -> None:
+    claimed = NodeMemory().claim(NEW, replace(WANTED, registered=False), LOG)
+    later = replace(WANTED, registered=False, assignment=8)
+
+    delete, create = missing_for_node(NodeView(later, NEW, claimed=claimed), PLACE, LOG, NOW)
+
+    assert delete == Delete("Node", "n1", "uid-1")
+    assert isinstance(create, Create)
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown", None])

@@ -6,7 +6,7 @@ import pytest
 
 from agent.actions import Patch
 from agent.pools.objects import PoolObject, WantedPool
-from agent.pools.status import invalid_status, shown_status, status_patches
+from agent.pools.status import invalid_status, is_progress, shown_status, status_patches
 from support.constants import H100
 
 SINCE = "2026-01-01T00:00:00Z"
@@ -75,6 +75,7 @@ def test_what_is_optional_is_shown_where_it_says_something() -> None:
         queuedNodes=2,
         awaitedSpotNodes=3,
         rackStatus={"target": 1, "current": 0, "queued": 1},
+        otherNodeProfiles={"type/image:1@stable": 3},
         autoscaled={"message": "more", "since": SINCE, "logPosition": 8},
     )
 
@@ -87,6 +88,7 @@ def test_what_is_optional_is_shown_where_it_says_something() -> None:
         "queuedNodes": 2,
         "awaitedSpotNodes": 3,
         "rackStatus": {"target": 1, "current": 0, "queued": 1},
+        "otherNodeProfiles": {"type/image:1@stable": 3},
         "autoscaled": {"message": "more", "since": SINCE},
     }
 
@@ -136,9 +138,8 @@ def test_the_generation_that_was_evaluated_is_the_objects(is_same_spec: bool, sh
 
 
 def test_a_status_of_any_shape_is_no_error() -> None:
-    wanted = replace(
-        _wanted(), status={"conditions": 5, "currentNodes": "x", "rackStatus": [], "autoscaled": 1}
-    )
+    shapes = {"rackStatus": [], "otherNodeProfiles": 7, "autoscaled": 1}
+    wanted = replace(_wanted(), status={"conditions": 5, "currentNodes": "x", **shapes})
 
     assert shown_status(wanted, FOUND, 9, is_same_spec=True) == {
         "conditions": [],
@@ -146,3 +147,31 @@ def test_a_status_of_any_shape_is_no_error() -> None:
         "currentNodes": 0,
         "inProgress": 0,
     }
+
+
+def test_a_profile_that_no_node_has_any_more_is_removed_from_the_object() -> None:
+    before, after = (
+        shown_status(_wanted(otherNodeProfiles=others), FOUND, 9, is_same_spec=True)
+        for others in ({"old": 1, "older": 2}, {"old": 1})
+    )
+
+    (patch,) = status_patches(replace(FOUND, status=before), after)
+
+    assert patch == Patch(
+        "NodePool", "pool", {"status": {"otherNodeProfiles": {"older": None}}}, "status"
+    )
+
+
+def test_counts_and_messages_are_progress_and_a_verdict_is_not() -> None:
+    def conditions(**changes: object) -> dict[str, object]:
+        return {"conditions": [_condition("AtTarget", 9, **changes)]}
+
+    shown = {**conditions(), "observedGeneration": 9, "currentNodes": 1}
+
+    assert is_progress({"currentNodes": 2}, shown)
+    assert is_progress({**conditions(message="2 of 3 Nodes"), "currentNodes": 2}, shown)
+    assert not is_progress(conditions(status="False"), shown)
+    assert not is_progress(conditions(reason="Other"), shown)
+    assert not is_progress(conditions(observedGeneration=10), shown)
+    assert not is_progress({"observedGeneration": 10}, shown)
+    assert not is_progress({"conditions": [], "currentNodes": 0}, shown)

@@ -80,6 +80,15 @@ def test_an_event_about_an_object_that_is_not_there_has_no_uid() -> None:
     }
 
 
+def test_an_event_that_stands_for_several_has_their_count_and_both_times() -> None:
+    document = TELL._replace(times=7).document(NOW, NOW + timedelta(seconds=2))
+
+    assert document["message"] == "(combined from similar events): NodePool pool is created"
+    assert document["count"] == 7
+    assert document["firstTimestamp"] == "2026-01-02T03:04:05Z"
+    assert document["lastTimestamp"] == "2026-01-02T03:04:07Z"
+
+
 def test_a_long_message_is_cut() -> None:
     message = TELL._replace(message="x" * 2000).document(NOW)["message"]
 

@@ -5,6 +5,7 @@ See https://docs.coreweave.com/products/cks/reference/node-pool.
 
 from typing import Final
 
+from aggregator.profiles import PROFILES_MAX
 from contracts.schemas import Json
 from nodepool.contract.conditions import ORDER
 from nodepool.contract.grammar import LABEL_LIMIT, TEXT_LIMIT
@@ -102,7 +103,13 @@ STATUS: Final = _object(
             },
         ),
         "allocatedNodes": _count("Deprecated, replaced by inProgress."),
-        "nodeProfile": _text("The profile of its Nodes.", PROFILE_MAX),
+        "nodeProfile": _text("The profile that new Nodes boot with.", PROFILE_MAX),
+        "otherNodeProfiles": {
+            "type": "object",
+            "maxProperties": PROFILES_MAX,
+            "description": "How many of its Nodes were booted with each other profile.",
+            "additionalProperties": {"type": "integer", "format": "int32", "minimum": 0},
+        },
     },
     # A NodePool that no agent has seen is on its way: tools take one without this for current.
     default={"observedGeneration": 0},

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, NamedTuple
@@ -31,6 +32,13 @@ WAITING_MAX: Final = 1_000
 IN_FLIGHT_MAX: Final = 4
 """How many Events are recorded at the same time."""
 COMPONENT: Final = "nodepool"
+WINDOW_S: Final = 2.0
+WINDOW: Final = timedelta(seconds=WINDOW_S) // timedelta(microseconds=1)
+"""The time, in seconds and microseconds, in which similar events of a NodePool are one Event."""
+OF_NODES: Final = frozenset(
+    kind.reason for kind in KINDS.values() if "assignment" in kind.model_fields
+)
+"""The reasons of events about one stay of a Node."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -47,11 +55,22 @@ def microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-class _Waiting(NamedTuple):
-    """An event, and until when it waits for its object to appear."""
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """An event, or similar events of one window, that one Event will show.
+
+    since: the position of the first event of that window.
+    due: when the window is over; 0 for an event that is shown alone.
+    until: until when it waits for its object to appear.
+    last, count: the last of the events, and how many they are.
+    """
 
     event: ObjectEvent
+    since: int
+    due: float
     until: float
+    last: ObjectEvent
+    count: int = 1
 
 
 class _Noted(NamedTuple):
@@ -84,10 +103,14 @@ class EventRecorder:
         self._record = record
         self._log = log
         self._waiting: list[_Waiting] = []
+        self._similar: dict[tuple[str, str], _Waiting] = {}
+        self._window = self._since = 0
 
     async def follow(self, connection: Connection, log: Log, info: StreamInfo) -> None:
         """Record the events of this log until the task is cancelled."""
         self._waiting.clear()
+        self._similar.clear()
+        self._window = 0
         if not await self._is_of(connection, log):
             self._log.info("log restored from a backup", log=log.id, recorded=self.recorded)
             self.recorded = ""
@@ -130,7 +153,8 @@ class EventRecorder:
                 for entry in await reader.next(LOOK_S if self._waiting else None):
                     # Do not wait for the object of an old event: it may be long gone.
                     until = clock() + (OBJECT_S if entry.position > log.end else 0.0)
-                    self._waiting += [_Waiting(event, until) for event in object_events(entry)]
+                    for event in object_events(entry):
+                        self._add(event, clock(), until)
                     read_to, moment = entry.position, microseconds(entry.time)
             else:
                 await asyncio.sleep(LOOK_S)
@@ -138,16 +162,42 @@ class EventRecorder:
                 await asyncio.sleep(LOOK_S)
                 continue
             await self._record_ready(clock())
-            oldest = min((each.event.position for each in self._waiting), default=read_to + 1)
+            oldest = min((each.since for each in self._waiting), default=read_to + 1)
             self.recorded = f"{log.id}:{min(read_to, oldest - 1)}:{moment}"
+
+    def _add(self, event: ObjectEvent, now: float, until: float) -> None:
+        """Add an event; of the same reason about Nodes of a NodePool, one window is one Event.
+
+        The windows are those of the log, and `recorded` stays before an open one: so a process that
+        reads a window again makes the same Events of it, under the same names.
+        """
+        window = microseconds(event.time) // WINDOW
+        if window != self._window:
+            self._window, self._since = window, event.position
+            self._similar.clear()
+        is_similar = (event.kind, event.severity) == ("NodePool", "Normal")
+        if not is_similar or event.reason not in OF_NODES:
+            self._waiting.append(_Waiting(event, self._since, 0.0, until, event))
+            return
+        similar = self._similar.get((event.name, event.reason))
+        if similar is not None and now < similar.due:
+            similar.last, similar.count = event, similar.count + 1
+            return
+        similar = _Waiting(event, self._since, now + WINDOW_S, until, event)
+        self._similar[event.name, event.reason] = similar
+        self._waiting.append(similar)
 
     async def _record_ready(self, now: float) -> None:
         """Record each event whose object is known, or that has waited for it long enough."""
-        ready = [each for each in self._waiting if self._uid(each.event) or now >= each.until]
+        ready = [
+            each
+            for each in self._waiting
+            if now >= each.due and (self._uid(each.event) or now >= each.until)
+        ]
         for first in range(0, len(ready), IN_FLIGHT_MAX):
             some = ready[first : first + IN_FLIGHT_MAX]
             results = await asyncio.gather(
-                *(self._record(self._event_of(each.event)) for each in some), return_exceptions=True
+                *(self._record(self._event_of(each)) for each in some), return_exceptions=True
             )
             for each, result in zip(some, results, strict=True):
                 if isinstance(result, ApiUnreachable) or _is_passing(result):
@@ -168,7 +218,8 @@ class EventRecorder:
         node = self._view.nodes.store.get(event.name)
         return "" if node is None else node.uid
 
-    def _event_of(self, event: ObjectEvent) -> RecordEvent:
+    def _event_of(self, waiting: _Waiting) -> RecordEvent:
+        event = waiting.event
         # For a missing Node, use its name as the uid, as kubelets do: `kubectl describe` shows it.
         absent = event.name if event.kind == "Node" else ""
         return RecordEvent(
@@ -177,10 +228,12 @@ class EventRecorder:
             uid=self._uid(event) or absent,
             severity=event.severity,
             reason=event.reason,
-            message=event.message,
+            message=waiting.last.message,
             key=log_key(event.position, event.time, event.kind),
             time=event.time,
             component=COMPONENT,
+            last=waiting.last.time,
+            count=waiting.count,
         )
 
 

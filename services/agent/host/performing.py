@@ -24,6 +24,7 @@ from agent.host.view import ClusterView
 from agent.host.work import REPORT_S, Key, Work
 from agent.nodes.objects import NOTHING_REPORTED
 from agent.nodes.reports import is_minor
+from agent.pools.status import is_progress
 from agent.reading import Document
 from nodepool.contract.agent_metrics import FAILED, REFUSED
 from nodepool.contract.events import NodeReported
@@ -36,6 +37,8 @@ RESOURCES: Final[Mapping[str, Resource]] = {each.kind: each for each in (NODE_PO
 VERSIONS: Final = {"NodePool": API_VERSION, "Node": "v1", "Pod": "v1"}
 BUDGET: Final = "DisruptionBudget"
 """The cause in a refused eviction that means that a PodDisruptionBudget blocks it."""
+STATUS_S: Final = 1.0
+"""The pause between two patches of the status of a NodePool that show only progress."""
 REFUSED_S: Final = 5.0
 """The pause before retrying the eviction of a Pod that a PodDisruptionBudget protects."""
 TAKEN_S: Final = 30.0
@@ -57,9 +60,8 @@ def kubernetes_event(action: RecordEvent) -> Event:
     """Return the Event that an action records."""
     version = VERSIONS[action.kind]
     regarding = Regarding(version, action.kind, action.name, action.uid, action.namespace)
-    return Event(
-        regarding, action.severity, action.reason, action.message, action.key, action.component
-    )
+    fields = action.severity, action.reason, action.message, action.key, action.component
+    return Event(regarding, *fields, action.count)
 
 
 class Performer:
@@ -110,6 +112,8 @@ class Performer:
                 return Result.SENT
             case ListPods():
                 return await self._list_pods(key, action)
+            case Patch(kind="NodePool", subresource="status"):
+                return await self._show_status(key, action)
             case Create() | Patch():
                 return await self._write(action)
             case Delete():
@@ -143,13 +147,23 @@ class Performer:
         model.reported[event.node] = after
         return Result.CHANGED
 
+    async def _show_status(self, key: Key, action: Patch) -> Result:
+        """Show a verdict at once, and progress at most every `STATUS_S` seconds."""
+        found, pauses, now = self._view.pool(key.name), self._work.reports, self._work.clock()
+        patch = part(action.patch, "status")
+        if found is not None and is_progress(patch, found.status) and not pauses.is_over(key, now):
+            self._work.wake_at(key, pauses.ends_at(key))
+            return Result.SENT
+        pauses.begin(key, now + STATUS_S)
+        return await self._write(action)
+
     async def _list_pods(self, key: Key, action: ListPods) -> Result:
         now, memory = self._work.clock(), self._view.memory
         due = memory.list_at(action.node, action.key, now)
         if now < due:
             self._work.wake_at(key, due)
             return Result.SENT
-        await self._view.list_pods(action.node)
+        await self._view.list_pods(action.node, due)
         memory.note_list(action.node, action.key)
         return Result.CHANGED
 
@@ -222,7 +236,7 @@ class Performer:
 
     async def record_event(self, action: RecordEvent) -> None:
         """Record an Event; an existing Event of the same name stays as it is."""
-        await self._recorder.record(kubernetes_event(action), action.time)
+        await self._recorder.record(kubernetes_event(action), action.time, action.last)
 
 
 def _stale(failure: ApiFailure, *expected: str) -> Result:

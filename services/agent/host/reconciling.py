@@ -25,7 +25,6 @@ from agent.host.view import ClusterView
 from agent.host.work import WAITING, Key, Work
 from agent.nodes.missing import ABANDONED_S, NodeView, missing_for_node
 from agent.nodes.objects import NOTHING_REPORTED, NodeObject
-from agent.nodes.record import read_record
 from agent.nodes.set_backs import set_back_fields
 from agent.pools.actions import missing_for_pool
 from agent.pools.agreement import agreement_of, is_unresolved
@@ -114,6 +113,7 @@ class ReconcileLoop:
             attempt=attempt,
             pool_uid=self._pool_uid(key.name),
             is_gone=is_gone,
+            claimed=None if found is None else memory.claim(found, wanted, self._log.id),
             last_seen=memory.last_seen(key.name),
             proven=memory.find_proven_key(key.name),
             unwanted_s=self._unwanted_s(key, now),
@@ -133,7 +133,7 @@ class ReconcileLoop:
 
     async def _is_gone(self, key: Key, found: NodeObject) -> bool:
         """Whether the read model or the log says that the stay has ended which an object is of."""
-        state, log = read_record(found), self._log
+        state, log = self._view.memory.record_of(found), self._log
         if state is None or state.log not in ("", log.id):
             return False
         if self._bus.model.is_gone(key.name, state.version):
@@ -148,9 +148,9 @@ class ReconcileLoop:
 
     def _oldest(self) -> int:
         """Return the first position that matters to any Node that the read model lacks."""
-        nodes, log = self._bus.model.nodes, self._log.id
+        nodes, log, record_of = self._bus.model.nodes, self._log.id, self._view.memory.record_of
         objects = (each for name, each in self._view.nodes.store.items() if name not in nodes)
-        states = (state for each in objects if (state := read_record(each)) and state.log == log)
+        states = (state for each in objects if (state := record_of(each)) and state.log == log)
         return min((state.version for state in states), default=self._log.end)
 
     def _unwanted_s(self, key: Key, now: float) -> float:

@@ -1,5 +1,6 @@
 """What the cluster shows: its NodePools, Nodes and Pods, and what a change of them requires."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from agent.reading import Document, version_number
 from nodepool.contract.well_known import MANAGED
 from nodepool.host.logs import Logger
 from nodepool.kube.api import Api
-from nodepool.kube.informer import Informer
+from nodepool.kube.informer import PAGE, Informer
 from nodepool.nats.wire.waiting import until_first
 
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -29,6 +30,9 @@ _UNPLACED: Final = "spec.nodeName=,status.phase=Pending"
 """Selects the Pods that are bound to no Node; the API server filters them."""
 _RUNNING: Final = f"spec.nodeName!=,{_NOT_ENDED}"
 """Selects the Pods that are bound to a Node and have not ended; the API server filters them."""
+
+NODES_PER_PAGE: Final = 8
+"""How many lists of the Pods of a single Node cost as much as a page of all Pods."""
 
 
 class ClusterView:
@@ -54,6 +58,7 @@ class ClusterView:
         self._model, self._work, self._wake = model, work, work.wake
         self.memory = NodeMemory()
         self._pods_of: dict[str, set[str]] = {}
+        self._turn, self._all_read_at = asyncio.Lock(), float("-inf")
         self.kind = PoolKind(api)
         self.toleration = TolerationPolicy(api, place, resync, log)
         self._agreed: dict[str, str] = {}
@@ -116,9 +121,20 @@ class ClusterView:
             if informer.resource.kind == kind:
                 informer.store.remove(key, uid)
 
-    async def list_pods(self, node: str) -> None:
-        """Read the Pods of a Node from the API server, so that `pods_of` lacks no Pod."""
-        await self.pods.read(f"spec.nodeName={node},{_NOT_ENDED}")
+    async def list_pods(self, node: str, since: float) -> None:
+        """Read the Pods of a Node as they are after `since`, so that `pods_of` lacks no Pod.
+
+        If many Nodes need a list, one list of all Pods serves all of them.
+        """
+        pages = len(self.pods.store) // PAGE + 1
+        if self.memory.count_asked() <= pages * NODES_PER_PAGE:
+            await self.pods.read(f"spec.nodeName={node},{_NOT_ENDED}")
+            return
+        async with self._turn:
+            if self._all_read_at < since:
+                now = self._work.clock()
+                await self.pods.read(_RUNNING)
+                self._all_read_at = now
 
     def pods_of(self, node: str) -> list[PodObject]:
         """Return the Pods that are bound to a Node, each with the reason of a refused eviction."""

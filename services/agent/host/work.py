@@ -50,7 +50,8 @@ class Work:
     """The queue of keys, with the clock of the event loop.
 
     may: whether this replica may act.
-    reports: the pause of each Node that was reported, and of the waiting Pods.
+    reports: the pause of each Node that was reported, of each NodePool whose status was written,
+      and of the waiting Pods.
     evictions: the pause of each Pod that was evicted, by uid, and why its eviction was refused.
     """
 

@@ -50,6 +50,7 @@ class NodeView:
     pool_uid: the uid of the object of its NodePool; empty if there is no object.
     is_gone: whether the log, or a deletion mark in the read model, says that the stay of the object
       has ended. The absence of the Node from the read model does not prove that.
+    claimed: what this process remembers of a new object that has no record yet.
     last_seen: the object as it was before its deletion, if that is remembered.
     proven: the key of the last `ListPods` that was carried out; `pods` includes its Pods.
     unwanted_s: for how long the read model has lacked it, by the clock of this process.
@@ -64,6 +65,7 @@ class NodeView:
     attempt: Attempt | None = None
     pool_uid: str = ""
     is_gone: bool = False
+    claimed: Managed | None = None
     last_seen: NodeObject | None = None
     proven: str = ""
     unwanted_s: float = 0.0
@@ -85,7 +87,7 @@ def missing_for_node(view: NodeView, place: Place, log: LogId, now: datetime) ->
     now: the time of the Events.
     """
     wanted, found = view.wanted, view.found
-    state = read_record(found) if found is not None else None
+    state = (read_record(found) or view.claimed) if found is not None else None
     if wanted is None or wanted.phase is NodePhase.DELETED:
         return () if found is None else tuple(_remove_departed_node(view, found, state, log))
     reserved = withhold_taint(wanted, found, view.pods, view.no_toleration, place)

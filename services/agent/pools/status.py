@@ -21,6 +21,8 @@ CONDITION: Final = (
 """The fields of a condition that the status of the object shows."""
 COUNTS: Final = ("currentNodes", "inProgress")
 TEXTS: Final = ("nodeProfile",)
+COUNTED: Final = ("rackStatus", "otherNodeProfiles")
+"""The fields that are counts by name."""
 OPTIONAL: Final = (
     "queuedNodes",
     "awaitedSpotNodes",
@@ -71,9 +73,10 @@ def shown_status(
 def _sections(status: Document) -> Document:
     """Return the fields of a status that are texts or objects of their own."""
     shown: dict[str, object] = {name: status[name] for name in TEXTS if name in status}
-    racks = status.get("rackStatus")
-    if isinstance(racks, Mapping):
-        shown["rackStatus"] = {str(name): count for name, count in racks.items()}
+    for field in COUNTED:
+        counts = status.get(field)
+        if isinstance(counts, Mapping):
+            shown[field] = {str(name): count for name, count in counts.items()}
     autoscaled = status.get("autoscaled")
     if isinstance(autoscaled, Mapping):
         names = ("message", "since")
@@ -104,6 +107,17 @@ def status_patches(cluster: PoolObject, status: Document) -> Sequence[Patch]:
     if not patch:
         return ()
     return (Patch("NodePool", cluster.name, {"status": patch}, "status"),)
+
+
+def is_progress(patch: Document, status: Document) -> bool:
+    """Return whether a patch of a status changes only counts and messages, and no verdict."""
+    after = {**status, **patch}
+    return _verdicts(after) == _verdicts(status) and "observedGeneration" not in patch
+
+
+def _verdicts(status: Document) -> set[tuple[object, ...]]:
+    names = ("type", "status", "reason", "observedGeneration")
+    return {tuple(each.get(name) for name in names) for each in _conditions(status)}
 
 
 def _since(cluster: PoolObject) -> str:

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, Literal, NamedTuple
 
-import httpx2
-from lightkube.config.client_adapter import AsyncClient, ConnectionParams
+from aiohttp import ClientError, ClientResponse
 from lightkube.config.kubeconfig import SingleConfig
 
 from nodepool.kube.failures import ApiFailure, ApiUnreachable, Document, part
+from nodepool.kube.session import open_session
 
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
 REQUEST_S: Final = 3.0
@@ -21,6 +21,8 @@ LIST_S: Final = 30.0
 SILENCE_S: Final = 100.0
 """How long a watch may be silent: the API server sends a bookmark about every minute."""
 RETRY_AFTER_MAX_S: Final = 60.0
+CONTENT_MAX: Final = 1 << 28
+"""The largest content of a response that is no watch, in bytes; a page of objects is smaller."""
 LINE_MAX: Final = 16 << 20
 """The longest line of a watch in bytes, over five times the largest object of an API server."""
 MERGE: Final = "application/merge-patch+json"
@@ -75,14 +77,14 @@ class Api:
     def __init__(
         self, config: SingleConfig, manager: str, ended: Callable[[Counted, float], None]
     ) -> None:
-        timeout = httpx2.Timeout(REQUEST_S)
-        self._client = AsyncClient(config, ConnectionParams(timeout=timeout))
+        self._server = config.cluster.server.rstrip("/")
+        self._session = open_session(config)
         self._manager = {"fieldManager": manager}
         self._ended = ended
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._session.close()
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Document:
         """Return an object."""
@@ -137,10 +139,15 @@ class Api:
         self, resource: Resource, params: Mapping[str, str]
     ) -> AsyncIterator[AsyncIterator[Document]]:
         """Open a watch, and yield its events as sent, until the API server ends the watch."""
-        limits = httpx2.Timeout(REQUEST_S, read=SILENCE_S)
         path, params = resource.path(), {"watch": "1", **params}
-        async with self._open_response("watch", resource, path, limits, params=params) as response:
-            yield _events(response)
+        try:
+            async with (
+                asyncio.timeout(REQUEST_S) as limit,
+                self._open_response("watch", resource, path, params=params) as response,
+            ):
+                yield _events(response, limit)
+        except TimeoutError as error:
+            raise _unreachable(error) from error
 
     async def _send(
         self,
@@ -154,14 +161,12 @@ class Api:
         timeout_s: float = REQUEST_S,
     ) -> Document:
         content = None if body is None else (json.dumps(body).encode(), content_type)
-        limits = httpx2.Timeout(timeout_s)
         try:
             async with (
                 asyncio.timeout(timeout_s),
-                self._open_response(verb, resource, path, limits, content, params) as response,
+                self._open_response(verb, resource, path, content, params) as response,
             ):
-                await response.aread()
-                return _document(response)
+                return _document(await _content(response))
         except TimeoutError as error:
             raise _unreachable(error) from error
 
@@ -171,29 +176,29 @@ class Api:
         verb: Verb,
         resource: Resource,
         path: str,
-        limits: httpx2.Timeout,
         content: tuple[bytes, str] | None = None,
         params: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[httpx2.Response]:
+    ) -> AsyncIterator[ClientResponse]:
         """Send a request, and yield the response, whose content is not read yet."""
         data, content_type = content or (None, "")
         headers = {"Content-Type": content_type} if content_type else {}
-        request = self._client.build_request(
-            _METHODS[verb], path, params=params, content=data, headers=headers, timeout=limits
-        )
         began, code = time.monotonic(), 0
         try:
-            response = await self._client.send(request, stream=True)
-            try:
-                code = response.status_code
-                if not response.is_success:
-                    await response.aread()
-                    raise ApiFailure(code, _document(response), _retry_after_s(response))
+            async with self._session.request(
+                _METHODS[verb],
+                f"{self._server}/{path}",
+                params=params,
+                data=data,
+                headers=headers,
+                allow_redirects=False,
+            ) as response:
+                code = response.status
+                if not 200 <= code < 300:
+                    found = _document(await _content(response))
+                    raise ApiFailure(code, found, _retry_after_s(response))
                 yield response
-            finally:
-                await response.aclose()
-        except (httpx2.HTTPError, OSError) as error:
-            raise _unreachable(error) from error
+        except (ClientError, OSError) as error:
+            raise _unreachable(error.__cause__ or error) from error
         finally:
             subresource = path.rsplit("/", 1)[-1]
             is_named = subresource in _SUBRESOURCES
@@ -204,10 +209,22 @@ class Api:
 _SUBRESOURCES = frozenset({"status", "eviction"})
 
 
-async def _events(response: httpx2.Response) -> AsyncIterator[Document]:
+async def _content(response: ClientResponse) -> bytes:
+    """Return the content of a response."""
+    content = bytearray()
+    async for piece in response.content.iter_any():
+        content += piece
+        if len(content) > CONTENT_MAX:
+            raise ApiUnreachable(f"the content of a response is over {CONTENT_MAX} bytes")
+    return bytes(content)
+
+
+async def _events(response: ClientResponse, limit: asyncio.Timeout) -> AsyncIterator[Document]:
     """Yield the events of a watch. Only `\\n` ends a line: a name may hold other line ends."""
-    rest = b""
-    async for piece in response.aiter_bytes():
+    rest, clock = b"", asyncio.get_running_loop().time
+    limit.reschedule(clock() + SILENCE_S)
+    async for piece in response.content.iter_any():
+        limit.reschedule(clock() + SILENCE_S)
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
             yield _event(line)
@@ -225,21 +242,21 @@ def _event(line: bytes) -> Document:
     return event
 
 
-def _document(response: httpx2.Response) -> Document:
+def _document(content: bytes) -> Document:
     """Return the content of a response; its beginning as a message if it is no JSON object."""
     try:
-        document = json.loads(response.content or b"{}")
+        document = json.loads(content or b"{}")
     except (ValueError, RecursionError):
-        document = {"message": response.text[:200]}
+        document = {"message": content[:200].decode(errors="replace")}
     return document if isinstance(document, dict) else {}
 
 
-def _retry_after_s(response: httpx2.Response) -> float:
+def _retry_after_s(response: ClientResponse) -> float:
     """Return the seconds of `Retry-After` (RFC 9110, 10.2.3); the API server sends no dates."""
     text = response.headers.get("Retry-After", "")
     return min(float(text), RETRY_AFTER_MAX_S) if text.isdecimal() else 0.0
 
 
-def _unreachable(error: Exception) -> ApiUnreachable:
+def _unreachable(error: BaseException) -> ApiUnreachable:
     cause = " ".join(str(error).split()) or type(error).__name__
     return ApiUnreachable(f"no reply of the API server: {cause}")

@@ -19,6 +19,8 @@ from nodepool.kube.pacing import Pauses
 EVENTS: Final = Resource("api/v1", "events", "Event")
 NAMESPACE: Final = "default"
 """The namespace of Events about objects that have no namespace."""
+COMBINED: Final = "(combined from similar events): "
+"""How the message of an Event begins that stands for several events, as client-go writes it."""
 MESSAGE_MAX: Final = 1024
 """The maximum length of a message in characters, as limited by `events.k8s.io/v1`."""
 KEPT_S: Final = 3_600.0
@@ -43,6 +45,7 @@ class Event(NamedTuple):
 
     key: distinguishes the Event from all others about the object; its name is derived from it.
     component: the program that records the Event.
+    times: how many events it stands for; its message is that of the last of them.
     """
 
     regarding: Regarding
@@ -51,6 +54,7 @@ class Event(NamedTuple):
     message: str
     key: str
     component: str
+    times: int = 1
 
     @property
     def name(self) -> str:
@@ -68,12 +72,12 @@ class Event(NamedTuple):
         name = f"{about[: SUBDOMAIN_LIMIT - len(tail)].rstrip('-.')}{tail}"
         return name if _is_subdomain(name) else f"{_digest(about)}.{key}"
 
-    def document(self, moment: datetime) -> Document:
-        """Return the object (core/v1) to create; `moment` is the time of the Event."""
-        at, regarding = rfc3339(moment), self.regarding
+    def document(self, first: datetime, last: datetime | None = None) -> Document:
+        """Return the object (core/v1) to create; without `last`, `first` is both its times."""
+        regarding = self.regarding
         involved = {"apiVersion": regarding.version, "kind": regarding.kind, "name": regarding.name}
         others = {"namespace": regarding.namespace, "uid": regarding.uid}
-        is_long = len(self.message) > MESSAGE_MAX
+        message = self.message if self.times == 1 else f"{COMBINED}{self.message}"
         return {
             "apiVersion": "v1",
             "kind": "Event",
@@ -81,10 +85,10 @@ class Event(NamedTuple):
             "involvedObject": involved | {name: value for name, value in others.items() if value},
             "type": self.severity,
             "reason": self.reason,
-            "message": f"{self.message[: MESSAGE_MAX - 1]}…" if is_long else self.message,
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "count": 1,
+            "message": message if len(message) <= MESSAGE_MAX else f"{message[: MESSAGE_MAX - 1]}…",
+            "firstTimestamp": rfc3339(first),
+            "lastTimestamp": rfc3339(last or first),
+            "count": self.times,
             "source": {"component": self.component},
             "reportingComponent": self.component,
             "reportingInstance": "",
@@ -106,17 +110,20 @@ class Recorder:
         self._api, self._clock = api, clock
         self._recorded: Pauses[tuple[str, str]] = Pauses(KNOWN_MAX)
 
-    async def record(self, event: Event, moment: datetime | None = None) -> None:
+    async def record(
+        self, event: Event, first: datetime | None = None, last: datetime | None = None
+    ) -> None:
         """Record an Event; an existing Event of the same name stays as it is.
 
-        moment: the time of the Event; None for the current time.
+        first, last: the times of its first and last event; None for the current time, and for one
+          time.
         Raise ApiFailure or ApiUnreachable, but not if the namespace of the Event is being deleted.
         """
         namespace = event.regarding.namespace or NAMESPACE
         key = namespace, event.name
         if not self._recorded.is_over(key, self._clock()):
             return
-        document = event.document(moment or datetime.now(UTC))
+        document = event.document(first or datetime.now(UTC), last)
         try:
             await self._api.create(EVENTS, document, namespace=namespace)
         except ApiFailure as failure:
