@@ -1,15 +1,16 @@
 """The agent while a right is not granted, or taken away in the middle of its work."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kube.audit import AuditLog
 from kube.node_pools import joined, takes_up, works
 from nodepool.contract.commands import DrainNode
-from testbed.agent import NAMESPACE, Agent, agent_at_work
+from testbed.agent import ACCOUNT, USER, Agent, agent_at_work
 from testbed.cluster import WITHIN_S, Cluster, wait_until
 from testbed.kubelets import Kubelets
 from testbed.plane import CLUSTER, ORG, Plane
@@ -29,61 +30,54 @@ kind: PodDisruptionBudget
 metadata: {{name: {name}}}
 spec: {{maxUnavailable: 0, selector: {{matchLabels: {{app: {name}}}}}}}
 """
-LESSER = "agent-of-less"
-USER = f"system:serviceaccount:{NAMESPACE}:{LESSER}"
-ROLE = """\
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {{name: agent-of-less}}
-rules:
-- {{apiGroups: [compute.coreweave.com], resources: ["*"], verbs: ["*"]}}
-- {{apiGroups: [""], resources: [nodes, nodes/status, events{pods}], verbs: ["*"]}}
-- {{apiGroups: [coordination.k8s.io], resources: [leases], verbs: ["*"]}}
-- {{apiGroups: [""], resources: [namespaces], verbs: [get]}}
-- {{apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], verbs: [get]}}
-"""
-WITH_ALL = ROLE.format(pods=", pods, pods/eviction")
-WITHOUT_PODS = ROLE.format(pods="")
-WITHOUT_KIND = WITH_ALL.rpartition("- ")[0]
+PODS = ("pods", "pods/eviction")
+KIND = ("customresourcedefinitions",)
+READ = {"pods": PODS, "customresourcedefinitions/nodepools.compute.coreweave.com": KIND}
+"""What the agent reads, by the resources without whose rights the agent may not read it."""
+ROLE = f"clusterrole/{ACCOUNT}"
 
 
 @pytest.fixture
-def lesser(cluster: Cluster, account: Path) -> Iterator[Path]:
-    """The kubeconfig of an account that has all rights, until the test changes its role."""
-    assert account.exists(), "the kind NodePool is declared with the other account"
-    of_it = ("serviceaccount", LESSER, "-n", NAMESPACE)
-    cluster.kubectl("create", *of_it)
-    cluster.kubectl("apply", "-f", "-", given=WITH_ALL)
-    binding = ("clusterrolebinding", LESSER, f"--clusterrole={LESSER}")
-    cluster.kubectl("create", *binding, f"--serviceaccount={NAMESPACE}:{LESSER}")
-    token = cluster.kubectl("create", "token", LESSER, "-n", NAMESPACE).strip()
-    yield cluster.connect(LESSER, token)
-    cluster.kubectl("delete", f"clusterrole/{LESSER}", f"clusterrolebinding/{LESSER}")
-    cluster.kubectl("delete", *of_it)
+def rights(cluster: Cluster, account: Path) -> Iterator[list[Any]]:
+    """The rules of the role of the agent, which the role has again after the test.
+
+    The policies of the cluster know the agent by the name of its account, so a test takes rights
+    from this account, instead of having another account with less rights.
+    """
+    assert account.exists(), "the role is declared with the account"
+    rules = json.loads(cluster.kubectl("get", ROLE, "-o", "json"))["rules"]
+    yield rules
+    set_rights(cluster, rules)
 
 
-def set_rights(cluster: Cluster, role: str) -> None:
-    """Changes what the account may do; returns once the API server heeds it."""
-    cluster.kubectl("apply", "-f", "-", given=role)
-    rights = {"pods": role != WITHOUT_PODS, "customresourcedefinitions": role != WITHOUT_KIND}
+def set_rights(cluster: Cluster, rules: list[Any], without: Collection[str] = ()) -> None:
+    """Gives the account all rights but those to some resources; the API server heeds it then."""
+    left = [
+        rule | {"resources": kept}
+        for rule in rules
+        if (kept := [each for each in rule["resources"] if each not in without])
+    ]
+    patch = [{"op": "replace", "path": "/rules", "value": left}]
+    cluster.kubectl("patch", ROLE, "--type=json", "-p", json.dumps(patch))
+    wanted = {what: set(of) != set(without) for what, of in READ.items()}
     wait_until(
         "the API server heeds the role",
-        lambda: {each: may_get(cluster, each) for each in rights} == rights,
+        lambda: {what: may_get(cluster, what) for what in wanted} == wanted,
         WITHIN_S,
     )
 
 
-def may_get(cluster: Cluster, resource: str) -> bool:
-    """Whether the account may read objects of a kind."""
-    return cluster.run("auth", "can-i", "get", resource, f"--as={USER}").returncode == 0
+def may_get(cluster: Cluster, what: str) -> bool:
+    """Whether the account may read objects of a kind, or one object of it."""
+    return cluster.run("auth", "can-i", "get", what, f"--as={USER}").returncode == 0
 
 
 def test_without_a_right_it_says_so_and_goes_on_with_the_rest_and_takes_it_up_once_it_has_it(
-    cluster: Cluster, lesser: Path, plane: Plane, tmp_path: Path
+    cluster: Cluster, account: Path, rights: list[Any], plane: Plane, tmp_path: Path
 ) -> None:
     # given an account that may do nothing with Pods
-    set_rights(cluster, WITHOUT_PODS)
-    with Agent(tmp_path, lesser, plane.url) as agent:
+    set_rights(cluster, rights, without=PODS)
+    with Agent(tmp_path, account, plane.url) as agent:
         wait_until("it says so", lambda: "cannot watch pods" in agent.obstacle(), WITHIN_S)
 
         # then NodePools are taken care of all the same, and the log is not full of it
@@ -92,17 +86,22 @@ def test_without_a_right_it_says_so_and_goes_on_with_the_rest_and_takes_it_up_on
         assert 1 <= len(said) < 10
 
         # when it gets the right
-        set_rights(cluster, WITH_ALL)
+        set_rights(cluster, rights)
 
         # then it is ready by itself
         agent.wait_until_ready()
 
 
 def test_a_drain_stops_where_the_right_to_evict_goes_and_goes_on_once_it_is_back(
-    cluster: Cluster, plane: Plane, kubelets: Kubelets, lesser: Path, tmp_path: Path
+    cluster: Cluster,
+    plane: Plane,
+    kubelets: Kubelets,
+    account: Path,
+    rights: list[Any],
+    tmp_path: Path,
 ) -> None:
     pool, pod = "rights-drained", "rights-guarded"
-    with agent_at_work(tmp_path, lesser, plane.url) as agent:
+    with agent_at_work(tmp_path, account, plane.url) as agent:
         # given a Node that is being drained of a Pod that a budget protects
         takes_up(cluster, plane, pool, 1)
         plane.wait(pool)
@@ -117,7 +116,7 @@ def test_a_drain_stops_where_the_right_to_evict_goes_and_goes_on_once_it_is_back
         wait_until("its eviction is refused", lambda: 429 in evictions(audit), WITHIN_S)
 
         # when the right to do anything with Pods goes, and then the budget
-        set_rights(cluster, WITHOUT_PODS)
+        set_rights(cluster, rights, without=PODS)
         wait_until("it may not evict", lambda: 403 in evictions(audit), WITHIN_S)
         cluster.kubectl("delete", "poddisruptionbudget", pod)
 
@@ -128,7 +127,7 @@ def test_a_drain_stops_where_the_right_to_evict_goes_and_goes_on_once_it_is_back
         assert len(agent.lines("not done")) < MANY
 
         # when it may again
-        set_rights(cluster, WITH_ALL)
+        set_rights(cluster, rights)
 
         # then the Pod is evicted, and the agent is ready
         cluster.kubectl("wait", f"pod/{pod}", "--for=delete", "--timeout=60s")
@@ -137,13 +136,13 @@ def test_a_drain_stops_where_the_right_to_evict_goes_and_goes_on_once_it_is_back
 
 
 def test_without_the_right_to_read_the_kind_a_deletion_waits_and_readiness_says_why(
-    cluster: Cluster, plane: Plane, lesser: Path, tmp_path: Path
+    cluster: Cluster, plane: Plane, account: Path, rights: list[Any], tmp_path: Path
 ) -> None:
     pool = "rights-kind"
-    with agent_at_work(tmp_path, lesser, plane.url) as agent:
+    with agent_at_work(tmp_path, account, plane.url) as agent:
         # given a NodePool that is deleted, by a rule that needs to know whether its kind is
         takes_up(cluster, plane, pool, 0)
-        set_rights(cluster, WITHOUT_KIND)
+        set_rights(cluster, rights, without=KIND)
         cluster.kubectl("delete", "nodepool", pool, "--wait=false")
 
         # then it waits, and says for what
@@ -151,7 +150,7 @@ def test_without_the_right_to_read_the_kind_a_deletion_waits_and_readiness_says_
         assert plane.target(pool) == 0
 
         # and is done once that is granted
-        set_rights(cluster, WITH_ALL)
+        set_rights(cluster, rights)
         cluster.kubectl("wait", f"nodepool/{pool}", "--for=delete", "--timeout=50s")
         agent.wait_until_ready()
         assert plane.pool(pool) is None
