@@ -326,8 +326,8 @@ async def test_a_member_notices_that_the_log_has_gone_back_beneath_the_feed(
                 async with connected(server.url) as others:
                     await fill(others, messages(30, 60))
 
-                # then it reads nothing of that, and says why
-                with pytest.raises(LogChanged, match="was set back and has grown since"):
+                # then it reads nothing of that, and says why; it may look before the log grows
+                with pytest.raises(LogChanged, match=r"was set back and has|ends at 10, and was"):
                     await listens
                 assert listener.has(20)
 

@@ -156,7 +156,7 @@ async def test_a_service_with_much_to_do_lets_the_others_work_after_each_commit(
         subjects = [entry.subject for entry in await read_all(connection)]
         registered = subjects.index("np.evt.validator.acme.prod._.ClusterRegistered")
         assert "np.commit.quota" in subjects[registered:]
-        assert subjects[registered:].count("np.evt.quota.acme._._.CommandAccepted") == 1
+        assert "np.evt.quota.acme._._.CommandAccepted" in subjects[registered:]
 
 
 async def test_a_service_that_reads_much_lets_the_others_work_every_thousand_messages(

@@ -62,13 +62,17 @@ def test_an_agent_that_begins_anew_lists_by_pages_and_asks_nothing_of_each_node_
         counts = audit.counts(USER)
         repeated = reports(plane) - said
 
-    # then it asked for pages, and watches what follows, and no more than that
+    # then it read once whose cluster this is and its policy, asked for pages, and watches the rest
     sys.stderr.write(f"\n{took_s:.1f} s, {counts}, {repeated} reports on the bus\n")
     of_its_turn = Counter({key: count for key, count in counts.items() if key[1] != "leases"})
     everything = len(cluster.objects("pods", "default")) + len(
         cluster.objects("pods", "kube-system")
     )
     assert of_its_turn == {
+        ("get", "namespaces"): 1,
+        ("get", "mutatingadmissionpolicies"): 1,
+        ("get", "mutatingadmissionpolicybindings"): 1,
+        ("get", "configmaps"): 1,
         ("list", "nodepools"): 1,
         ("list", "nodes"): 1,
         ("list", "pods"): -(-everything // PAGE) + 1,  # One page of those that wait.
