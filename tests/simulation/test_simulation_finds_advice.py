@@ -180,7 +180,7 @@ PLANTS: Mapping[str, Plant] = {
         "for the organisation again; that does not help",
         RESERVED,
         (),
-        {"nodepool.explanation.node_remedies._loses_it": taken_by_nobody},
+        {"nodepool.explanation.reservation_remedies._loses_it": taken_by_nobody},
     ),
     "quota is to be given back by Nodes at work": Plant(
         "that does not help",

@@ -25,7 +25,6 @@ from nodepool.explanation.remedies import (
     Remedy,
     ScaleTo,
     UncordonNodes,
-    Unreserve,
     Wait,
 )
 from nodepool.explanation.sharing import down_to_racks, of_domain, rack_of
@@ -227,27 +226,6 @@ def _count_unavailable(facts: Facts, domain: str) -> int:
     )
     domains = facts.machines.domains if facts.machines is not None else {}
     return found + min(len(domains.get(domain, Domain()).triage), size - len(nodes))
-
-
-def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
-    """Yield how a Node that is reserved for the control plane becomes usable again.
-
-    The command is refused for a Node that is not in production, such as a cordoned Node. A Node
-    with work is pending until the work has ended, so an idle Node comes first.
-    """
-    if _loses_it(facts):
-        return
-    known = sorted(nodes, key=lambda node: node.active)
-    for node in [node for node in known if node.phase == "production"][:1]:
-        text = f"reserve {node.name} for the organisation again"
-        if node.active:
-            text += ", and end what runs there: the Node is pending until then"
-        yield Remedy(text, Unreserve(node.name, ends_work=node.active))
-
-
-def _loses_it(facts: Facts) -> bool:
-    """Return whether a Node that comes back gives way at once: others wait before a spot Node."""
-    return facts.spot and facts.queue_position > 1
 
 
 def _end_pods(nodes: list[NodeFacts]) -> Remedy:

@@ -218,9 +218,9 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
         return False
     if not left:
         return True
-    if isinstance(action, Unreserve):
-        return after.held > before.held
     match trial.cause.kind:
+        case "Reservation":
+            return after.held > before.held
         case "Quota":
             return any(_still_leaves(buckets, peer, trial) for peer in _awaited(trial))
         case "Capacity":
@@ -327,9 +327,9 @@ def _changed(world: World, trial: Trial) -> bool:  # noqa: C901  # It lists the 
             _respecify(world, trial.pool, lifecycle={"scaleDownStrategy": "PreferIdle"})
         case EndWork(nodes, count):
             # Otherwise a Pod that waits begins there at once, and the Node does not become idle.
-            leaving = {node.name for node in facts.nodes if node.removal}
+            closed = {node.name for node in facts.nodes if node.removal or node.reserved}
             for node in nodes[:count]:
-                if node not in leaving:
+                if node not in closed:
                     _send(world, "CordonNode", own, {"node": node})
                 _end_work(world, facts.zone, own, node)
         case DrainNode(node, force, after_work):
