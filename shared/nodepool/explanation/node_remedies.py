@@ -41,24 +41,30 @@ _CURABLE: Final = frozenset(
 
 
 def removal_remedies(facts: Facts) -> Iterator[Remedy]:
-    """Yield what would let the Nodes go that are to leave, or keep them."""
+    """Yield what would let the Nodes go that are to leave, or keep them.
+
+    While the spec is invalid, the Nodes that were chosen before leave, and no other is chosen.
+    """
     validated = facts.checks.get("Validated")
     is_over, is_kept = facts.current > facts.target, count_unchosen(facts) > 0
-    if is_over and is_kept and validated is not None and validated.status == "False":
-        yield Remedy("change the spec as the condition Validated says", EditSpec())
-        return
+    is_invalid = validated is not None and validated.status == "False"
+    needs_edit = is_over and is_kept and is_invalid
     nodes = facts.counted_nodes if is_over else facts.nodes
     leaving = [node for node in nodes if node.removal]
     blocked = [node for node in leaving if is_blocked(node)]
     silent = [node for node in leaving if node.is_silent and node.removal != PREEMPTED]
+    is_idle_only = is_over and facts.idle_only and not needs_edit
     if blocked:
         yield _end_pods(blocked)
-    elif is_over and facts.idle_only and (racks := _to_empty(facts, len(leaving))):
+    elif is_idle_only and (racks := _to_empty(facts, len(leaving))):
         yield from _empty(facts, racks)
     elif silent:
         yield _await_answer(silent)
-    else:
+    elif not needs_edit:
         yield Remedy("wait until they are gone", Wait())
+    if needs_edit:
+        yield Remedy("change the spec as the condition Validated says", EditSpec())
+        return
     has, stay = facts.current, all(node.removal == SCALE_DOWN for node in leaving)
     if is_over and stay and not facts.autoscaling and has == down_to_racks(facts, has):
         yield Remedy(f"scale {facts.name} to {has}, what it has", ScaleTo(has))
