@@ -1,14 +1,17 @@
 """What is advised about unhealthy Nodes is what becomes of them if the advice is followed."""
 
+from random import Random
+
 import pytest
 
 from flow.test_explanations import explained, titles
 from flow.test_racks import R1, R2, break_node, domains, given_racks, run_pod, want
 from nodepool.cli.documents import field
 from nodepool.explanation.remedies import DrainNode, Wait
-from support.constants import CLUSTER, RACK
+from support.constants import CLUSTER, PREFER_IDLE, RACK
 from support.manifests import rack_affinity
 from support.paths import pool_path
+from support.simulation.advice import check_advice
 from support.world_harness import WorldHarness
 
 LEAVES = "it then leaves, and train has enough Nodes without it"
@@ -337,3 +340,56 @@ def test_pods_are_to_end_where_all_surplus_nodes_were_chosen_before_the_spec_was
     assert advised[0] == "end the Pods that block on n1, n2"
     assert world.condition("train", "Validated").startswith("False Invalid")
     assert field(world.node_pool("train"), "status", "currentNodes") == 1
+
+
+def given_partly_chosen(world: WorldHarness) -> None:
+    """A NodePool at work, 3 Nodes too many, of which 2 were chosen before its spec was invalid."""
+    world.given_data_center(machines=4)
+    world.apply("train", 4, lifecycle=PREFER_IDLE)
+    for node in ("n1", "n2", "n3", "n4"):
+        world.run_pod(node)
+    world.scale("train", 2)
+    world.pass_time(minutes=1)
+    world.apply("train", 1, lifecycle=PREFER_IDLE, region="XX")
+    world.pass_time(minutes=1)
+
+
+CHANGE = "change the spec as the condition Validated says"
+
+
+def test_pods_are_to_end_and_the_spec_is_to_change_where_only_a_part_of_the_surplus_was_chosen(
+    world: WorldHarness,
+) -> None:
+    given_partly_chosen(world)
+
+    # when the advice is followed, step by step
+    check_advice(world.world, Random(0), most=100)
+    advised = helps(world)[-1]
+    for node in ("n1", "n2"):
+        world.stop_pod(node)
+    world.pass_time(minutes=5)
+    left = world.nodes("train"), helps(world)[-1]
+    world.apply("train", 1, lifecycle=PREFER_IDLE)
+    world.stop_pod("n3")
+    world.pass_time(minutes=5)
+
+    # then the chosen Nodes left first, and the last one once the spec was valid
+    assert advised == ("end the Pods that block on n1, n2", CHANGE)
+    assert left == (["n3", "n4"], (CHANGE,))
+    assert world.nodes("train") == ["n4"]
+
+
+def test_a_chosen_node_that_does_not_answer_is_waited_for_before_the_spec_is_to_change(
+    world: WorldHarness,
+) -> None:
+    given_partly_chosen(world)
+    world.stop_pod("n2")
+
+    # when the machine of the Node that is left of the chosen ones dies
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=10)
+    advised = helps(world)[-1]
+    world.pass_time(minutes=30)
+
+    assert advised == (f"wait: n1 does not answer; {DEAD}", CHANGE)
+    assert world.nodes("train") == ["n3", "n4"]

@@ -231,6 +231,59 @@ def test_quota_comes_from_another_nodepool_if_what_is_given_back_is_not_enough(
     assert titles(explained(world, "new")) == []
 
 
+def given_returning(world: WorldHarness, idle: int) -> None:
+    """A NodePool that lacks 3 Nodes, another with idle Nodes, and a third that gives back a Node.
+
+    That Node counts until its Pod has ended.
+    """
+    world.given_data_center(machines=12, quota=idle + 3)
+    world.apply("idle", idle)
+    world.apply("busy", 2)
+    for node in world.nodes("busy"):
+        world.run_pod(node)
+    world.scale("busy", 1)
+    world.apply("new", 4)
+    world.pass_time(minutes=1)
+
+
+def test_idle_nodes_are_to_give_quota_back_at_once_without_a_node_that_work_keeps(
+    world: WorldHarness,
+) -> None:
+    given_returning(world, idle=5)
+
+    # when the advice is followed, and no Pod ends
+    advised = helps(world)
+    world.scale("idle", 2)
+    world.pass_time(minutes=1)
+
+    # then the NodePool has its Nodes
+    assert advised[-1] == f"scale {CLUSTER}/idle down to 2"
+    assert titles(explained(world, "new")) == []
+
+
+def test_a_node_that_work_keeps_is_waited_for_where_idle_nodes_are_not_enough(
+    world: WorldHarness,
+) -> None:
+    given_returning(world, idle=2)
+
+    # when the advice is followed, and the Pod ends later
+    advised = helps(world)
+    world.scale("idle", 0)
+    world.pass_time(minutes=60)
+    waits = titles(explained(world, "new"))
+    for node in world.nodes("busy"):
+        world.stop_pod(node)
+    world.pass_time(minutes=1)
+
+    # then the NodePool has its Nodes only then, as was said
+    assert advised[-1] == (
+        f"scale {CLUSTER}/idle down to 0; also wait: {CLUSTER}/busy gives back 1 Node; "
+        "a Node counts until it has left"
+    )
+    assert waits == ["Quota is Over"]
+    assert titles(explained(world, "new")) == []
+
+
 def test_the_quota_of_a_nodepool_that_is_being_deleted_is_waited_for(
     world: WorldHarness,
 ) -> None:

@@ -1,6 +1,7 @@
 """What a Node is reserved for: its organisation, the control plane, or nothing while it is away."""
 
 from hashlib import sha256
+from random import Random
 
 import pytest
 
@@ -11,6 +12,7 @@ from nodepool.explanation.remedies import EndWork
 from support.constants import PREFER_IDLE
 from support.harness import Harness
 from support.services import services
+from support.simulation.advice import check_advice
 from support.world_harness import WorldHarness
 
 STATE, RESERVED = "node.coreweave.cloud/state", "node.coreweave.cloud/reserved"
@@ -61,6 +63,47 @@ def test_the_advice_to_take_a_node_back_says_that_its_work_has_to_end(world: Wor
     ]
     assert pending.current == 1
     assert explained(world, "train").causes == ()
+
+
+@pytest.mark.parametrize("idle", [False, True], ids=["alone", "beside an idle Node"])
+def test_a_node_that_is_to_come_back_does_so_once_its_work_has_ended_as_is_advised(
+    world: WorldHarness, idle: bool
+) -> None:
+    # given Nodes that the control plane uses, of which one with work is reserved again
+    world.given_data_center(machines=3)
+    world.apply("train", 3)
+    for node in ("n1", "n2") if idle else ("n1",):
+        world.command_node("ReserveNode", "train", node, reservedDesired="control-plane")
+    world.run_pod("n1", "system", tolerations=[{"key": RESERVED, "operator": "Exists"}])
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+    world.pass_time(minutes=60)
+
+    # when the advice is followed
+    check_advice(world.world, Random(0), most=100)
+    advised = reservation_advice(world)
+    before = world.node_counts("train").current
+    world.stop_pod("n1", "system")
+
+    # then the Node counts again
+    first, second = (world.machine_name(node) for node in ("n1", "n2"))
+    assert advised == [
+        f"end what runs on {first}: it is then reserved for the organisation again",
+        *([f"reserve {second} for the organisation again"] if idle else []),
+    ]
+    assert world.node_counts("train").current == before + 1
+
+
+def test_no_work_is_to_be_ended_on_a_silent_node_that_is_to_come_back(world: WorldHarness) -> None:
+    world.given_data_center(machines=1)
+    world.apply("train", 1)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.run_pod("n1", "system", tolerations=[{"key": RESERVED, "operator": "Exists"}])
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=10)
+
+    assert reservation_advice(world) == []
 
 
 def test_a_node_moves_to_the_control_plane_once_nothing_runs_there(harness: Harness) -> None:

@@ -108,6 +108,11 @@ def nothing_returning(_facts: Facts) -> int:
     return 0
 
 
+def returned_at_once(peer: Peer) -> int:
+    """Each Node that a NodePool gives back already leaves at once, whatever runs there."""
+    return peer.returning
+
+
 def all_kept(facts: Facts) -> int:
     """Each Node stays for long if its NodePool is scaled down, though nothing runs there."""
     return facts.held
@@ -175,7 +180,7 @@ PLANTS: Mapping[str, Plant] = {
         "for the organisation again; that does not help",
         RESERVED,
         (),
-        {"nodepool.explanation.node_remedies._loses_it": taken_by_nobody},
+        {"nodepool.explanation.reservation_remedies._loses_it": taken_by_nobody},
     ),
     "quota is to be given back by Nodes at work": Plant(
         "that does not help",
@@ -258,4 +263,27 @@ def test_quota_that_is_taken_though_others_give_back_enough_is_found(
 
     # then another NodePool is to give quota back for nothing
     with pytest.raises(Violation, match="down to 1; others give back enough already"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+def test_quota_that_work_keeps_is_found_where_it_is_counted_as_if_it_came_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given a NodePool that lacks 3 Nodes, idle Nodes, and a Node that is given back after its Pod
+    harness = WorldHarness()
+    harness.given_data_center(machines=12, quota=8)
+    harness.apply("idle", 5)
+    harness.apply("busy", 2)
+    for node in harness.nodes("busy"):
+        harness.run_pod(node)
+    harness.scale("busy", 1)
+    harness.apply("new", 4)
+    harness.pass_time(minutes=1)
+    check_advice(harness.world, Random(0), most=ALL)
+
+    # when it is overlooked that the Pod keeps the Node
+    monkeypatch.setattr("nodepool.explanation.quota_remedies._count_unaided", returned_at_once)
+
+    # then the idle Nodes that are to be given back are not enough
+    with pytest.raises(Violation, match="idle down to 3; that does not help"):
         check_advice(harness.world, Random(0), most=ALL)

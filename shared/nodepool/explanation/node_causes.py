@@ -14,9 +14,9 @@ from nodepool.explanation.node_remedies import (
     cordon_remedies,
     health_remedies,
     removal_remedies,
-    reservation_remedies,
 )
 from nodepool.explanation.remedies import Remedy, Wait
+from nodepool.explanation.reservation_remedies import reservation_remedies
 from nodepool.explanation.sharing import rack_of
 from nodepool.explanation.unanswered import (
     ANSWERS_WITHIN,

@@ -25,7 +25,6 @@ from nodepool.explanation.remedies import (
     Remedy,
     ScaleTo,
     UncordonNodes,
-    Unreserve,
     Wait,
 )
 from nodepool.explanation.sharing import down_to_racks, of_domain, rack_of
@@ -42,24 +41,30 @@ _CURABLE: Final = frozenset(
 
 
 def removal_remedies(facts: Facts) -> Iterator[Remedy]:
-    """Yield what would let the Nodes go that are to leave, or keep them."""
+    """Yield what would let the Nodes go that are to leave, or keep them.
+
+    While the spec is invalid, the Nodes that were chosen before leave, and no other is chosen.
+    """
     validated = facts.checks.get("Validated")
     is_over, is_kept = facts.current > facts.target, count_unchosen(facts) > 0
-    if is_over and is_kept and validated is not None and validated.status == "False":
-        yield Remedy("change the spec as the condition Validated says", EditSpec())
-        return
+    is_invalid = validated is not None and validated.status == "False"
+    needs_edit = is_over and is_kept and is_invalid
     nodes = facts.counted_nodes if is_over else facts.nodes
     leaving = [node for node in nodes if node.removal]
     blocked = [node for node in leaving if is_blocked(node)]
     silent = [node for node in leaving if node.is_silent and node.removal != PREEMPTED]
+    is_idle_only = is_over and facts.idle_only and not needs_edit
     if blocked:
         yield _end_pods(blocked)
-    elif is_over and facts.idle_only and (racks := _to_empty(facts, len(leaving))):
+    elif is_idle_only and (racks := _to_empty(facts, len(leaving))):
         yield from _empty(facts, racks)
     elif silent:
         yield _await_answer(silent)
-    else:
+    elif not needs_edit:
         yield Remedy("wait until they are gone", Wait())
+    if needs_edit:
+        yield Remedy("change the spec as the condition Validated says", EditSpec())
+        return
     has, stay = facts.current, all(node.removal == SCALE_DOWN for node in leaving)
     if is_over and stay and not facts.autoscaling and has == down_to_racks(facts, has):
         yield Remedy(f"scale {facts.name} to {has}, what it has", ScaleTo(has))
@@ -227,27 +232,6 @@ def _count_unavailable(facts: Facts, domain: str) -> int:
     )
     domains = facts.machines.domains if facts.machines is not None else {}
     return found + min(len(domains.get(domain, Domain()).triage), size - len(nodes))
-
-
-def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
-    """Yield how a Node that is reserved for the control plane becomes usable again.
-
-    The command is refused for a Node that is not in production, such as a cordoned Node. A Node
-    with work is pending until the work has ended, so an idle Node comes first.
-    """
-    if _loses_it(facts):
-        return
-    known = sorted(nodes, key=lambda node: node.active)
-    for node in [node for node in known if node.phase == "production"][:1]:
-        text = f"reserve {node.name} for the organisation again"
-        if node.active:
-            text += ", and end what runs there: the Node is pending until then"
-        yield Remedy(text, Unreserve(node.name, ends_work=node.active))
-
-
-def _loses_it(facts: Facts) -> bool:
-    """Return whether a Node that comes back gives way at once: others wait before a spot Node."""
-    return facts.spot and facts.queue_position > 1
 
 
 def _end_pods(nodes: list[NodeFacts]) -> Remedy:

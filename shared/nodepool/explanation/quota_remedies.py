@@ -99,28 +99,50 @@ def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
 
     That NodePool gives its Nodes back one by one. Each Node may go to any NodePool that fits, or
     whose autoscaler asks first. So the Nodes have to be enough for all that wait or may grow.
-    Nodes that others give back already are waited for, and taken from nobody else.
+    Nodes that others give back already are waited for if they are enough. Otherwise the Nodes that
+    work keeps only count if no NodePool gives back enough without them.
     """
     if limit.limit is None:
         return
     demand = facts.reserved + _others(facts) + _lacks(facts) - limit.limit
     demand += sum(peer.lacks + peer.may_grow for peer in facts.peers)
     leaving = [peer for peer in facts.peers if peer.returning]
-    returning = sum(peer.returning for peer in leaving)
-    if 0 < demand <= returning:
-        verb = "gives" if len(leaving) == 1 else "give"
-        text = f"{list_names(leaving)} {verb} back {format_count(returning)}; {COUNTS}"
-        yield Remedy(f"wait: {text}", Wait())
+    if 0 < demand <= sum(peer.returning for peer in leaving):
+        yield Remedy(_wait_for(leaving), Wait())
         return
-    givers: list[tuple[bool, int, str, int]] = []
-    for peer in facts.peers:
-        short = demand - peer.lacks - peer.may_grow - (returning - peer.returning)
-        left = down_to_racks(facts, peer.reserved - short)
-        if peer.yields and short > 0 and 0 <= left < peer.target:
-            givers.append((left < peer.keeps, -peer.reserved, peer.name, left))
-    for waits, _, name, left in sorted(givers)[:1]:
-        text = f"scale {name} down to {left}"
-        yield Remedy(f"{text}: {COUNTED}" if waits else text, ScalePeer(name, left, waits))
+    givers: list[tuple[bool, bool, int, str, int]] = []
+    for peer in (peer for peer in facts.peers if peer.yields):
+        others = [each for each in leaving if each is not peer]
+        lacks = demand - peer.lacks - peer.may_grow
+        at_once = lacks - sum(map(_count_unaided, others))
+        later = lacks - sum(each.returning for each in others)
+        for waits, short in ((False, at_once), (True, later)):
+            left = down_to_racks(facts, peer.reserved - short)
+            is_busy = left < peer.keeps
+            if short > 0 and 0 <= left < peer.target and (waits or not is_busy):
+                givers.append((waits, is_busy, -peer.reserved, peer.name, left))
+    for waits, is_busy, _, name, left in sorted(givers)[:1]:
+        text = f"scale {name} down to {left}{f': {COUNTED}' if is_busy else ''}"
+        slow = [each for each in leaving if _count_unaided(each) < each.returning]
+        if waits and (slow := [each for each in slow if each.name != name]):
+            text = f"{text}; also {_wait_for(slow)}"
+        yield Remedy(text, ScalePeer(name, left, waits))
+
+
+def _wait_for(leaving: list[Peer]) -> str:
+    """Return the advice to wait for the Nodes that NodePools give back already."""
+    verb = "gives" if len(leaving) == 1 else "give"
+    count = format_count(sum(peer.returning for peer in leaving))
+    return f"wait: {list_names(leaving)} {verb} back {count}; {COUNTS}"
+
+
+def _count_unaided(peer: Peer) -> int:
+    """Return how many of the Nodes that a NodePool gives back leave before any work has ended.
+
+    No work delays a deletion.
+    """
+    unaided = peer.returning if peer.deleting else peer.held - peer.keeps
+    return max(0, min(peer.returning, unaided))
 
 
 def _ahead(facts: Facts) -> list[Peer]:

@@ -31,7 +31,7 @@ class ScaleTo:
 class ScalePeer:
     """Scale another NodePool of the organisation, `<cluster>/<name>`, to this many Nodes.
 
-    waits: whether work has to end on some of its Nodes before they leave.
+    waits: whether work has to end first, on its Nodes or on Nodes that others give back already.
     """
 
     peer: str

@@ -121,6 +121,8 @@ def _overlooked(buckets: Buckets, pool: str, facts: Facts, remedy: Remedy) -> st
     peers = {peer.name: peer for peer in facts.peers}
     advised = peers.pop(action.peer)
     demand = advised.reserved - action.target + advised.lacks + advised.may_grow
+    # Work may keep the Nodes that others give back.
+    demand += sum(peer.returning for peer in peers.values() if not peer.deleting)
     for name, peer in peers.items():
         nodes = facts_of(buckets, f"{pool.partition('/')[0]}/{name}").counted_nodes
         idle = sum(not node.active for node in nodes)
@@ -216,9 +218,9 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
         return False
     if not left:
         return True
-    if isinstance(action, Unreserve):
-        return after.held > before.held
     match trial.cause.kind:
+        case "Reservation":
+            return after.held > before.held
         case "Quota":
             return any(_still_leaves(buckets, peer, trial) for peer in _awaited(trial))
         case "Capacity":
@@ -280,9 +282,11 @@ def _cordoned(facts: Facts) -> set[str]:
 def _awaited(trial: Trial) -> Iterator[str]:
     """Yield the NodePools whose quota comes once their Pods have ended, which may take forever."""
     action = trial.remedy.action
+    waits = isinstance(action, Wait) and "back" in trial.remedy.text
     if isinstance(action, ScalePeer) and action.waits:
+        waits = True
         yield action.peer
-    if isinstance(action, ScalePeer) or (isinstance(action, Wait) and "back" in trial.remedy.text):
+    if waits:
         yield from (peer.name for peer in trial.facts.peers if peer.returning and not peer.deleting)
 
 
@@ -323,9 +327,9 @@ def _changed(world: World, trial: Trial) -> bool:  # noqa: C901  # It lists the 
             _respecify(world, trial.pool, lifecycle={"scaleDownStrategy": "PreferIdle"})
         case EndWork(nodes, count):
             # Otherwise a Pod that waits begins there at once, and the Node does not become idle.
-            leaving = {node.name for node in facts.nodes if node.removal}
+            closed = {node.name for node in facts.nodes if node.removal or node.reserved}
             for node in nodes[:count]:
-                if node not in leaving:
+                if node not in closed:
                     _send(world, "CordonNode", own, {"node": node})
                 _end_work(world, facts.zone, own, node)
         case DrainNode(node, force, after_work):
