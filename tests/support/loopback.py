@@ -1,6 +1,7 @@
 """Servers of a test's own on the loopback, most of which lead to another server there."""
 
 import asyncio
+import ssl
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -19,7 +20,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def listening(serve: Serve) -> AsyncIterator[int]:
+async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """The port of a server inside the context; its connections end with it."""
     tasks: set[asyncio.Task[None]] = set()
 
@@ -36,7 +37,7 @@ async def listening(serve: Serve) -> AsyncIterator[int]:
             writer.close()
 
     port = free_port()
-    listener = await asyncio.start_server(accept, HOST, port)
+    listener = await asyncio.start_server(accept, HOST, port, ssl=tls)
     try:
         yield port
     finally:

@@ -156,8 +156,6 @@ async def test_a_server_is_known_by_its_certificate_also_through_a_proxy(
     made, server, tunnels = certificates(tmp_path), Server(OK, OK), list[str]()
     own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     own.load_cert_chain(made.certificate, made.key)
-    listener = await asyncio.start_server(server.serve, HOST, 0, ssl=own)
-    port = listener.sockets[0].getsockname()[1]
 
     async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tunnels.append((await reader.readuntil(b"\r\n\r\n")).decode())
@@ -167,7 +165,7 @@ async def test_a_server_is_known_by_its_certificate_also_through_a_proxy(
 
     for name in ("NO_PROXY", "no_proxy", "HTTPS_PROXY", "https_proxy"):
         monkeypatch.delenv(name, raising=False)
-    async with listening(tunnel) as proxy_port:
+    async with listening(server.serve, own) as port, listening(tunnel) as proxy_port:
         monkeypatch.setenv("https_proxy", (through or "{}").format(f"{HOST}:{proxy_port}"))
         if through is None:
             monkeypatch.setenv("no_proxy", HOST)
@@ -179,7 +177,6 @@ async def test_a_server_is_known_by_its_certificate_also_through_a_proxy(
         async with api_of(Cluster(server=url)) as api:
             with pytest.raises(ApiUnreachable, match="certificate verify failed"):
                 await api.get(NODES, "a")
-    listener.close()
 
     # then only the first gets a reply, through the proxy unless that is excluded
     assert found == [{}, {}]
