@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
-from urllib.request import urlopen
 
 import pytest
 
@@ -31,6 +30,7 @@ from nodepool.nats.wire.connection import Connection, connect
 from nodepool.nats.wire.errors import InDoubt, ServerUnreachable
 from nodepool.service import I, O, S, Service
 from support.constants import H100, ZONE
+from testbed.pages import page
 
 BINARY = find_server(os.environ.get("NODEPOOL_NATS_SERVER"))
 PATIENCE_S = 30.0
@@ -272,9 +272,7 @@ class ReplicaProcess:
         """An HTTP page that it serves."""
         url = f"http://127.0.0.1:{self._port}{path}"
         # It may itself wait for some seconds until the page is made.
-        with urlopen(url, timeout=PATIENCE_S) as response:
-            content: bytes = response.read()
-        return content.decode()
+        return page(url, PATIENCE_S)
 
     def metric(self, name: str) -> float:
         """The sum of a metric over all its labels; 0 where there is none."""

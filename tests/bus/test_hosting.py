@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
-from urllib.error import HTTPError
 
 from bus.harness import (
     PATIENCE_S,
@@ -31,6 +30,7 @@ from nodepool.nats.log.streams import provision
 from nodepool.service import Service
 from quota.decide import SERVICE as QUOTA
 from support.constants import H100, ZONE
+from testbed.pages import PageFailure
 from testbed.ports import free_port
 from validator.decide import SERVICE as VALIDATOR
 
@@ -104,7 +104,7 @@ def quota_of(org: str) -> tuple[str, bytes]:
 
 async def is_ready(process: ReplicaProcess) -> bool:
     """Whether all services of a process are ready."""
-    with suppress(HTTPError):
+    with suppress(PageFailure):
         return await asyncio.to_thread(process.page, "/readyz") == "ok\n"
     return False
 

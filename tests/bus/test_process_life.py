@@ -7,7 +7,6 @@ import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from urllib.error import HTTPError, URLError
 
 import pytest
 
@@ -34,6 +33,7 @@ from nodepool.nats.wire.connection import SILENCE_S, Connection
 from nodepool.nats.wire.errors import ServerRefusal
 from quota.decide import SERVICE as QUOTA
 from support.loopback import listening
+from testbed.pages import PageFailure
 from testbed.ports import free_port
 
 HOST = "127.0.0.1"
@@ -46,10 +46,9 @@ def readiness(replica: ReplicaProcess) -> str:
     """The line of its readiness; empty where it serves no pages yet."""
     try:
         return replica.page("/readyz").strip()
-    except HTTPError as error:
-        with error:
-            return error.read().decode().strip()
-    except URLError:
+    except PageFailure as failure:
+        return failure.text.strip()
+    except OSError:
         return ""
 
 

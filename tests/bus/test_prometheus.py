@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
-from urllib.request import urlopen
 
 import pytest
 
@@ -16,6 +15,7 @@ from bus.harness import connected, launched, send, until
 from nodepool.contract.commands import SetQuota
 from nodepool.local.server import NatsServer
 from support.constants import H100, ZONE
+from testbed.pages import page
 from testbed.ports import free_port
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -39,8 +39,7 @@ class Prometheus:
         """The result of a request to its API; nothing where it does not answer."""
         address = f"http://127.0.0.1:{self._port}/api/v1/{path}?{urlencode(query)}"
         try:
-            with urlopen(address, timeout=5) as response:
-                data = json.load(response)["data"]
+            data = json.loads(page(address))["data"]
         except OSError:
             return []
         result: list[dict[str, object]] = data["result"] if path == "query" else data
@@ -124,6 +123,5 @@ def traces(database: Prometheus, name: str) -> set[str]:
 def targets(database: Prometheus) -> list[dict[str, object]]:
     """What it scrapes, and how that goes."""
     address = f"http://127.0.0.1:{database._port}/api/v1/targets"
-    with urlopen(address, timeout=5) as response:
-        found: list[dict[str, object]] = json.load(response)["data"]["activeTargets"]
+    found: list[dict[str, object]] = json.loads(page(address))["data"]["activeTargets"]
     return found

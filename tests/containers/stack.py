@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import pytest
 
 from containers.engine import compose, environment
 from nodepool.contract.services import SHARED
+from testbed.pages import page
 from testbed.ports import free_port
 
 PATIENCE_S = 120.0
@@ -221,9 +220,8 @@ class Stack:
     def page(self, port: str, path: str) -> Any:
         """A JSON page of Prometheus, Alertmanager or Grafana; None while it does not answer."""
         try:
-            with urlopen(f"http://127.0.0.1:{self.variables[port]}{path}", timeout=10) as response:
-                return json.load(response)
-        except (URLError, OSError, ValueError):
+            return json.loads(page(f"http://127.0.0.1:{self.variables[port]}{path}"))
+        except (OSError, ValueError):
             return None
 
     def answered(self, port: str, path: str) -> Inspected:

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import pytest
 
@@ -29,6 +27,7 @@ from nodepool.local.binary import find_server
 from nodepool.local.ports import HOST
 from support.certificates import OPENSSL, certificates
 from testbed.cluster import WITHIN_S, wait_until
+from testbed.pages import fetch
 from testbed.ports import free_port
 
 GRACE_S = 2
@@ -148,11 +147,7 @@ def servers(
 def status(url: str) -> int:
     """The status of an HTTP response; 0 where there is none."""
     try:
-        with urlopen(url, timeout=2) as response:
-            code: int = response.status
-            return code
-    except HTTPError as error:
-        return error.code
+        return fetch(url, timeout_s=2)[0]
     except OSError:
         return 0
 

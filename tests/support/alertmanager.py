@@ -16,6 +16,7 @@ import yaml
 
 from nodepool.local.ports import HOST
 from support.prometheus import DEPLOY
+from testbed.pages import page
 from testbed.ports import free_port
 
 CONFIG = DEPLOY / "prometheus" / "alertmanager.yml"
@@ -125,8 +126,7 @@ class Alertmanager:
         """
         end = time.monotonic() + PATIENCE_S
         while True:
-            with urlopen(f"{self.url}/api/v2/alerts", timeout=30) as response:
-                alerts = json.load(response)
+            alerts = json.loads(page(f"{self.url}/api/v2/alerts", timeout_s=30))
             held = [alert["labels"] for alert in alerts if alert["status"]["inhibitedBy"]]
             if len(held) >= at_least or time.monotonic() > end:
                 return held
@@ -160,7 +160,8 @@ def alertmanager(folder: Path) -> Iterator[Alertmanager]:
 def _wait_until_ready(address: str, process: "subprocess.Popen[bytes]") -> None:
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
-        with suppress(OSError), urlopen(address, timeout=5):
+        with suppress(OSError):
+            page(address)
             return
         with suppress(subprocess.TimeoutExpired):
             raise AssertionError(f"Alertmanager ended with {process.wait(PAUSE_S)}")

@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import urlencode
-from urllib.request import urlopen
 
 import pytest
 
 from nodepool.local.ports import HOST
+from testbed.pages import PageFailure, page
 from testbed.ports import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -52,14 +51,12 @@ class Prometheus:
         """The data of an answer; raises AssertionError with its error."""
         try:
             return json.loads(self.page(f"{path}?{urlencode(parameters)}"))["data"]
-        except HTTPError as error:
-            raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+        except PageFailure as failure:
+            raise AssertionError(f"{parameters}: {failure.text}") from failure
 
     def page(self, path: str) -> str:
         """What lies at a path."""
-        with urlopen(self.url + path, timeout=30) as response:
-            content: bytes = response.read()
-        return content.decode()
+        return page(self.url + path, timeout_s=30)
 
 
 def has_values(found: Sequence[Mapping[str, Any]], above: float = -math.inf) -> int:

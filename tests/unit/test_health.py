@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from email.message import Message
 from http.client import HTTPConnection
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import pytest
 
 from nodepool.host.exposition import Wanted, compress_pieces
 from nodepool.host.health import CLIENTS_MAX, HealthServer, Page
 from nodepool.host.settings import Settings, SettingsError
+from testbed.pages import fetch
 
 PATIENCE_S = 30.0
 """How long anything may take on a machine that has much else to do."""
@@ -32,12 +31,7 @@ def serving(
 
 
 def page(port: int, path: str) -> tuple[int, str]:
-    try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as response:
-            return response.status, response.read().decode()
-    except HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
+    return fetch(f"http://127.0.0.1:{port}{path}", PATIENCE_S)
 
 
 def test_readiness_says_what_is_wrong_and_liveness_does_not() -> None:

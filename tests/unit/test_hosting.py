@@ -6,8 +6,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,19 +13,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from nodepool.host.hosting import Hosted, Hosting
 from nodepool.host.settings import Settings, SettingsError
 from quota.decide import SERVICE as QUOTA
+from testbed.pages import fetch
 from validator.decide import SERVICE as VALIDATOR
 
 NOWHERE = "nats://127.0.0.1:1"
 
 
-def fetch(port: int, path: str) -> tuple[int, str]:
-    """The status and the text of a page."""
-    try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
-            return response.status, response.read().decode()
-    except HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
+def address(port: int, path: str) -> str:
+    """Where a page lies."""
+    return f"http://127.0.0.1:{port}{path}"
 
 
 async def test_the_services_of_a_process_share_one_page_of_metrics(tmp_path: Path) -> None:
@@ -39,8 +33,8 @@ async def test_the_services_of_a_process_share_one_page_of_metrics(tmp_path: Pat
     await asyncio.sleep(0)
 
     # when their pages are read
-    _, text = await asyncio.to_thread(fetch, hosting.port, "/metrics")
-    ready = await asyncio.to_thread(fetch, hosting.port, "/readyz")
+    _, text = await asyncio.to_thread(fetch, address(hosting.port, "/metrics"))
+    ready = await asyncio.to_thread(fetch, address(hosting.port, "/readyz"))
     stop.set()
     await running
 

@@ -11,13 +11,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
 
 from nodepool.contract.model import FINALIZER
 from nodepool.local.guard import Guard
 from nodepool.local.ports import HOST
 from testbed.cluster import WITHIN_S, Cluster, wait_until
+from testbed.pages import fetch, page
 from testbed.plane import CLUSTER, ORG, ZONE
 from testbed.ports import free_port
 
@@ -36,7 +35,6 @@ metadata: {name: tried}
 spec: {instanceType: gd-8xh100ib-i128, targetNodes: 0}
 """
 END_S = 20.0
-PAGE_S = 10.0
 
 
 class Agent:
@@ -142,12 +140,10 @@ class Agent:
     def obstacle(self) -> str:
         """Return why it is not ready; empty where it is."""
         try:
-            with urlopen(f"http://{HOST}:{self.port}/readyz", timeout=PAGE_S):
-                return ""
-        except HTTPError as error:
-            return error.read().decode().strip()
-        except (URLError, OSError) as error:
+            status, text = fetch(f"http://{HOST}:{self.port}/readyz")
+        except OSError as error:
             return f"no page: {error}"
+        return "" if status == 200 else text.strip()
 
     def wait_until_ready(self) -> None:
         """Wait until the agent is ready; raise TimeoutError with the reason if it is not."""
@@ -158,9 +154,7 @@ class Agent:
 
     def page(self) -> str:
         """Return the page of metrics that the agent shows to Prometheus."""
-        with urlopen(f"http://{HOST}:{self.port}/metrics", timeout=PAGE_S) as page:
-            text: str = page.read().decode()
-        return text
+        return page(f"http://{HOST}:{self.port}/metrics")
 
     def metric(self, name: str, **labels: str) -> float:
         """Return the sum of the series of a metric with these labels; 0 if there are no series."""

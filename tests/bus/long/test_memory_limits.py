@@ -2,12 +2,12 @@
 
 import resource
 from pathlib import Path
-from urllib.error import HTTPError
 
 import pytest
 
 from bus.harness import ReplicaProcess, launched, until
 from nodepool.local.server import NatsServer
+from testbed.pages import PageFailure
 from testbed.ports import free_port
 
 MEGABYTE = 1024 * 1024
@@ -20,7 +20,7 @@ def responds(replica: ReplicaProcess, path: str) -> bool:
     """Return whether there is a response, whatever it says."""
     try:
         replica.page(path)
-    except HTTPError:
+    except PageFailure:
         return True
     except OSError:
         return False
