@@ -9,7 +9,8 @@ from pathlib import Path
 import uvloop
 
 from bench.bare import Bare, set_up
-from bench.load import Work, at_target, checked, cpu_s, drive, envelope, pool, prepare, site
+from bench.load import Work, at_target, checked, drive, envelope, pool, prepare, site
+from bench.usage import thread_cpu_s
 from nodepool.contract.log import Entry
 from nodepool.local.binary import find_server
 from nodepool.local.server import NatsServer
@@ -68,9 +69,9 @@ def control_plane(
         ControlPlane(Path(folder), processes=processes) as plane,
     ):
         uvloop.run(prepare(plane.server.url, site(count * target)))
-        work, before = Work(messages, "nodepools", finished), cpu_s(plane.server.pid)
+        work, before = Work(messages, "nodepools", finished), thread_cpu_s(plane.server.pid)
         seconds, took = uvloop.run(drive(plane.server.url, work, window))
-        used = cpu_s(plane.server.pid) - before
+        used = thread_cpu_s(plane.server.pid) - before
         return seconds, took, uvloop.run(_sizes(plane.server.url)), used
 
 
