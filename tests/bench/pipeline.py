@@ -3,14 +3,25 @@
 import asyncio
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import uvloop
 
 from bench.bare import Bare, set_up
-from bench.load import Work, at_target, checked, drive, envelope, pool, prepare, site
-from bench.usage import thread_cpu_s
+from bench.load import (
+    Work,
+    at_target,
+    checked,
+    drive,
+    envelope,
+    pool,
+    prepare,
+    site,
+)
+from bench.usage import cpu_s, thread_cpu_s
 from nodepool.contract.log import Entry
 from nodepool.local.binary import find_server
 from nodepool.local.server import NatsServer
@@ -38,6 +49,20 @@ class Sizes:
     status: int
 
 
+class Run(NamedTuple):
+    """NodePools from nothing until every status says so.
+
+    seconds: for all NodePools.
+    took: for each of them, sorted.
+    server_cpu_s, services_cpu_s: the processor time of the server and of all services, in seconds.
+    """
+
+    seconds: float
+    took: Sequence[float]
+    server_cpu_s: float
+    services_cpu_s: float
+
+
 async def _sizes(url: str) -> Sizes:
     connection = await connect(url, "bench")
     hops: dict[str, list[int]] = {}
@@ -53,26 +78,23 @@ async def _sizes(url: str) -> Sizes:
     return Sizes(hops, status)
 
 
-def control_plane(
-    count: int, target: int, window: int, processes: int = 2
-) -> tuple[float, list[float], Sizes, float]:
-    """`count` NodePools of `target` Nodes: from nothing until every status says so.
+def control_plane(count: int, target: int, window: int) -> tuple[Run, Sizes]:
+    """Run `count` NodePools of `target` Nodes on a new control plane in two processes."""
+    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder), processes=2) as plane:
+        run = create_pools(plane, count, target, window)
+        return run, uvloop.run(_sizes(plane.server.url))
 
-    processes: in how many processes the services run.
 
-    Seconds for all, those of each, sizes of what is published, and the server's processor seconds.
-    """
+def create_pools(plane: ControlPlane, count: int, target: int, window: int) -> Run:
+    """Create `count` NodePools of `target` Nodes, once the machines for them are accepted."""
+    url, (server, *services) = plane.server.url, plane.pids()
+    uvloop.run(prepare(url, site(count * target)))
     messages = [envelope(pool(number, target), f"c{number}") for number in range(count)]
-    finished = at_target if target else checked
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        ControlPlane(Path(folder), processes=processes) as plane,
-    ):
-        uvloop.run(prepare(plane.server.url, site(count * target)))
-        work, before = Work(messages, "nodepools", finished), thread_cpu_s(plane.server.pid)
-        seconds, took = uvloop.run(drive(plane.server.url, work, window))
-        used = thread_cpu_s(plane.server.pid) - before
-        return seconds, took, uvloop.run(_sizes(plane.server.url)), used
+    work = Work(messages, "nodepools", at_target if target else checked)
+    server_s, services_s = thread_cpu_s(server), sum(map(cpu_s, services))
+    seconds, took = uvloop.run(drive(url, work, window))
+    server_s, services_s = thread_cpu_s(server) - server_s, sum(map(cpu_s, services)) - services_s
+    return Run(seconds, took, server_s, services_s)
 
 
 def bare(count: int, window: int, sizes: Sizes) -> tuple[float, list[float]]:
