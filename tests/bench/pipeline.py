@@ -3,7 +3,7 @@
 import asyncio
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +11,7 @@ from typing import NamedTuple
 import uvloop
 
 from bench.bare import Bare, set_up
+from bench.decoding import Decoding
 from bench.load import (
     Work,
     at_target,
@@ -21,6 +22,7 @@ from bench.load import (
     prepare,
     site,
 )
+from bench.payload import Codec, Padding, Sample
 from bench.usage import cpu_s, thread_cpu_s
 from nodepool.contract.log import Entry
 from nodepool.local.binary import find_server
@@ -33,19 +35,19 @@ from testbed.processes import ControlPlane
 
 
 def _bare_finished(entry: Entry) -> str | None:
-    last = json.loads(entry.content)["of"] == "capacity"
+    last = json.loads(entry.content)["of"] == "CapacityChecked"
     return entry.subject.rpartition(".")[2] if last else None
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """How many bytes the control plane publishes, so that the bare pipeline publishes as many.
+class Samples:
+    """What the control plane publishes for a NodePool; the bare pipeline publishes the same.
 
-    hops: the outputs of each service to one command.
-    status: the NodePool in the read model.
+    hops: the outputs of each service to a command.
+    status: the bytes of the NodePool in the read model.
     """
 
-    hops: dict[str, list[int]]
+    hops: dict[str, list[Sample]]
     status: int
 
 
@@ -63,26 +65,28 @@ class Run(NamedTuple):
     services_cpu_s: float
 
 
-async def _sizes(url: str) -> Sizes:
+async def _sample(url: str) -> Samples:
     connection = await connect(url, "bench")
-    hops: dict[str, list[int]] = {}
+    hops: dict[str, list[Sample]] = {}
     for name in ("validator", "quota", "capacity"):
         reader = Reader(connection, STREAM, [f"np.evt.{name}.acme.prod.pool-00000.*"])
         await reader.open()
-        hops[name] = [len(entry.content) for entry in await reader.next(timeout_s=5)]
+        hops[name] = [
+            Sample(entry.subject, entry.content) for entry in await reader.next(timeout_s=5)
+        ]
         await reader.close()
     reader = Reader(connection, "KV_nodepools", ["$KV.nodepools.acme.prod.pool-00000"])
     await reader.open()
     status = max(len(entry.content) for entry in await reader.next(timeout_s=5))
     await connection.close()
-    return Sizes(hops, status)
+    return Samples(hops, status)
 
 
-def control_plane(count: int, target: int, window: int) -> tuple[Run, Sizes]:
+def control_plane(count: int, target: int, window: int) -> tuple[Run, Samples]:
     """Run `count` NodePools of `target` Nodes on a new control plane in two processes."""
     with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder), processes=2) as plane:
         run = create_pools(plane, count, target, window)
-        return run, uvloop.run(_sizes(plane.server.url))
+        return run, uvloop.run(_sample(plane.server.url))
 
 
 def create_pools(plane: ControlPlane, count: int, target: int, window: int) -> Run:
@@ -97,31 +101,37 @@ def create_pools(plane: ControlPlane, count: int, target: int, window: int) -> R
     return Run(seconds, took, server_s, services_s)
 
 
-def bare(count: int, window: int, sizes: Sizes) -> tuple[float, list[float]]:
-    """The same number of commands through the bare pipeline."""
-    size = len(envelope(pool(0, 0), "c0")[1])
-    messages = []
+def bare(count: int, window: int, samples: Samples) -> float:
+    """Return the seconds of as many commands in the bare pipeline."""
+    return _run_bare(list(_pad_commands(count)), window, samples, Padding)
+
+
+def bare_with_decoding(count: int, window: int, samples: Samples) -> float:
+    """Return the same for a bare pipeline that decodes and encodes the messages as the product."""
+    messages = [envelope(pool(number, 0), f"c{number}") for number in range(count)]
+    return _run_bare(messages, window, samples, Decoding)
+
+
+def _pad_commands(count: int) -> Iterator[tuple[str, bytes, str]]:
+    subject, content, _ = envelope(pool(0, 0), "c0")
     for number in range(count):
-        name = f"pool-{number:05d}"
-        command = {
-            "id": f"c{number}",
-            "type": "Apply",
-            "pool": name,
-            "cause": f"c{number}",
-            "pad": "",
-        }
-        command["pad"] = "x" * max(0, size - len(json.dumps(command)))
-        messages.append(
-            (f"b.cmd.acme.prod.{name}.Apply", json.dumps(command).encode(), f"c{number}")
-        )
-    with tempfile.TemporaryDirectory() as folder:
-        server = NatsServer(Path(folder), free_port(), find_server(None))
-        server.start()
-        hops = Bare(server.url, sizes.hops, sizes.status)
+        id, name = f"c{number}", f"pool-{number:05d}"
+        command = {"id": id, "type": "Apply", "pool": name, "cause": id, "pad": ""}
+        command["pad"] = "x" * max(0, len(content) - len(json.dumps(command)))
+        yield subject.replace("pool-00000", name), json.dumps(command).encode(), id
+
+
+def _run_bare(
+    messages: Sequence[tuple[str, bytes, str]], window: int, samples: Samples, codec: type[Codec]
+) -> float:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        NatsServer(Path(folder), free_port(), find_server(None)) as server,
+    ):
+        hops = Bare(server.url, samples.hops, samples.status, codec)
         try:
             asyncio.run(set_up(server.url))
             hops.start()
-            return uvloop.run(drive(server.url, Work(messages, "bare", _bare_finished), window))
+            return uvloop.run(drive(server.url, Work(messages, "bare", _bare_finished), window))[0]
         finally:
             hops.stop()
-            server.stop()

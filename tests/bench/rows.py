@@ -12,7 +12,7 @@ from typing import NamedTuple
 from bench import karpenter, kubernetes
 from bench.neighbours import neighbours
 from bench.peers import Resize, compare_peers
-from bench.pipeline import bare, control_plane
+from bench.pipeline import bare, bare_with_decoding, control_plane
 from bench.preemption import preemptions
 from bench.reading import reading_costs
 from bench.restart import restart
@@ -47,20 +47,24 @@ def _percentile(took: Sequence[float], part: float) -> float:
 
 
 def _pipeline(options: argparse.Namespace) -> Iterator[Line]:
-    seconds, bare_s, p50, p99 = [], [], [], []
+    seconds, bare_s, decoding_s, p50, p99 = [], [], [], [], []
     for _ in range(options.runs):
-        run, sizes = control_plane(options.commands, 0, options.window)
+        run, samples = control_plane(options.commands, 0, options.window)
         seconds.append(run.seconds)
         p50.append(_percentile(run.took, 0.5))
         p99.append(_percentile(run.took, 0.99))
-        bare_s.append(bare(options.commands, options.window, sizes)[0])
+        bare_s.append(bare(options.commands, options.window, samples))
+        decoding_s.append(bare_with_decoding(options.commands, options.window, samples))
     for what, values in (
         ("pipeline", seconds),
         ("bare pipeline", bare_s),
+        ("bare pipeline with the same decoding", decoding_s),
     ):
         yield Line(f"{what}, commands/s", _spread([options.commands / each for each in values]))
     ratios = [low / high for low, high in zip(bare_s, seconds, strict=True)]
     yield Line("pipeline / bare pipeline", _spread(ratios, 2), "at least 0.60")
+    ratios = [low / high for low, high in zip(decoding_s, seconds, strict=True)]
+    yield Line("pipeline / (bare + the same decoding)", _spread(ratios, 2))
     waiting = f"status after, {options.window} commands in flight, ms"
     yield Line(waiting, f"p50 {_spread(p50)}, p99 {_spread(p99)}")
 
