@@ -54,6 +54,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--commands", type=int, default=5_000)
     parser.add_argument("--window", type=int, default=512)
+    parser.add_argument("--applies", type=int, default=300, help="one after another")
     parser.add_argument("--pools", type=int, default=1_000)
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--subjects", type=int, default=40_000, help="messages of a log to read")

@@ -33,6 +33,9 @@ from nodepool.nats.wire.connection import connect
 from testbed.ports import free_port
 from testbed.processes import ControlPlane
 
+FIRST = 20
+"""How many commands come before those that are timed alone: they load what all later ones use."""
+
 
 def _bare_finished(entry: Entry) -> str | None:
     last = json.loads(entry.content)["of"] == "CapacityChecked"
@@ -99,6 +102,17 @@ def create_pools(plane: ControlPlane, count: int, target: int, window: int) -> R
     seconds, took = uvloop.run(drive(url, work, window))
     server_s, services_s = thread_cpu_s(server) - server_s, sum(map(cpu_s, services)) - services_s
     return Run(seconds, took, server_s, services_s)
+
+
+def apply_one_by_one(count: int) -> Sequence[float]:
+    """Return how long each of `count` applies took until its verdicts were visible, sorted."""
+    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder), processes=2) as plane:
+        url = plane.server.url
+        uvloop.run(prepare(url, site(0)))
+        for numbers in (range(FIRST), range(FIRST, FIRST + count)):
+            messages = [envelope(pool(number, 0), f"c{number}") for number in numbers]
+            _, took = uvloop.run(drive(url, Work(messages, "nodepools", checked), 1))
+        return took
 
 
 def bare(count: int, window: int, samples: Samples) -> float:

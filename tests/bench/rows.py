@@ -12,7 +12,7 @@ from typing import NamedTuple
 from bench import karpenter, kubernetes
 from bench.neighbours import neighbours
 from bench.peers import Resize, compare_peers
-from bench.pipeline import bare, bare_with_decoding, control_plane
+from bench.pipeline import apply_one_by_one, bare, bare_with_decoding, control_plane
 from bench.preemption import preemptions
 from bench.reading import reading_costs
 from bench.restart import restart
@@ -67,6 +67,16 @@ def _pipeline(options: argparse.Namespace) -> Iterator[Line]:
     yield Line("pipeline / (bare + the same decoding)", _spread(ratios, 2))
     waiting = f"status after, {options.window} commands in flight, ms"
     yield Line(waiting, f"p50 {_spread(p50)}, p99 {_spread(p99)}")
+
+
+def _verdicts(options: argparse.Namespace) -> Iterator[Line]:
+    runs = [apply_one_by_one(options.applies) for _ in range(options.runs)]
+    p50, p99 = ([_percentile(took, part) for took in runs] for part in (0.5, 0.99))
+    yield Line(
+        "apply until all verdicts are visible, quiet system, ms",
+        f"p50 {_spread(p50, 1)}, p99 {_spread(p99, 1)}",
+        "p50 10, p99 20",
+    )
 
 
 def _nodes(options: argparse.Namespace) -> Iterator[Line]:
@@ -168,6 +178,7 @@ def _large_kubernetes(options: argparse.Namespace) -> Iterator[Line]:
 
 ROWS = {
     "pipeline": Row("throughput beside a bare pipeline", _pipeline),
+    "verdicts": Row("apply until all verdicts are visible", _verdicts),
     "nodes": Row("NodePools from nothing to all their Nodes", _nodes),
     "reading": Row("readers of the log", _reading),
     "neighbours": Row("a command beside another organisation", _neighbours),
