@@ -16,6 +16,7 @@ from bench.pipeline import apply_one_by_one, bare, bare_with_decoding, control_p
 from bench.preemption import preemptions
 from bench.reading import reading_costs
 from bench.restart import restart
+from bench.start import measure_rest
 from bench.table import NOT_MEASURED, Line
 from nodepool.engine.waiting import WAITING_MAX
 from testbed.cluster import missing
@@ -44,6 +45,15 @@ def _spread(values: Sequence[float], digits: int = 0) -> str:
 
 def _percentile(took: Sequence[float], part: float) -> float:
     return took[min(len(took) - 1, int(part * len(took)))] * 1e3
+
+
+def _start(_options: argparse.Namespace) -> Iterator[Line]:
+    rest = measure_rest()
+    yield Line("`nodepool up` at rest without the server, MB", str(rest.up), "at most 160")
+    yield Line("of these the two processes of the services, MB", str(rest.services))
+    yield Line("the nats-server beside it, MB", str(rest.server))
+    yield Line("CPU of `nodepool --help`, ms", f"{rest.help_ms:.0f}")
+    yield Line("CPU of `nodepool get nodepools`, ms", f"{rest.get_ms:.0f}")
 
 
 def _pipeline(options: argparse.Namespace) -> Iterator[Line]:
@@ -177,6 +187,7 @@ def _large_kubernetes(options: argparse.Namespace) -> Iterator[Line]:
 
 
 ROWS = {
+    "start": Row("`nodepool up` at rest", _start),
     "pipeline": Row("throughput beside a bare pipeline", _pipeline),
     "verdicts": Row("apply until all verdicts are visible", _verdicts),
     "nodes": Row("NodePools from nothing to all their Nodes", _nodes),
