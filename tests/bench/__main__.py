@@ -1,7 +1,7 @@
 """Measure the control plane: `make bench`, or `make bench ARGS="--runs 5 --only pipeline nodes"`.
 
 With --write, everything is measured unless --only names less, and the figures replace those of
-tests/bench/README.md.
+tests/bench/README.md; those of `growth` replace the table and the plot of deploy/SCALING.md.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from bench.rows import ROWS
 from bench.table import NOT_MEASURED, Line, format_line, format_run, write_part
 
 PAGE = Path(__file__).with_name("README.md")
+OF_ANOTHER_PAGE = "growth"
 FAILED = NOT_MEASURED + "failed: "
 
 
@@ -24,8 +25,9 @@ def main() -> int:
     machine = describe_machine()
     print(f"{machine}; {options.runs} runs, medians (lowest to highest)")
     found = {name: list(_measure(name, options)) for name in ROWS if name in options.only}
-    if options.write:
-        lines = [line for name in ROWS for line in found.get(name, [_leave_out(name)])]
+    if options.write and found.keys() - {OF_ANOTHER_PAGE}:
+        names = [name for name in ROWS if name != OF_ANOTHER_PAGE]
+        lines = [line for name in names for line in found.get(name, [_leave_out(name)])]
         write_part(PAGE, "measured", format_run(machine, options.runs, lines))
     return int(any(line.result.startswith(FAILED) for lines in found.values() for line in lines))
 
@@ -50,7 +52,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     long = ", ".join(name for name, row in ROWS.items() if row.is_long)
     parser.add_argument("--only", nargs="+", choices=ROWS, help=f"else all but {long}")
-    parser.add_argument("--write", action="store_true", help="measure all, and write the page")
+    parser.add_argument("--write", action="store_true", help="measure all, and write the pages")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--commands", type=int, default=5_000)
     parser.add_argument("--window", type=int, default=512)
@@ -65,6 +67,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--large-nodes", type=int, default=1_000)
     parser.add_argument("--large-pods", type=int, default=10_000)
     parser.add_argument("--changes", type=int, default=200, help="of a spec in a large cluster")
+    parser.add_argument(
+        "--sizes", nargs="+", type=int, default=[1_000, 10_000, 100_000], help="Nodes to grow to"
+    )
     options = parser.parse_args()
     if options.only is None:
         options.only = [name for name, row in ROWS.items() if options.write or not row.is_long]

@@ -13,6 +13,7 @@ import uvloop
 from bench.bare import Bare, set_up
 from bench.decoding import Decoding
 from bench.load import (
+    PATIENCE_S,
     Work,
     at_target,
     checked,
@@ -92,16 +93,30 @@ def control_plane(count: int, target: int, window: int) -> tuple[Run, Samples]:
         return run, uvloop.run(_sample(plane.server.url))
 
 
-def create_pools(plane: ControlPlane, count: int, target: int, window: int) -> Run:
-    """Create `count` NodePools of `target` Nodes, once the machines for them are accepted."""
+def create_pools(
+    plane: ControlPlane, count: int, target: int, window: int, patience_s: float = PATIENCE_S
+) -> Run:
+    """Create `count` NodePools of `target` Nodes, once the machines for them are known.
+
+    Raises TimeoutError if either takes more than `patience_s` seconds.
+    """
     url, (server, *services) = plane.server.url, plane.pids()
-    uvloop.run(prepare(url, site(count * target)))
+    uvloop.run(prepare(url, site(count * target), patience_s))
+    if target:
+        # The log has one order: with the verdicts on this NodePool, all machines are counted.
+        create_probe(plane, count, patience_s)
     messages = [envelope(pool(number, target), f"c{number}") for number in range(count)]
     work = Work(messages, "nodepools", at_target if target else checked)
     server_s, services_s = thread_cpu_s(server), sum(map(cpu_s, services))
-    seconds, took = uvloop.run(drive(url, work, window))
+    seconds, took = uvloop.run(drive(url, work, window, patience_s))
     server_s, services_s = thread_cpu_s(server) - server_s, sum(map(cpu_s, services)) - services_s
     return Run(seconds, took, server_s, services_s)
+
+
+def create_probe(plane: ControlPlane, number: int, patience_s: float = PATIENCE_S) -> float:
+    """Create a NodePool without Nodes; return after how many seconds all verdicts are visible."""
+    work = Work([envelope(pool(number, 0), f"c{number}")], "nodepools", checked)
+    return uvloop.run(drive(plane.server.url, work, 1, patience_s))[0]
 
 
 def apply_one_by_one(count: int) -> Sequence[float]:

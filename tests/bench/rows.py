@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from bench import karpenter, kubernetes
+from bench.growth import measure_growth, write_growth
+from bench.machine import describe_machine
 from bench.neighbours import neighbours
 from bench.peers import Resize, compare_peers
 from bench.pipeline import apply_one_by_one, bare, bare_with_decoding, control_plane
@@ -186,6 +188,17 @@ def _large_kubernetes(options: argparse.Namespace) -> Iterator[Line]:
     yield Line("lists without pages", str(len(found.unpaged)))
 
 
+def _growth(options: argparse.Namespace) -> Iterator[Line]:
+    found = []
+    for each in measure_growth(options.sizes):
+        found.append(each)
+        used = f"CPU µs per Node {each.services_us:,.0f} services + {each.server_us:,.0f} server"
+        shown = f"{each.seconds:.1f} s, {each.rate:,.0f} Nodes/s, {used}"
+        yield Line(f"growth to {each.nodes:,} Nodes", f"{shown}, restart {each.restart_s:.1f} s")
+    if options.write:
+        write_growth(describe_machine(), found)
+
+
 ROWS = {
     "start": Row("`nodepool up` at rest", _start),
     "pipeline": Row("throughput beside a bare pipeline", _pipeline),
@@ -197,4 +210,5 @@ ROWS = {
     "preemption": Row("punctual preemptions", _preemption, is_long=True),
     "kubernetes": Row("Nodes in Kubernetes beside other operators", _kubernetes, is_long=True),
     "large-kubernetes": Row("a large Kubernetes", _large_kubernetes, is_long=True),
+    "growth": Row("growth", _growth, is_long=True),
 }
