@@ -60,7 +60,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--pools", type=int, default=1_000)
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--subjects", type=int, default=40_000, help="messages of a log to read")
-    parser.add_argument("--flood", type=int, default=20_000, help="unacknowledged commands")
+    parser.add_argument("--flood", type=int, default=20_000, help="commands of others")
     parser.add_argument("--messages", type=int, default=50_000, help="in the log at the restart")
     parser.add_argument("--preempted", type=int, default=750, help="Nodes preempted at once")
     parser.add_argument("--kube-nodes", nargs="+", type=int, default=[300])

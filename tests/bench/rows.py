@@ -113,17 +113,21 @@ def _reading(options: argparse.Namespace) -> Iterator[Line]:
 
 
 def _neighbours(options: argparse.Namespace) -> Iterator[Line]:
-    flood, affinity, longest = [], [], []
+    flood, affinity, longest, behind, behind_ms = [], [], [], [], []
     for _ in range(options.runs):
         measured = neighbours(options.flood)
         idle_ms = measured.idle.median_ms
         flood.append(measured.flooded.median_ms / idle_ms)
         affinity.append(measured.affinity.median_ms / idle_ms)
         longest.append(max(measured.flooded.longest_ms, measured.affinity.longest_ms) / idle_ms)
+        behind.append(measured.behind_ms / idle_ms)
+        behind_ms.append(measured.behind_ms)
     budget = f"at most {RATIO_MAX}"
     yield Line(f"command after {options.flood:,} of others / idle", _spread(flood, 1), budget)
     yield Line("command beside the largest affinities / idle", _spread(affinity, 1), budget)
     yield Line("the longest single command of both / idle", _spread(longest, 1))
+    what = f"command sent while {options.flood:,} of others wait / idle"
+    yield Line(what, f"{_spread(behind, 1)}; ms {_spread(behind_ms)}", budget)
 
 
 def _restart(options: argparse.Namespace) -> Iterator[Line]:
