@@ -1,10 +1,11 @@
-"""A bare nats-py pipeline: the same hops, messages, sizes and durability, and no logic at all.
+"""A bare nats-py pipeline: the same hops, subjects, sizes and durability, and no logic at all.
 
 What the control plane is compared with. Each service that hears of a command has a process here,
 which hears the same messages. It reads by position, takes what has arrived as one batch, decodes it
 and stores as many messages of the same sizes as that service does, as one atomic batch with an
 expected sequence. Those that only listen store nothing, and the last one writes the status objects,
-the newest of each pool only.
+the newest of each pool only. A codec decodes and encodes: one of small messages of its own, or one
+of the control plane's messages, which does what the control plane does with each of them.
 """
 
 import asyncio
@@ -12,34 +13,18 @@ import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 
 import uvloop
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from pydantic import BaseModel
+
+from bench.payload import Codec, Sample
 
 BATCH = 250
 """Inputs in one batch; with three outputs each, as many as one atomic batch can hold."""
-
-
-class Payload(BaseModel):
-    """A message of the bare pipeline; `pad` brings it to the size of the control plane's own."""
-
-    id: str
-    type: str
-    pool: str
-    cause: str
-    pad: str
-
-
-EMPTY_BYTES = len(
-    Payload(
-        id="c00000-0", type="Event", pool="pool-00000", cause="c00000", pad=""
-    ).model_dump_json()
-)
 
 
 async def connected(url: str) -> Client:
@@ -85,15 +70,18 @@ async def reading(
 
 @dataclass(frozen=True)
 class Hop:
-    """A service without its logic: it hears `heard`, and has outputs to the last of these."""
+    """A service without its logic: it hears `heard`, and has outputs to the last of these.
+
+    outputs: what it stores for each of these messages, as the service does for one of them.
+    """
 
     name: str
     heard: tuple[str, ...]
-    sizes: tuple[int, ...]
+    outputs: tuple[Sample, ...]
 
 
-async def _hop(url: str, hop: Hop, ready: Event) -> None:
-    client = await connected(url)
+async def _hop(url: str, hop: Hop, make: type[Codec], ready: Event) -> None:
+    client, codec = await connected(url), make(hop.outputs)
     pending: list[Msg] = []
     arrived = asyncio.Event()
 
@@ -109,36 +97,27 @@ async def _hop(url: str, hop: Hop, ready: Event) -> None:
         arrived.clear()
         while pending:
             batch, pending[:] = pending[:BATCH], pending[BATCH:]
-            expected_sequence = await _commit(client, hop, batch, expected_sequence)
+            expected_sequence = await _commit(client, hop, codec, batch, expected_sequence)
 
 
-async def _commit(client: Client, hop: Hop, batch: list[Msg], expected_sequence: int) -> int:
+async def _commit(
+    client: Client, hop: Hop, codec: Codec, batch: list[Msg], expected_sequence: int
+) -> int:
     number, id = 0, os.urandom(8).hex()
-    name, sizes, last_heard = hop.name, hop.sizes, hop.heard[-1].split(".")[1]
+    last_heard = _name(hop.heard[-1])
     for message in batch:
-        received = Payload.model_validate_json(message.data)
-        if message.subject.split(".")[1] != last_heard:
+        received = codec.read(message)
+        if _name(message.subject) != last_heard:
             continue
-        for index, size in enumerate(sizes):
+        for index in range(len(hop.outputs)):
             number += 1
-            last = index == len(sizes) - 1
-            output = Payload(
-                id=f"{received.id}-{index}",
-                type="Event",
-                pool=received.pool,
-                cause=received.cause,
-                pad="x" * max(0, size - EMPTY_BYTES),
-            )
-            content = output.model_dump_json().encode()
+            subject, content = codec.write(index, received)
             headers = {"Nats-Batch-Id": id, "Nats-Batch-Sequence": str(number)}
-            kind = "Last" if last else "Other"
-            await client.publish(
-                f"b.{name}.acme.prod.{received.pool}.{kind}", content, headers=headers
-            )
+            await client.publish(subject, content, headers=headers)
     if not number:
         return expected_sequence
     reply = await client.request(
-        f"bc.{name}",
+        f"np.commit.{hop.name}",
         b'{"position": 0}',
         timeout=30,
         headers={
@@ -153,14 +132,20 @@ async def _commit(client: Client, hop: Hop, batch: list[Msg], expected_sequence:
     return int(stored["seq"])
 
 
-async def _status(url: str, heard: tuple[str, ...], size: int, ready: Event) -> None:
-    client = await connected(url)
+def _name(subject: str) -> str:
+    return subject.rpartition(".")[2]
+
+
+async def _status(
+    url: str, heard: tuple[str, ...], size: int, make: type[Codec], ready: Event
+) -> None:
+    client, codec = await connected(url), make(())
     newest: dict[str, tuple[str, str]] = {}
     arrived = asyncio.Event()
 
     def take(message: Msg) -> None:
-        received = Payload.model_validate_json(message.data)
-        newest[received.pool] = (message.subject.split(".")[1], received.cause)
+        received = codec.read(message)
+        newest[received.pool] = (_name(message.subject), received.cause)
         arrived.set()
 
     await reading(client, "BARE", list(heard), take)
@@ -185,33 +170,39 @@ def _process(run: Callable[..., Awaitable[None]], *args: object) -> None:
     uvloop.run(run(*args))  # type: ignore[arg-type]
 
 
-COMMAND, VALIDATED = "b.cmd.>", "b.validator.*.*.*.Last"
-QUOTA, CAPACITY = "b.quota.*.*.*.Last", "b.capacity.*.*.*.Last"
+COMMAND = "np.cmd.*.*.*.ApplyNodePool"
+VALIDATED = "np.evt.validator.*.*.*.NodePoolValidated"
+QUOTA = "np.evt.quota.*.*.*.QuotaChecked"
+CAPACITY = "np.evt.capacity.*.*.*.CapacityChecked"
 
 
 class Bare:
-    """The processes of the bare pipeline; `sizes` are the bytes of each service's outputs."""
+    """The processes of the bare pipeline; `outputs` are samples of what each service says."""
 
-    def __init__(self, url: str, sizes: dict[str, list[int]], status_bytes: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        outputs: Mapping[str, Sequence[Sample]],
+        status_bytes: int,
+        codec: type[Codec],
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         hops = (
-            Hop("validator", (COMMAND,), tuple(sizes["validator"])),
-            Hop("quota", (VALIDATED,), tuple(sizes["quota"])),
-            Hop("capacity", (VALIDATED, QUOTA), tuple(sizes["capacity"])),
+            Hop("validator", (COMMAND,), tuple(outputs["validator"])),
+            Hop("quota", (VALIDATED,), tuple(outputs["quota"])),
+            Hop("capacity", (VALIDATED, QUOTA), tuple(outputs["capacity"])),
             Hop("allocator", (VALIDATED, QUOTA, CAPACITY), ()),
             Hop("lifecycle", (VALIDATED,), ()),
         )
         self._processes = []
         self._ready = []
-        for hop in hops:
+        heard = (VALIDATED, QUOTA, CAPACITY)
+        runs: list[tuple[object, ...]] = [(_hop, url, hop, codec) for hop in hops]
+        for run in (*runs, (_status, url, heard, status_bytes, codec)):
             ready = context.Event()
-            args = (_hop, url, hop, ready)
+            args = (*run, ready)
             self._processes.append(context.Process(target=_process, args=args, daemon=True))
             self._ready.append(ready)
-        ready = context.Event()
-        status = (_status, url, (VALIDATED, QUOTA, CAPACITY), status_bytes, ready)
-        self._processes.append(context.Process(target=_process, args=status, daemon=True))
-        self._ready.append(ready)
 
     def start(self) -> None:
         """Starts every hop and waits until all listen."""
@@ -232,7 +223,7 @@ async def set_up(url: str) -> None:
     """The streams of the bare pipeline, with the durability of the control plane's own."""
     client = await connected(url)
     for config in (
-        {"name": "BARE", "subjects": ["b.>", "bc.>"], "storage": "file", "allow_atomic": True},
+        {"name": "BARE", "subjects": ["np.>"], "storage": "file", "allow_atomic": True},
         {
             "name": "KV_bare",
             "subjects": ["$KV.bare.>"],

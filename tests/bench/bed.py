@@ -1,6 +1,5 @@
 """A Kubernetes to measure in, the control plane beside it, and what an administrator sees there."""
 
-import os
 import tempfile
 import threading
 import time
@@ -24,7 +23,6 @@ from testbed.plane import CLUSTER, H100, ORG, Plane, start_plane
 NAME = "bench"
 PATIENCE_S = 600.0
 LOOK_S = 0.02
-TICKS = os.sysconf("SC_CLK_TCK")
 MANIFEST = """\
 apiVersion: compute.coreweave.com/v1alpha1
 kind: NodePool
@@ -106,8 +104,3 @@ def until(holds: Check, look_s: float = LOOK_S) -> None:
         if time.monotonic() > ends:
             raise TimeoutError(f"not within {PATIENCE_S:.0f} s")
         pause.wait(look_s)
-
-
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS

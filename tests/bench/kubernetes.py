@@ -12,8 +12,9 @@ from lightkube.models.core_v1 import Container, PodSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Node, Pod
 
-from bench.bed import NAME, Seen, apply, bed, cpu_s, start_services, until
+from bench.bed import NAME, Seen, apply, bed, start_services, until
 from bench.marks import POOL
+from bench.usage import cpu_s, read_memory
 from kube.audit import AuditLog
 from testbed.agent import USER, agent_at_work
 from testbed.cluster import Cluster
@@ -53,13 +54,13 @@ def large(nodes: int, pods: int, changes: int) -> Large:
             closing(Seen(cluster)) as seen,
             agent_at_work(folder, account, plane.url) as agent,
         ):
-            before_mb = _memory_mb(agent.pid)
+            before_mb = read_memory(agent.pid).rss
             apply(cluster, NAME, nodes)
             until(lambda: seen.current(NAME) == nodes)
             asyncio.run(_fill(cluster, pods))
             until(lambda: agent.metric("nodepool_agent_objects", kind="Pod") >= pods, SELDOM_S)
             requests = audit.counts(USER)
-            after_mb = _memory_mb(agent.pid)
+            after_mb = read_memory(agent.pid).rss
             apply(cluster, PROBE, 0)
             reactions = [_reaction(seen, number) for number in range(changes)]
         lists = [each.uri for each in audit.requests(USER) if each.verb == "list"]
@@ -116,9 +117,3 @@ async def _fill(cluster: Cluster, pods: int) -> None:
 
 def _nodes_of(client: AsyncClient) -> AsyncIterable[Node]:
     return client.list(Node, labels={POOL: NAME}, chunk_size=500)
-
-
-def _memory_mb(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    kib = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
-    return kib / 1024

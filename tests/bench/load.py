@@ -3,9 +3,9 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from nodepool.contract.commands import (
     MACHINES_MAX,
@@ -93,8 +93,13 @@ def at_target(entry: Entry) -> str | None:
     return name if checked(entry) and reasons.get("AtTarget") == "TargetMet" else None
 
 
-async def drive(url: str, work: Work, window: int) -> tuple[float, list[float]]:
-    """Keeps `window` commands in flight; seconds for all, and the seconds of each in order."""
+async def drive(
+    url: str, work: Work, window: int, patience_s: float = PATIENCE_S
+) -> tuple[float, list[float]]:
+    """Keep `window` commands in flight; return the seconds of all, and of each, sorted.
+
+    Raises TimeoutError if not all are done after `patience_s` seconds.
+    """
     connection = await connect(url, "bench")
     publisher = Publisher(connection, window)
     await publisher.open()
@@ -116,14 +121,14 @@ async def drive(url: str, work: Work, window: int) -> tuple[float, list[float]]:
 
     watching = asyncio.create_task(watch())
     sending = []
-    for subject, content, id in work.messages:
-        await in_flight.acquire()
-        sent[subject.split(".")[-2]] = time.perf_counter()
-        sending.append(
-            asyncio.create_task(publisher.publish(subject, content, {"Nats-Msg-Id": id}))
-        )
-    await asyncio.gather(*sending)
-    async with asyncio.timeout(PATIENCE_S):
+    async with within(patience_s, lambda: f"{len(took)} of {len(work.messages)} are done"):
+        for subject, content, id in work.messages:
+            await in_flight.acquire()
+            sent[subject.split(".")[-2]] = time.perf_counter()
+            sending.append(
+                asyncio.create_task(publisher.publish(subject, content, {"Nats-Msg-Id": id}))
+            )
+        await asyncio.gather(*sending)
         await watching
     seconds = time.perf_counter() - began
     await objects.close()
@@ -131,8 +136,18 @@ async def drive(url: str, work: Work, window: int) -> tuple[float, list[float]]:
     return seconds, sorted(took)
 
 
-async def prepare(url: str, commands: Sequence[Command]) -> None:
-    """Has these commands accepted; TimeoutError where they are not within `PATIENCE_S`."""
+@asynccontextmanager
+async def within(seconds: float, describe: Callable[[], str]) -> AsyncIterator[None]:
+    """Raise a TimeoutError that describes what is done if the context takes longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise TimeoutError(f"after {seconds:,.0f} s, {describe()}") from None
+
+
+async def prepare(url: str, commands: Sequence[Command], patience_s: float = PATIENCE_S) -> None:
+    """Have these commands accepted; raise TimeoutError after `patience_s` seconds."""
     connection = await connect(url, "bench")
     await provision(connection)
     outcomes = Reader(connection, STREAM, ["np.evt.*.*.*.*.CommandAccepted"])
@@ -141,14 +156,8 @@ async def prepare(url: str, commands: Sequence[Command]) -> None:
         subject, content, _ = envelope(command, f"site-{number}")
         await api.publish_event(connection, subject, content)
     accepted = 0
-    async with asyncio.timeout(PATIENCE_S):
+    async with within(patience_s, lambda: f"{accepted} of {len(commands)} are accepted"):
         while accepted < len(commands):
             accepted += len(await outcomes.next(timeout_s=60))
     await outcomes.close()
     await connection.close()
-
-
-def cpu_s(pid: int | None) -> float:
-    """The processor time that a process has used, in seconds, on Linux."""
-    times = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(path.read_text("ascii").split()[0]) for path in times) / 1e9

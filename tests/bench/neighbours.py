@@ -5,14 +5,14 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import uvloop
 
-from bench.load import KIND, ZONE, checked, envelope, pool, prepare, site
+from bench.load import KIND, ZONE, checked, envelope, pool, prepare, site, within
 from nodepool.contract.affinity import (
     EXPRESSIONS_MAX,
     TERMS_MAX,
@@ -26,9 +26,11 @@ from nodepool.contract.affinity import (
 from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.contract.messages import Command
 from nodepool.nats.log import api
+from nodepool.nats.log.publisher import Publisher
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.wire.connection import Connection, connect
 from nodepool.nats.wire.errors import Busy, InDoubt
+from testbed.paused import pause_process
 from testbed.processes import ControlPlane
 
 RACK, SLOT = "node.coreweave.cloud/rack", "node.coreweave.cloud/slot"
@@ -37,6 +39,10 @@ RACKS, IN_RACK = 40, 25
 COMMANDS = 15
 """How many commands are timed in each situation, one after the other."""
 PAUSE_S = 0.02
+FLOOD_SUBJECT, FLOOD = "np.cmd.evil.prod.p%d.ScaleNodePool", b'{"targetNodes":1}'
+IN_FLIGHT_MAX = 1_000
+BEHIND_S = 120.0
+"""How long a command may take behind a flood."""
 
 Burden = Callable[[str], Coroutine[None, None, None]]
 """What the other organisation does; it is given the server's address, and cancelled at the end."""
@@ -50,17 +56,22 @@ class Latency(NamedTuple):
 
 
 class Neighbours(NamedTuple):
-    """The latency of one organisation while another does nothing, floods, or is demanding."""
+    """The latency of one organisation while another does nothing, floods, or is demanding.
+
+    behind_ms: of a single command that comes while all of a flood waits in the log.
+    """
 
     idle: Latency
     flooded: Latency
     affinity: Latency
+    behind_ms: float
 
 
 def neighbours(flood: int) -> Neighbours:
     """Measured beside the largest affinities, and after so many unacknowledged commands at once.
 
     A flood that goes on takes all that the disk can store: no bound of a service helps then.
+    Raises TimeoutError if the command that comes behind a flood takes more than `BEHIND_S` seconds.
     """
     with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder)) as plane:
         url = plane.server.url
@@ -75,7 +86,39 @@ def neighbours(flood: int) -> Neighbours:
             for number, burden in enumerate(burdens)
         )
         assert first, "the first commands load what all later ones have loaded"
-        return Neighbours(idle, flooded, demanding)
+        behind_s = uvloop.run(_time_behind(plane, flood, len(burdens) * COMMANDS))
+        return Neighbours(idle, flooded, demanding, behind_s * 1e3)
+
+
+async def _time_behind(plane: ControlPlane, flood: int, number: int) -> float:
+    """Return the seconds of a command that is sent when all of a flood is stored and waits.
+
+    The services are paused while the flood is stored, because they refuse it as fast.
+    """
+    url, (_, *services) = plane.server.url, plane.pids()
+    connection = await connect(url, "bench")
+    objects = Reader(connection, "KV_nodepools", ["$KV.nodepools.acme.>"], newest=True)
+    await objects.open()
+    with ExitStack() as paused:
+        for pid in services:
+            paused.enter_context(pause_process(pid))
+        await _store_flood(url, flood)
+    async with within(BEHIND_S, lambda: f"a command behind {flood:,} others has no verdicts"):
+        took = await _applied(connection, objects, number)
+    await objects.close()
+    await connection.close()
+    return took
+
+
+async def _store_flood(url: str, count: int) -> None:
+    """Publish so many commands, and return when each of them is acknowledged."""
+    connection = await connect(url, "evil")
+    publisher = Publisher(connection, IN_FLIGHT_MAX)
+    await publisher.open()
+    for first in range(0, count, IN_FLIGHT_MAX):
+        some = range(first, min(count, first + IN_FLIGHT_MAX))
+        await asyncio.gather(*(publisher.publish(FLOOD_SUBJECT % n, FLOOD) for n in some))
+    await connection.close()
 
 
 def _evil_site() -> list[Command]:
@@ -135,10 +178,9 @@ async def _nothing(_url: str) -> None:
 async def _flood(url: str, count: int) -> None:
     """So many unacknowledged commands, all at once."""
     address = urlsplit(url)
-    content = b'{"targetNodes":1}'
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     published = (
-        b"PUB np.cmd.evil.prod.p%d.ScaleNodePool %d\r\n%s\r\n" % (n, len(content), content)
+        b"PUB %s %d\r\n%s\r\n" % ((FLOOD_SUBJECT % n).encode(), len(FLOOD), FLOOD)
         for n in range(count)
     )
     writer.write(b'CONNECT {"verbose":false}\r\n' + b"".join(published) + b"PING\r\n")

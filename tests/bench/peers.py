@@ -10,9 +10,10 @@ from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from bench import karpenter
-from bench.bed import NAME, Seen, apply, bed, cpu_s, start_services, until
+from bench.bed import NAME, Seen, apply, bed, start_services, until
 from bench.marks import POOL
 from bench.peer import FAIR
+from bench.usage import cpu_s
 from kube.audit import AuditLog
 from testbed.agent import USER, agent_at_work
 from testbed.cluster import Cluster

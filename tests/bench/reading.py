@@ -9,7 +9,7 @@ from typing import NamedTuple
 import uvloop
 
 import allocator.decide
-from bench.load import cpu_s
+from bench.usage import thread_cpu_s
 from nodepool.local.binary import find_server
 from nodepool.local.server import NatsServer
 from nodepool.nats.log.api import last_position, request
@@ -83,13 +83,13 @@ async def _fill(connection: Connection, messages: int) -> None:
 async def _cost(
     server: NatsServer, connection: Connection, way: str, filters: Sequence[str], start: int
 ) -> Cost:
-    before = cpu_s(server.pid)
+    before = thread_cpu_s(server.pid)
     for number in range(ROUNDS):
         await _begin(connection, f"b{start}-{len(filters)}-{number}", filters, start)
-    begun = cpu_s(server.pid)
+    begun = thread_cpu_s(server.pid)
     for number in range(ROUNDS):
         await _read(connection, f"b{start}-{len(filters)}-{number}")
-    read = cpu_s(server.pid)
+    read = thread_cpu_s(server.pid)
     each = 1e6 / ROUNDS
     return Cost(way, (begun - before) * each, (read - begun) * each / MESSAGES)
 
