@@ -24,6 +24,31 @@ def helps(world: WorldHarness, pool: str = "train") -> list[tuple[str, ...]]:
     return [tuple(map(world.with_machine_numbers, cause.helps)) for cause in causes]
 
 
+@pytest.mark.parametrize("org", ["acme", "umbrella"])
+def test_a_node_that_no_free_machine_replaces_is_replaced_by_a_spot_node_as_is_said(
+    world: WorldHarness, org: str
+) -> None:
+    # given an unhealthy Node at work, and the machines of spot Nodes
+    world.given_data_center(machines=4)
+    world.given_cluster("other", org)
+    world.given_quota(4, org=org)
+    world.apply("train", 2)
+    world.apply(f"{org}/other/cheap", 2, computeClass="spot")
+    world.run_pod("n1")
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=12)
+
+    # when it is drained
+    advised = [text for texts in helps(world) for text in texts]
+    world.command_node("DrainNode", "train", "n1", force=True)
+    world.pass_time(minutes=10)
+
+    # then a spot Node has given way for it
+    assert any("or until a spot Node gives way" in text for text in advised)
+    assert explained(world, "train").causes == ()
+    assert world.node_counts(f"{org}/other/cheap").current == 1
+
+
 @pytest.mark.parametrize(
     ("machines", "target", "then", "left"),
     [
@@ -32,7 +57,7 @@ def helps(world: WorldHarness, pool: str = "train") -> list[tuple[str, ...]]:
             2,
             2,
             "no machine is free for it, so train lacks the Node until one is freed, "
-            "repaired or added",
+            "repaired or added, or until a spot Node gives way",
             1,
         ),
         (3, 1, LEAVES, 1),

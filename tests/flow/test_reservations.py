@@ -106,6 +106,51 @@ def test_no_work_is_to_be_ended_on_a_silent_node_that_is_to_come_back(world: Wor
     assert reservation_advice(world) == []
 
 
+def test_a_drained_node_of_the_control_plane_takes_work_again_before_it_comes_back(
+    world: WorldHarness,
+) -> None:
+    # given an idle Node of the control plane that an operator has drained
+    world.given_data_center(machines=2)
+    world.apply("train", 2)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=2)
+
+    # when the advice is followed
+    check_advice(world.world, Random(0), most=100)
+    advised = reservation_advice(world)
+    world.command_node("UncordonNode", "train", "n1")
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+    world.pass_time(minutes=1)
+
+    # then the Node counts again
+    node = world.machine_name("n1")
+    assert advised == [f"'nodepool uncordon {node}', then reserve it for the organisation again"]
+    assert explained(world, "train").causes == ()
+
+
+def test_a_spot_node_is_to_come_back_although_other_spot_node_pools_wait_longer(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool that waits behind another one, and whose Node the control plane uses
+    world.given_data_center(machines=3)
+    world.apply("first", 2, computeClass="spot")
+    world.apply("train", 1, computeClass="spot")
+    world.scale("first", 4)
+    world.command_node("ReserveNode", "train", "n3", reservedDesired="control-plane")
+    world.pass_time(minutes=1)
+
+    # when the advice is followed
+    check_advice(world.world, Random(0), most=100)
+    advised = reservation_advice(world)
+    world.command_node("ReserveNode", "train", "n3", reservedDesired="acme")
+    world.pass_time(minutes=60)
+
+    # then no Node gives way to the NodePool that waits
+    assert advised == [f"reserve {world.machine_name('n3')} for the organisation again"]
+    assert explained(world, "train").causes == ()
+
+
 def test_a_node_moves_to_the_control_plane_once_nothing_runs_there(harness: Harness) -> None:
     harness.given_data_center()
     harness.apply("train", 1)

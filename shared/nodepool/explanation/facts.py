@@ -158,6 +158,8 @@ class Peer:
     returning, deleting: how many Nodes it gives back already, and whether it is being deleted.
     may_grow: how many more Nodes its autoscaler may want; they may take the rest of the quota.
     waits_for_quota, waits_for_machines: whether it lacks quota or machines itself.
+    queue_position, missing: the position of its first Node that waits for a machine, and how many
+        Nodes it lacked when Capacity was evaluated last; 0 for none.
     position: the log position of its last change.
     """
 
@@ -173,6 +175,8 @@ class Peer:
     may_grow: int = 0
     waits_for_quota: bool = False
     waits_for_machines: bool = False
+    queue_position: int = 0
+    missing: int = 0
     position: int = 0
 
     @property

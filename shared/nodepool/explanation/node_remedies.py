@@ -177,6 +177,7 @@ def _lost(facts: Facts, node: NodeFacts) -> str:
         return "" if is_complete else "its rack lacks it until its machine is repaired"
     if not machines.free:
         until = "until one is freed, repaired or added"
+        until += "" if facts.spot else ", or until a spot Node gives way"
         return f"no machine is free for it, so {facts.name} lacks the Node {until}"
     text = "it is then replaced if a free machine satisfies the node affinity"
     return text if facts.has_affinity else ""

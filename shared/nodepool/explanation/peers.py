@@ -27,6 +27,8 @@ def peer_of(name: str, own: Facts) -> Peer:
         may_grow=max(0, own.max_nodes - own.target) if stays else 0,
         waits_for_quota=stays and waits_for_quota,
         waits_for_machines=stays and capacity is not None and capacity.status == "False",
+        queue_position=own.queue_position,
+        missing=own.missing,
         position=own.position,
     )
 

@@ -130,10 +130,12 @@ class Unreserve:
     """Reserve a Node for the organisation again.
 
     ends_work: whether the work on the Node must also end before the Node is usable.
+    uncordons: whether the Node must be uncordoned first.
     """
 
     node: str
     ends_work: bool = False
+    uncordons: bool = False
 
 
 @dataclass(frozen=True, slots=True)

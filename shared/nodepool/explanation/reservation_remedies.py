@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodepool.contract.node_failures import RESERVATION_PENDING
+from nodepool.contract.node_failures import ADMIN_DRAIN, RESERVATION_PENDING
 from nodepool.explanation.facts import RESTARTING, Facts, NodeFacts
 from nodepool.explanation.remedies import EndWork, Remedy, Unreserve
 
@@ -11,7 +11,7 @@ def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remed
     """Yield how a Node that is reserved for the control plane becomes usable again.
 
     A Node with work is pending until the work has ended, so an idle Node comes first. The command
-    is refused for a Node that is not in production, such as a cordoned Node.
+    is refused for a Node that is not in production, so a drained Node takes work again first.
     """
     if _loses_it(facts):
         return
@@ -19,7 +19,11 @@ def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remed
         text = f"end what runs on {node.name}: it is then reserved for the organisation again"
         yield Remedy(text, EndWork((node.name,), 1))
     known = sorted(nodes, key=lambda node: node.active)
-    for node in [node for node in known if node.phase == "production"][:1]:
+    usable = [node for node in known if node.phase == "production"]
+    for node in [] if usable else [node for node in known if _is_drained(node)][:1]:
+        text = f"'nodepool uncordon {node.name}', then reserve it for the organisation again"
+        yield Remedy(text, Unreserve(node.name, uncordons=True))
+    for node in usable[:1]:
         text = f"reserve {node.name} for the organisation again"
         if node.active:
             text += ", and end what runs there: the Node is pending until then"
@@ -32,6 +36,21 @@ def _waits_for_work(node: NodeFacts) -> bool:
     return is_pending and node.active and not (node.is_silent or node.phase in RESTARTING)
 
 
+def _is_drained(node: NodeFacts) -> bool:
+    """Return whether only the command of an operator keeps an idle Node out of production."""
+    return node.cordon == ADMIN_DRAIN and not (node.active or node.problems or node.removal)
+
+
 def _loses_it(facts: Facts) -> bool:
-    """Return whether a Node that comes back gives way at once: others wait before a spot Node."""
-    return facts.spot and facts.queue_position > 1
+    """Return whether a Node that comes back gives way at once: others wait before a spot Node.
+
+    No Node gives way for a spot NodePool, but those of other organisations cannot be told apart.
+    """
+    if not facts.spot or facts.queue_position <= 1:
+        return False
+    before = [
+        peer.missing
+        for peer in facts.peers
+        if peer.spot and 0 < peer.queue_position < facts.queue_position
+    ]
+    return sum(before) < facts.queue_position - 1

@@ -343,7 +343,9 @@ def _changed(world: World, trial: Trial) -> bool:  # noqa: C901  # It lists the 
         case UncordonNodes(nodes):
             for node in nodes:
                 _send(world, "UncordonNode", own, {"node": node})
-        case Unreserve(node, ends_work):
+        case Unreserve(node, ends_work, uncordons):
+            if uncordons:
+                _send(world, "UncordonNode", own, {"node": node})
             if ends_work:
                 _end_work(world, facts.zone, own, node)
             _send(world, "ReserveNode", own, {"node": node, "reservedDesired": own[0]})
