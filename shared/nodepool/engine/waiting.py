@@ -15,8 +15,8 @@ WAITING_MAX: Final = 1_000
 """The most commands of one organisation that may wait; further commands are refused.
 
 A command of at least `WEIGHT_BYTES` counts as several, because its cost grows with its size. A
-service processes this many commands in about a second, so other organisations wait for about a
-second at most.
+service processes this many commands in about a second. Each command beyond them is refused in a
+tenth of a millisecond, and other organisations wait for these refusals too: 20,000 take 2 s.
 """
 WEIGHT_BYTES: Final = 1_024
 """A command counts as one more for each multiple of this size in bytes; most are smaller."""

@@ -113,8 +113,7 @@ class Limit:
 class Domain:
     """The machines of one NVLink domain.
 
-    held: how many of the machines are Nodes of the NodePool.
-    free: how many of the machines are free.
+    held, free: how many of the machines are Nodes of the NodePool, and how many are free.
     triage: the names of its machines in triage.
     """
 
@@ -152,14 +151,12 @@ class Peer:
     reserved: how many Nodes of the quota it takes.
     spot: whether its Nodes are spot Nodes.
     target: how many Nodes it wants.
-    yields: whether a lower target makes it give Nodes back: it is valid, stays, and no autoscaler
-        sets its target.
+    yields: whether a lower target makes it give Nodes back: it is valid, stays, is not autoscaled.
     keeps: how many Nodes a lower target leaves it with until the work there has ended.
     returning, deleting: how many Nodes it gives back already, and whether it is being deleted.
     may_grow: how many more Nodes its autoscaler may want; they may take the rest of the quota.
     waits_for_quota, waits_for_machines: whether it lacks quota or machines itself.
-    queue_position, missing: the position of its first Node that waits for a machine, and how many
-        Nodes it lacked when Capacity was evaluated last; 0 for none.
+    queue_position, missing: the same as those of `Facts`.
     position: the log position of its last change.
     """
 
@@ -293,8 +290,7 @@ class Facts:
     def needs_machines(self) -> bool:
         """Return whether its explanation depends on the machines of its type in its zone.
 
-        Whether a machine is free decides what becomes of an unhealthy Node. Whether machines of a
-        rack are in triage decides how many of its Nodes are to be uncordoned.
+        Free machines decide about unhealthy Nodes, machines in triage about Nodes of drained racks.
         """
         is_ill = any(node.problems or (node.cordon and node.domain) for node in self.nodes)
         return not self.deleting and (is_ill or self._lacks("Capacity"))
