@@ -4,7 +4,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 PAGE_S = 10.0
-"""How long a page may take, in seconds."""
+"""The time limit for a page, in seconds."""
 
 
 class PageFailure(OSError):
@@ -16,7 +16,7 @@ class PageFailure(OSError):
 
 
 def fetch(url: str, timeout_s: float = PAGE_S) -> tuple[int, str]:
-    """Return the status and the text of a response; raise OSError if there is none."""
+    """Return the status and the text of a response; raise OSError if no server replies."""
     try:
         with urlopen(url, timeout=timeout_s) as response:
             return response.status, response.read().decode()

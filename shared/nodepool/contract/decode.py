@@ -29,7 +29,7 @@ from nodepool.contract.suggest import did_you_mean
 
 TOO_LONG = f"a part of the subject has more than {TOKEN_MAX} characters"
 DECODED_MAX, DECODED_BYTES_MAX = 2_048, 4_096
-"""How many decoded events the cache holds, and the most bytes of an event that it holds."""
+"""The size of the cache in events, and the size in bytes of the largest event in the cache."""
 OTHER_TYPE = "differs from the subject it was sent on, which is for {}"
 
 M = TypeVar("M", bound=Message)

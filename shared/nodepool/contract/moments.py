@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 MOMENTS_MAX = 4_096
-"""How many formatted times the cache holds; a document repeats the same few times."""
+"""The size of the cache in formatted times; a document repeats the same few times."""
 
 
 @lru_cache(MOMENTS_MAX)

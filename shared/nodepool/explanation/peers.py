@@ -1,4 +1,4 @@
-"""How a NodePool affects the NodePools that share its quota and its machines."""
+"""Summarizes a NodePool for the NodePools that share its quota and its machines."""
 
 from itertools import takewhile
 

@@ -123,8 +123,9 @@ def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
                 givers.append((waits, is_busy, -peer.reserved, peer.name, left))
     for waits, is_busy, _, name, left in sorted(givers)[:1]:
         text = f"scale {name} down to {left}{f': {COUNTED}' if is_busy else ''}"
-        slow = [each for each in leaving if _count_unaided(each) < each.returning]
-        if waits and (slow := [each for each in slow if each.name != name]):
+        others = [each for each in leaving if each.name != name]
+        slow = [each for each in others if _count_unaided(each) < each.returning]
+        if waits and slow:
             text = f"{text}; also {_wait_for(slow)}"
         yield Remedy(text, ScalePeer(name, left, waits))
 

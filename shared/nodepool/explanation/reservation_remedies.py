@@ -20,14 +20,17 @@ def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remed
         yield Remedy(text, EndWork((node.name,), 1))
     known = sorted(nodes, key=lambda node: node.active)
     usable = [node for node in known if node.phase == "production"]
-    for node in [] if usable else [node for node in known if _is_drained(node)][:1]:
-        text = f"'nodepool uncordon {node.name}', then reserve it for the organisation again"
-        yield Remedy(text, Unreserve(node.name, uncordons=True))
-    for node in usable[:1]:
+    drained = [node for node in known if _is_drained(node)]
+    if usable:
+        node = usable[0]
         text = f"reserve {node.name} for the organisation again"
         if node.active:
             text += ", and end what runs there: the Node is pending until then"
         yield Remedy(text, Unreserve(node.name, ends_work=node.active))
+    elif drained:
+        name = drained[0].name
+        text = f"'nodepool uncordon {name}', then reserve it for the organisation again"
+        yield Remedy(text, Unreserve(name, uncordons=True))
 
 
 def _waits_for_work(node: NodeFacts) -> bool:
