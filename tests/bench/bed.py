@@ -3,17 +3,17 @@
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from lightkube import Client, KubeConfig
 from lightkube.generic_resource import create_global_resource
 from lightkube.resources.core_v1 import Node
 from lightkube.types import PatchType
 
-from bench.marks import POOL
+from bench.marks import POOL, Document
 from nodepool.contract.commands import MACHINES_MAX
 from testbed.agent import declare
 from testbed.cluster import Cluster, start_cluster
@@ -52,7 +52,7 @@ class Seen:
 
     def current(self, name: str) -> int | None:
         """The Nodes that its status shows; None without a status."""
-        found = _document(self._client.get(NodePools, name).status).get("currentNodes")
+        found = status_of(self._client.get(NodePools, name).status).get("currentNodes")
         return found if isinstance(found, int) else None
 
     def nodes(self, name: str) -> int:
@@ -63,14 +63,14 @@ class Seen:
         """Whether its conditions are about its newest spec."""
         pool = self._client.get(NodePools, name)
         generation = pool.metadata.generation if pool.metadata else None
-        conditions = _document(pool.status).get("conditions", ())
+        conditions = status_of(pool.status).get("conditions", ())
         found = {each["type"]: each.get("observedGeneration") for each in conditions}
         return all(found.get(name) == generation for name in ("Validated", "Quota", "Capacity"))
 
 
-def _document(status: object) -> Mapping[str, Any]:
-    """The status of an object, which the library has as a mapping; empty where it has none."""
-    return cast("Mapping[str, Any]", status or {})
+def status_of(status: object) -> Document:
+    """Return the status of an object as the mapping that it is; empty without a status."""
+    return cast("Document", status or {})
 
 
 @contextmanager

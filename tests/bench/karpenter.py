@@ -4,14 +4,15 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 from lightkube import Client, KubeConfig
 from lightkube.generic_resource import create_global_resource
 from lightkube.resources.core_v1 import Node
 from lightkube.types import PatchType
 
-from bench.bed import NAME, until
+from bench.bed import NAME, status_of, until
+from bench.marks import Document
 from testbed.cluster import Cluster
 from testbed.components import CACHE
 from testbed.ports import free_port
@@ -98,5 +99,5 @@ class StaticPool:
         conditions = self._status().get("conditions", ())
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
-    def _status(self) -> Mapping[str, Any]:
-        return cast("Mapping[str, Any]", self._client.get(Pools, NAME).status or {})
+    def _status(self) -> Document:
+        return status_of(self._client.get(Pools, NAME).status)

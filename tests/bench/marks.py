@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from nodepool.contract.moments import rfc3339
 
-Document = Mapping[str, Any]
+Document = Mapping[str, Any]  # JSON of Kubernetes, whose parts are of any type.
 POOL: Final = "compute.coreweave.com/node-pool"
 TYPE: Final = "node.kubernetes.io/instance-type"
 STATE: Final = "node.coreweave.cloud/state"

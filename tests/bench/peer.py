@@ -8,8 +8,7 @@ Node, the cordon of a Node that leaves, and the conditions and Events of the Nod
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import kopf
 from lightkube import AsyncClient, KubeConfig
@@ -22,7 +21,7 @@ from lightkube.resources.core_v1 import Node, NodeStatus
 from lightkube.types import PatchType
 
 from bench import marks
-from bench.marks import POOL, STATE, TYPE
+from bench.marks import POOL, STATE, TYPE, Document
 
 GROUP: Final = ("compute.coreweave.com", "v1alpha1", "nodepools")
 FAIR: Final = "fair"
@@ -93,7 +92,7 @@ class Fleet:
                 if error.status.code != NOT_FOUND:
                     raise
 
-    async def show(self, name: str, status: Mapping[str, Any]) -> None:
+    async def show(self, name: str, status: Document) -> None:
         """Sets conditions of a Node; a merge patch would take those of its kubelet away."""
         await self.client.patch(NodeStatus, name, dict(status), patch_type=PatchType.STRATEGIC)
 
@@ -107,9 +106,7 @@ class Fleet:
     async def _publish(self, pool: str) -> None:
         nodes = self.nodes.get(pool, {})
         total, current = len(nodes), sum(nodes.values())
-        status: Mapping[str, Any] = {
-            "status": {"currentNodes": current, "inProgress": total - current}
-        }
+        status: Document = {"status": {"currentNodes": current, "inProgress": total - current}}
         if self.is_fair and pool in self.specs:
             spec = self.specs[pool]
             is_met = current == total == spec.target
@@ -133,13 +130,13 @@ def registered(fleet: Fleet, account: SingleConfig) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
-    def login(**_: Any) -> kopf.ConnectionInfo:
+    def login(**_: object) -> kopf.ConnectionInfo:
         user = account.user
         token = user.token if user is not None else None
         return kopf.ConnectionInfo(server=account.cluster.server, insecure=True, token=token)
 
     @kopf.on.startup(registry=registry)
-    def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+    def configure(settings: kopf.OperatorSettings, **_: object) -> None:
         # It keeps nothing of its own on the objects; the plain one records no Events either.
         settings.posting.enabled = fleet.is_fair
         settings.persistence.progress_storage = kopf.StatusProgressStorage(field="status.kopf")
@@ -148,7 +145,7 @@ def registered(fleet: Fleet, account: SingleConfig) -> kopf.OperatorRegistry:
     @kopf.on.resume(*GROUP, registry=registry)
     @kopf.on.create(*GROUP, registry=registry)
     @kopf.on.update(*GROUP, field="spec", registry=registry)
-    async def resize(name: str, body: kopf.Body, spec: kopf.Spec, **_: Any) -> None:
+    async def resize(name: str, body: kopf.Body, spec: kopf.Spec, **_: object) -> None:
         metadata = body["metadata"]
         found = metadata["uid"], metadata["generation"], spec["instanceType"], spec["targetNodes"]
         pool = fleet.specs[name] = Spec(name, *found)
@@ -158,7 +155,7 @@ def registered(fleet: Fleet, account: SingleConfig) -> kopf.OperatorRegistry:
         await fleet.resize(pool)
 
     @kopf.on.event("", "v1", "nodes", labels={POOL: kopf.PRESENT}, registry=registry)
-    def count(event: Mapping[str, Any], body: kopf.Body, name: str, **_: Any) -> None:
+    def count(event: Document, body: kopf.Body, name: str, **_: object) -> None:
         pool = body["metadata"]["labels"][POOL]
         nodes = fleet.nodes.setdefault(pool, {})
         is_ready = _has(body, "Ready")
@@ -180,7 +177,7 @@ def registered(fleet: Fleet, account: SingleConfig) -> kopf.OperatorRegistry:
 def _register_join(fleet: Fleet, registry: kopf.OperatorRegistry) -> None:
     @kopf.on.event("", "v1", "nodes", labels={POOL: kopf.PRESENT}, registry=registry)
     async def join(
-        body: kopf.Body, name: str, patch: kopf.Patch, memo: kopf.Memo, **_: Any
+        body: kopf.Body, name: str, patch: kopf.Patch, memo: kopf.Memo, **_: object
     ) -> None:
         """Marks a Node that is ready: a patch, which kopf sends, a status, and an Event."""
         pool = fleet.specs.get(body["metadata"]["labels"][POOL])
@@ -211,7 +208,7 @@ def _record_resize(body: kopf.Body, pool: Spec, before: int) -> None:
 
 def _has(body: kopf.Body, type_: str) -> bool:
     """Return whether a condition of a Node is True."""
-    conditions: Sequence[Mapping[str, Any]] = body.get("status", {}).get("conditions", ())
+    conditions: list[Document] = body.get("status", {}).get("conditions", [])
     return any(each["type"] == type_ and each["status"] == "True" for each in conditions)
 
 

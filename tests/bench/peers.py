@@ -7,11 +7,11 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from bench import karpenter
 from bench.bed import NAME, Seen, apply, bed, start_services, until
-from bench.marks import POOL
+from bench.marks import POOL, Document
 from bench.peer import FAIR
 from bench.usage import cpu_s
 from kube.audit import AuditLog
@@ -51,7 +51,7 @@ class Measured(NamedTuple):
     name: str
     up: Resize
     down: Resize
-    nodes: Sequence[Mapping[str, Any]]
+    nodes: Sequence[Document]
 
 
 class Operator(NamedTuple):

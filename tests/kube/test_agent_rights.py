@@ -1,9 +1,9 @@
 """The agent while a right is not granted, or taken away in the middle of its work."""
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import pytest
 
@@ -30,6 +30,8 @@ kind: PodDisruptionBudget
 metadata: {{name: {name}}}
 spec: {{maxUnavailable: 0, selector: {{matchLabels: {{app: {name}}}}}}}
 """
+Rules: TypeAlias = Sequence[Mapping[str, Sequence[str]]]
+"""The rules of a role, as Kubernetes has them."""
 PODS = ("pods", "pods/eviction")
 KIND = ("customresourcedefinitions",)
 READ = {"pods": PODS, "customresourcedefinitions/nodepools.compute.coreweave.com": KIND}
@@ -38,22 +40,22 @@ ROLE = f"clusterrole/{ACCOUNT}"
 
 
 @pytest.fixture
-def rights(cluster: Cluster, account: Path) -> Iterator[list[Any]]:
+def rights(cluster: Cluster, account: Path) -> Iterator[Rules]:
     """The rules of the role of the agent, which the role has again after the test.
 
     The policies of the cluster know the agent by the name of its account, so a test takes rights
     from this account, instead of having another account with less rights.
     """
     assert account.exists(), "the role is declared with the account"
-    rules = json.loads(cluster.kubectl("get", ROLE, "-o", "json"))["rules"]
+    rules: Rules = json.loads(cluster.kubectl("get", ROLE, "-o", "json"))["rules"]
     yield rules
     set_rights(cluster, rules)
 
 
-def set_rights(cluster: Cluster, rules: list[Any], without: Collection[str] = ()) -> None:
+def set_rights(cluster: Cluster, rules: Rules, without: Collection[str] = ()) -> None:
     """Gives the account all rights but those to some resources; the API server heeds it then."""
     left = [
-        rule | {"resources": kept}
+        {**rule, "resources": kept}
         for rule in rules
         if (kept := [each for each in rule["resources"] if each not in without])
     ]
@@ -73,7 +75,7 @@ def may_get(cluster: Cluster, what: str) -> bool:
 
 
 def test_without_a_right_it_says_so_and_goes_on_with_the_rest_and_takes_it_up_once_it_has_it(
-    cluster: Cluster, account: Path, rights: list[Any], plane: Plane, tmp_path: Path
+    cluster: Cluster, account: Path, rights: Rules, plane: Plane, tmp_path: Path
 ) -> None:
     # given an account that may do nothing with Pods
     set_rights(cluster, rights, without=PODS)
@@ -97,7 +99,7 @@ def test_a_drain_stops_where_the_right_to_evict_goes_and_goes_on_once_it_is_back
     plane: Plane,
     kubelets: Kubelets,
     account: Path,
-    rights: list[Any],
+    rights: Rules,
     tmp_path: Path,
 ) -> None:
     pool, pod = "rights-drained", "rights-guarded"
@@ -136,7 +138,7 @@ def test_a_drain_stops_where_the_right_to_evict_goes_and_goes_on_once_it_is_back
 
 
 def test_without_the_right_to_read_the_kind_a_deletion_waits_and_readiness_says_why(
-    cluster: Cluster, plane: Plane, account: Path, rights: list[Any], tmp_path: Path
+    cluster: Cluster, plane: Plane, account: Path, rights: Rules, tmp_path: Path
 ) -> None:
     pool = "rights-kind"
     with agent_at_work(tmp_path, account, plane.url) as agent:
