@@ -10,6 +10,7 @@ import asyncio
 import sys
 from typing import Final, NamedTuple
 
+import httpx2
 import kopf
 from lightkube import AsyncClient, KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
@@ -29,6 +30,8 @@ AT_ONCE: Final = 16
 """How many requests are under way at a time, as many as the agent has."""
 STATUS_S: Final = 0.2
 """How often the status of a NodePool is brought up to date at most."""
+RETRY_S: Final = 1.0
+"""How long the operator waits after a failure before it tries again."""
 NOT_FOUND, EXISTS = 404, 409
 
 NodePools = create_global_resource("compute.coreweave.com", "v1alpha1", "NodePool", "nodepools")
@@ -120,9 +123,9 @@ class Fleet:
             await self.client.patch(
                 NodePools.Status, pool, dict(status), patch_type=PatchType.MERGE
             )
-        except ApiError as error:
-            if error.status.code != NOT_FOUND:
-                raise
+        except (ApiError, httpx2.TransportError) as error:
+            if not isinstance(error, ApiError) or error.status.code != NOT_FOUND:
+                self.changed[pool] = True  # The next round tries again.
 
 
 def registered(fleet: Fleet, account: SingleConfig) -> kopf.OperatorRegistry:
@@ -142,9 +145,9 @@ def registered(fleet: Fleet, account: SingleConfig) -> kopf.OperatorRegistry:
         settings.persistence.progress_storage = kopf.StatusProgressStorage(field="status.kopf")
         settings.peering.standalone = True
 
-    @kopf.on.resume(*GROUP, registry=registry)
-    @kopf.on.create(*GROUP, registry=registry)
-    @kopf.on.update(*GROUP, field="spec", registry=registry)
+    @kopf.on.resume(*GROUP, backoff=RETRY_S, registry=registry)
+    @kopf.on.create(*GROUP, backoff=RETRY_S, registry=registry)
+    @kopf.on.update(*GROUP, field="spec", backoff=RETRY_S, registry=registry)
     async def resize(name: str, body: kopf.Body, spec: kopf.Spec, **_: object) -> None:
         metadata = body["metadata"]
         found = metadata["uid"], metadata["generation"], spec["instanceType"], spec["targetNodes"]
@@ -183,11 +186,11 @@ def _register_join(fleet: Fleet, registry: kopf.OperatorRegistry) -> None:
         pool = fleet.specs.get(body["metadata"]["labels"][POOL])
         if memo.get("joined") or pool is None or _is_marked(body) or not _has(body, "Ready"):
             return
-        memo.joined = True
         patch.metadata.labels.update(marks.node_labels(pool.name, pool.uid, pool.instance_type))
         patch.spec["taints"] = marks.node_taints(body["spec"].get("taints", ()))
         async with fleet.at_once:
             await fleet.show(name, marks.joined(name))
+        memo.joined = True  # If the status was not written, the next event of the Node tries again.
         kopf.event(
             body, type="Normal", reason="CWNodeRegistered", message=f"Node {name} is registered"
         )
@@ -222,11 +225,13 @@ async def run(kubeconfig: str, *, is_fair: bool) -> None:
     assert account is not None, f"{kubeconfig} has no current context"
     client = AsyncClient(config=account)
     fleet = Fleet(client, is_fair=is_fair)
-    publishing = asyncio.create_task(fleet.publish())
     try:
-        await kopf.operator(registry=registered(fleet, account), standalone=True, clusterwide=True)
+        async with asyncio.TaskGroup() as group:  # If the publishing fails, the operator ends.
+            publishing = group.create_task(fleet.publish())
+            registry = registered(fleet, account)
+            await kopf.operator(registry=registry, standalone=True, clusterwide=True)
+            publishing.cancel()
     finally:
-        publishing.cancel()
         await client.close()
 
 

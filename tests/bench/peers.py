@@ -21,6 +21,10 @@ from testbed.components import API_SERVER
 
 ACCOUNT = "peer"
 PEER_USER = f"system:serviceaccount:kube-system:{ACCOUNT}"
+PEER = (sys.executable, "-m", "bench.peer")
+LOG, TAIL = "peer.log", 20
+STOP_S = 10.0
+"""How long an operator may take to stop, in seconds, before it is killed."""
 QUIET_S = 3.0
 """How long an operator sends nothing when it is done; the agent records some Events after 2 s."""
 
@@ -109,41 +113,65 @@ def compare_peers(nodes: int) -> Generator[Measured]:
                 cluster, Operator("agent", agent.pid, pids, USER), NodePoolJob(seen), nodes
             )
             cluster.kubectl("delete", "nodepools.compute.coreweave.com", NAME, "--timeout=60s")
-        kubeconfig = cluster.connect(ACCOUNT, _create_account(cluster))
+        kubeconfig = create_account(cluster)
+        permit(cluster, "cluster-admin")
         for name, arguments in (("kopf, plain", ()), ("kopf, fair", (FAIR,))):
-            command = [sys.executable, "-m", "bench.peer", str(kubeconfig), *arguments]
-            with _start(folder, command, os.environ) as pid:
+            command = [*PEER, str(kubeconfig), *arguments]
+            with start_operator(folder, command, os.environ) as pid:
                 job = NodePoolJob(seen)
                 yield _measure(cluster, Operator(name, pid, (), PEER_USER), job, nodes)
         if karpenter.PROGRAM.exists():
             karpenter.declare(cluster)
             environment = karpenter.environment(kubeconfig)
             with (
-                _start(folder, [str(karpenter.PROGRAM)], environment) as pid,
+                start_operator(folder, [str(karpenter.PROGRAM)], environment) as pid,
                 closing(karpenter.StaticPool(cluster)) as pool,
             ):
                 yield _measure(cluster, Operator("karpenter", pid, (), PEER_USER), pool, nodes)
 
 
-def _create_account(cluster: Cluster) -> str:
-    """Return the token of an account that may do everything."""
+def create_account(cluster: Cluster) -> Path:
+    """Return the kubeconfig of a new account, which has no rights yet."""
     cluster.kubectl("create", "serviceaccount", ACCOUNT, "-n", "kube-system")
-    binding = ("clusterrolebinding", ACCOUNT, "--clusterrole=cluster-admin")
-    cluster.kubectl("create", *binding, f"--serviceaccount=kube-system:{ACCOUNT}")
     token = cluster.kubectl("create", "token", ACCOUNT, "-n", "kube-system", "--duration=24h")
-    return token.strip()
+    return cluster.connect(ACCOUNT, token.strip())
+
+
+def permit(cluster: Cluster, role: str) -> None:
+    """Give the account a role of the cluster, and wait until the API server heeds that."""
+    binding = ("clusterrolebinding", f"{ACCOUNT}-{role}", f"--clusterrole={role}")
+    cluster.kubectl("create", *binding, f"--serviceaccount=kube-system:{ACCOUNT}")
+    listed = ("auth", "can-i", "list", "nodes", "--as", PEER_USER)
+    until(lambda: cluster.run(*listed).returncode == 0)
 
 
 @contextmanager
-def _start(folder: Path, command: Sequence[str], environment: Mapping[str, str]) -> Iterator[int]:
-    """Yield the process id of an operator; it ends with the context."""
-    with (folder / "peer.log").open("ab") as log:
+def start_operator(
+    folder: Path, command: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[int]:
+    """Yield the process id of an operator; it ends with the context.
+
+    An error in the context carries the end of the log of the operator.
+    """
+    with (folder / LOG).open("ab") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
         yield process.pid
+    except BaseException as error:
+        ended = f"the operator ended with {process.poll()}; " * (process.poll() is not None)
+        error.add_note(f"{ended}its log ends with:\n{_tail(folder / LOG)}")
+        raise
     finally:
         process.terminate()
-        process.wait()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _tail(path: Path) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-TAIL:])
 
 
 def _measure(cluster: Cluster, operator: Operator, job: Job, nodes: int) -> Measured:
