@@ -14,6 +14,10 @@ EVENTS: Final = "np.evt.*.*.*.*.*"
 """The subjects of all events."""
 SUBJECTS: Final = (COMMANDS, EVENTS, "np.commit.*", "np.dead.*")
 """All that the log takes. The server acknowledges no message on a subject of another shape."""
+LOG: Final = "NODEPOOL"
+"""The stream that is the log."""
+SNAPSHOTS: Final = "NODEPOOL_SNAPSHOTS"
+"""The stream of the snapshots of the services."""
 MESSAGE_BYTES_MAX: Final = 1024 * 1024
 """The largest message that the log takes, its headers included."""
 OLDEST_SERVER: Final = 2, 15
