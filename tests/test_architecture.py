@@ -29,6 +29,7 @@ ROOMS = (
     "nodepool.explanation",
     "nodepool.service",
     "nodepool.engine",
+    "nodepool.auth",
     "nodepool.nats.wire",
     "nodepool.nats.log",
     "nodepool.nats.objects",
