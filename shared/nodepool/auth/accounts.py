@@ -16,7 +16,6 @@ from nodepool.auth.rights import (
     Rights,
     agent_rights,
     gateway_rights,
-    inbox_prefix,
     operator_rights,
     provisioner_rights,
     service_rights,
@@ -222,19 +221,3 @@ def _refuse_doubles(names: Sequence[str], kind: str) -> None:
     doubles = sorted({name for name in names if names.count(name) > 1})
     if doubles:
         raise ValueError(f"more than one {kind} is {', '.join(doubles)}")
-
-
-__all__ = [
-    "GATEWAY",
-    "OPERATOR",
-    "PLATFORM",
-    "PROVISIONER",
-    "SYSTEM",
-    "Member",
-    "Organisation",
-    "Proof",
-    "User",
-    "configuration",
-    "inbox_prefix",
-    "platform_rights",
-]
