@@ -4,6 +4,10 @@ from typing import Final
 
 DOOR: Final = "np.door"
 """The prefix of what arrives at the gateway; the log takes nothing with this prefix."""
+QUERIES: Final = "np.api"
+"""The prefix of the queries that the gateway answers, followed by organisation and query."""
+REQUEST_INFO: Final = "Nats-Request-Info"
+"""The header with which the server names the sender of a message from another account."""
 _LOG: Final = "np"
 
 

@@ -1,8 +1,8 @@
 """Imports nats-py for all other modules: they import from here what they use."""
 
 import sys
+from enum import StrEnum
 from importlib import import_module
-from types import SimpleNamespace
 
 from nodepool.nats.wire.postponed import Postponed, postpone
 
@@ -21,7 +21,7 @@ def _import_what_is_used() -> None:
         jetstream = sys.modules["nats.js"]
     # nats-py reads these names of headers in each reply.
     api = Postponed("nats.js.api")
-    vars(api)["Header"] = SimpleNamespace(STATUS="Status", DESCRIPTION="Description")
+    vars(api)["Header"] = StrEnum("Header", {"STATUS": "Status", "DESCRIPTION": "Description"})
     vars(jetstream)["api"] = api
     vars(library)["js"] = jetstream
 
