@@ -21,6 +21,7 @@ from nodepool.contract.messages import wrap
 from nodepool.contract.queries import QUERIES
 from nodepool.contract.subjects import subject_of
 from nodepool.nats.log import api
+from nodepool.nats.wire.connection import Connection
 from support.constants import H100, ZONE
 from support.services import services
 from testbed.ports import free_port
@@ -101,7 +102,7 @@ async def test_a_command_without_a_reply_subject_is_stored(door: FrontDoor) -> N
         assert json.loads(entry.content)["id"] == "c7"
 
 
-async def _is_stored(bus: api.BusClient, count: int) -> bool:
+async def _is_stored(bus: Connection, count: int) -> bool:
     return await api.last_position(bus, "NODEPOOL") == count
 
 
@@ -371,8 +372,8 @@ async def test_a_command_that_another_user_repeats_counts_as_that_users_and_is_n
         assert len(set((await outcomes(bus))["c1"])) == 1
 
 
-async def _outcome_count(bus: api.BusClient, id: str, count: int) -> bool:
-    return len((await outcomes(bus)).get(id, [])) == count  # type: ignore[arg-type]
+async def _outcome_count(bus: Connection, id: str, count: int) -> bool:
+    return len((await outcomes(bus)).get(id, [])) == count
 
 
 # Budgets.
@@ -456,7 +457,7 @@ async def test_a_query_that_cannot_be_answered_is_refused(
 ) -> None:
     async with connected(door.url), gateway_at(door), door.user(user) as client:
         # given a query, when a user asks it
-        refusal = await ask(client, query, **fields)
+        refusal = await ask(client, query, ORG, **fields)
 
         # then the refusal names the field and the fix
         assert (refusal["reason"], refusal["field"]) == (reason, field)
@@ -540,7 +541,7 @@ async def test_an_organisation_cannot_hold_more_watches_than_allowed(door: Front
         fields = {"kind": "clusters", "since": revision, "waitSeconds": 1.0}
 
         # when one more is opened
-        answers = await asyncio.gather(*(ask(client, "Watch", **fields) for _ in range(3)))
+        answers = await asyncio.gather(*(ask(client, "Watch", ORG, **fields) for _ in range(3)))
 
         # then one of them is refused
         reasons = [answer.get("reason") for answer in answers]
@@ -605,12 +606,12 @@ async def _are_ready(client: Client) -> bool:
         return False
 
 
-async def _has_messages(bus: api.BusClient, count: int) -> bool:
+async def _has_messages(bus: Connection, count: int) -> bool:
     return await api.last_position(bus, "NODEPOOL") >= count
 
 
-async def _have_outcomes(bus: api.BusClient, count: int) -> bool:
-    return len(await outcomes(bus)) >= count  # type: ignore[arg-type]
+async def _have_outcomes(bus: Connection, count: int) -> bool:
+    return len(await outcomes(bus)) >= count
 
 
 async def test_a_gateway_says_which_endpoints_it_has_and_how_they_are_used(door: FrontDoor) -> None:

@@ -19,14 +19,14 @@ from nodepool.contract.actors import (
 )
 from nodepool.contract.decode import decode
 from nodepool.contract.door import REQUEST_INFO, door_of
-from nodepool.contract.messages import Command, Envelope, OfMachine, OfZone, wrap
+from nodepool.contract.messages import Command, Envelope, wrap
 from nodepool.contract.opening import COMMAND_BYTES_MAX
 from nodepool.contract.roles import ROLES, SENDERS, Role
 from nodepool.contract.subjects import subject_of
 from nodepool.nats.wire.protocol import parse_headers
 
 COMMANDS = [kind for kind in message_classes().values() if issubclass(kind, Command)]
-OF_ORGS = [kind for kind in COMMANDS if not issubclass(kind, OfZone | OfMachine)]
+OF_ORGS = [kind for kind in COMMANDS if "org" in kind.model_fields]
 
 
 def actor(role: Role, org: str = "acme", cluster: str = "") -> Actor:

@@ -37,7 +37,7 @@ def test_pages_follow_each_other_in_the_order_of_keys() -> None:
     assert page(model, "p.", limit=2) == (["A", "B"], "p.b")
     assert page(model, "p.", "p.b") == (["C"], "")
     assert page(model) == (["A", "B", "C", "Q"], "")
-    assert page(model, size=2) == (["A", "B"], "p.b")
+    assert page(model, size=4) == (["A", "B"], "p.b")
     assert page(model, size=0) == (["A"], "p.a")
     assert page(model, "p.", "q.z") == ([], "")
 

@@ -21,7 +21,8 @@ HEAD = """\
 
 Every metric, in the order of `shared/nodepool/contract/metrics.py` and then of `agent_metrics.py`
 and `gateway_metrics.py` beside it, from which `make metrics` writes this page. `/metrics` of each
-service shows them in Prometheus' [text format](https://prometheus.io/docs/instrumenting/exposition_formats/), or as
+service shows them in Prometheus'
+[text format](https://prometheus.io/docs/instrumenting/exposition_formats/), or as
 [OpenMetrics](https://github.com/prometheus/OpenMetrics) where the request asks for that. All of
 them have the label `nodepool_service` as well, and those of an agent also `org` and
 `nodepool_cluster`, those of the cluster that it connects.

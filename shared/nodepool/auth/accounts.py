@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from nodepool.auth.rights import (
-    QUERIES,
     Rights,
     agent_rights,
     gateway_rights,
@@ -22,7 +21,7 @@ from nodepool.auth.rights import (
     tenant_rights,
 )
 from nodepool.contract import grammar
-from nodepool.contract.door import door_of
+from nodepool.contract.door import QUERIES, door_of
 from nodepool.contract.roles import Role
 from nodepool.service import AnyService
 

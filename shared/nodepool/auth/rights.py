@@ -13,7 +13,7 @@ from typing import Final
 
 from nodepool.contract import events
 from nodepool.contract.buckets import BUCKETS
-from nodepool.contract.door import DOOR
+from nodepool.contract.door import DOOR, QUERIES
 from nodepool.contract.events import Wake
 from nodepool.contract.keys import token
 from nodepool.contract.log import COMMANDS, LOG, SNAPSHOTS, SUBJECTS
@@ -25,8 +25,6 @@ from nodepool.service import AnyService, commit_subject
 AGENT: Final = "agent"
 """The speaker of what agents observe."""
 API: Final = "$JS.API"
-QUERIES: Final = "np.api"
-"""The prefix of the queries that the gateway answers, followed by the organisation."""
 _REPLIES: Final = "_R_.>"
 """Where the server awaits the reply to a request that has come from another account."""
 
