@@ -82,7 +82,7 @@ class Gateway:
         self._telemetry = Telemetry(settings.service, self._samples)
         log, clock = self._telemetry.log, time.monotonic
         self._members = MembersFile(settings.members_file, clock, log)
-        self._reader = ModelReader(ReadModel(), self._telemetry)
+        self._reader = ModelReader(ReadModel())
         self._door = Door(settings, self._members, self._reader.model, clock)
         self._desk = Desk(settings, self._members, self._reader, self._door, clock)
         intake = partial(Intake, telemetry=self._telemetry)
@@ -178,22 +178,27 @@ class Gateway:
             outcomes = PendingOutcomes(heard, CapacityFound)
             self._door.publisher, self._desk.outcomes = publisher, outcomes
             self._desk.history.connection = connection
-            self._desk.is_ready = True
-            for intake in self._intakes:
-                await intake.open(connection)
-            await self._service.serve(connection)
-            await connection.flush()
-            self.fault = ""
-            self._telemetry.log.info("ready")
             await until_first(
                 outcomes.listen(),
                 self._reader.follow(readers, info.log),
+                self._open(connection),
                 *(intake.run() for intake in self._intakes),
-                until_closed(connection),
             )
         finally:
             for reader in (heard, *(reader for _, reader in readers)):
                 await reader.close()
+
+    async def _open(self, connection: Connection) -> None:
+        """Take messages once the model is current; return when the connection is closed."""
+        await self._reader.prove_all()
+        self._desk.is_ready = True
+        for intake in self._intakes:
+            await intake.open(connection)
+        await self._service.serve(connection)
+        await connection.flush()
+        self.fault = ""
+        self._telemetry.log.info("ready")
+        await until_closed(connection)
 
     def _note(self, fault: str) -> None:
         if self._connection is None:

@@ -16,7 +16,7 @@ from gateway.refusals import Refusal
 from nodepool.contract.actors import Actor, actor_of, sender_in
 from nodepool.contract.keys import UNNAMED
 from nodepool.contract.log import CONTENT_TYPE
-from nodepool.nats.wire.errors import Busy, Conflict, InDoubt, ServerRefusal
+from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 
 if TYPE_CHECKING:
     from nodepool.nats.log.publisher import Publisher
@@ -92,12 +92,9 @@ class Door:
             async with asyncio.timeout(STORE_S):
                 stored = await publisher.send(admitted.subject, admitted.content, HEADERS)
                 return await stored
-        except (Busy, Conflict, ServerRefusal) as error:
+        except (Conflict, ServerRefusal) as error:
             return _refuse_unstored(admitted, f"it is not stored: {error}")
-        except (InDoubt, TimeoutError, asyncio.CancelledError) as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
-                raise
+        except (InDoubt, TimeoutError):
             return _refuse_unstored(admitted, "it may or may not be stored: no reply in time")
 
     def _admit(self, arrival: Arrival) -> Admitted | Refusal:

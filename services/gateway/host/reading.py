@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from gateway.host.telemetry import Telemetry
 from gateway.model import Held, ReadModel
 from gateway.refusals import Refusal
 from nodepool.client.accepted import CHANGES, key_of_change, shows
@@ -31,6 +30,10 @@ CATCH_UP_S: Final = 2.0
 """How long the read model may take to show what the log has accepted, in seconds."""
 FRESH_S: Final = 0.5
 """How old the proof may be that the model is current before queries have it renewed."""
+AHEAD_MAX: Final = 10_000
+"""How far behind the end of the log a position may be that a query waits for."""
+AGAIN_S: Final = 0.02
+"""The pause between two proofs that a query waits for, in seconds."""
 Place = tuple[Bucket, str]
 """A bucket, and the owner of objects there."""
 
@@ -68,11 +71,10 @@ class ModelReader:
     shown: up to which position of the log the model shows all that was accepted, by bucket.
     """
 
-    def __init__(self, model: ReadModel, telemetry: Telemetry) -> None:
+    def __init__(self, model: ReadModel) -> None:
         self.model = model
         self.bells = Bells()
         self.shown: dict[Bucket, int] = {}
-        self._telemetry = telemetry
         self._connection: Connection | None = None
         self._proofs: dict[Bucket, asyncio.Task[None]] = {}
         self._stale_at: dict[Bucket, float] = {}
@@ -81,14 +83,20 @@ class ModelReader:
     async def open(self, connection: Connection, log: LogId) -> list[tuple[Bucket, Reader]]:
         """Read all that is there; return the readers for `follow`."""
         self.shown.clear()
-        self._connection = connection
+        self._stale_at.clear()
+        self._connection, self._log_end = connection, 0
         readers: list[tuple[Bucket, Reader]] = []
-        for bucket in BUCKETS:
-            info = await present(connection, f"KV_{bucket}")
-            reader = objects_reader(connection, bucket, f"$KV.{bucket}.>", log, info)
-            await reader.open()
-            readers.append((bucket, reader))
-            await self._read_first(bucket, reader, log, info)
+        try:
+            for bucket in BUCKETS:
+                info = await present(connection, f"KV_{bucket}")
+                reader = objects_reader(connection, bucket, f"$KV.{bucket}.>", log, info)
+                await reader.open()
+                readers.append((bucket, reader))
+                await self._read_first(bucket, reader, log, info)
+        except BaseException:
+            for _, reader in readers:
+                await reader.close()
+            raise
         return readers
 
     async def _read_first(
@@ -139,21 +147,27 @@ class ModelReader:
     # What the model is known to show.
 
     async def show(self, bucket: Bucket, position: int, timeout_s: float) -> Refusal | None:
-        """Wait until the model shows the log up to a position; return a refusal if that fails."""
-        ends = asyncio.get_running_loop().time() + timeout_s
-        fix = "ask again in a moment, or without notOlderThan"
+        """Wait until the model shows the log up to a position; return a refusal if that fails.
+
+        Subscribers hear an event a moment before the log has it, so the log may lack the position.
+        """
+        clock = asyncio.get_running_loop().time
+        ends = clock() + timeout_s
         while self.shown.get(bucket, 0) < position:
-            left_s = ends - asyncio.get_running_loop().time()
-            if left_s <= 0:
-                return Refusal("Behind", "the read model is behind the log", fix, "notOlderThan")
-            proof = self.prove(bucket)
-            await asyncio.wait((proof,), timeout=left_s)
-            if proof.done() and self._log_end < position:
-                error = f"the log ends at {self._log_end}"
-                return Refusal("Invalid", error, "name a position of the log", "notOlderThan")
-            if proof.done() and self.shown.get(bucket, 0) < position:
-                await self.bells.wait((bucket, ""), min(left_s, LOOK_S / 10))
+            left_s = ends - clock()
+            if left_s <= 0 or (self._log_end and position > self._log_end + AHEAD_MAX):
+                return self._refuse_position(position)
+            await asyncio.wait((self.prove(bucket),), timeout=left_s)
+            if self.shown.get(bucket, 0) < position:
+                await asyncio.sleep(min(left_s, AGAIN_S))
         return None
+
+    def _refuse_position(self, position: int) -> Refusal:
+        if position > self._log_end:
+            error, fix = f"the log ends at {self._log_end}", "name a position of the log"
+            return Refusal("Invalid", error, fix, "notOlderThan")
+        fix = "ask again in a moment, or without notOlderThan"
+        return Refusal("Behind", "the read model is behind the log", fix, "notOlderThan")
 
     async def prove_all(self) -> None:
         """Prove how current each bucket is, as far as that can be proved soon."""

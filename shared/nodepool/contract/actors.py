@@ -9,10 +9,13 @@ says which person or program a user of an account is, and which role it has.
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from nodepool.contract.roles import ROLES, Role
 
+SENDERS_MAX: Final = 4_096
+"""How many values of the header are remembered; it is the same for most messages of a client."""
 PART_MAX: Final = 256
 """The most characters of an account, a user, a name or a host."""
 _SEPARATOR: Final = ";"
@@ -80,6 +83,7 @@ def actor_in(text: str) -> Actor | None:
     return None
 
 
+@lru_cache(SENDERS_MAX)
 def sender_in(request_info: str | None) -> Sender | None:
     """Return the sender that the server names in its header; None if the header is unusable."""
     try:
