@@ -85,7 +85,7 @@ class Gateway:
         self._reader = ModelReader(ReadModel())
         self._door = Door(settings, self._members, self._reader.model, clock)
         self._desk = Desk(settings, self._members, self._reader, self._door, clock)
-        intake = partial(Intake, telemetry=self._telemetry)
+        intake = partial(Intake, telemetry=self._telemetry, orgs=self._members.orgs)
         self._intakes = (
             intake(_endpoint(COMMANDS, "cmd"), self._door.take, running=RUNNING),
             intake(_endpoint(OBSERVATIONS, "evt.agent"), self._door.take, running=RUNNING),

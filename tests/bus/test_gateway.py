@@ -10,7 +10,7 @@ from nats.aio.client import Client
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeout
 
-from bus.front_door import ORG, OTHER, FrontDoor, ask, front_door, gateway_at, said
+from bus.front_door import ORG, OTHER, USERS, FrontDoor, ask, front_door, gateway_at, said
 from bus.harness import connected, launched, outcomes, read_all, serving, until
 from contracts.samples import sample
 from nodepool.client.sender import encode_command
@@ -294,7 +294,7 @@ async def test_a_user_who_is_no_member_any_more_is_refused(door: FrontDoor) -> N
         await send(client, SCALE, scale("c1"))
 
         # when the user is no member any more
-        door.let_in([(OTHER, "ulrich", "owner", "")])
+        door.let_in([user for user in USERS if user[1] != "edith"])
 
         # then further commands are refused
         await until(lambda: _is_refused(client))
@@ -401,6 +401,44 @@ async def test_a_flood_is_refused_and_delays_nobody_else(door: FrontDoor) -> Non
         assert {each["reason"] for each in refused} == {"TooManyRequests"}
         assert "NODEPOOL_GATEWAY_MESSAGES_PER_SECOND" in str(refused[0]["fix"])
         assert len(await read_all(bus)) == len(replies) - len(refused) + 1 <= 23
+
+
+async def test_an_organisation_that_keeps_flooding_is_shut_out_for_a_moment(
+    door: FrontDoor,
+) -> None:
+    async with (
+        connected(door.url),
+        gateway_at(door, messages_per_second=1, messages_burst=5),
+        door.user("edith") as client,
+        door.user("ulrich") as other,
+    ):
+        # given an organisation that sends as fast as it can, and does not wait for replies
+        done = asyncio.Event()
+
+        async def flood() -> None:
+            while not done.is_set():
+                for _ in range(100):
+                    await client.publish(SCALE, b'{"targetNodes": 1}')
+                await client.flush()
+
+        flooding = asyncio.create_task(flood())
+
+        # when it is shut out
+        await until(lambda: b"organisation floods" in (door.folder / "gateway.log").read_bytes())
+
+        # then another organisation is served, and later it is served again, too
+        reply = await send(other, SCALE.replace(ORG, OTHER), b'{"targetNodes": 1}')
+        assert "position" in reply
+        done.set()
+        await flooding
+        await until(lambda: _is_taken(client))
+
+
+async def _is_taken(client: Client) -> bool:
+    try:
+        return "position" in said(await client.request(SCALE, scale("late"), timeout=1))
+    except (NatsTimeout, NoRespondersError):
+        return False
 
 
 async def test_the_bytes_that_an_organisation_adds_to_the_log_are_bounded(door: FrontDoor) -> None:

@@ -49,9 +49,10 @@ CATCH_UP_S: Final = 5.0
 """How long a query waits for the position that it asks for, in seconds."""
 OUTCOME_S: Final = 10.0
 """How long the capacity service may take to answer, in seconds."""
+SELECTOR_COST: Final = 5.0
 EXPLAIN_COST: Final = 5.0
 EVENTS_COST: Final = 10.0
-"""What these queries count against the rate of an organisation; all others count 1."""
+"""What a query with a selector and these queries count against the rate; all others count 1."""
 _SHOWN: Final[tuple[Bucket, ...]] = ("nodepools", "nodes", "quotas", "clusters")
 
 
@@ -79,10 +80,9 @@ class Desk:
         actor = identify(arrival, self._members)
         if isinstance(actor, Refusal):
             return actor
+        if refusal := self._charge(actor.org, 1.0):
+            return refusal
         name = arrival.message.subject.rpartition(".")[2]
-        cost = {"Explain": EXPLAIN_COST, "Events": EVENTS_COST}.get(name, 1.0)
-        if wait_s := self._rate.take(actor.org, self._clock(), cost):
-            return refuse_flood(wait_s, "its queries per second", "QUERIES_PER_SECOND")
         if arrival.message.subject.count(".") != _SUBJECT_DOTS:
             name = arrival.message.subject
         query = query_in(name, arrival.message.data)
@@ -90,11 +90,18 @@ class Desk:
             field, cause = query
             error = f"{field} {cause}" if field and field != "subject" else cause
             return Refusal("Invalid", error, "see the queries in shared/asyncapi.yaml", field)
-        if refusal := find_refusal(query, actor):
+        if refusal := find_refusal(query, actor) or self._charge(actor.org, _cost_of(query) - 1):
             return refusal
         if not self.is_ready:
             return Refusal("Unavailable", "the gateway is starting", "ask again in a moment")
         return await self._answer(query, actor, arrival.message.data)
+
+    def _charge(self, org: str, cost: float) -> Refusal | None:
+        """Count against the rate of an organisation; return a refusal if that is used up."""
+        wait_s = self._rate.take(org, self._clock(), cost)
+        if not wait_s:
+            return None
+        return refuse_flood(wait_s, "its queries per second", "QUERIES_PER_SECOND")
 
     async def _answer(self, query: Query, actor: Actor, content: bytes) -> Reply:
         org, model = actor.org, self._reader.model
@@ -189,3 +196,14 @@ class Desk:
 
 _SUBJECT_DOTS: Final = 4
 """How many dots `np.door.api.<org>.<Query>` has."""
+
+
+def _cost_of(query: Query) -> float:
+    match query:
+        case Explain():
+            return EXPLAIN_COST
+        case Events():
+            return EVENTS_COST
+        case List() | Watch() if query.label_selector or query.field_selector:
+            return SELECTOR_COST
+    return 1.0

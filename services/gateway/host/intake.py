@@ -2,16 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, NamedTuple
 
 from gateway.host.telemetry import Telemetry
-from gateway.refusals import Refusal
+from gateway.refusals import Reason, Refusal
 from gateway.turns import Turns
 from nodepool.contract.door import REQUEST_INFO
+from nodepool.contract.keys import token
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.endpoints import Endpoint
-from nodepool.nats.wire.library import Msg, NatsError
+from nodepool.nats.wire.library import Msg, NatsError, Subscription
+from nodepool.nats.wire.waiting import until_first
 
 QUEUED_MAX: Final = 512
 """How many messages of an organisation wait at an endpoint; a further one is refused."""
@@ -23,6 +26,14 @@ QUEUE: Final = "gateway"
 PER_TURN: Final = 32
 """After taking this many messages, other tasks get a turn."""
 
+FLOODING: Final[Reason] = "TooManyRequests"
+FLOOD: Final = 1_000
+"""After refusing this many messages within `KEEP_S` seconds, an organisation is shut out."""
+KEEP_S: Final = 0.5
+"""How often it is looked which organisations there are, and which are let in again, in seconds."""
+SHUT_S: Final = 1.0
+"""How long an organisation that floods is shut out: the server tells senders at once that nobody
+responds, and the gateway has no work with them."""
 Reply = bytes | Refusal
 Handle = Callable[["Arrival"], Awaitable[Reply]]
 
@@ -41,19 +52,31 @@ class Arrival(NamedTuple):
 
 
 class Intake:
-    """An endpoint at work.
+    """An endpoint at work, with a subscription for each organisation.
 
     handle: returns the reply to a message.
+    orgs: returns the organisations that there are.
     running: how many messages are in work at the same time.
     """
 
     def __init__(
-        self, endpoint: Endpoint, handle: Handle, telemetry: Telemetry, *, running: int
+        self,
+        endpoint: Endpoint,
+        handle: Handle,
+        telemetry: Telemetry,
+        orgs: Callable[[], Collection[str]],
+        *,
+        running: int,
     ) -> None:
         self.endpoint = endpoint
         self._handle = handle
         self._telemetry = telemetry
+        self._orgs = orgs
         self._running_max = running
+        self._connection: Connection | None = None
+        self._subscriptions: dict[str, Subscription] = {}
+        self._shut_until: dict[str, float] = {}
+        self._refused: Counter[str] = Counter()
         self._turns: Turns[Arrival] = Turns(QUEUED_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
@@ -66,14 +89,43 @@ class Intake:
         return len(self._turns) + len(self._tasks)
 
     async def open(self, connection: Connection) -> None:
-        """Subscribe to the endpoint."""
-        await connection.subscribe(
-            self.endpoint.subject,
-            queue=self.endpoint.queue_group,
-            cb=self._receive,
-            pending_msgs_limit=PENDING_MAX,
-            pending_bytes_limit=PENDING_BYTES_MAX,
-        )
+        """Subscribe on a connection to what each organisation sends."""
+        self._connection = connection
+        self._subscriptions.clear()
+        await self._let_in()
+
+    async def _let_in(self) -> None:
+        """Subscribe for new organisations and those that were shut out for long enough."""
+        connection, orgs = self._connection, frozenset(self._orgs())
+        if connection is None:
+            return
+        for org in self._subscriptions.keys() - orgs:
+            await self._subscriptions.pop(org).unsubscribe()
+        for org in orgs - self._subscriptions.keys():
+            if time.monotonic() < self._shut_until.get(org, 0.0):
+                continue
+            self._shut_until.pop(org, None)
+            self._subscriptions[org] = await connection.subscribe(
+                f"{self.endpoint.subject.removesuffix('>')}{token(org)}.>",
+                queue=self.endpoint.queue_group,
+                cb=self._receive,
+                pending_msgs_limit=PENDING_MAX,
+                pending_bytes_limit=PENDING_BYTES_MAX,
+            )
+
+    async def _shut_out(self, org: str) -> None:
+        """Unsubscribe from what an organisation sends; `_let_in` subscribes again."""
+        subscription = self._subscriptions.pop(org, None)
+        if subscription is not None:
+            self._shut_until[org] = time.monotonic() + SHUT_S
+            self._telemetry.log.warning("organisation floods", org=org, endpoint=self.endpoint.name)
+            await subscription.unsubscribe()
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_S)
+            self._refused.clear()
+            await self._let_in()
 
     async def _receive(self, message: Msg) -> None:
         parts = message.subject.split(".", self._org_at + 1)
@@ -88,13 +140,17 @@ class Intake:
     async def run(self) -> None:
         """Take messages until the task is cancelled; then those in work are given up."""
         try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                await self._take_all()
+            await until_first(self._take_forever(), self._keep())
         finally:
+            self._connection = None
             for task in self._tasks:
                 task.cancel()
+
+    async def _take_forever(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._take_all()
 
     async def _take_all(self) -> None:
         taken = 0
@@ -122,6 +178,10 @@ class Intake:
         self.endpoint.count(seconds, result)
         self._telemetry.count(self.endpoint.name, arrival.message.subject, result, seconds)
         message = arrival.message
+        if result == FLOODING:
+            self._refused[arrival.org] += 1
+            if self._refused[arrival.org] > FLOOD:
+                await self._shut_out(arrival.org)
         if not message.reply:
             return
         try:

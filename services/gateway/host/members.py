@@ -24,6 +24,7 @@ class MembersFile:
         self._path = Path(path)
         self._clock, self._log = clock, log
         self._members: Members = {}
+        self._orgs: frozenset[str] = frozenset()
         self._seen: tuple[int, int, int] | None = None
         self._next = float("-inf")
         self.fault = ""
@@ -36,6 +37,11 @@ class MembersFile:
             self._look()
         return self._members
 
+    def orgs(self) -> frozenset[str]:
+        """Return the organisations that have members."""
+        self.current()
+        return self._orgs
+
     def _look(self) -> None:
         try:
             status = self._path.stat()
@@ -45,6 +51,7 @@ class MembersFile:
             if status.st_size > FILE_BYTES_MAX:
                 raise ValueError(f"it has {status.st_size} bytes")
             self._members = members_in(self._path.read_text("utf-8"))
+            self._orgs = frozenset(account for account, _ in self._members)
         except (OSError, ValueError, RecursionError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             self.fault = f"the members file {self._path} cannot be used: {reason}"

@@ -31,6 +31,7 @@ _import_what_is_used()
 from nats.aio import transport  # noqa: E402
 from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv  # noqa: E402
 from nats.aio.msg import Msg  # noqa: E402
+from nats.aio.subscription import Subscription  # noqa: E402
 from nats.aio.transport import Transport  # noqa: E402
 from nats.errors import (  # noqa: E402
     ConnectionReconnectingError,
@@ -53,6 +54,7 @@ __all__ = [
     "ProtocolError",
     "Srv",
     "StaleConnectionError",
+    "Subscription",
     "Transport",
     "UnexpectedEOF",
     "transport",
