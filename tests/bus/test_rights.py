@@ -8,9 +8,8 @@ from bus.asking import VERBS, Denied, denied
 from bus.harness import unreachable
 from bus.matrix import TEXT, allowed, matrix_text, sections
 from nodepool.auth.rights import inbox_prefix, service_rights
-from nodepool.contract.log import SUBJECTS
+from nodepool.contract.log import SUBJECTS, covers
 from nodepool.contract.messages import Event
-from nodepool.contract.subjects import covers
 from support.services import services
 
 

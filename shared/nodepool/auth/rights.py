@@ -16,9 +16,9 @@ from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.door import DOOR, QUERIES
 from nodepool.contract.events import Wake
 from nodepool.contract.keys import token
-from nodepool.contract.log import COMMANDS, LOG, SNAPSHOTS, SUBJECTS
+from nodepool.contract.log import COMMANDS, LOG, SNAPSHOTS, SUBJECTS, covers
 from nodepool.contract.roles import Role, commands_of
-from nodepool.contract.subjects import covers, filter_of
+from nodepool.contract.subjects import filter_of
 from nodepool.engine.wakes import wake_subject
 from nodepool.service import AnyService, commit_subject
 

@@ -87,21 +87,3 @@ def path_at(subject: str) -> PoolPath:
     if "~" not in subject:
         return org, cluster, pool
     return name_at(org), name_at(cluster), name_at(pool)
-
-
-def covers(wide: str, subject: str) -> bool:
-    """Return whether every subject that `subject` matches is one that `wide` matches.
-
-    Both may have wildcards.
-    """
-    if wide == subject:
-        return True
-    own, wanted = wide.split("."), subject.split(".")
-    for place, part in enumerate(own):
-        if part == ">":
-            return len(wanted) > place
-        if place >= len(wanted) or wanted[place] == ">":
-            return False
-        if part not in ("*", wanted[place]):
-            return False
-    return len(own) == len(wanted)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from nodepool.contract.subjects import covers
+from nodepool.contract.log import covers
 
 _UNSET: Mapping[str, object] = {
     "retention": "limits",
