@@ -283,7 +283,7 @@ class ReplicaProcess:
 @contextmanager
 def launched(
     name: str,
-    server: NatsServer,
+    server: Addressed,
     folder: Path,
     port: int,
     *,

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from bus.harness import connected, serving
-from nodepool.cli.documents import text
 from nodepool.cli.names import EVENT
 from nodepool.cli.sources import EndOfList, watch
 from nodepool.client import (
@@ -27,6 +26,7 @@ from nodepool.client.objects import has_condition
 from nodepool.client.sender import PendingOutcomes, Sender
 from nodepool.contract.commands import DeleteNodePool, RegisterCluster, ScaleNodePool
 from nodepool.contract.conditions import Validated
+from nodepool.contract.documents import text
 from nodepool.contract.events import (
     ClusterRegistered,
     CommandAccepted,

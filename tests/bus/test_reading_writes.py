@@ -14,11 +14,11 @@ from bus.harness import connected
 from bus.test_client import CLUSTER, CREATED, ORG, PATIENCE_S, ZONE, opened, say
 from bus.tls import HOST, running
 from nodepool.cli.app import run
-from nodepool.cli.documents import labels
 from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA, Kind
 from nodepool.cli.names import CLUSTER as CLUSTER_KIND
 from nodepool.cli.sources import Item, read
 from nodepool.contract.conditions import Validated
+from nodepool.contract.documents import labels
 from nodepool.contract.events import (
     CapacityReclaimed,
     ClusterRegistered,

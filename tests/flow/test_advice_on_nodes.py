@@ -6,7 +6,7 @@ import pytest
 
 from flow.test_explanations import explained, titles
 from flow.test_racks import R1, R2, break_node, domains, given_racks, run_pod, want
-from nodepool.cli.documents import field
+from nodepool.contract.documents import field
 from nodepool.explanation.remedies import DrainNode, Wait
 from support.constants import CLUSTER, PREFER_IDLE, RACK
 from support.manifests import rack_affinity

@@ -20,7 +20,7 @@ from flow.test_racks import (
     repair,
     want,
 )
-from nodepool.cli.documents import field
+from nodepool.contract.documents import field
 from nodepool.contract.events import NodePoolValidated
 from nodepool.explanation.remedies import (
     AddMachines,

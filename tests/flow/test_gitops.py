@@ -1,6 +1,6 @@
 """What tools see of a NodePool that wait for the objects that they have applied."""
 
-from nodepool.cli.documents import field
+from nodepool.contract.documents import field
 from support.constants import CLUSTER, H100, ORG, ZONE
 from support.failing import given_broken
 from support.harness import Harness

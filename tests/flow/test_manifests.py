@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from contracts.crd_status import MESSAGE_MAX, PROFILE_MAX
-from nodepool.cli.documents import field
 from nodepool.contract.affinity import EXPRESSIONS_MAX, TERMS_MAX
+from nodepool.contract.documents import field
 from support.constants import H100, ZONE
 from support.harness import Harness
 from support.manifests import TRAIN, manifest, rack_affinity

@@ -1,6 +1,6 @@
 """Nodes: their labels, annotations and taints, and the machines that fail to become one."""
 
-from nodepool.cli.documents import field
+from nodepool.contract.documents import field
 from support.constants import CLUSTER, H100, ORG, OWN_TAINT, PREFER_IDLE, ZONE
 from support.harness import Harness
 from support.world_harness import WorldHarness

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from nodepool.cli.documents import Document, text
+from nodepool.contract.documents import Document, text
 from nodepool.engine.world import World
 from nodepool.explanation.documents import facts
 from nodepool.explanation.facts import Facts

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 import pytest
 
 from nodepool.cli import terminal
-from nodepool.cli.documents import Document
 from nodepool.cli.formats import Format
 from nodepool.cli.layout import Heading, Screen, Table
 from nodepool.cli.names import CLUSTER, INSTANCE_TYPE, MACHINE, NODEPOOL, ZONE
@@ -14,6 +13,7 @@ from nodepool.cli.sources import Item, instance_types, zones
 from nodepool.cli.tables import header, paint, row
 from nodepool.cli.view import View
 from nodepool.contract.conditions import HEALTHY
+from nodepool.contract.documents import Document
 
 NOW = datetime(2025, 6, 10, 14, 48, 54, tzinfo=UTC)
 RED, YELLOW, END = "\x1b[31m", "\x1b[33m", "\x1b[0m"

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nodepool.cli.awaited import parse_awaited
-from nodepool.cli.documents import Document
 from nodepool.cli.progress import Progress, progress
 from nodepool.client import ObjectEvent
 from nodepool.client.accepted import (
@@ -18,6 +17,7 @@ from nodepool.client.accepted import (
     is_outdated,
     read_accepted,
 )
+from nodepool.contract.documents import Document
 from nodepool.contract.events import CWNodePoolDeleted, NodePoolDeleting, NodePoolValidated
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import envelope_of

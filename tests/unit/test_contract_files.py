@@ -15,6 +15,7 @@ from contracts.manifest_schema import manifest_schema
 from contracts.samples import message_classes
 from nodepool.contract.decode import decode
 from nodepool.contract.messages import Command, Envelope, Event
+from nodepool.contract.queries import QUERIES
 from nodepool.contract.services import EDGES, SERVICES
 from nodepool.contract.subjects import filter_of, template_of
 from nodepool.nats.wire.access import Access
@@ -157,12 +158,33 @@ def test_the_operations_of_the_document_are_what_services_hear_and_say(asyncapi:
         if issubclass(kind, Event) and kind.speaker in EDGES
     }
 
-    # then they are the same, but for what the engine stores of every service, and the read model
+    # then they are the same, but for what the engine stores of every service, the read model, and
+    # the queries
     others = {channel.rpartition("/")[2] for _, _, channel in operations - expected}
     assert expected <= operations
     assert others - {"Commit", "DeadLetter"} == {
-        name for name in asyncapi["channels"] if name.startswith("bucket-")
+        name for name in asyncapi["channels"] if name.startswith(("bucket-", "query-"))
+    } - {"query-answer"}
+
+
+def test_the_document_has_each_query_as_the_gateway_takes_it(asyncapi: Document) -> None:
+    # given the queries of the document
+    channels = asyncapi["channels"]
+    messages = asyncapi["components"]["messages"]
+
+    # when they are compared with the classes
+    fields = {
+        name: {each.alias or each_name for each_name, each in kind.model_fields.items()}
+        for name, kind in QUERIES.items()
     }
+
+    # then each has the subject and the fields that the gateway knows, and no others
+    assert {name: channels[f"query-{name}"]["address"] for name in QUERIES} == {
+        name: f"np.api.{{org}}.{name}" for name in QUERIES
+    }
+    payloads = {name: messages[f"{name}Query"]["payload"] for name in QUERIES}
+    assert {name: {*payload["properties"]} for name, payload in payloads.items()} == fields
+    assert {payload["additionalProperties"] for payload in payloads.values()} == {False}
 
 
 def test_each_example_manifest_names_the_schema_for_editors() -> None:

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from contracts.samples import sample
-from nodepool.cli.documents import text
 from nodepool.cli.preemption_table import after, lateness, preemption_document
 from nodepool.client.preemptions import PREEMPTIONS_MAX, Preemption, Preemptions
+from nodepool.contract.documents import text
 from nodepool.contract.events import (
     CWDrainNode,
     CWNodeDeleted,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from contracts.asyncapi_messages import PLAIN, bare, components_of, summary
+from contracts.asyncapi_queries import query_channels, query_messages, query_operations
 from contracts.samples import message_classes
 from contracts.schemas import Json
 from contracts.services import load_services
@@ -29,7 +30,10 @@ bare data, of at most {COMMAND_BYTES_MAX} bytes. Its outcome is `CommandAccepted
 `CommandRefused`, which has the command's id as `correlationid`, as has all that follows from it.
 
 A dot in a name is written `~` in a subject. Readers ignore fields that they do not know; a command
-with one is refused. Nothing is ever renamed or reinterpreted."""
+with one is refused. Nothing is ever renamed or reinterpreted.
+
+An organisation reaches all this through the gateway. It replies to a command with `id` and
+`position`, or with why the command is refused, and answers the queries."""
 PARAMETERS: Final[dict[str, Json]] = {
     "org": {"description": "The organisation.", "examples": ["acme"]},
     "cluster": {"description": "The cluster of the organisation.", "examples": ["prod"]},
@@ -53,12 +57,16 @@ _TAGS: Final = {
     "outcome": "What became of a command.",
     "engine": "What the services keep the log by; of no use to other programs.",
     "read model": "An object as Kubernetes would show it.",
+    "query": "A question to the gateway, which replies to it.",
 }
 
 
 def document() -> Json:
     """Return the whole AsyncAPI document."""
     kinds = sorted(message_classes().values(), key=_place)
+    components = components_of(kinds)
+    messages = components.pop("messages")
+    assert isinstance(messages, dict), "the components hold messages by name"
     return {
         "asyncapi": "3.0.0",
         "id": "urn:nodepool:control-plane",
@@ -74,10 +82,11 @@ def document() -> Json:
         },
         "defaultContentType": CONTENT_TYPE,
         "servers": _SERVERS,
-        "channels": dict(_channels(kinds)),
-        "operations": dict(_operations()),
+        "channels": {**dict(_channels(kinds)), **dict(query_channels())},
+        "operations": {**dict(_operations()), **dict(query_operations())},
         "components": {
-            **components_of(kinds),
+            "messages": {**messages, **query_messages()},
+            **components,
             "parameters": PARAMETERS,
             "securitySchemes": _SECURITY,
             "operationBindings": {"nats": {"nats": {"bindingVersion": "0.1.0"}}},

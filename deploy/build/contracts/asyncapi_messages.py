@@ -32,6 +32,12 @@ _ATTRIBUTES: Final[dict[str, Json]] = {
     "correlationid": {**_ID, "description": "The id of the command that everything began with."},
     "causationid": {**_ID, "description": "The id of the message that led to this one."},
     "causeposition": {"type": "integer", "description": "The position of that in the log."},
+    "actor": {
+        "type": "string",
+        "description": "Who has sent the command through the gateway, which writes it:"
+        " organisation, user, role and address.",
+        "examples": ["acme;alice;editor;10.0.0.7"],
+    },
     "data": {},
 }
 _SENT: Final[dict[str, Json]] = {

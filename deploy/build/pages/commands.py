@@ -17,6 +17,7 @@ from nodepool.contract.messages import (
     OfZone,
 )
 from nodepool.contract.reference import Field, describe_model
+from nodepool.contract.roles import ROLES, SENDERS
 from nodepool.contract.subjects import subject_of
 
 PAGE = Path(__file__).parents[3] / "shared" / "COMMANDS.md"
@@ -32,13 +33,28 @@ send it. What the subject names in angle brackets may be repeated in the data as
 `pool`, `zone` or `machine`, and must then be the same; a dot in a name is written `~` in a subject.
 Unknown fields are refused. Names, labels and taints also have to follow the grammar of Kubernetes.
 The outcome of a command that breaks a rule names the field and the rule.
+
+## Who may send what
+
+This table is in `shared/nodepool/contract/roles.py`. People of an organisation are its viewers,
+editors and owners; the agent speaks for one cluster, and the operator runs the fleet.
 """
 
 
 def page() -> str:
     """Return the text of the page."""
     kinds = [kind for kind in vars(commands).values() if _is_command(kind)]
-    return "\n".join((HEAD, *("\n".join(_section(kind)) for kind in kinds)))
+    return "\n".join((HEAD, *_senders(), *("\n".join(_section(kind)) for kind in kinds)))
+
+
+def _senders() -> Iterator[str]:
+    """Yield the lines of the table of who may send each command."""
+    yield f"| Command | {' | '.join(ROLES)} |"
+    yield f"| --- |{' :-: |' * len(ROLES)}"
+    for kind, roles in SENDERS.items():
+        marks = " | ".join("✓" if role in roles else "" for role in ROLES)
+        yield f"| [{kind.__name__}](#{kind.__name__.lower()}) | {marks} |"
+    yield ""
 
 
 def _is_command(kind: object) -> bool:

@@ -7,8 +7,9 @@ from pathlib import Path
 from contracts.services import load_services
 from nodepool.contract import metrics
 from nodepool.contract.agent_metrics import OF_THE_AGENT
+from nodepool.contract.gateway_metrics import OF_THE_GATEWAY
 from nodepool.contract.metrics import ALL, Metric
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import EDGES, SERVICES
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "deploy" / "METRICS.md"
@@ -19,15 +20,16 @@ HEAD = """\
 # Metrics
 
 Every metric, in the order of `shared/nodepool/contract/metrics.py` and then of `agent_metrics.py`
-beside it, from which `make metrics` writes this page. `/metrics` of each service shows them in
-Prometheus' [text format](https://prometheus.io/docs/instrumenting/exposition_formats/), or as
+and `gateway_metrics.py` beside it, from which `make metrics` writes this page. `/metrics` of each
+service shows them in Prometheus'
+[text format](https://prometheus.io/docs/instrumenting/exposition_formats/), or as
 [OpenMetrics](https://github.com/prometheus/OpenMetrics) where the request asks for that. All of
 them have the label `nodepool_service` as well, and those of an agent also `org` and
 `nodepool_cluster`, those of the cluster that it connects.
 
 What is marked * only the replica that leads shows: it is about objects, or the log, which a sum
 over replicas would count twice. "all" are the services of the control plane; the agent of a cluster
-shows what names it.
+and the gateway show what names them.
 
 | Metric | Type | Labels | Meaning | Services |
 | --- | --- | --- | --- | --- |
@@ -60,17 +62,18 @@ def _rows() -> Iterator[tuple[str, ...]]:
             where = f"{', '.join(writers)}{' *' if of_leader else ''}"
         else:
             where = "all" if metric in of_replicas() else "none"
-            where += ", agent" if metric in of_the_agent() else ""
+            where += "".join(f", {edge}" for edge in EDGES if metric in of_an_edge(edge))
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         yield f"`{metric.name}`", metric.kind, labels, metric.help, where
-    for metric in OF_THE_AGENT:
-        labels = ", ".join(f"`{label}`" for label in metric.labels)
-        yield f"`{metric.name}`", metric.kind, labels, metric.help, "agent"
+    for edge, own in (("agent", OF_THE_AGENT), ("gateway", OF_THE_GATEWAY)):
+        for metric in own:
+            labels = ", ".join(f"`{label}`" for label in metric.labels)
+            yield f"`{metric.name}`", metric.kind, labels, metric.help, edge
 
 
 def _process_rows() -> Iterator[tuple[str, ...]]:
     for name, kind, meaning in PROCESS:
-        yield f"`{name}`", kind, "", meaning, "all, agent"
+        yield f"`{name}`", kind, "", meaning, ", ".join(("all", *EDGES))
 
 
 def exported_by_states() -> dict[Metric, list[str]]:
@@ -83,9 +86,9 @@ def of_replicas() -> set[Metric]:
     return set(_users({"host": ROOT / "shared" / "nodepool" / "host"}))
 
 
-def of_the_agent() -> set[Metric]:
-    """Return the metrics of each replica that the agent exports as well."""
-    return set(_users({"agent": ROOT / "services" / "agent"}))
+def of_an_edge(edge: str) -> set[Metric]:
+    """Return the metrics of each replica that an edge exports as well."""
+    return set(_users({edge: ROOT / "services" / edge}))
 
 
 def _users(folders: dict[str, Path]) -> dict[Metric, list[str]]:

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Final
 
 from agent.actions import Place
-from agent.host.streams import LOOK_S
 from agent.pools.sides import Deletion, Origin
 from nodepool.client.accepted import DELETED, VALIDATED
 from nodepool.contract.decode import decode
@@ -22,6 +21,7 @@ from nodepool.contract.messages import Envelope
 from nodepool.nats.log import api
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, verify_log
+from nodepool.nats.objects.following import LOOK_S
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import InDoubt
 

@@ -13,7 +13,6 @@ from agent.host.commander import Commander
 from agent.host.model import BusModel
 from agent.host.registration import Registration
 from agent.host.settings import AgentSettings
-from agent.host.streams import LOOK_S, objects_reader, present, until_closed
 from agent.host.telemetry import NAME, Telemetry
 from agent.pools.objects import Log
 from agent.reading import Document
@@ -31,6 +30,7 @@ from nodepool.nats.log import api
 from nodepool.nats.log.consumers import AGENT, VERSION
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, StreamInfo, verify_log
+from nodepool.nats.objects.following import LOOK_S, objects_reader, present, until_closed
 from nodepool.nats.objects.stored_objects import stored_object
 from nodepool.nats.wire.connection import Connection, connect
 from nodepool.nats.wire.errors import (
@@ -185,7 +185,7 @@ class Bus:
         log = Log(info.log, info.last, cluster=self._registration.uid)
         readers = [
             objects_reader(
-                connection, bucket, f"$KV.{bucket}.{place.org}.{place.cluster}.>", log, found
+                connection, bucket, f"$KV.{bucket}.{place.org}.{place.cluster}.>", log.id, found
             )
             for bucket, found in zip(BUCKETS, buckets, strict=True)
         ]

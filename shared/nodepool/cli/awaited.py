@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from nodepool.cli.documents import Document, condition, field, items
+from nodepool.contract.documents import Document, condition, field, items
 
 if TYPE_CHECKING:
     from nodepool.cli.jsonpath import Path

@@ -16,9 +16,9 @@ from nodepool.client.manifests import ManifestError, parse_manifest, stored_docu
 from nodepool.contract.events import CommandAccepted
 
 if TYPE_CHECKING:
-    from nodepool.cli.documents import Document
     from nodepool.client import Client
     from nodepool.contract.commands import ApplyNodePool
+    from nodepool.contract.documents import Document
     from nodepool.contract.events import NodePoolValidated
 
 ATTEMPTS = 5

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem, ShellComplete
 
-from nodepool.cli.documents import Document
-from nodepool.cli.documents import text as field_text
 from nodepool.cli.names import (
     CLUSTER,
     EVENT,
@@ -26,6 +24,8 @@ from nodepool.cli.options import Objects
 from nodepool.cli.output import is_named, name_of
 from nodepool.cli.settings import Settings, from_environment
 from nodepool.cli.sources import read
+from nodepool.contract.documents import Document
+from nodepool.contract.documents import text as field_text
 
 if TYPE_CHECKING:
     from nodepool.client import Client

@@ -11,10 +11,10 @@ from nodepool.cli.times import human
 from nodepool.contract.moments import rfc3339
 
 if TYPE_CHECKING:
-    from nodepool.cli.documents import Document
     from nodepool.client.dead_letters import DeadLetter
     from nodepool.client.errors import Refused
     from nodepool.client.replaying import Replay
+    from nodepool.contract.documents import Document
 
 HEADINGS = ("POSITION", "SERVICE", "AGE", "MESSAGE", "ABOUT", "FIELD", "CAUSE")
 WIDE = (*HEADINGS[:-1], "INPUT", "SUBJECT", "CAUSE")

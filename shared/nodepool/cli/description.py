@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from nodepool.cli.documents import Document, field, items
 from nodepool.cli.event_table import CountedEvent, interval
 from nodepool.cli.layout import align_columns, escape_text
 from nodepool.cli.names import NODEPOOL
+from nodepool.contract.documents import Document, field, items
 
 ANNOTATION_MAX = 140
 """An annotation with more characters is printed on lines of its own, as kubectl does."""

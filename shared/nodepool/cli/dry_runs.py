@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from nodepool.cli.documents import Document, field
 from nodepool.cli.options import DryRun
 from nodepool.client import Refused
 from nodepool.client.manifests import desired_document, stored_document
@@ -10,6 +9,7 @@ from nodepool.client.names import find_name_refusal
 from nodepool.contract import grammar
 from nodepool.contract.catalog import RACK_SIZE
 from nodepool.contract.commands import ApplyNodePool, ScaleNodePool
+from nodepool.contract.documents import Document, field
 from nodepool.contract.outcomes import build_acceptance
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from nodepool.cli.documents import Document, field, text
 from nodepool.cli.times import age, human
+from nodepool.contract.documents import Document, field, text
 from nodepool.contract.moments import rfc3339
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nodepool.cli.documents import Document, text
 from nodepool.cli.layout import escape_text
 from nodepool.cli.times import human
+from nodepool.contract.documents import Document, text
 from nodepool.contract.grammar import label_value
+from nodepool.contract.keys import peer_name
 from nodepool.contract.moments import rfc3339
 from nodepool.explanation.cause import Cause
 from nodepool.explanation.documents import facts
@@ -91,7 +92,7 @@ async def _read_peers(
         if cluster not in by_cluster:
             listed = await client.nodes.list(f"{client.org}.{cluster}.", everywhere=True)
             by_cluster[cluster] = [node.document for node in listed]
-        found.append((f"{cluster}/{name}", each.document, by_cluster[cluster]))
+        found.append((peer_name(cluster, name), each.document, by_cluster[cluster]))
     return found
 
 

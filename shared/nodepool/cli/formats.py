@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from nodepool.cli.documents import Document
 from nodepool.cli.layout import Table
 from nodepool.cli.output import as_json, as_list, as_yaml, print_text
+from nodepool.contract.documents import Document
 from nodepool.contract.suggest import did_you_mean
 from nodepool.nats.wire.files import read_given
 

@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from nodepool.cli.documents import labels
 from nodepool.cli.errors import DONE, CliError, report
 from nodepool.cli.names import NODE, parse_required_names
 from nodepool.cli.options import objects_argument
 from nodepool.cli.output import print_text
 from nodepool.cli.tables import POOL_LABEL
+from nodepool.contract.documents import labels
 
 if TYPE_CHECKING:
     from nodepool.client import Client

@@ -23,8 +23,8 @@ from nodepool.cli.output import print_lines, print_text
 from nodepool.cli.times import duration_s
 
 if TYPE_CHECKING:
-    from nodepool.cli.documents import Document
     from nodepool.client.manifests import Manifest
+    from nodepool.contract.documents import Document
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import click
 
-from nodepool.cli.documents import Document, text
 from nodepool.cli.errors import CliError
 from nodepool.cli.layout import escape_text, visible
 from nodepool.cli.names import CAPACITY, MACHINE, QUOTA, Kind
 from nodepool.cli.waiting_line import clear
+from nodepool.contract.documents import Document, text
 
 
 def print_text(text: str, *, newline: bool = True) -> None:

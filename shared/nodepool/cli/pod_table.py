@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from nodepool.cli.documents import Document
 from nodepool.cli.tables import POOL_LABEL
+from nodepool.contract.documents import Document
 
 if TYPE_CHECKING:
     from nodepool.client.pods import ListedPod

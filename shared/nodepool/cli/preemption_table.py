@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from nodepool.cli.documents import Document, field
 from nodepool.cli.times import human, moment
+from nodepool.contract.documents import Document, field
 
 if TYPE_CHECKING:
     from nodepool.client import Preemption

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from nodepool.cli.documents import Document, condition, field, items, text
 from nodepool.cli.tables import is_deleting
 from nodepool.contract.counting import format_count
+from nodepool.contract.documents import Document, condition, field, items, text
 from nodepool.explanation.causes import blocking
 from nodepool.explanation.documents import facts, target_of
 

@@ -1,105 +1,34 @@
-"""Selecting objects by their labels and fields.
+"""Selectors as options of a command: what cannot be read is a usage error."""
 
-Label selectors have the syntax of
-https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/. Field selectors have the
-syntax of https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/.
-"""
-
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import click
 
-from nodepool.cli.documents import Document, field, labels
+from nodepool.contract import selectors
+from nodepool.contract.selectors import SelectorError
 
-_KEY = r"([A-Za-z0-9](?:[\w./-]*[A-Za-z0-9])?)"
-_EXISTS = re.compile(rf"(!?)\s*{_KEY}")
-_EQUALS = re.compile(rf"{_KEY}\s*(==|=|!=)\s*([\w.-]*)")
-_ORDERED = re.compile(rf"{_KEY}\s*([<>])\s*([+-]?\d+)")
-_AMONG = re.compile(rf"{_KEY}\s+(in|notin)\s*\(([^()]*)\)", re.IGNORECASE)
-_SEPARATOR = re.compile(r",(?![^(]*\))")
-_FIELD = re.compile(r"([A-Za-z][\w.-]*)\s*(==|=|!=)\s*(.*)")
-_LABELS_HELP = "write KEY=VALUE, KEY!=VALUE, KEY in (A,B), KEY notin (A,B), KEY or !KEY"
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """A requirement for one label.
+def _raising_usage_errors(option: str, select: Callable[P, R]) -> Callable[P, R]:
+    """Return `select` with a usage error, which names the option, for each SelectorError."""
 
-    operator: `in`, `notin`, `exists`, `!exists`, `>` or `<`.
-    """
-
-    key: str
-    operator: str
-    values: frozenset[str] = frozenset()
-
-    def is_met(self, own: Mapping[str, str]) -> bool:
-        """Return whether labels satisfy it; as in Kubernetes, a missing label is `notin` all."""
-        value = own.get(self.key)
-        match self.operator:
-            case "exists":
-                return value is not None
-            case "!exists":
-                return value is None
-            case "in":
-                return value in self.values
-            case "notin":
-                return value not in self.values
+    @wraps(select)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            actual, limit = int(value or ""), int(next(iter(self.values)))
-        except ValueError:
-            return False
-        return actual > limit if self.operator == ">" else actual < limit
+            return select(*args, **kwargs)
+        except SelectorError as error:
+            raise click.UsageError(f"{option}: {error}") from None
+
+    return call
 
 
-def selects(selector: str, document: Document) -> bool:
-    """Return whether an object's labels satisfy a selector such as `k=v,k!=v,k in (a,b),k,!k`.
-
-    The empty selector selects everything. Raises a usage error for a selector that cannot be read.
-    """
-    requirements = _requirements(selector)
-    own = labels(document) if requirements else {}
-    return all(requirement.is_met(own) for requirement in requirements)
-
-
-@lru_cache(maxsize=8)
-def _requirements(selector: str) -> Sequence[Requirement]:
-    if not selector.strip():
-        return ()
-    return tuple(_requirement(text.strip()) for text in _SEPARATOR.split(selector))
-
-
-def _requirement(text: str) -> Requirement:
-    if match := _AMONG.fullmatch(text):
-        values = frozenset(value.strip() for value in match[3].split(","))
-        return Requirement(match[1], match[2].lower(), values)
-    if match := _EQUALS.fullmatch(text):
-        operator = "notin" if match[2] == "!=" else "in"
-        return Requirement(match[1], operator, frozenset((match[3],)))
-    if match := _ORDERED.fullmatch(text):
-        return Requirement(match[1], match[2], frozenset((match[3],)))
-    if match := _EXISTS.fullmatch(text):
-        return Requirement(match[2], f"{match[1]}exists")
-    raise click.UsageError(f"--selector: {text!r} is not a label selector; {_LABELS_HELP}")
-
-
-def has_fields(selector: str, document: Document) -> bool:
-    """Return whether an object satisfies a field selector, `metadata.name=a,spec.x!=b`.
-
-    A missing field has the empty value. The empty selector selects everything. Raises a usage
-    error for a selector that cannot be read.
-    """
-    return all(
-        (_value(document, path) == value) is (operator != "!=")
-        for path, operator, value in _field_requirements(selector)
-    )
-
-
-def field_paths(selector: str) -> list[str]:
-    """Return the fields that a field selector names; raise a usage error for an invalid one."""
-    return [path for path, _, _ in _field_requirements(selector)]
+selects = _raising_usage_errors("--selector", selectors.selects)
+has_fields = _raising_usage_errors("--field-selector", selectors.has_fields)
+field_paths = _raising_usage_errors("--field-selector", selectors.field_paths)
 
 
 def check_fields(selector: str) -> None:
@@ -115,26 +44,3 @@ def check_fields(selector: str) -> None:
             find_field(path.split("."))
         except NoSuchFieldError as error:
             raise click.UsageError(f"--field-selector: {path}: {error}") from None
-
-
-@lru_cache(maxsize=8)
-def _field_requirements(selector: str) -> Sequence[tuple[str, str, str]]:
-    if not selector.strip():
-        return ()
-    requirements = []
-    for text in selector.split(","):
-        match = _FIELD.fullmatch(text.strip())
-        if match is None:
-            raise click.UsageError(
-                f"--field-selector: {text!r} is not a field selector; write metadata.name=NAME,"
-                " or another field with = or !="
-            )
-        requirements.append((match[1], match[2], match[3].strip()))
-    return tuple(requirements)
-
-
-def _value(document: Document, path: str) -> str:
-    value = field(document, *path.split("."))
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "" if value is None else str(value)

@@ -5,13 +5,13 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nodepool.cli.documents import Document
 from nodepool.cli.errors import DONE, report
 from nodepool.cli.in_order import in_order
 from nodepool.cli.names import NODEPOOL
 from nodepool.cli.options import IN_WORDS, DryRun, Output
 from nodepool.cli.output import print_error
 from nodepool.cli.verdicts import warn
+from nodepool.contract.documents import Document
 
 if TYPE_CHECKING:
     from nodepool.client import Client, Outcome

@@ -5,7 +5,6 @@ from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from nodepool.cli.documents import Document, field, text
 from nodepool.cli.errors import UNREACHABLE, CliError
 from nodepool.cli.event_table import count_events, event_document, occurred_once
 from nodepool.cli.names import (
@@ -22,6 +21,7 @@ from nodepool.cli.names import (
 from nodepool.cli.output import print_note
 from nodepool.cli.pod_table import pod_document
 from nodepool.cli.preemption_table import preemption_document
+from nodepool.contract.documents import Document, field, text
 
 if TYPE_CHECKING:
     from nodepool.client import Client, Object

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from nodepool.cli.documents import Document, condition, field, items, label
-from nodepool.cli.documents import text as text_at
 from nodepool.cli.event_table import last_seen
 from nodepool.cli.layout import Heading, Table
 from nodepool.cli.names import (
@@ -27,6 +25,8 @@ from nodepool.cli.terminal import RED, YELLOW, colour_text, screen
 from nodepool.cli.times import age
 from nodepool.contract.columns import NODEPOOL_COLUMNS
 from nodepool.contract.conditions import LOOKS, Capacity, Look, Quota, Validated
+from nodepool.contract.documents import Document, condition, field, items, label
+from nodepool.contract.documents import text as text_at
 
 ABSENT = "-"
 TERMINATING = "Terminating"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli import tables
-from nodepool.cli.documents import Document, labels
 from nodepool.cli.formats import ABSENT, TABLE, Format
 from nodepool.cli.layout import Table
 from nodepool.cli.names import CAPACITY, EVENT, NODEPOOL, QUOTA, Kind
 from nodepool.cli.output import full_name, is_named, print_lines, print_text
 from nodepool.cli.selectors import check_fields, field_paths, has_fields, selects
 from nodepool.cli.sources import Item
+from nodepool.contract.documents import Document, labels
 from nodepool.contract.suggest import did_you_mean
 
 if TYPE_CHECKING:

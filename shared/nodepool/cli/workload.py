@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nodepool.cli import INTERRUPTED
-from nodepool.cli.documents import condition
 from nodepool.cli.errors import REFUSED, CliError
 from nodepool.cli.explained import why_pods_wait
 from nodepool.cli.output import print_note
 from nodepool.cli.pod_state import PodState
 from nodepool.client import Client, ClientError, NoOutcome, Refused, Unreachable
+from nodepool.contract.documents import condition
 from nodepool.contract.pods import Pod
 from nodepool.local.process import LocalProcess
 

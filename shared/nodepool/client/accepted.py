@@ -17,6 +17,7 @@ from nodepool.contract.log import Entry
 from nodepool.nats.log.streams import STREAM
 from nodepool.nats.objects.stored_objects import (
     NOTHING,
+    ObjectKey,
     key_fault,
     stored_object,
     subject_of_object,
@@ -105,7 +106,7 @@ def is_outdated(document: Mapping[str, object], accepted: Accepted | None) -> bo
     return is_earlier or is_unaware or metadata.get("uid", accepted.uid) != accepted.uid
 
 
-class _Changes(NamedTuple):
+class BucketChanges(NamedTuple):
     """The events with which commands change the objects of a bucket.
 
     events: the events, each by its service and name.
@@ -119,11 +120,11 @@ class _Changes(NamedTuple):
     key: Callable[[list[str], Mapping[str, str]], tuple[str, ...]]
 
 
-_CHANGES: Final[Mapping[Bucket, _Changes]] = {
-    "nodepools": _Changes(
+CHANGES: Final[Mapping[Bucket, BucketChanges]] = {
+    "nodepools": BucketChanges(
         (VALIDATED, DELETING, DELETED), "{org}.{cluster}.*", lambda path, _: tuple(path)
     ),
-    "nodes": _Changes(
+    "nodes": BucketChanges(
         (
             ("allocator", "CWNodeAssigned"),
             ("lifecycle", "NodeUpdated"),
@@ -132,17 +133,17 @@ _CHANGES: Final[Mapping[Bucket, _Changes]] = {
         "{org}.{cluster}.*",
         lambda path, fields: (path[0], path[1], fields["node"]),
     ),
-    "quotas": _Changes(
+    "quotas": BucketChanges(
         (("quota", "QuotaSet"), ("quota", "QuotaDeleted")),
         "{org}.*.*",
         lambda path, fields: (path[0], fields["zone"], fields["instanceType"]),
     ),
-    "capacity": _Changes(
+    "capacity": BucketChanges(
         (("allocator", "CapacityReclaimed"),),
         "fleet.*.*",
         lambda path, fields: (path[1], fields["instanceType"]),
     ),
-    "clusters": _Changes(
+    "clusters": BucketChanges(
         (("validator", "ClusterRegistered"),), "{org}.*.*", lambda path, _: (path[0], path[1])
     ),
 }
@@ -159,7 +160,7 @@ async def catch_up(session: Session, bucket: Bucket, *, everywhere: bool = False
     Returns False if the read model is still behind after `CATCH_UP_S` seconds: nothing writes it
     now, or the object cannot be stored.
     """
-    changes = _CHANGES.get(bucket)
+    changes = CHANGES.get(bucket)
     if changes is None:
         return True
     org, cluster = ("*", "*") if everywhere else (session.org, session.cluster)
@@ -172,36 +173,45 @@ async def catch_up(session: Session, bucket: Bucket, *, everywhere: bool = False
         )
     )
     newest = max(filter(None, last), key=lambda entry: entry.position, default=None)
-    subject = _object_of(newest, bucket, changes) if newest is not None else None
-    if newest is None or subject is None:
+    key = key_of_change(newest, bucket) if newest is not None else None
+    if newest is None or key is None:
         return True
     clock = asyncio.get_running_loop().time
     ends = clock() + CATCH_UP_S
-    while not await _shows(session, bucket, subject, newest):
+    while not await _shows(session, key, newest):
         if clock() >= ends:
             return False
         await asyncio.sleep(PAUSE_S)
     return True
 
 
-async def _shows(session: Session, bucket: Bucket, subject: str, change: Entry) -> bool:
-    """Return whether the object on this subject is as new as this event about it."""
-    entry = await session.last_message(f"KV_{bucket}", subject, from_leader=True)
+async def _shows(session: Session, key: ObjectKey, change: Entry) -> bool:
+    """Return whether this object is as new as this event about it."""
+    subject = subject_of_object(key)
+    entry = await session.last_message(f"KV_{key[0]}", subject, from_leader=True)
     stored = NOTHING if entry is None else stored_object(entry.headers, entry.position)
+    return shows(stored.version, change, deleted=stored.deleted)
+
+
+def shows(version: int, change: Entry, *, deleted: bool) -> bool:
+    """Return whether an object of this version is as new as an event about it.
+
+    deleted: whether the object is deleted, or does not exist.
+    """
     is_deletion = change.subject.rpartition(".")[2] in _DELETIONS
-    return stored.version >= change.position or (stored.deleted and is_deletion)
+    return version >= change.position or (deleted and is_deletion)
 
 
-def _object_of(change: Entry, bucket: Bucket, changes: _Changes) -> str | None:
-    """Return the subject of the object of an event; None if services cannot read the event.
+def key_of_change(change: Entry, bucket: Bucket) -> ObjectKey | None:
+    """Return the object that an event of `CHANGES` is about; None if services cannot read it.
 
     Never raises because of the content: any client that may publish can have written it.
     """
     *_, first, second, third, _name = change.subject.split(".")
     fields = {name: text for name, text in data_of(change).items() if isinstance(text, str)}
     try:
-        parts = changes.key([name_at(each) for each in (first, second, third)], fields)
+        parts = CHANGES[bucket].key([name_at(each) for each in (first, second, third)], fields)
     except LookupError:
         return None
     key = (bucket, "/".join(parts))
-    return subject_of_object(key) if fields and key_fault(key) is None else None
+    return key if fields and key_fault(key) is None else None

@@ -228,6 +228,7 @@ def _decode_command(
         traceparent=trace,
         tracestate=state,
         correlationid=command.id,
+        actor=command.actor,
     )
 
 

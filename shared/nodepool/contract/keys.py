@@ -87,6 +87,11 @@ def pool_path(key: PoolKey) -> PoolPath:
     return org, cluster, pool
 
 
+def peer_name(cluster: str, pool: str) -> str:
+    """Return the name of a NodePool in its organisation."""
+    return f"{cluster}/{pool}"
+
+
 def cluster_of(key: PoolKey) -> ClusterKey:
     """Return the key of the cluster of a NodePool."""
     org, cluster, _ = pool_path(key)

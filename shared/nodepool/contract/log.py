@@ -14,6 +14,10 @@ EVENTS: Final = "np.evt.*.*.*.*.*"
 """The subjects of all events."""
 SUBJECTS: Final = (COMMANDS, EVENTS, "np.commit.*", "np.dead.*")
 """All that the log takes. The server acknowledges no message on a subject of another shape."""
+LOG: Final = "NODEPOOL"
+"""The stream that is the log."""
+SNAPSHOTS: Final = "NODEPOOL_SNAPSHOTS"
+"""The stream of the snapshots of the services."""
 MESSAGE_BYTES_MAX: Final = 1024 * 1024
 """The largest message that the log takes, its headers included."""
 OLDEST_SERVER: Final = 2, 15
@@ -38,3 +42,21 @@ class Entry(NamedTuple):
     subject: str
     content: bytes
     headers: Mapping[str, str]
+
+
+def covers(wide: str, subject: str) -> bool:
+    """Return whether every subject that `subject` matches is one that `wide` matches.
+
+    Both may have wildcards.
+    """
+    if wide == subject:
+        return True
+    own, wanted = wide.split("."), subject.split(".")
+    for place, part in enumerate(own):
+        if part == ">":
+            return len(wanted) > place
+        if place >= len(wanted) or wanted[place] == ">":
+            return False
+        if part not in ("*", wanted[place]):
+            return False
+    return len(own) == len(wanted)

@@ -171,6 +171,9 @@ M = TypeVar("M", bound=Message)
 ID_MAX = 256
 """The longest id of a message, in characters; a command's is repeated in all that follows."""
 
+ACTOR_MAX = 1_100
+"""The longest `actor` of a message, in characters."""
+
 Id = Annotated[str, Field(max_length=ID_MAX)]
 Trace = Annotated[str, Field(max_length=TRACE_MAX)]
 TraceState = Annotated[str, Field(max_length=STATE_MAX)]
@@ -183,6 +186,7 @@ class Envelope(BaseModel, Generic[M]):
     traceparent, tracestate: the trace that it belongs to (https://www.w3.org/TR/trace-context/).
     correlationid: the id of the command that everything began with.
     causationid, causeposition: the id of the message that led to this one, and its position.
+    actor: who has sent the command, see `contract.actors`; the gateway writes it.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -199,6 +203,7 @@ class Envelope(BaseModel, Generic[M]):
     correlationid: Id | None = None
     causationid: Id | None = None
     causeposition: int | None = None
+    actor: Annotated[str, Field(max_length=ACTOR_MAX)] | None = None
     data: M
 
     def encode(self) -> bytes:
@@ -224,6 +229,7 @@ class Attributes(TypedDict, total=False):
     correlationid: str | None
     causationid: str | None
     causeposition: int | None
+    actor: str | None
 
 
 _ALL = {name: field.get_default() for name, field in Envelope.model_fields.items()}

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from pydantic_core import from_json
 
-from nodepool.contract.messages import ID_MAX
+from nodepool.contract.messages import ACTOR_MAX, ID_MAX
 from nodepool.contract.tracing import traceparent_of, tracestate_of
 
 COMMAND_BYTES_MAX: Final = 256 << 10
@@ -39,6 +39,12 @@ class Opened(NamedTuple):
         """The program that has sent it, as it says."""
         source = self.attributes.get("source") or self.headers.get("ce-source")
         return source if isinstance(source, str) else "unknown"
+
+    @property
+    def actor(self) -> str | None:
+        """The actor that the gateway has written into the CloudEvent; None if there is none."""
+        actor = self.attributes.get("actor")
+        return actor if isinstance(actor, str) and len(actor) <= ACTOR_MAX else None
 
     @property
     def trace(self) -> tuple[str | None, str | None]:

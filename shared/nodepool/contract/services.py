@@ -29,5 +29,7 @@ PROCESSES: Final[Mapping[int, tuple[tuple[str, ...], ...]]] = {
 """Which services share a process, by the number of processes."""
 REPLACEABLE: Final = frozenset({"fleet"})
 """Services that simulate what is real elsewhere: something else may be in their place."""
-EDGES: Final[tuple[str, ...]] = ("agent",)
-"""Programs beside the services that say events of their own: one for each cluster of Kubernetes."""
+EDGES: Final[tuple[str, ...]] = ("agent", "gateway")
+"""Programs beside the services: the agent of each cluster of Kubernetes, and the front door."""
+FORWARDING: Final = frozenset({"gateway"})
+"""Edges that say no events of their own."""

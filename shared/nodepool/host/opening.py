@@ -11,7 +11,7 @@ from nodepool.host.log_state import check_beginning
 from nodepool.host.session import ReplicaSession
 from nodepool.host.settings import Settings
 from nodepool.host.version import version_of
-from nodepool.nats.log.api import check_limits, last_message, last_position
+from nodepool.nats.log.api import check_limits, last_position, leaders_message
 from nodepool.nats.log.consumers import REPLICA, SERVICE, VERSION
 from nodepool.nats.log.feed import Feed, Member
 from nodepool.nats.log.publisher import Publisher
@@ -41,7 +41,7 @@ async def open_session(
         host.telemetry.log.warning("snapshot not used", cause=unused)
     host.snapshots.note_stored_position(replica.committed, is_usable=not unused)
     await check_beginning(connection, service.name, replica.committed, unused)
-    last_commit = await last_message(connection, STREAM, commit_subject(service.name))
+    last_commit = await leaders_message(connection, STREAM, commit_subject(service.name))
     reader = _make_reader(host, connection, log, replica.committed + 1)
     try:
         await reader.open()

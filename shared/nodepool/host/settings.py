@@ -120,10 +120,13 @@ _CHOICES = {
 }
 OTHERS = frozenset(
     {"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR", "NODE", "PROCESSES"}
-    | {"ZONE", "LEASE_NAMESPACE", "LEASE_NAME"}
+    | {"ZONE", "LEASE_NAMESPACE", "LEASE_NAME", "MEMBERS_FILE"}
+    | {f"GATEWAY_{name}" for name in ("BYTES_PER_HOUR", "WATCHES")}
+    | {f"GATEWAY_{name}_PER_SECOND" for name in ("MESSAGES", "QUERIES")}
+    | {f"GATEWAY_{name}_BURST" for name in ("MESSAGES", "QUERIES")}
 )
-"""Settings of the command line, of `nodepool up` and of the agent of a Kubernetes cluster, which
-other services ignore; and the variable that `nodepool run` sets for its program."""
+"""Settings of the command line, of `nodepool up`, of the agent of a Kubernetes cluster and of the
+gateway, which other services ignore; and the variable that `nodepool run` sets for its program."""
 
 
 def read(environment: Mapping[str, str]) -> Settings:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bus.harness import connected, read_all
-from nodepool.cli.documents import Document, condition, text
 from nodepool.client import Client
 from nodepool.contract.commands import DrainNode, RebootNode
 from nodepool.contract.commands_slurm import LockNode
+from nodepool.contract.documents import Document, condition, text
 from nodepool.contract.model import LOCK
 from nodepool.contract.pods import Pod, PodClass
 from support.audit.auditor import violations

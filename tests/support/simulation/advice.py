@@ -11,7 +11,7 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, assert_never, cast
 
-from nodepool.cli.documents import text
+from nodepool.contract.documents import text
 from nodepool.contract.events import (
     CWNodeDeleted,
     CWNodeRegistrationFailed,

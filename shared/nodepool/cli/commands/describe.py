@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli.description import body, events_part
-from nodepool.cli.documents import Document, labels, text
 from nodepool.cli.errors import DONE
 from nodepool.cli.event_table import combine_events
 from nodepool.cli.missing import check_place, report_missing
@@ -19,6 +18,7 @@ from nodepool.cli.sources import EVENTS_KEPT, read
 from nodepool.cli.tables import POOL_LABEL
 from nodepool.cli.times import moment
 from nodepool.cli.view import View
+from nodepool.contract.documents import Document, labels, text
 
 if TYPE_CHECKING:
     from nodepool.client import Client

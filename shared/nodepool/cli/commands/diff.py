@@ -15,10 +15,10 @@ from nodepool.cli.output import as_yaml, print_text
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
-    from nodepool.cli.documents import Document
     from nodepool.client import Client
     from nodepool.client.manifests import Manifest
     from nodepool.contract.commands import ApplyNodePool
+    from nodepool.contract.documents import Document
     from nodepool.contract.events import NodePoolValidated
 
 DIFFERENT = 1

@@ -19,8 +19,8 @@ from nodepool.cli.settings import Command, Settings
 from nodepool.nats.wire.files import read_given
 
 if TYPE_CHECKING:
-    from nodepool.cli.documents import Document
     from nodepool.client import Client
+    from nodepool.contract.documents import Document
 
 HEADER = """\
 # Please edit the NodePool below. Lines that begin with a '#' are ignored, and an empty file stops

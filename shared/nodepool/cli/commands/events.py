@@ -18,9 +18,9 @@ from nodepool.cli.output import print_lines, print_note, print_text
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
-    from nodepool.cli.documents import Document
     from nodepool.cli.layout import Table
     from nodepool.client import Client, ObjectEvent
+    from nodepool.contract.documents import Document
 
 SINCE_MAX_S = 1e9
 TYPES_HELP = "Show only events of these types, separated by commas."

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli.creating import Place, best_place, new_pool
-from nodepool.cli.documents import Document, text
 from nodepool.cli.formats import Format
 from nodepool.cli.names import ZONE
 from nodepool.cli.options import DryRun, Output, no_headers_option, output_options
@@ -15,6 +14,7 @@ from nodepool.cli.output import full_name, print_lines, print_note, print_text
 from nodepool.cli.sending import Reporting, change_line, send
 from nodepool.cli.settings import Command, Group, Settings
 from nodepool.cli.tables import new_table
+from nodepool.contract.documents import Document, text
 
 if TYPE_CHECKING:
     from nodepool.client import Client

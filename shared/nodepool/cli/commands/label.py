@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.documents import field
 from nodepool.cli.errors import DONE, REFUSED, CliError
 from nodepool.cli.layout import escape_text
 from nodepool.cli.options import Output, output_options
 from nodepool.cli.output import print_error, print_note, print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.targets import Targets, target_options
+from nodepool.contract.documents import field
 
 if TYPE_CHECKING:
-    from nodepool.cli.documents import Document
     from nodepool.client import Client
+    from nodepool.contract.documents import Document
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.documents import Document, condition, field, labels
 from nodepool.cli.errors import CliError
 from nodepool.cli.names import NODE
 from nodepool.cli.node_verbs import (
@@ -21,6 +20,7 @@ from nodepool.cli.options import time_limit
 from nodepool.cli.output import full_name, print_note, print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.tables import POOL_LABEL
+from nodepool.contract.documents import Document, condition, field, labels
 
 if TYPE_CHECKING:
     from nodepool.client import Client

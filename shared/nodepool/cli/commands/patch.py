@@ -11,8 +11,8 @@ from nodepool.cli.settings import Command, Settings
 from nodepool.cli.targets import Targets, target_options
 
 if TYPE_CHECKING:
-    from nodepool.cli.documents import Document
     from nodepool.client import Client
+    from nodepool.contract.documents import Document
 
 DIRECTIVES = ("$patch", "$retainKeys", "$deleteFromPrimitiveList", "$setElementOrder")
 

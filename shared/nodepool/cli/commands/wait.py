@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from nodepool.cli.awaited import FORMS, Awaited, parse_awaited
-from nodepool.cli.documents import Document
 from nodepool.cli.errors import DONE, REFUSED, report
 from nodepool.cli.missing import check_place
 from nodepool.cli.names import NODE, NODEPOOL, Kind, Selection
@@ -15,6 +14,7 @@ from nodepool.cli.output import name_of, print_error, print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import read
 from nodepool.cli.view import View
+from nodepool.contract.documents import Document
 
 if TYPE_CHECKING:
     from nodepool.client import Client

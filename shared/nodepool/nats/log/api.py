@@ -113,7 +113,7 @@ async def leaders_message_at(client: BusClient, stream: str, position: int) -> E
     That right is wide: the server sends a stored message to any subject that the sender names as
     the reply subject, even if the sender may not publish there.
     """
-    return await _leaders(client, stream, {"seq": position})
+    return await _leaders(client, stream, {"seq": position}) if position > 0 else None
 
 
 async def leaders_next_message(

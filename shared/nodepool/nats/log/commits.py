@@ -17,7 +17,7 @@ from nodepool.engine.wakes import wake, wake_subject
 from nodepool.nats.log.api import (
     EXPECTED_SEQUENCE,
     REPLY_TIMEOUT_S,
-    last_message,
+    leaders_message,
     publish_event,
     stored_position,
 )
@@ -101,6 +101,6 @@ async def fire(connection: BusClient, replica: Replica[S, I, O], due: datetime) 
     try:
         return await publish_event(connection, subject, content, condition)
     except Conflict:
-        last = await last_message(connection, STREAM, subject)
+        last = await leaders_message(connection, STREAM, subject)
         replica.last_wake = last.position if last is not None else 0
         return replica.last_wake

@@ -1,17 +1,19 @@
 """The streams of the control plane: the log, the snapshots, and the buckets of the read model."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
 from nodepool.contract.buckets import BUCKETS
-from nodepool.contract.log import SUBJECTS, LogId
+from nodepool.contract.log import LOG, SUBJECTS, LogId
+from nodepool.contract.log import SNAPSHOTS as STREAM_OF_SNAPSHOTS
 from nodepool.nats.log.api import Json, leaders_message_at, parse_time, request
+from nodepool.nats.log.stream_settings import has_settings, intake_fault
 from nodepool.nats.wire.client import BusClient
 from nodepool.nats.wire.errors import STREAM_NOT_FOUND, HeadMissing, LogChanged, ServerRefusal
 
-STREAM = "NODEPOOL"
+STREAM = LOG
 """The log."""
 DUPLICATE_WINDOW_NS = 100_000_000
 """The `duplicate_window` of a stream: the shortest that the server accepts.
@@ -19,7 +21,7 @@ DUPLICATE_WINDOW_NS = 100_000_000
 A `Nats-Msg-Id` applies to the whole stream, whichever program used it first, so nothing here relies
 on it.
 """
-SNAPSHOTS = "NODEPOOL_SNAPSHOTS"
+SNAPSHOTS = STREAM_OF_SNAPSHOTS
 IDENTITY = "nodepool.log"
 """The key of the log's identity in the metadata of its stream."""
 
@@ -136,12 +138,17 @@ async def provision(client: BusClient, replicas: int = 1) -> LogId:
 async def provision_stream(client: BusClient, name: str, config: Config) -> None:
     """Create a stream, or update it if it has other settings.
 
+    A user who may only look at streams can do so too while nothing has to change.
+
     A stream that is written asynchronously can have only one copy, and that setting is fixed: if
     more copies are wanted, the stream is deleted, created again, and filled from the log. If only
     the new configuration is asynchronous, the stream stays synced.
 
     A sealed stream stays as it is: its content can be read, and its writer reports what is wrong.
     """
+    info = await whole_stream_info(client, name)
+    if info is not None and has_settings(info["config"], config):
+        return
     try:
         await request(client, f"$JS.API.STREAM.CREATE.{name}", config)
         return
@@ -151,8 +158,7 @@ async def provision_stream(client: BusClient, name: str, config: Config) -> None
     try:
         await request(client, f"$JS.API.STREAM.UPDATE.{name}", config)
     except ServerRefusal as refusal:
-        info = await stream_info(client, name)
-        if info is not None and info.is_sealed:
+        if info is not None and _is_sealed(info["config"]):
             return
         if refusal.code != _FIXED_SETTING or name == STREAM:
             raise
@@ -162,6 +168,10 @@ async def provision_stream(client: BusClient, name: str, config: Config) -> None
         else:
             await request(client, f"$JS.API.STREAM.DELETE.{name}")
             await request(client, f"$JS.API.STREAM.CREATE.{name}", config)
+
+
+def _is_sealed(config: object) -> bool:
+    return isinstance(config, dict) and bool(config.get("sealed"))
 
 
 async def _provision_log(client: BusClient, config: Config) -> LogId:
@@ -244,41 +254,3 @@ async def verify_log(
     if message is None or message.time != read_at:
         text = f"the message at {read_to} is not the one that was read there"
         raise LogChanged(f"the log {log} was set back and has grown since: {text}")
-
-
-def intake_fault(
-    config: Mapping[str, object], state: Mapping[str, object], subjects: Sequence[str]
-) -> str:
-    """Return why a stream takes no messages; "" if it takes them.
-
-    config, state: the parts of these names in the server's description of the stream.
-    subjects: the subjects that the stream must take.
-    """
-    if config.get("sealed"):
-        return "it is sealed"
-    own = config.get("subjects")
-    own = [str(each) for each in own] if isinstance(own, list) else []
-    missing = [subject for subject in subjects if not any(_covers(each, subject) for each in own)]
-    if missing:
-        return f"its subjects lack {', '.join(missing)}"
-    if config.get("discard") == "new":
-        for limit, used in (("max_msgs", "messages"), ("max_bytes", "bytes")):
-            most, count = config.get(limit), state.get(used)
-            if isinstance(most, int) and isinstance(count, int) and 0 < most <= count:
-                return f"its {limit} is {most}, and it holds {count}"
-    return ""
-
-
-def _covers(wide: str, subject: str) -> bool:
-    """Return whether every subject that `subject` matches is one that `wide` matches."""
-    if wide == subject:
-        return True
-    own, wanted = wide.split("."), subject.split(".")
-    for place, token in enumerate(own):
-        if token == ">":
-            return len(wanted) > place
-        if place >= len(wanted) or wanted[place] == ">":
-            return False
-        if token not in ("*", wanted[place]):
-            return False
-    return len(own) == len(wanted)

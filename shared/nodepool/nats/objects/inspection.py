@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nodepool.contract.log import Entry
-from nodepool.nats.log.api import last_message
+from nodepool.nats.log.api import leaders_message
 from nodepool.nats.log.publisher import Bus
 from nodepool.nats.log.reader import read_to_end
 from nodepool.nats.log.streams import STREAM, StreamInfo, stream_info
@@ -158,7 +158,7 @@ class Inspection:
             bucket = key[0]
             self._undecided[key] += 1
             end = log_end if self._undecided[key] < PATIENCE else 0
-            entry = await last_message(self._connection, f"KV_{bucket}", subject_of_object(key))
+            entry = await leaders_message(self._connection, f"KV_{bucket}", subject_of_object(key))
             if entry is None:
                 del self._undecided[key]
             elif self._writer.is_writing and self._examine(bucket, entry, end):

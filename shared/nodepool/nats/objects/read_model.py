@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Generic, NamedTuple
 
 from nodepool.contract.exceptions import NO_FAILURE, describe
-from nodepool.nats.log.api import REPLY_TIMEOUT_S, last_message
+from nodepool.nats.log.api import REPLY_TIMEOUT_S, leaders_message
 from nodepool.nats.log.publisher import Bus
 from nodepool.nats.log.reader import read_to_end
 from nodepool.nats.log.streams import StreamInfo, provision_stream, stream_info, streams
@@ -289,7 +289,7 @@ class ReadModelWriter(Generic[S, I]):
 
     async def _reread(self, write: _Write, now: float) -> None:
         """Read one object again; distrust the whole bucket if older writes are gone from it too."""
-        entry = await last_message(self._connection, f"KV_{write.key[0]}", write.subject)
+        entry = await leaders_message(self._connection, f"KV_{write.key[0]}", write.subject)
         if (entry.position if entry else 0) < self.stored.get(write.key).position:
             self.unwritten.note_loss()
         if entry is None:

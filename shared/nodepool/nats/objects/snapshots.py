@@ -19,7 +19,7 @@ from nodepool.contract.log import LogId
 from nodepool.engine.folded import Folded
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import Loader, dump
-from nodepool.nats.log.api import last_message, leaders_message_at, message_at, publish, request
+from nodepool.nats.log.api import leaders_message, leaders_message_at, publish, request
 from nodepool.nats.log.publisher import Bus
 from nodepool.nats.log.streams import SNAPSHOTS, STREAM, provision_stream, stream_info, streams
 from nodepool.nats.wire.client import BusClient
@@ -103,7 +103,7 @@ async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, 
     record = await leaders_message_at(connection, STREAM, expected) if expected else None
     name, id = service.name, os.urandom(6).hex()
     digest, size, positions = hashlib.sha256(), 0, list[int]()
-    before = await last_message(connection, SNAPSHOTS, _manifest_subject(name))
+    before = await leaders_message(connection, SNAPSHOTS, _manifest_subject(name))
     async for chunk in _chunks(folded):
         digest.update(chunk)
         size += len(chunk)
@@ -193,7 +193,7 @@ async def _chunks(folded: Folded[S]) -> AsyncIterator[bytes]:
 
 async def _manifest(connection: BusClient, service: str) -> Manifest | None:
     """Return the stored manifest, None if there is none; raise ValueError for an invalid one."""
-    entry = await last_message(connection, SNAPSHOTS, _manifest_subject(service))
+    entry = await leaders_message(connection, SNAPSHOTS, _manifest_subject(service))
     if entry is None:
         return None
     if len(entry.content) > MANIFEST_BYTES_MAX:
@@ -212,7 +212,7 @@ async def _check_log(connection: BusClient, service: str, manifest: Manifest, lo
     """Raise ValueError unless the log holds the last commit record before the snapshot."""
     if manifest.log != log:
         raise ValueError(f"it is of the log {manifest.log!r}, and this is {log}")
-    record = await message_at(connection, STREAM, manifest.expected_sequence)
+    record = await leaders_message_at(connection, STREAM, manifest.expected_sequence)
     if record is None or record.subject != commit_subject(service):
         raise ValueError(f"the log has no commit of {service} at {manifest.expected_sequence}")
     if manifest.time and record.time.isoformat() != manifest.time:
@@ -246,7 +246,7 @@ async def _stored_chunks(
 
     async def read(number: int) -> bytes:
         subject = _chunk_subject(service, manifest.id, number)
-        entry = await last_message(connection, SNAPSHOTS, subject)
+        entry = await leaders_message(connection, SNAPSHOTS, subject)
         if entry is None:
             raise ValueError(f"chunk {number} of {manifest.chunks} is missing")
         return _unpack_chunk(entry.content, number)

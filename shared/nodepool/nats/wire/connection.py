@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from nodepool.contract.door import REQUEST_INFO
 from nodepool.nats.wire.access import NO_ACCESS, Access, check_address
 from nodepool.nats.wire.addresses import split_addresses, without_password
 from nodepool.nats.wire.authentication import AuthenticatingClient
@@ -42,7 +43,7 @@ CUT_OFF = (ConnectionResetError, BrokenPipeError, UnexpectedEOF)
 _BATCH = b"NATS/1.0\r\nNats-Batch-Id:"
 _KEPT = 'permissions violation for publish to "$js.api.consumer.delete.'
 """An error to ignore: if the user may not delete consumers, the server removes idle ones itself."""
-_SEQUENCE = b"\r\n" + SEQUENCE.encode()
+_SEQUENCE, _SENDER = (b"\r\n" + name.encode() for name in (SEQUENCE, REQUEST_INFO))
 
 
 class Connection(AuthenticatingClient):
@@ -103,8 +104,12 @@ class Connection(AuthenticatingClient):
 
     async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
         # Parsing headers is a tenth of the cost of receiving a message, and readers do not need the
-        # headers that a commit puts on its outputs. A reply to a direct get has its sequence there.
-        if headers is None or (headers.startswith(_BATCH) and _SEQUENCE not in headers):
+        # headers that a commit puts on its outputs. A reply to a direct get has its sequence there,
+        # and a message to the gateway its sender.
+        if headers is None:
+            return None
+        is_batch = headers.startswith(_BATCH)
+        if is_batch and _SEQUENCE not in headers and _SENDER not in headers:
             return None
         return parse_headers(headers)
 

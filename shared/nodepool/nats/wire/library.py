@@ -1,8 +1,8 @@
 """Imports nats-py for all other modules: they import from here what they use."""
 
 import sys
+from enum import StrEnum
 from importlib import import_module
-from types import SimpleNamespace
 
 from nodepool.nats.wire.postponed import Postponed, postpone
 
@@ -21,7 +21,7 @@ def _import_what_is_used() -> None:
         jetstream = sys.modules["nats.js"]
     # nats-py reads these names of headers in each reply.
     api = Postponed("nats.js.api")
-    vars(api)["Header"] = SimpleNamespace(STATUS="Status", DESCRIPTION="Description")
+    vars(api)["Header"] = StrEnum("Header", {"STATUS": "Status", "DESCRIPTION": "Description"})
     vars(jetstream)["api"] = api
     vars(library)["js"] = jetstream
 
@@ -31,6 +31,7 @@ _import_what_is_used()
 from nats.aio import transport  # noqa: E402
 from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv  # noqa: E402
 from nats.aio.msg import Msg  # noqa: E402
+from nats.aio.subscription import Subscription  # noqa: E402
 from nats.aio.transport import Transport  # noqa: E402
 from nats.errors import (  # noqa: E402
     ConnectionReconnectingError,
@@ -53,6 +54,7 @@ __all__ = [
     "ProtocolError",
     "Srv",
     "StaleConnectionError",
+    "Subscription",
     "Transport",
     "UnexpectedEOF",
     "transport",

@@ -8,6 +8,7 @@ https://docs.nats.io/reference/reference-protocols/nats-protocol.
 
 import json
 
+from nodepool.contract.door import REQUEST_INFO
 from nodepool.nats.wire.library import ClientParser, ProtocolError
 
 LINE_BYTES_MAX = 1 << 20
@@ -15,6 +16,8 @@ LINE_BYTES_MAX = 1 << 20
 VERSION = b"NATS/1.0"
 SEQUENCE = "Nats-Sequence"
 """The header with the position of a stored message, in the reply to a direct get."""
+
+_REQUEST_INFO = REQUEST_INFO.encode() + b": "
 
 
 def text(raw: bytes) -> str:
@@ -27,6 +30,10 @@ def parse_headers(raw: bytes) -> dict[str, str] | None:
 
     The status of a message that has one, such as 503, is `Status`, and the text after it is
     `Description`. A stored message has no status: what looks like it was written by its sender.
+
+    The server adds `Nats-Request-Info` as the last header. The server does not check what it adds
+    the header to, so a sender can write the header elsewhere, and hide the server's header in the
+    value of another. Such a message is left without the header.
     """
     first, *lines = raw.split(b"\r\n")
     headers = _status(first.removeprefix(VERSION)) if first.startswith(VERSION) else {}
@@ -38,7 +45,13 @@ def parse_headers(raw: bytes) -> dict[str, str] | None:
     if SEQUENCE in headers:
         headers.pop("Status", None)
         headers.pop("Description", None)
+    if REQUEST_INFO in headers and not _ends_in_request_info(raw):
+        del headers[REQUEST_INFO]
     return headers or None
+
+
+def _ends_in_request_info(raw: bytes) -> bool:
+    return raw.removesuffix(b"\r\n\r\n").rpartition(b"\r\n")[2].startswith(_REQUEST_INFO)
 
 
 def _status(words: bytes) -> dict[str, str]:

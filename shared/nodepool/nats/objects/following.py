@@ -1,10 +1,10 @@
-"""Reads streams of the bus."""
+"""Follows the objects of the read model, as a program at the edge does."""
 
 import asyncio
 from datetime import datetime
 from typing import Final
 
-from agent.pools.objects import Log
+from nodepool.contract.log import LogId
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import StreamInfo, stream_info, verify_log
 from nodepool.nats.wire.connection import Connection
@@ -24,7 +24,7 @@ async def present(connection: Connection, stream: str) -> StreamInfo:
 
 
 def objects_reader(
-    connection: Connection, bucket: str, subjects: str, log: Log, found: StreamInfo
+    connection: Connection, bucket: str, subjects: str, log: LogId, found: StreamInfo
 ) -> Reader:
     """Return a reader of objects that ends if the bucket was created again, or the log changed."""
     stream = f"KV_{bucket}"
@@ -33,7 +33,7 @@ def objects_reader(
         info = await stream_info(connection, stream)
         if info is None or info.created != found.created:
             raise StreamChanged(f"the bucket {bucket} is gone, or was made anew")
-        await verify_log(connection, log.id, 0)
+        await verify_log(connection, log, 0)
 
     return Reader(connection, stream, [subjects], newest=True, verify=verify)
 

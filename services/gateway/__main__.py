@@ -1,0 +1,5 @@
+"""Runs the gateway: `python -m gateway`."""
+
+from gateway.main import main
+
+main()

@@ -1,0 +1,100 @@
+"""What each organisation may send: so much per second, and so many bytes per hour."""
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+ORGS_MAX: Final = 10_000
+"""How many organisations are remembered; the least recently active is forgotten first."""
+HOUR_S: Final = 3_600.0
+SLOTS: Final = 60
+"""Into how many parts the hour is divided, each of which is counted as a whole."""
+
+T = TypeVar("T")
+
+
+class Recent(OrderedDict[str, T], Generic[T]):
+    """Values by organisation, of which the least recently used are forgotten."""
+
+    def use(self, org: str, value: T) -> None:
+        """Store the value of an organisation as the most recently used."""
+        self[org] = value
+        self.move_to_end(org)
+        if len(self) > ORGS_MAX:
+            self.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """How many tokens a bucket held at a moment."""
+
+    tokens: float
+    at: float
+
+
+class Rate:
+    """A token bucket per organisation.
+
+    per_second: how many tokens an organisation gets per second.
+    burst: the most tokens that an organisation can have.
+    """
+
+    def __init__(self, per_second: float, burst: float) -> None:
+        self.per_second, self.burst = per_second, burst
+        self._levels: Recent[_Level] = Recent()
+
+    def take(self, org: str, now: float, tokens: float = 1.0) -> float:
+        """Take tokens; return 0, or in how many seconds there are enough, and take none.
+
+        now: seconds of any monotonic clock.
+        """
+        level = self._levels.get(org) or _Level(self.burst, now)
+        held = min(self.burst, level.tokens + (now - level.at) * self.per_second)
+        wait_s = (tokens - held) / self.per_second if held < tokens else 0.0
+        self._levels.use(org, _Level(held if wait_s else held - tokens, now))
+        return wait_s
+
+
+@dataclass(slots=True)
+class _Hour:
+    """The bytes of the last hour: by slot, oldest first, and their sum."""
+
+    slots: deque[tuple[int, int]] = field(default_factory=deque)
+    sum: int = 0
+
+
+class Storage:
+    """How many bytes each organisation may have stored within any hour."""
+
+    def __init__(self, per_hour: int) -> None:
+        self.per_hour = per_hour
+        self._hours: Recent[_Hour] = Recent()
+
+    def take(self, org: str, now: float, size: int) -> float:
+        """Count bytes; return 0, or in how many seconds they fit, and count none.
+
+        A message that is larger than the whole budget never fits; it waits for an hour.
+        """
+        hour = self._hours.get(org) or _Hour()
+        slot = int(now * SLOTS / HOUR_S)
+        while hour.slots and hour.slots[0][0] <= slot - SLOTS:
+            hour.sum -= hour.slots.popleft()[1]
+        self._hours.use(org, hour)
+        if hour.sum + size > self.per_hour:
+            return self._wait_s(hour, now, size)
+        last = hour.slots.pop()[1] if hour.slots and hour.slots[-1][0] == slot else 0
+        hour.slots.append((slot, last + size))
+        hour.sum += size
+        return 0.0
+
+    def used(self) -> dict[str, int]:
+        """Return how many bytes each organisation has stored, as of its last message."""
+        return {org: hour.sum for org, hour in tuple(self._hours.items())}
+
+    def _wait_s(self, hour: _Hour, now: float, size: int) -> float:
+        free = self.per_hour - hour.sum
+        for slot, used in hour.slots:
+            free += used
+            if free >= size:
+                return (slot + SLOTS) * HOUR_S / SLOTS - now
+        return HOUR_S

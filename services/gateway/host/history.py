@@ -1,0 +1,79 @@
+"""Reads pages of events from the log: one message after the other, without a consumer."""
+
+import asyncio
+import json
+from dataclasses import asdict
+from typing import Final
+
+from gateway.host.intake import Reply
+from gateway.refusals import Refusal
+from nodepool.client.events import ObjectEvent, object_events, regards
+from nodepool.contract.keys import token
+from nodepool.contract.moments import rfc3339
+from nodepool.contract.queries import ANSWER_BYTES_MAX, Events
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import InDoubt, ServerRefusal
+from nodepool.nats.wire.library import NatsError
+
+READS_MAX: Final = 500
+"""The most messages of the log that are read for a page."""
+READERS_MAX: Final = 4
+"""How many pages are read at the same time."""
+
+
+class History:
+    """Reads pages of the log on the connection of the session."""
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self._turn = asyncio.Semaphore(READERS_MAX)
+
+    async def read(self, query: Events, org: str) -> Reply:
+        """Return a page of events of a cluster of an organisation."""
+        if self.connection is None:
+            return Refusal("Unavailable", "the gateway is not connected", "ask again in a moment")
+        try:
+            async with self._turn:
+                return await self._read(self.connection, query, org)
+        except (InDoubt, ServerRefusal, NatsError, OSError):
+            return Refusal("Unavailable", "the log does not answer", "ask again in a moment")
+
+    async def _read(self, connection: Connection, query: Events, org: str) -> Reply:
+        if fault := _find_wildcard(query):
+            return fault
+        pool = token(query.pool) if query.pool else "*"
+        subject = f"np.evt.*.{token(org)}.{token(query.cluster)}.{pool}.*"
+        end = await api.last_position(connection, STREAM)
+        items: list[bytes] = []
+        size, after, at_end = 0, query.after, False
+        for _ in range(READS_MAX):
+            if len(items) >= query.limit or size > ANSWER_BYTES_MAX // 2:
+                break
+            entry = await api.leaders_next_message(connection, STREAM, subject, after + 1)
+            if entry is None:
+                after, at_end = max(after, end), True
+                break
+            after = entry.position
+            for event in object_events(entry):
+                if regards(event, query.pool, query.node):
+                    items.append(_encode(event))
+                    size += len(items[-1])
+        page = b",".join(items)
+        is_last = b"true" if at_end else b"false"
+        return b'{"position":%d,"after":%d,"atEnd":%b,"items":[%b]}' % (end, after, is_last, page)
+
+
+def _find_wildcard(query: Events) -> Refusal | None:
+    """Return the refusal of names that would be more than one token of a subject."""
+    for field in ("cluster", "pool"):
+        name = getattr(query, field)
+        if name and not all(each.isalnum() or each in "-_." for each in name):
+            fix = "use letters, digits, '-', '_' or '.'"
+            return Refusal("Invalid", f"{name!a} is not a valid name", fix, field)
+    return None
+
+
+def _encode(event: ObjectEvent) -> bytes:
+    return json.dumps({**asdict(event), "time": rfc3339(event.time)}).encode()

@@ -1,0 +1,61 @@
+"""Knows the users of the organisations from a file, and notices when the file changes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from nodepool.contract.actors import Members, members_in
+from nodepool.host.logs import Logger
+
+LOOK_S: Final = 0.5
+"""How often the file is looked at, in seconds, while messages arrive."""
+FILE_BYTES_MAX: Final = 64 << 20
+
+
+class MembersFile:
+    """The members in a file.
+
+    clock: seconds of a monotonic clock.
+    fault: why the file cannot be used, as one line; empty if it can be used. The members that were
+        read last stay known.
+    """
+
+    def __init__(self, path: str, clock: Callable[[], float], log: Logger) -> None:
+        self._path = Path(path)
+        self._clock, self._log = clock, log
+        self._members: Members = {}
+        self._orgs: frozenset[str] = frozenset()
+        self._seen: tuple[int, int, int] | None = None
+        self._next = float("-inf")
+        self.fault = ""
+
+    def current(self) -> Members:
+        """Return the members as the file has them now, or had them half a second ago."""
+        now = self._clock()
+        if now >= self._next:
+            self._next = now + LOOK_S
+            self._look()
+        return self._members
+
+    def orgs(self) -> frozenset[str]:
+        """Return the organisations that have members."""
+        self.current()
+        return self._orgs
+
+    def _look(self) -> None:
+        try:
+            status = self._path.stat()
+            seen = status.st_mtime_ns, status.st_size, status.st_ino
+            if seen == self._seen and not self.fault:
+                return
+            if status.st_size > FILE_BYTES_MAX:
+                raise ValueError(f"it has {status.st_size} bytes")
+            self._members = members_in(self._path.read_text("utf-8"))
+            self._orgs = frozenset(account for account, _ in self._members)
+        except (OSError, ValueError, RecursionError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            self.fault = f"the members file {self._path} cannot be used: {reason}"
+            self._log.warning("members not read", cause=self.fault)
+            return
+        self._seen, self.fault = seen, ""
+        self._log.info("members read", members=len(self._members))

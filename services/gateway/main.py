@@ -1,0 +1,236 @@
+"""Runs one replica of the gateway: any number of them share the work."""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Final
+from uuid import uuid4
+
+from gateway.host.desk import Desk
+from gateway.host.door import Door
+from gateway.host.intake import QUEUE, Intake
+from gateway.host.members import MembersFile
+from gateway.host.reading import ModelReader
+from gateway.host.settings import GatewaySettings, read_gateway
+from gateway.host.telemetry import ASKED, COMMANDS, NAME, OBSERVATIONS, Telemetry
+from gateway.model import ReadModel
+from nodepool.client.sender import PendingOutcomes
+from nodepool.contract import metrics as contract
+from nodepool.contract.door import DOOR
+from nodepool.contract.events import CapacityFound, CommandRefused
+from nodepool.contract.gateway_metrics import BYTES, BYTES_MAX, WAITING
+from nodepool.contract.metrics import Sample
+from nodepool.host.foreign_logs import foreign_logs
+from nodepool.host.process import ending_with_a_line, run_until_stopped
+from nodepool.host.version import version_of
+from nodepool.nats.log.publisher import Publisher
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM, verify_log
+from nodepool.nats.objects.following import present, until_closed
+from nodepool.nats.wire.connection import Connection, connect
+from nodepool.nats.wire.endpoints import Endpoint, NatsService
+from nodepool.nats.wire.errors import (
+    AccessError,
+    ConnectionClosed,
+    InDoubt,
+    ServerRefusal,
+    StreamChanged,
+)
+from nodepool.nats.wire.library import NatsError
+from nodepool.nats.wire.waiting import until_first
+from nodepool.state.back_off import pause_s
+
+RUNNING: Final = 512
+"""How many messages are stored at the same time."""
+ASKING: Final = 2_048
+"""How many queries are answered at the same time; most of them wait for changes."""
+BACK_OFF_S: Final = 0.1
+BACK_OFF_MAX_S: Final = 2.0
+ABOUT: Final = "The front door of the control plane: commands and observations in, queries out."
+FAULTS: Final = (
+    AccessError,
+    ConnectionClosed,
+    InDoubt,
+    NatsError,
+    OSError,
+    ServerRefusal,
+    StreamChanged,
+)
+"""The errors that end a session, but need not end the next session."""
+
+
+def main() -> None:
+    """Run one replica until SIGTERM or SIGINT; settings come from the environment."""
+    with ending_with_a_line(NAME):
+        settings = read_gateway(os.environ)
+        run_until_stopped(lambda stop: Gateway(settings).run(stop), settings.service)
+
+
+class Gateway:
+    """One replica.
+
+    fault: why it cannot work, as one line; empty while it works.
+    port: where it serves metrics and health; -1 if nowhere.
+    """
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._settings = settings
+        self._telemetry = Telemetry(settings.service, self._samples)
+        log, clock = self._telemetry.log, time.monotonic
+        self._members = MembersFile(settings.members_file, clock, log)
+        self._reader = ModelReader(ReadModel())
+        self._door = Door(settings, self._members, self._reader.model, clock)
+        self._desk = Desk(settings, self._members, self._reader, self._door, clock)
+        intake = partial(Intake, telemetry=self._telemetry, orgs=self._members.orgs)
+        self._intakes = (
+            intake(_endpoint(COMMANDS, "cmd"), self._door.take, running=RUNNING),
+            intake(_endpoint(OBSERVATIONS, "evt.agent"), self._door.take, running=RUNNING),
+            intake(_endpoint(ASKED, "api"), self._desk.answer, running=ASKING),
+        )
+        endpoints = [each.endpoint for each in self._intakes]
+        self._service = NatsService(NAME, uuid4().hex, _version(), ABOUT, endpoints)
+        self._connection: Connection | None = None
+        self.fault = "connecting to the bus"
+        self.port = -1
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set; a fault of the bus only delays the gateway."""
+        telemetry = self._telemetry
+        self.port = telemetry.serve(self.obstacle)
+        telemetry.log.info("started", version=version_of(), **self._settings.list_settings())
+        watching = asyncio.create_task(telemetry.watch(stop))
+        try:
+            with foreign_logs(lambda: telemetry.log):
+                await until_first(_until_set(stop), self._work())
+                telemetry.log.info("stopping")
+            if watching.done():
+                watching.result()  # Raises the error that ended the pages.
+        except Exception:  # A bug: the process ends, and its log says why.
+            telemetry.log.error("crashed", exc_info=True)
+            raise
+        finally:
+            watching.cancel()
+            telemetry.close()
+
+    def obstacle(self) -> str | None:
+        """Return why the gateway is not ready, as one line; None if it is ready."""
+        connection = self._connection
+        if connection is not None and not connection.is_connected:
+            return connection.fault
+        return self.fault or self._members.fault or None
+
+    async def _work(self) -> None:
+        failures = 0
+        while True:
+            began = time.monotonic()
+            try:
+                await self._session()
+            except FAULTS as error:
+                self.fault = str(error) or type(error).__name__
+                self._telemetry.count_restart(self.fault)
+            failures = 1 if time.monotonic() - began > BACK_OFF_MAX_S else failures + 1
+            await asyncio.sleep(pause_s(failures, BACK_OFF_S, BACK_OFF_MAX_S, random.random()))
+
+    async def _session(self) -> None:
+        service, log = self._settings.service, self._telemetry.log
+        connection = await connect(
+            service.url, NAME, patience_s=None, access=service.access, on_fault=self._note
+        )
+        self._connection = connection
+        connection.on_reconnect.append(self._note_reconnect)
+        connection.on_disconnect.append(
+            lambda: log.warning("lost connection", cause=connection.loss)
+        )
+        connection.on_error.append(lambda error: log.error("bus error", cause=str(error)))
+        log.info("connected", server=connection.address)
+        try:
+            await self._serve(connection)
+        finally:
+            self._connection = self._door.publisher = self._desk.outcomes = None
+            self._desk.history.connection = None
+            self._desk.is_ready = False
+            connection.on_disconnect.clear()
+            with suppress(NatsError, OSError):
+                await connection.close()
+
+    async def _serve(self, connection: Connection) -> None:
+        self.fault = "no control plane has been set up on the bus"
+        info = await present(connection, STREAM)
+        self.fault = "reading the read model"
+        self._members.current()
+        publisher = Publisher(connection, RUNNING)
+        await publisher.open()
+        kinds = (CapacityFound, CommandRefused)
+        heard = Reader(
+            connection,
+            STREAM,
+            [f"np.evt.capacity.*.*.*.{kind.__name__}" for kind in kinds],
+            start=info.last + 1,
+            verify=partial(verify_log, connection, info.log),
+        )
+        readers = await self._reader.open(connection, info.log)
+        try:
+            await heard.open()
+            outcomes = PendingOutcomes(heard, CapacityFound)
+            self._door.publisher, self._desk.outcomes = publisher, outcomes
+            self._desk.history.connection = connection
+            await until_first(
+                outcomes.listen(),
+                self._reader.follow(readers, info.log),
+                self._open(connection),
+                *(intake.run() for intake in self._intakes),
+            )
+        finally:
+            for reader in (heard, *(reader for _, reader in readers)):
+                await reader.close()
+
+    async def _open(self, connection: Connection) -> None:
+        """Take messages once the model is current; return when the connection is closed."""
+        await self._reader.prove_all()
+        self._desk.is_ready = True
+        for intake in self._intakes:
+            await intake.open(connection)
+        await self._service.serve(connection)
+        await connection.flush()
+        self.fault = ""
+        self._telemetry.log.info("ready")
+        await until_closed(connection)
+
+    def _note(self, fault: str) -> None:
+        if self._connection is None:
+            self.fault = fault  # Once open, the connection reports its own faults.
+        self._telemetry.log.warning("cannot connect", cause=fault)
+
+    def _note_reconnect(self) -> None:
+        self._telemetry.count_reconnect()
+        self._telemetry.log.info("reconnected")
+
+    def _samples(self) -> Iterator[Sample]:
+        """Yield the samples of a scrape, which runs in its own thread."""
+        connection = self._connection
+        yield Sample(contract.BUILD_INFO, (version_of(),), 1)
+        yield Sample(contract.READY, (), self.obstacle() is None)
+        yield Sample(contract.CONNECTED, (), connection is not None and connection.is_connected)
+        for intake in self._intakes:
+            yield Sample(WAITING, (intake.endpoint.name,), intake.waiting)
+        yield Sample(BYTES_MAX, (), self._door.storage.per_hour)
+        for org, used in self._door.storage.used().items():
+            yield Sample(BYTES, (org,), used)
+
+
+def _endpoint(name: str, subject: str) -> Endpoint:
+    return Endpoint(name, f"{DOOR}.{subject}.>", QUEUE)
+
+
+def _version() -> str:
+    """Return the version of the program as NATS services show it, which must have three numbers."""
+    version = version_of()
+    return version if version.count(".") == 2 else "0.0.0"
+
+
+async def _until_set(stop: asyncio.Event) -> None:
+    await stop.wait()

@@ -1,0 +1,222 @@
+"""The accounts and users of a nats-server as the text of its configuration.
+
+JetStream is in the account of the platform alone. An organisation has an account without it, and
+imports what leads to the front door and its own events; nothing else connects two accounts. See
+https://docs.nats.io/running-a-nats-service/configuration/securing_nats/accounts.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from nodepool.auth.rights import (
+    Rights,
+    agent_rights,
+    gateway_rights,
+    operator_rights,
+    provisioner_rights,
+    service_rights,
+    tenant_rights,
+)
+from nodepool.contract import grammar
+from nodepool.contract.door import QUERIES, door_of
+from nodepool.contract.roles import Role
+from nodepool.service import AnyService
+
+PLATFORM: Final = "PLATFORM"
+SYSTEM: Final = "SYS"
+"""The names of accounts that no organisation has; its account has the name of the organisation."""
+PROVISIONER: Final = "provisioner"
+GATEWAY: Final = "gateway"
+OPERATOR: Final = "operator"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_KEY: Final = re.compile(r"U[A-Z2-7]{55}")
+_HASH: Final = re.compile(r"\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}")
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How the server knows a user: by the public key of an nkey, or by a name and a password.
+
+    key: the public key, which begins with `U`; empty for a user with a password.
+    password: the bcrypt hash of the password; empty for a user with a key.
+    """
+
+    key: str = ""
+    password: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.key) == bool(self.password):
+            raise ValueError("a user has a key or a password, and not both")
+        if self.key and not _KEY.fullmatch(self.key):
+            raise ValueError(f"{self.key} is not the public key of a user")
+        if self.password and not _HASH.fullmatch(self.password):
+            raise ValueError("the password of a user is not a bcrypt hash")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user of an account.
+
+    name: the name in the account; replies arrive at the inbox of this name.
+    """
+
+    name: str
+    proof: Proof
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} is not the name of a user")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A user of an organisation.
+
+    role: viewer, editor or owner; or agent, for the agent of a cluster.
+    cluster: the cluster of an agent; empty for people.
+    """
+
+    user: User
+    role: Role
+    cluster: str = ""
+
+    def __post_init__(self) -> None:
+        if self.role == "operator":
+            raise ValueError(f"{self.user.name} cannot be an operator in an organisation")
+        if (self.role == "agent") != bool(self.cluster):
+            raise ValueError(f"{self.user.name} has a cluster if and only if it is an agent")
+        if self.cluster and (fault := grammar.dns1123_subdomain(self.cluster)) is not None:
+            raise ValueError(f"cluster of {self.user.name}: {fault}")
+
+    def rights(self, org: str) -> Rights:
+        """Return what the user may do in the account of its organisation."""
+        if self.role == "agent":
+            return agent_rights(org, self.cluster, self.user.name)
+        return tenant_rights(self.role, org, self.user.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Organisation:
+    """An organisation and its users."""
+
+    name: str
+    members: tuple[Member, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (fault := grammar.organisation(self.name)) is not None:
+            raise ValueError(f"organisation: {fault}")
+
+
+def platform_rights(services: Sequence[AnyService]) -> dict[str, Rights]:
+    """Return what each user of the platform may do, by name: each service has a user."""
+    return {
+        **{service.name: service_rights(service) for service in services},
+        PROVISIONER: provisioner_rights(PROVISIONER),
+        GATEWAY: gateway_rights(GATEWAY),
+        OPERATOR: operator_rights(OPERATOR),
+    }
+
+
+def configuration(
+    services: Sequence[AnyService],
+    platform: Sequence[User],
+    organisations: Sequence[Organisation],
+    system: Sequence[User] = (),
+) -> str:
+    """Return the text of the file that the configuration of a server includes.
+
+    platform: the users of the platform; each is a service, the provisioner, the gateway or the
+        operator, and may be left out.
+    system: the users of the system account, who may do everything there.
+
+    Raises ValueError for a user of the platform without rights, and for names and keys that occur
+    twice.
+    """
+    rights = platform_rights(services)
+    unknown = [user.name for user in platform if user.name not in rights]
+    if unknown:
+        raise ValueError(f"no user of the platform has the name {', '.join(unknown)}")
+    members = [[member.user for member in each.members] for each in organisations]
+    _refuse_doubles([each.name for each in organisations], "organisation")
+    for users in (platform, system, *members):
+        _refuse_doubles([user.name for user in users], "user")
+    everyone = [user for users in (platform, system, *members) for user in users]
+    _refuse_doubles([user.proof.key for user in everyone if user.proof.key], "key")
+    lines = [
+        f"system_account: {SYSTEM}",
+        "accounts {",
+        *_platform([(user, rights[user.name]) for user in platform], organisations),
+        f"  {SYSTEM} {{",
+        *_users([(user, None) for user in system]),
+        "  }",
+        *(line for each in organisations for line in _account(each)),
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _platform(
+    users: Sequence[tuple[User, Rights]], organisations: Sequence[Organisation]
+) -> Iterator[str]:
+    yield f"  {PLATFORM} {{"
+    yield "    jetstream: enabled"
+    yield "    exports: ["
+    for each in organisations:
+        accounts = f"accounts: [{json.dumps(each.name)}]"
+        for subject in _doors(each.name):
+            many = ", response_type: stream" if subject.startswith(QUERIES) else ""
+            yield f"      {{service: {json.dumps(door_of(subject))}{many}, {accounts}}}"
+        yield f"      {{stream: {json.dumps(_events(each.name))}, {accounts}}}"
+    yield "    ]"
+    yield from _users(users)
+    yield "  }"
+
+
+def _account(organisation: Organisation) -> Iterator[str]:
+    org = organisation.name
+    yield f"  {json.dumps(org)} {{"
+    yield "    imports: ["
+    for subject in _doors(org):
+        # With "share", the server tells the gateway the account, the user and the host.
+        service = f"{{account: {PLATFORM}, subject: {json.dumps(door_of(subject))}}}"
+        yield f"      {{service: {service}, to: {json.dumps(subject)}, share: true}}"
+    yield f"      {{stream: {{account: {PLATFORM}, subject: {json.dumps(_events(org))}}}}}"
+    yield "    ]"
+    yield from _users([(member.user, member.rights(org)) for member in organisation.members])
+    yield "  }"
+
+
+def _users(users: Sequence[tuple[User, Rights | None]]) -> Iterator[str]:
+    yield "    users: ["
+    for user, rights in users:
+        yield "      {"
+        if user.proof.key:
+            yield f"        nkey: {user.proof.key}  # {user.name}"
+        else:
+            yield f"        user: {json.dumps(user.name)}"
+            yield f"        password: {json.dumps(user.proof.password)}"
+        if rights is not None:
+            yield "        permissions: {"
+            yield f"          publish: {json.dumps(rights.publish)}"
+            yield f"          subscribe: {json.dumps(rights.subscribe)}"
+            yield "        }"
+        yield "      }"
+    yield "    ]"
+
+
+def _doors(org: str) -> tuple[str, ...]:
+    """Return what an organisation publishes: commands, observations and queries."""
+    return (f"np.cmd.{org}.>", f"np.evt.agent.{org}.>", f"{QUERIES}.{org}.>")
+
+
+def _events(org: str) -> str:
+    return f"np.evt.*.{org}.>"
+
+
+def _refuse_doubles(names: Sequence[str], kind: str) -> None:
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        raise ValueError(f"more than one {kind} is {', '.join(doubles)}")

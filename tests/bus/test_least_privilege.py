@@ -1,0 +1,125 @@
+"""The control plane with one user per service: each has the rights it needs, and no more."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from bus.accounts import CLUSTER, ORG, Guarded, guarded_server
+from bus.harness import ReplicaProcess, launched, limit, outcome, send, serving, until
+from nodepool.auth.accounts import OPERATOR, PROVISIONER
+from nodepool.client import Client
+from nodepool.contract.commands import AddMachines
+from nodepool.contract.services import SERVICES
+from nodepool.nats.log.replicas import is_reading
+from nodepool.nats.log.streams import provision
+from nodepool.nats.objects.snapshots import stored_position
+from nodepool.nats.wire.connection import connect
+from support.constants import H100, ZONE
+from support.services import services
+from testbed.ports import free_port
+
+MANIFEST = {
+    "apiVersion": "compute.coreweave.com/v1alpha1",
+    "kind": "NodePool",
+    "metadata": {"name": "train"},
+    "spec": {"instanceType": H100, "targetNodes": 2},
+}
+
+
+def start(stack: ExitStack, server: Guarded, folder: Path, name: str) -> ReplicaProcess:
+    """Start a service as a process that shows the key of its own user."""
+    shown = server.access(name)
+    process = launched(
+        name,
+        server,
+        folder,
+        free_port(),
+        nkey_file=shown.nkey_file,
+        inbox_prefix=shown.inbox_prefix,
+    )
+    return stack.enter_context(process)
+
+
+async def test_a_node_pool_gets_its_nodes_while_nothing_is_denied_to_any_service(
+    tmp_path: Path,
+) -> None:
+    with guarded_server(tmp_path) as server:
+        # given streams that the provisioner has made, and each service as a user of its own
+        await server.provision()
+        with ExitStack() as stack:
+            started = {name: start(stack, server, tmp_path, name) for name in SERVICES}
+
+            # when the operator prepares a cluster and applies a NodePool
+            access = server.access(OPERATOR)
+            async with Client(server.url, org=ORG, cluster=CLUSTER, access=access) as client:
+                await client.clusters.register(CLUSTER, ZONE)
+                await client.quotas.set(ZONE, H100, 4)
+                machines = AddMachines(zone=ZONE, instance_type=H100, count=3)
+                await client.commands.send(machines)
+                await client.nodepools.apply(MANIFEST)
+
+                # then the NodePool gets what it asks for, and the log is measured
+                await client.nodepools.wait("train", "AtTarget", timeout_s=30)
+            measured = started["aggregator"]
+            await until(lambda: measured.metric("nodepool_log_messages") > 0)
+
+        # and the server has denied nothing
+        assert server.violations() == []
+
+
+async def test_a_service_saves_its_snapshot_begins_there_again_and_looks_for_its_leader(
+    tmp_path: Path,
+) -> None:
+    (quota,) = services("quota")
+    with guarded_server(tmp_path) as server:
+        await server.provision()
+        own = server.access("quota")
+        operator = await connect(server.url, "operator", access=server.access(OPERATOR))
+        log = await provision(operator)
+        for number in (1, 2):
+            # given a service that has processed a command
+            async with serving(
+                quota, server, tmp_path / f"{number}.log", access=own, snapshot_after=1
+            ):
+                await send(operator, limit(number), f"c{number}")
+                await outcome(operator, f"c{number}")
+
+            # when it stops
+            # then its snapshot is stored, and the next replica begins there
+            assert await stored_position(operator, "quota", log) > 0
+
+        # and it may ask whether another replica still reads
+        connection = await connect(server.url, "quota", access=own)
+        assert not await is_reading(connection, "another")
+        await connection.close()
+        await operator.close()
+        assert server.violations() == []
+
+
+async def test_streams_that_are_missing_are_made_by_the_provisioner_and_by_no_service(
+    tmp_path: Path,
+) -> None:
+    (quota,) = services("quota")
+    with guarded_server(tmp_path) as server:
+        # given a service that starts before there are streams
+        own, log = server.access("quota"), tmp_path / "quota.log"
+        async with serving(quota, server, log, access=own, wait=False) as runtime:
+            await until(lambda: bool(server.violations()))
+            assert not runtime.ready.is_set()
+
+            # when the provisioner makes them
+            await server.provision()
+
+            # then the service works
+            await until(runtime.ready.is_set)
+
+
+@pytest.mark.parametrize("name", [OPERATOR, PROVISIONER])
+async def test_whoever_may_change_streams_provisions_them_again(tmp_path: Path, name: str) -> None:
+    with guarded_server(tmp_path) as server:
+        await server.provision()
+        connection = await connect(server.url, "test", access=server.access(name))
+        assert await provision(connection) == await provision(connection)
+        await connection.close()
+        assert server.violations() == []

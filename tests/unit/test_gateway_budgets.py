@@ -1,0 +1,70 @@
+"""What an organisation may send through the front door, and whose turn it is."""
+
+import pytest
+
+from gateway.budgets import HOUR_S, ORGS_MAX, Rate, Storage
+from gateway.turns import Turns
+
+
+def test_a_rate_allows_a_burst_and_then_so_much_per_second() -> None:
+    # given an organisation that has used up its burst
+    rate = Rate(per_second=2, burst=3)
+    assert [rate.take("acme", 10.0) for _ in range(3)] == [0, 0, 0]
+
+    # when it sends more, then it has to wait until there is a token
+    assert rate.take("acme", 10.0) == pytest.approx(0.5)
+    assert rate.take("acme", 10.5) == 0
+    assert rate.take("acme", 10.5) == pytest.approx(0.5)
+
+
+def test_a_rate_is_never_more_than_the_burst_and_each_organisation_has_its_own() -> None:
+    rate = Rate(per_second=2, burst=3)
+    rate.take("acme", 0.0, 3)
+
+    assert rate.take("umbra", 0.0, 3) == 0
+    assert rate.take("acme", 1_000.0, 4) == pytest.approx(0.5)
+    assert rate.take("acme", 1_000.0, 3) == 0
+
+
+def test_a_rate_remembers_a_bounded_number_of_organisations() -> None:
+    rate = Rate(per_second=1, burst=1)
+
+    for number in range(ORGS_MAX + 10):
+        rate.take(f"org{number}", 0.0)
+
+    assert len(rate._levels) == ORGS_MAX
+
+
+def test_bytes_are_bounded_within_any_hour() -> None:
+    # given an organisation that has stored as much as it may
+    storage = Storage(per_hour=100)
+    assert storage.take("acme", 0.0, 60) == 0
+    assert storage.take("acme", 600.0, 40) == 0
+
+    # when it stores more, then it has to wait until enough of it is an hour ago
+    assert storage.take("acme", 700.0, 10) == pytest.approx(HOUR_S - 700)
+    assert storage.take("acme", 700.0, 70) == pytest.approx(HOUR_S - 100)
+    assert storage.take("umbra", 700.0, 100) == 0
+    assert storage.take("acme", HOUR_S + 1, 60) == 0
+    assert storage.take("acme", HOUR_S + 1, 1) > 0
+    assert storage.used() == {"umbra": 100, "acme": 100}
+
+
+def test_what_is_larger_than_the_whole_budget_never_fits() -> None:
+    storage = Storage(per_hour=100)
+
+    assert storage.take("acme", 0.0, 101) == HOUR_S
+    assert storage.take("acme", HOUR_S, 101) == HOUR_S
+
+
+def test_turns_go_from_one_organisation_to_the_next() -> None:
+    # given an organisation that has sent much, and two that have sent little
+    turns: Turns[str] = Turns(most=3)
+    added = [turns.put("a", f"a{number}") for number in range(4)]
+    turns.put("b", "b0")
+    turns.put("c", "c0")
+
+    # when all is taken, then the one that floods delays itself, and lost what was too much
+    assert added == [True, True, True, False]
+    assert len(turns) == 5
+    assert [turns.next() for _ in range(6)] == ["a0", "b0", "c0", "a1", "a2", None]
