@@ -130,7 +130,8 @@ def _reload(folder: "AuthFolder", pid: int | None) -> None:
         )
         return
     reload_server(pid, log)
-    print_text(f"in force at the server, process {pid}")
+    is_sure = log is not None
+    print_text(f"process {pid} {'has read' if is_sure else 'was told to read'} its accounts")
 
 
 def _folder(auth_dir: Path | None) -> "AuthFolder":
