@@ -1,5 +1,7 @@
 """The control plane with one user per service: each has the rights it needs, and no more."""
 
+import asyncio
+import json
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from nodepool.auth.accounts import OPERATOR, PROVISIONER
 from nodepool.client import Client
 from nodepool.contract.commands import AddMachines
 from nodepool.contract.services import SERVICES
+from nodepool.host.opening import UNPROVISIONED
+from nodepool.nats.log.api import REPLY_TIMEOUT_S
 from nodepool.nats.log.replicas import is_reading
 from nodepool.nats.log.streams import provision
 from nodepool.nats.objects.snapshots import stored_position
@@ -105,14 +109,22 @@ async def test_streams_that_are_missing_are_made_by_the_provisioner_and_by_no_se
         # given a service that starts before there are streams
         own, log = server.access("quota"), tmp_path / "quota.log"
         async with serving(quota, server, log, access=own, wait=False) as runtime:
-            await until(lambda: bool(server.violations()))
-            assert not runtime.ready.is_set()
+            await until(lambda: runtime.obstacle() == UNPROVISIONED)
+            began = asyncio.get_running_loop().time()
 
             # when the provisioner makes them
             await server.provision()
 
-            # then the service works
+            # then the service works soon, with the session that it has begun
             await until(runtime.ready.is_set)
+            assert asyncio.get_running_loop().time() - began < REPLY_TIMEOUT_S
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        causes = [line["cause"] for line in lines if line["event"] == "not provisioned"]
+        assert causes == [UNPROVISIONED]
+        assert not {"session restarts", "bus error"} & {line["event"] for line in lines}
+
+        # and it has tried once to make a stream
+        assert len(server.violations()) == 1
 
 
 @pytest.mark.parametrize("name", [OPERATOR, PROVISIONER])
