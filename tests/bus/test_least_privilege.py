@@ -12,9 +12,11 @@ from bus.harness import ReplicaProcess, launched, limit, outcome, send, serving,
 from nodepool.auth.accounts import OPERATOR, PROVISIONER
 from nodepool.client import Client
 from nodepool.contract.commands import AddMachines
-from nodepool.contract.services import SERVICES
-from nodepool.host.opening import UNPROVISIONED
+from nodepool.contract.services import FEED, SERVICES
+from nodepool.host.opening import UNPROVISIONED, run_feed
+from nodepool.host.settings import Settings
 from nodepool.nats.log.api import REPLY_TIMEOUT_S
+from nodepool.nats.log.feed import Feed
 from nodepool.nats.log.replicas import is_reading
 from nodepool.nats.log.streams import provision
 from nodepool.nats.objects.snapshots import stored_position
@@ -125,6 +127,29 @@ async def test_streams_that_are_missing_are_made_by_the_provisioner_and_by_no_se
 
         # and it has tried once to make a stream
         assert len(server.violations()) == 1
+
+
+async def test_the_reader_of_a_process_of_services_reads_the_log(tmp_path: Path) -> None:
+    with guarded_server(tmp_path) as server:
+        operator = await connect(server.url, "operator", access=server.access(OPERATOR))
+        log = await provision(operator)
+
+        # given the reader of a process
+        feed, waits = Feed(), list[str]()
+        settings = Settings(url=server.url, access=server.access(FEED))
+        async with asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(run_feed(feed, settings, waits.append))
+
+            # when a command arrives
+            await until(lambda: feed.reads(log))
+            await send(operator, limit(1), "c1")
+
+            # then it is read, and the server has denied nothing
+            await until(lambda: feed.position > 0)
+            reading.cancel()
+        await operator.close()
+        assert waits == []
+        assert server.violations() == []
 
 
 @pytest.mark.parametrize("name", [OPERATOR, PROVISIONER])

@@ -12,10 +12,11 @@ from random import random
 from typing import Any
 
 from nodepool.contract.exceptions import NO_FAILURE, describe
+from nodepool.contract.services import FEED
 from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.health import HealthServer
 from nodepool.host.logs import Logger
-from nodepool.host.opening import FEED, run_feed
+from nodepool.host.opening import run_feed
 from nodepool.host.page import MetricsPage
 from nodepool.host.runtime import FAULTS, Runtime
 from nodepool.host.settings import Settings, SettingsError

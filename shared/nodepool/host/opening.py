@@ -24,8 +24,6 @@ from nodepool.nats.wire.errors import Denied
 from nodepool.nats.wire.library import NatsError
 from nodepool.service import I, O, S, commit_subject
 
-FEED = "feed"
-"""The user that reads the log for all services of a process."""
 PROVISIONED_S = 0.5
 """How often a service whose user may not make streams looks whether they are there."""
 UNPROVISIONED = "streams are missing or have old settings; waiting until the provisioner makes them"
@@ -96,7 +94,7 @@ async def _await_streams(
 async def run_feed(feed: Feed, settings: Settings, on_wait: Callable[[str], None]) -> None:
     """Let a feed read the log from its end on, until cancelled; raise what ends reading.
 
-    settings: those of the user FEED.
+    settings: those of the user `feed`.
     on_wait: as for `open_session`.
     """
     connection = await connect(
