@@ -1,4 +1,4 @@
-"""A server for each test."""
+"""A server for each test, and a folder for what programs keep of a user."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +8,14 @@ import pytest
 from bus.harness import BINARY
 from nodepool.local.server import NatsServer
 from testbed.ports import free_port
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _settings_of_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep links to keys out of the home directory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
 
 
 @pytest.fixture

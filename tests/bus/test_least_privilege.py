@@ -1,6 +1,7 @@
 """The control plane with one user per service: each has the rights it needs, and no more."""
 
 import asyncio
+import json
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -8,12 +9,13 @@ import pytest
 
 from bus.accounts import CLUSTER, ORG, Guarded, guarded_server
 from bus.harness import ReplicaProcess, launched, limit, outcome, send, serving, until
-from nodepool.auth.accounts import FEED, OPERATOR, PROVISIONER
+from nodepool.auth.accounts import OPERATOR, PROVISIONER
 from nodepool.client import Client
 from nodepool.contract.commands import AddMachines
-from nodepool.contract.services import SERVICES
-from nodepool.host.opening import run_feed
+from nodepool.contract.services import FEED, SERVICES
+from nodepool.host.opening import UNPROVISIONED, run_feed
 from nodepool.host.settings import Settings
+from nodepool.nats.log.api import REPLY_TIMEOUT_S
 from nodepool.nats.log.feed import Feed
 from nodepool.nats.log.replicas import is_reading
 from nodepool.nats.log.streams import provision
@@ -109,14 +111,22 @@ async def test_streams_that_are_missing_are_made_by_the_provisioner_and_by_no_se
         # given a service that starts before there are streams
         own, log = server.access("quota"), tmp_path / "quota.log"
         async with serving(quota, server, log, access=own, wait=False) as runtime:
-            await until(lambda: bool(server.violations()))
-            assert not runtime.ready.is_set()
+            await until(lambda: runtime.obstacle() == UNPROVISIONED)
+            began = asyncio.get_running_loop().time()
 
             # when the provisioner makes them
             await server.provision()
 
-            # then the service works
+            # then the service works soon, with the session that it has begun
             await until(runtime.ready.is_set)
+            assert asyncio.get_running_loop().time() - began < REPLY_TIMEOUT_S
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        causes = [line["cause"] for line in lines if line["event"] == "not provisioned"]
+        assert causes == [UNPROVISIONED]
+        assert not {"session restarts", "bus error"} & {line["event"] for line in lines}
+
+        # and it has tried once to make a stream
+        assert len(server.violations()) == 1
 
 
 async def test_the_reader_of_a_process_of_services_reads_the_log(tmp_path: Path) -> None:
@@ -125,9 +135,10 @@ async def test_the_reader_of_a_process_of_services_reads_the_log(tmp_path: Path)
         log = await provision(operator)
 
         # given the reader of a process
-        feed, settings = Feed(), Settings(url=server.url, access=server.access(FEED))
+        feed, waits = Feed(), list[str]()
+        settings = Settings(url=server.url, access=server.access(FEED))
         async with asyncio.TaskGroup() as tasks:
-            reading = tasks.create_task(run_feed(feed, settings))
+            reading = tasks.create_task(run_feed(feed, settings, waits.append))
 
             # when a command arrives
             await until(lambda: feed.reads(log))
@@ -137,6 +148,7 @@ async def test_the_reader_of_a_process_of_services_reads_the_log(tmp_path: Path)
             await until(lambda: feed.position > 0)
             reading.cancel()
         await operator.close()
+        assert waits == []
         assert server.violations() == []
 
 

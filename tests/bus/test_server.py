@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -14,9 +15,13 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 
+from bus.harness import limit, read_all, send
+from nodepool.auth.accounts import OPERATOR
 from nodepool.local.binary import find_server
 from nodepool.local.errors import ServerError
 from nodepool.local.server import NatsServer
+from nodepool.nats.log.streams import provision
+from nodepool.nats.wire.connection import connect
 from testbed.ports import free_port
 
 if TYPE_CHECKING:
@@ -111,6 +116,27 @@ async def test_an_acknowledged_message_survives_a_killed_server(server: NatsServ
 
     # then the message is still there
     assert await last_message(server.url) == b"kept"
+
+
+async def test_a_server_with_accounts_keeps_what_it_has_when_its_storage_is_restarted(
+    tmp_path: Path,
+) -> None:
+    # given a server with accounts that has stored a command
+    with NatsServer(tmp_path, free_port(), BINARY, has_accounts=True) as server:
+        access = server.auth.access(OPERATOR)
+        operator = await connect(server.url, "test", access=access)
+        log = await provision(operator)
+        await send(operator, limit(1), "before")
+
+        # when its storage is stopped and started
+        await asyncio.to_thread(server.restart_storage)
+
+        # then the command is there, and another one can be stored, over the same connection
+        assert await provision(operator) == log
+        await send(operator, limit(2), "after")
+        assert [entry.position for entry in await read_all(operator)] == [1, 2]
+        assert operator.stats["reconnects"] == 0
+        await operator.close()
 
 
 def test_a_stopped_server_is_gone_and_leaves_its_port_and_directory_free(tmp_path: Path) -> None:

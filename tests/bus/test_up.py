@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
 def up(folder: Path) -> "subprocess.Popen[str]":
     """A control plane on a port and in a folder of its own, which stops once everything runs."""
     environment = {
-        "PATH": os.environ["PATH"],
+        **{name: os.environ[name] for name in ("PATH", "XDG_CONFIG_HOME")},
         "PYTHONPATH": os.pathsep.join(sys.path),
         "NODEPOOL_NATS_PORT": str(free_port()),
     }

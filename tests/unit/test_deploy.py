@@ -15,6 +15,7 @@ import yaml
 
 from containers.stack import BRING_UP
 from manifests.files import service_manifest, texts
+from nodepool.auth.folder import AuthFolder
 from nodepool.client.manifests import read_manifests
 from nodepool.contract.services import EDGES, PROCESSES, SERVICES, SHARED
 from nodepool.host import settings
@@ -154,17 +155,27 @@ def test_compose_runs_the_services_and_no_other_program(compose: Mapping[str, An
 
 
 @pytest.mark.parametrize("count", PROCESSES)
-def test_one_machine_runs_every_service_once_with_a_log_of_its_own(count: int) -> None:
-    groups, ports = PROCESSES[count], range(9464, 9464 + count)
+def test_one_machine_runs_every_service_once_with_a_log_and_a_key_of_its_own(
+    count: int, tmp_path: Path
+) -> None:
+    # given the identities of an installation
+    auth = AuthFolder(tmp_path)
+    auth.init()
+    groups, ports = (*PROCESSES[count], ("gateway",)), range(9464, 9465 + count)
 
-    programs = up.plan_programs(groups, "nats://127.0.0.1:4222", Path("logs"), ports)
+    # when its processes are planned
+    url = "nats://127.0.0.1:4222"
+    programs = up.plan_programs(PROCESSES[count], url, Path("logs"), ports, auth)
 
-    assert len(programs) == count
-    assert sorted(name for group in groups for name in group) == sorted(SERVICES)
+    # then each service and the gateway runs once, with a log and a key of its own
+    assert len(programs) == count + 1
+    assert sorted(name for group in groups for name in group) == sorted((*SERVICES, "gateway"))
     for group, program, port in zip(groups, programs, ports, strict=True):
         given = settings.read(program.environment)
-        logs = [given.of(name).log_file for name in group]
-        assert (given.metrics_port, logs) == (port, [f"logs/{name}.log" for name in group])
+        own = [given.of(name) for name in group]
+        assert [each.log_file for each in own] == [f"logs/{name}.log" for name in group]
+        assert [each.access for each in own] == [auth.access(name) for name in group]
+        assert given.metrics_port == port
         assert program.arguments[-len(group) :] == group
 
 

@@ -16,6 +16,7 @@ from nodepool.local.ports import HOST, claimed_ports
 from nodepool.local.up import METRICS_PORT, advice
 
 DATA_DIR = Path('/data with "quotes"')
+KEY = Path("operator.nk")
 
 
 def config(monitor_port: int | None = None) -> str:
@@ -102,16 +103,17 @@ def test_the_demo_has_machines_of_different_types() -> None:
     assert len(set(types)) == len(types)
 
 
-def test_the_advice_names_the_server_the_organisation_and_the_cluster() -> None:
-    text = advice("nats://127.0.0.1:5000", "acme", "prod")
+def test_the_advice_names_the_server_the_key_the_organisation_and_the_cluster() -> None:
+    text = advice("nats://127.0.0.1:5000", "acme", "prod", Path("my data/operator.nk"))
 
-    assert "Publish commands to nats://127.0.0.1:5000 on np.cmd.acme.prod.<pool>.<Command>" in text
+    shown = "--nkey 'my data/operator.nk' --inbox-prefix _INBOX_operator"
+    assert f"nats context save nodepool --server nats://127.0.0.1:5000 {shown} --select" in text
     assert """nats pub np.cmd.acme.prod.training.ScaleNodePool '{"targetNodes": 12}'""" in text
 
 
 def test_the_advice_is_what_another_terminal_needs_to_find_this_control_plane() -> None:
-    usual = advice("nats://127.0.0.1:4222", "demo", "demo")
-    other = advice("nats://127.0.0.1:5000", "acme", "demo")
+    usual = advice("nats://127.0.0.1:4222", "demo", "demo", KEY)
+    other = advice("nats://127.0.0.1:5000", "acme", "demo", KEY)
 
     assert "In another terminal, try\n" in usual
     assert (

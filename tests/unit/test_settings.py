@@ -12,6 +12,7 @@ from nodepool.cli.settings import from_environment
 from nodepool.host.settings import FIELDS, Settings, SettingsError, read
 from nodepool.nats.wire.access import Access
 from support.certificates import certificates, needs_openssl
+from support.nats_users import key
 
 FORM = "write it as nats://HOST:PORT"
 
@@ -235,6 +236,33 @@ def test_a_file_without_certificates_is_refused(tmp_path: Path) -> None:
     )
     assert refusal(NODEPOOL_CA_FILE=str(other)) == (
         f"NODEPOOL_CA_FILE: {other} holds no certificates; it must be a file of them in PEM"
+    )
+
+
+def test_each_service_of_a_process_shows_what_is_its_own(tmp_path: Path) -> None:
+    # given a process of services, of which one has the seed of its nkey in a file
+    (tmp_path / "quota.nk").write_text(key("user").seed)
+    environment = {
+        "NODEPOOL_NKEY_FILE": str(tmp_path / "{service}.nk"),
+        "NODEPOOL_INBOX_PREFIX": "_INBOX_{service}",
+        "NODEPOOL_LOG_FILE": "{service}.log",
+    }
+
+    # when its settings are read
+    settings = read(environment)
+
+    # then that service shows its key, and has replies sent to its own inbox
+    own = settings.of("quota")
+    assert own.access.nkey_file == str(tmp_path / "quota.nk")
+    assert (own.access.inbox_prefix, own.log_file) == ("_INBOX_quota", "quota.log")
+
+    # and a service without a file is refused in one line
+    missing = tmp_path / "validator.nk"
+    with pytest.raises(SettingsError) as refused:
+        settings.of("validator")
+    assert (
+        str(refused.value)
+        == f"NODEPOOL_NKEY_FILE: cannot read {missing}: No such file or directory"
     )
 
 

@@ -47,7 +47,7 @@ def read_gateway(environment: Mapping[str, str] = os.environ) -> GatewaySettings
 
     Raises SettingsError, which names the variable, if a variable is missing or cannot be used.
     """
-    service = read(environment)
+    service = read(environment).of("gateway")
     members = environment.get(f"{PREFIX}MEMBERS_FILE", "")
     if not members:
         raise SettingsError(

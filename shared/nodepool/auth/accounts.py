@@ -24,13 +24,12 @@ from nodepool.auth.rights import (
 from nodepool.contract import grammar
 from nodepool.contract.door import QUERIES, door_of
 from nodepool.contract.roles import Role
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import FEED, SERVICES
 from nodepool.service import AnyService
 
 PLATFORM: Final = "PLATFORM"
 SYSTEM: Final = "SYS"
 """The names of accounts that no organisation has; its account has the name of the organisation."""
-FEED: Final = "feed"
 PROVISIONER: Final = "provisioner"
 GATEWAY: Final = "gateway"
 OPERATOR: Final = "operator"

@@ -16,6 +16,7 @@ from nodepool.client.quotas import Quotas
 from nodepool.client.session import TIMEOUT_S, URL, Session
 from nodepool.contract.buckets import Bucket
 from nodepool.nats.wire.access import NO_ACCESS, Access
+from nodepool.nats.wire.installed import access_to
 
 if TYPE_CHECKING:
     from nodepool.client.admin import Admin
@@ -29,7 +30,7 @@ class Client:
     timeout_s: how long an outcome or a reply of the server may take, in seconds.
     source: the name of the program, for the `source` of its commands.
     access: files with the certificates to trust, and with the client's certificate, credentials
-        or password.
+        or password; by default the key of the operator, if `nodepool up` serves the address.
 
     Raises `Refused` for an organisation or cluster whose name is invalid. Every method of a part
     may raise `Unreachable`. A method that sends one command may also raise `Refused`, or
@@ -48,8 +49,9 @@ class Client:
         source: str = "nodepool-client",
         access: Access = NO_ACCESS,
     ) -> None:
+        shown = access_to(url, access)
         session = Session(
-            url, org=org, cluster=cluster, timeout_s=timeout_s, source=source, access=access
+            url, org=org, cluster=cluster, timeout_s=timeout_s, source=source, access=shown
         )
         self.session = session
         self.org, self.cluster = org, cluster

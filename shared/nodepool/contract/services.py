@@ -27,6 +27,8 @@ PROCESSES: Final[Mapping[int, tuple[tuple[str, ...], ...]]] = {
     len(SERVICES): tuple((name,) for name in SERVICES),
 }
 """Which services share a process, by the number of processes."""
+FEED: Final = "feed"
+"""The user that reads the log for all services of a process."""
 REPLACEABLE: Final = frozenset({"fleet"})
 """Services that simulate what is real elsewhere: something else may be in their place."""
 EDGES: Final[tuple[str, ...]] = ("agent", "gateway")

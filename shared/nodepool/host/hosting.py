@@ -12,6 +12,7 @@ from random import random
 from typing import Any
 
 from nodepool.contract.exceptions import NO_FAILURE, describe
+from nodepool.contract.services import FEED
 from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.health import HealthServer
 from nodepool.host.logs import Logger
@@ -69,7 +70,7 @@ class Hosting:
 
     port: the port of metrics and health; -1 while they are not served.
 
-    Raises SettingsError if a log file cannot be opened, or would be shared.
+    Raises SettingsError if a file cannot be used, or a log file would be shared.
     """
 
     def __init__(self, hosted: Sequence[Hosted], settings: Settings) -> None:
@@ -80,6 +81,7 @@ class Hosting:
         self._settings = settings
         self._page = MetricsPage()
         self._feed = Feed() if len(hosted) > 1 else None
+        self._feed_settings = settings.of(FEED) if len(hosted) > 1 else settings
         services = [each.make(settings) for each in hosted]
         self._kept = [_Kept(service, self._make(service)) for service in services]
 
@@ -137,7 +139,7 @@ class Hosting:
         while self._feed is not None:
             began = clock()
             try:
-                await run_feed(self._feed, self._settings)
+                await run_feed(self._feed, self._feed_settings, self._note_wait)
             except FAULTS as error:
                 cause = str(error) or type(error).__name__
                 self._log().warning("shared reader restarts", cause=cause)
@@ -146,6 +148,9 @@ class Hosting:
                 raise
             failures = failures + 1 if clock() - began < STABLE_S else 1
             await asyncio.sleep(pause_s(failures, RESTART_S, RESTART_MAX_S, random()))
+
+    def _note_wait(self, reason: str) -> None:
+        self._log().warning("shared reader not provisioned", cause=reason)
 
     def _log(self) -> Logger:
         """Return the log of a service at work: that of a service that has crashed is closed."""

@@ -1,6 +1,7 @@
 """Opening a session: provision the bus, restore a replica from its snapshot, read on the log."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
@@ -19,18 +20,26 @@ from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, provision, verify_log
 from nodepool.nats.objects.snapshots import restore
 from nodepool.nats.wire.connection import Connection, connect
+from nodepool.nats.wire.errors import Denied
 from nodepool.nats.wire.library import NatsError
 from nodepool.service import I, O, S, commit_subject
+
+PROVISIONED_S = 0.5
+"""How often a service whose user may not make streams looks whether they are there."""
+UNPROVISIONED = "streams are missing or have old settings; waiting until the provisioner makes them"
 
 
 @asynccontextmanager
 async def open_session(
-    host: Host[S, I, O], connection: Connection
+    host: Host[S, I, O], connection: Connection, on_wait: Callable[[str], None]
 ) -> AsyncIterator[ReplicaSession[S, I, O]]:
-    """Provide a session on a provisioned bus, restored from the newest snapshot, and reading."""
+    """Provide a session on a provisioned bus, restored from the newest snapshot, and reading.
+
+    on_wait: called with the reason if another program has to provision the bus first.
+    """
     service = host.service
     check_limits(connection)
-    log = await provision(connection, host.settings.replicas)
+    log = await _await_streams(connection, host.settings.replicas, on_wait)
     publisher = Publisher(connection)
     await publisher.open()
     if host.snapshots.ignored:
@@ -67,15 +76,34 @@ def _make_reader(host: Host[S, I, O], connection: Connection, log: LogId, start:
     return reader
 
 
-async def run_feed(feed: Feed, settings: Settings) -> None:
-    """Let a feed read the log from its end on, until cancelled; raise what ends reading."""
+async def _await_streams(
+    connection: Connection, replicas: int, on_wait: Callable[[str], None]
+) -> LogId:
+    """Provision the bus, or wait until another user has done so; return the log's identity."""
+    is_waiting = False
+    while True:
+        try:
+            return await provision(connection, replicas)
+        except Denied:
+            if not is_waiting:
+                on_wait(UNPROVISIONED)
+            is_waiting = True
+        await asyncio.sleep(PROVISIONED_S)
+
+
+async def run_feed(feed: Feed, settings: Settings, on_wait: Callable[[str], None]) -> None:
+    """Let a feed read the log from its end on, until cancelled; raise what ends reading.
+
+    settings: those of the user `feed`.
+    on_wait: as for `open_session`.
+    """
     connection = await connect(
         settings.url, "nodepool reader", patience_s=None, access=settings.access
     )
     connection.on_disconnect.append(feed.part_all)
     connection.on_server_lost.append(feed.part_all)
     try:
-        log = await provision(connection, settings.replicas)
+        log = await _await_streams(connection, settings.replicas, on_wait)
         start = await last_position(connection, STREAM) + 1
         verify = partial(verify_log, connection, log, is_whole=True)
         reader = Reader(connection, STREAM, [], start=start, wants=lambda _: True, verify=verify)

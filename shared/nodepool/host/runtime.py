@@ -168,7 +168,7 @@ class Runtime(Generic[S, I, O]):
         reports = Reports(connection, self.telemetry)
         try:
             async with AsyncExitStack() as stack:
-                opening = open_session(self._host, connection)
+                opening = open_session(self._host, connection, self._note_wait)
                 session = await _unless(stop, stack.enter_async_context(opening))
                 if session is None:
                     return
@@ -194,6 +194,10 @@ class Runtime(Generic[S, I, O]):
         self.telemetry.log.info("connected", server=connection.address)
         self._fault = self._ended or "reading the newest snapshot"
         return connection
+
+    def _note_wait(self, reason: str) -> None:
+        self._fault = reason
+        self.telemetry.log.warning("not provisioned", cause=reason)
 
     def _note_fault(self, fault: str) -> None:
         self._fault = fault

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, get_args
 
-from nodepool.nats.wire.access import NO_ACCESS, Access, check_address
+from nodepool.nats.wire.access import NO_ACCESS, PLACEHOLDER, Access, check_address
 from nodepool.nats.wire.addresses import address_fault, split_addresses, without_password
 from nodepool.nats.wire.errors import AccessError
 
@@ -31,7 +31,8 @@ class Settings:
     """The settings of one service; the variable of each is its name in capitals after `NODEPOOL_`.
 
     url: the NATS server, or several of one cluster with commas between.
-    access: whom to trust, what to show, and where replies go; each of its fields is a setting.
+    access: whom to trust, what to show, and where replies go; each of its fields is a setting, and
+        `{service}` in what a service shows, or in the prefix of its replies, stands for its name.
     metrics_host, metrics_port: where metrics and health are served; 0 is any free port, -1 none.
     hang_seconds: how long the event loop may take for one turn until `/livez` says that it hangs.
     log_level: debug, info, warning or error.
@@ -77,8 +78,11 @@ class Settings:
         return self.max_file_store * self.replicas or None
 
     def of(self, service: str) -> "Settings":
-        """Return the settings of one service of the process."""
-        return replace(self, log_file=self.log_file.replace("{service}", service))
+        """Return the settings of one service; raise SettingsError if a file cannot be used."""
+        access = self.access.of(service)
+        if access != self.access:
+            _check_files(access)
+        return replace(self, access=access, log_file=self.log_file.replace(PLACEHOLDER, service))
 
     def list_settings(self) -> Mapping[str, str | int]:
         """Return every setting by its name, without secrets."""
@@ -144,20 +148,31 @@ def read(environment: Mapping[str, str]) -> Settings:
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         values["traces"] = "off"
     settings = Settings(**values)  # type: ignore[arg-type]  # `_value` gives each field its type.
-    access = read_access(environment)
+    access = _access_in(environment)
+    if access == access.of(""):
+        _check_files(access)
     check_access(access, settings.url)
     return replace(settings, access=access)
 
 
 def read_access(environment: Mapping[str, str]) -> Access:
     """Return what connections show and trust; raise SettingsError if a file cannot be used."""
+    access = _access_in(environment)
+    _check_files(access)
+    return access
+
+
+def _check_files(access: Access) -> None:
+    """Raise SettingsError if a file of an access cannot be used."""
+    with _translate_access_errors():
+        access.check(time.time())
+
+
+def _access_in(environment: Mapping[str, str]) -> Access:
     values = {name: environment.get(PREFIX + name.upper(), "") for name in Access.__slots__}
     for name, value in values.items():
         _check_text(PREFIX + name.upper(), value)
-    access = Access(**values)
-    with _translate_access_errors():
-        access.check(time.time())
-    return access
+    return Access(**values)
 
 
 def _check_text(variable: str, value: str) -> None:

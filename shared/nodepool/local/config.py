@@ -25,9 +25,11 @@ def server_config(
     monitor_port: int | None,
     *,
     enabled: bool = True,
+    accounts: str = "",
 ) -> str:
     """Return the text of the file; if `monitor_port` is None, there is no monitoring over HTTP.
 
+    accounts: the path of the file with the accounts; "" if anybody may connect.
     enabled: whether JetStream is on, so that the server stores messages; a reload changes it.
     """
     settings: list[tuple[str, str | int]] = [
@@ -40,6 +42,7 @@ def server_config(
     ]
     if monitor_port is not None:
         settings.append(("http", f"{HOST}:{monitor_port}"))
+    includes = [f"include {_quote_value(accounts)}"] if accounts else []
     lines = [f"{key}: {_quote_value(value)}" for key, value in settings]
     # The server itself appends "jetstream" to this path.
     store = _quote_value(str(data_dir))
@@ -49,7 +52,7 @@ def server_config(
         f"jetstream {{\n{switch}  store_dir: {store}\n  sync_interval: always\n"
         f"  max_buffered_msgs: {QUEUE_MAX}\n}}"
     )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *includes]) + "\n"
 
 
 def _quote_value(value: str | int) -> str:

@@ -12,6 +12,8 @@ from nodepool.local.errors import ServerError
 LOG = "nats-server.log"
 CONFIRMED_S = 3.0
 """How long a server may take to say in its log that it has its new configuration, in seconds."""
+UNCONFIRMED_S = 0.5
+"""How long a server without a readable log gets until it has to read its configuration again."""
 _POLL_S = 0.02
 _DONE, _FAILED = b"Reloaded server configuration", b"Failed to reload server configuration"
 
@@ -33,7 +35,17 @@ def reload_server(pid: int, log: Path | None = None) -> None:
     """Make a server read its configuration again; raise ServerError if it does not.
 
     log: the log file in which the server says that it has done so; None if there is none to read.
+
+    The server reads it twice: only then do the imports of a new account find their exports, without
+    which nobody responds to the new organisation (seen with nats-server 2.15.1).
     """
+    _reload_once(pid, log)
+    if log is None:
+        time.sleep(UNCONFIRMED_S)
+    _reload_once(pid, log)
+
+
+def _reload_once(pid: int, log: Path | None) -> None:
     start = log.stat().st_size if log is not None and log.exists() else 0
     try:
         os.kill(pid, signal.SIGHUP)

@@ -12,10 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from nodepool.auth.folder import AuthFolder
+from nodepool.auth.users import AuthError
 from nodepool.local.config import server_config
 from nodepool.local.directory_lock import DirectoryLock
 from nodepool.local.errors import ServerError
 from nodepool.local.guard import Guard
+from nodepool.local.identities import move_to_platform
 from nodepool.local.ports import HOST
 
 POLL_S = 0.02
@@ -24,15 +27,25 @@ STOP_S = 10.0
 
 
 class NatsServer:
-    """A nats-server that listens on the loopback address and keeps its data in one directory."""
+    """A nats-server that listens on the loopback address and keeps its data in one directory.
+
+    has_accounts: whether only users of the folder `auth` may connect; they are made at the start.
+    """
 
     def __init__(
-        self, data_dir: Path, port: int, binary: Path, *, monitor_port: int | None = None
+        self,
+        data_dir: Path,
+        port: int,
+        binary: Path,
+        *,
+        monitor_port: int | None = None,
+        has_accounts: bool = False,
     ) -> None:
         self._data_dir = data_dir.absolute()
         self._port = port
         self._binary = binary
         self._monitor_port = monitor_port
+        self._has_accounts = has_accounts
         self._lock: DirectoryLock | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._name = ""
@@ -64,6 +77,11 @@ class NatsServer:
         return self._data_dir
 
     @property
+    def auth(self) -> AuthFolder:
+        """The folder with the users of a server that has accounts."""
+        return AuthFolder(self._data_dir / "auth")
+
+    @property
     def log_file(self) -> Path:
         """The file to which the server writes its log."""
         return self._data_dir / "nats-server.log"
@@ -81,6 +99,9 @@ class NatsServer:
         deadline = time.monotonic() + timeout_s
         try:
             self._launch(deadline)
+        except AuthError as error:
+            self.kill()
+            raise ServerError(str(error)) from error
         except OSError as error:
             self.kill()
             raise _cannot_write(self._data_dir, error) from error
@@ -142,6 +163,9 @@ class NatsServer:
         self._data_dir.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(self._data_dir)
         self._lock.acquire(deadline)
+        if self._has_accounts:
+            self.auth.init()
+            move_to_platform(self._data_dir)
         # Each start gets a new name, to tell this server from any other server on the same port.
         self._name = f"nodepool-{secrets.token_hex(4)}"
         conf = self._write_config(enabled=True)
@@ -153,7 +177,15 @@ class NatsServer:
 
     def _write_config(self, *, enabled: bool) -> Path:
         conf, where = self._data_dir / "nats-server.conf", (self._data_dir, self.log_file)
-        text = server_config(self._name, *where, self._port, self._monitor_port, enabled=enabled)
+        accounts = self.auth.accounts_file.relative_to(self._data_dir) if self._has_accounts else ""
+        text = server_config(
+            self._name,
+            *where,
+            self._port,
+            self._monitor_port,
+            enabled=enabled,
+            accounts=str(accounts),
+        )
         new = conf.with_suffix(".new")
         new.write_text(text, encoding="utf-8")
         new.replace(conf)

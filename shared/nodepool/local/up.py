@@ -6,7 +6,11 @@ import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
+from nodepool.auth.accounts import GATEWAY, OPERATOR
+from nodepool.auth.folder import AuthFolder
+from nodepool.auth.rights import inbox_prefix
 from nodepool.client import Client, ClientError, Document
 from nodepool.client.session import URL
 from nodepool.contract.services import PROCESSES, SERVICES
@@ -14,15 +18,18 @@ from nodepool.local.binary import find_server
 from nodepool.local.console import report
 from nodepool.local.disk import storage_limit
 from nodepool.local.errors import ServerError, UpError
+from nodepool.local.identities import has_members, linked_operator, make_streams
 from nodepool.local.monitoring import write_prometheus_config
 from nodepool.local.ports import HOST, claimed_ports
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import Program, keep_running, keep_server, keep_storing
-from nodepool.nats.wire.access import Access
+from nodepool.nats.wire.access import PLACEHOLDER, Access
 from nodepool.nats.wire.errors import InDoubt
 
 METRICS_PORT = 9464
 """The first port on which services serve metrics; ports that are in use are skipped."""
+LOOK_S = 1.0
+"""How often the file of members is read until an organisation has users, in seconds."""
 OUTCOME_S = 30.0
 """How long the outcome of a command may take, in seconds."""
 
@@ -55,16 +62,20 @@ class Options:
 def run(options: Options) -> int:
     """Run until SIGINT or SIGTERM and return the exit code; raise `UpError` if the start fails."""
     try:
-        server = NatsServer(options.data_dir, options.port, find_server(options.binary))
+        binary = find_server(options.binary)
+        server = NatsServer(options.data_dir, options.port, binary, has_accounts=True)
         server.start()
     except ServerError as error:
         raise UpError(str(error)) from error
     try:
         groups = PROCESSES[options.processes]
         logs = _log_folder(options.data_dir, groups)
-        with claimed_ports(len(groups), METRICS_PORT) as ports:
+        with (
+            claimed_ports(len(groups) + 1, METRICS_PORT) as ports,
+            linked_operator(options.port, server.auth),
+        ):
             limit = storage_limit(server.data_dir)
-            programs = plan_programs(groups, server.url, logs, ports, limit)
+            programs = plan_programs(groups, server.url, logs, ports, server.auth, limit)
             return asyncio.run(_run_services(options, server, programs))
     finally:
         server.stop()
@@ -73,7 +84,8 @@ def run(options: Options) -> int:
 def _log_folder(data_dir: Path, groups: Sequence[Sequence[str]]) -> Path:
     """Return the folder of the services' logs; raise UpError if the logs cannot be written."""
     logs = data_dir / "logs"
-    names = [f"{name}.log" for name in SERVICES] + [f"{first}.err" for first, *_ in groups]
+    names = [f"{name}.log" for name in (*SERVICES, GATEWAY)]
+    names += [f"{first}.err" for first, *_ in (*groups, (GATEWAY,))]
     try:
         logs.mkdir(parents=True, exist_ok=True)
         for name in names:
@@ -92,8 +104,9 @@ async def _run_services(options: Options, server: NatsServer, programs: Sequence
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
+    await make_streams(server.url, server.auth)
     async with _services(options, server, programs):
-        setting_up = asyncio.create_task(_set_up(options, server.url))
+        setting_up = asyncio.create_task(_set_up(options, server))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait((setting_up, stopping), return_when=asyncio.FIRST_COMPLETED)
         if setting_up.done():
@@ -112,13 +125,15 @@ async def _services(
     options: Options, server: NatsServer, programs: Sequence[Program]
 ) -> AsyncIterator[None]:
     """Keep the server and every service running inside the context."""
-    ports = {each.name: int(each.environment["NODEPOOL_METRICS_PORT"]) for each in programs}
-    watching = write_prometheus_config(options.data_dir, ports)
-    keepers = [asyncio.create_task(keep_running(program)) for program in programs]
-    keepers += [asyncio.create_task(keep(server)) for keep in (keep_server, keep_storing)]
     report(f"the bus listens on {server.url}; data and logs are in {options.data_dir}")
-    for name, port in ports.items():
-        report(f"metrics of {name} are on http://{HOST}:{port}/metrics")
+    *services, gateway = programs
+    started = programs if has_members(server.auth) else services
+    watching = _watch(options, started)
+    keepers = [asyncio.create_task(keep_running(program)) for program in started]
+    keepers += [asyncio.create_task(keep(server)) for keep in (keep_server, keep_storing)]
+    if started is services:
+        opening = _keep_gateway(gateway, server, lambda: _watch(options, programs))
+        keepers.append(asyncio.create_task(opening))
     report(f"to watch them all: {watching}")
     try:
         yield
@@ -128,37 +143,72 @@ async def _services(
         await asyncio.gather(*keepers, return_exceptions=True)
 
 
+def _watch(options: Options, programs: Sequence[Program]) -> str:
+    """Report where metrics are; return the command that starts a Prometheus for them."""
+    ports = {each.name: int(each.environment["NODEPOOL_METRICS_PORT"]) for each in programs}
+    for name, port in ports.items():
+        report(f"metrics of {name} are on http://{HOST}:{port}/metrics")
+    return write_prometheus_config(options.data_dir, ports)
+
+
+async def _keep_gateway(program: Program, server: NatsServer, watch: Callable[[], str]) -> None:
+    """Keep the gateway running once somebody may use it: until then it takes no memory."""
+    while not has_members(server.auth):  # noqa: ASYNC110  # Another program writes the file.
+        await asyncio.sleep(LOOK_S)
+    report("an organisation has users: starting the gateway")
+    watch()
+    await keep_running(program)
+
+
 def plan_programs(
-    groups: Sequence[Sequence[str]], url: str, logs: Path, ports: Sequence[int], limit: int = 0
+    groups: Sequence[Sequence[str]],
+    url: str,
+    logs: Path,
+    ports: Sequence[int],
+    auth: AuthFolder,
+    limit: int = 0,
 ) -> Sequence[Program]:
     """Return the processes to run, each with the services of a group and one of the ports.
+
+    The last one is the gateway, with the last port. Each service shows its own key of `auth`.
 
     limit: how many bytes the server may store; 0 if not known.
     """
     shared = {
         "NODEPOOL_URL": url,
-        # This server needs no credentials; those in the environment are for another server.
+        # What the environment says is for another server.
         **{f"NODEPOOL_{name.upper()}": "" for name in Access.__slots__},
+        "NODEPOOL_NKEY_FILE": str(auth.key_file(PLACEHOLDER)),
+        "NODEPOOL_MEMBERS_FILE": str(auth.members_file),
         "NODEPOOL_LOG_FILE": str(logs / "{service}.log"),
         "NODEPOOL_MAX_FILE_STORE": str(limit),
     }
+    commands = [("nodepool.host", *group) for group in groups]
     return [
         Program(
             ", ".join(group),
-            ("nodepool.host", *group),
+            command,
             {**shared, "NODEPOOL_METRICS_PORT": str(port)},
             logs / f"{group[0]}.err",
         )
-        for group, port in zip(groups, ports, strict=True)
+        for group, command, port in zip(
+            (*groups, (GATEWAY,)), (*commands, (GATEWAY,)), ports, strict=True
+        )
     ]
 
 
-async def _set_up(options: Options, url: str) -> None:
+async def _set_up(options: Options, server: NatsServer) -> None:
     """Seed the demo, apply the examples, and print the NodePools and what to try."""
     # Imported here, because it loads the models of all messages: meanwhile, the services start.
     from nodepool.local.demo import apply_examples, seed_demo
 
-    client = Client(url, org=options.org, cluster=options.cluster, timeout_s=OUTCOME_S)
+    client = Client(
+        server.url,
+        org=options.org,
+        cluster=options.cluster,
+        timeout_s=OUTCOME_S,
+        access=server.auth.access(OPERATOR),
+    )
     async with client:
         try:
             await seed_demo(client)
@@ -169,19 +219,25 @@ async def _set_up(options: Options, url: str) -> None:
         await client.nodepools.catch_up()
         pools = [pool.document for pool in await client.nodepools.list()]
         report("\n" + options.show([document for document in pools if document is not None]))
-    report(advice(url, options.org, options.cluster))
+    key = options.data_dir / server.auth.key_file(OPERATOR).relative_to(server.data_dir)
+    report(advice(server.url, options.org, options.cluster, key))
 
 
-def advice(url: str, org: str, cluster: str) -> str:
+def advice(url: str, org: str, cluster: str, key: Path) -> str:
     """Return what to try on the control plane that runs."""
     settings = (("URL", url, URL), ("ORG", org, "demo"), ("CLUSTER", cluster, "demo"))
     unusual = [f"NODEPOOL_{name}={value}" for name, value, usual in settings if value != usual]
     where = f", after 'export {' '.join(unusual)}'," if unusual else ","
+    inbox, subject = inbox_prefix(OPERATOR), f"np.cmd.{org}.{cluster}.training.ScaleNodePool"
+    shown = f"--server {url} --nkey {quote(str(key))} --inbox-prefix {inbox}"
+    seed = f'nkeys_seed_str=open({str(key)!r}).read().split()[-1], inbox_prefix="{inbox}"'
     return f"""
-Publish commands to {url} on np.cmd.{org}.{cluster}.<pool>.<Command>, for example
-  nats pub np.cmd.{org}.{cluster}.training.ScaleNodePool '{{"targetNodes": 12}}'
-and see what happens with
+Only who shows a key may come in: 'nodepool' finds the operator's by itself. For the nats command,
+  nats context save nodepool {shown} --select
+  nats pub {subject} '{{"targetNodes": 12}}'
   nats sub 'np.evt.*.{org}.{cluster}.>'
+and for nats-py, with 'pip install nats-py[nkeys]',
+  await nats.connect("{url}", {seed})
 In another terminal{where} try
   .venv/bin/nodepool get nodepools -w
   .venv/bin/nodepool describe nodepool training

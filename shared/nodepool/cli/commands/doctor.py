@@ -71,13 +71,14 @@ async def _collect_findings(
     """Return all findings; a table prints each finding as soon as it is known."""
     from nodepool.client.doctor.examination import examine
     from nodepool.host.version import version_of
+    from nodepool.nats.wire.installed import access_to
 
     known = [import_module(f"{name}.decide").SERVICE for name in SERVICES]
     findings: list[Finding] = []
     async for finding in examine(
         settings.url,
         known,
-        access=settings.access,
+        access=access_to(settings.url, settings.access),
         org=settings.org,
         storing=storing,
         version=version_of(),

@@ -65,7 +65,7 @@ class Reader:
 
     After a gap, a lost connection or silence, the next consumer starts after the last position, so
     no message is lost or seen twice. That may take seconds after a cluster has lost a server. A
-    reader with `wants` meanwhile reads on from any replica of the stream.
+    reader with `wants` meanwhile reads on from the leader of the stream.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Reader:
                 self._doubt()
 
     async def _bridge(self, wants: Callable[[str], bool]) -> None:
-        """Use direct gets after a server was lost, until there is a consumer."""
+        """Read without a consumer after a server was lost, until there is a consumer."""
         goes_on = lambda: self._is_between and len(self._buffer) < BUFFER_MAX  # noqa: E731
         while await self._hurried.wait():
             self._hurried.clear()
@@ -246,7 +246,7 @@ class Reader:
             self.consumer.give_up()
 
     def _hurry(self) -> None:
-        """Replace a consumer that may be lost with its server; use direct gets until then."""
+        """Replace a consumer that may be lost with its server; read without until then."""
         if self._attempt is not None and not self._attempt.expired():
             self._attempt.reschedule(asyncio.get_running_loop().time())
         if self.consumer is not None:

@@ -1,5 +1,6 @@
 """The streams of the control plane: the log, the snapshots, and the buckets of the read model."""
 
+import asyncio
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,7 +12,14 @@ from nodepool.contract.log import SNAPSHOTS as STREAM_OF_SNAPSHOTS
 from nodepool.nats.log.api import Json, leaders_message_at, parse_time, request
 from nodepool.nats.log.stream_settings import has_settings, intake_fault
 from nodepool.nats.wire.client import BusClient
-from nodepool.nats.wire.errors import STREAM_NOT_FOUND, HeadMissing, LogChanged, ServerRefusal
+from nodepool.nats.wire.errors import (
+    STREAM_NOT_FOUND,
+    Denied,
+    HeadMissing,
+    LogChanged,
+    ServerRefusal,
+)
+from nodepool.nats.wire.waiting import cancel
 
 STREAM = LOG
 """The log."""
@@ -126,7 +134,8 @@ def _bucket(bucket: str, replicas: int) -> dict[str, object]:
 async def provision(client: BusClient, replicas: int = 1) -> LogId:
     """Create every missing stream, update streams with other settings, return the log's identity.
 
-    Any number of programs may do so at the same time; nothing that is stored is lost.
+    Any number of programs may do so at the same time; nothing that is stored is lost. Raises Denied
+    if there is something to change, and the user may not change streams.
     """
     configs = streams(replicas)
     log = await _provision_log(client, configs.pop(STREAM))
@@ -150,13 +159,17 @@ async def provision_stream(client: BusClient, name: str, config: Config) -> None
     if info is not None and has_settings(info["config"], config):
         return
     try:
-        await request(client, f"$JS.API.STREAM.CREATE.{name}", config)
+        await _change(client, "CREATE", name, config)
         return
+    except Denied:
+        if info is not None and _is_sealed(info["config"]):
+            return
+        raise
     except ServerRefusal as refusal:
         if refusal.code != _OTHER_SETTINGS:
             raise
     try:
-        await request(client, f"$JS.API.STREAM.UPDATE.{name}", config)
+        await _change(client, "UPDATE", name, config)
     except ServerRefusal as refusal:
         if info is not None and _is_sealed(info["config"]):
             return
@@ -164,10 +177,30 @@ async def provision_stream(client: BusClient, name: str, config: Config) -> None
             raise
         if "persist_mode" in config:
             synced = {key: value for key, value in config.items() if key != "persist_mode"}
-            await request(client, f"$JS.API.STREAM.UPDATE.{name}", synced)
+            await _change(client, "UPDATE", name, synced)
         else:
-            await request(client, f"$JS.API.STREAM.DELETE.{name}")
-            await request(client, f"$JS.API.STREAM.CREATE.{name}", config)
+            await _change(client, "DELETE", name)
+            await _change(client, "CREATE", name, config)
+
+
+async def _change(client: BusClient, verb: str, name: str, config: Config | None = None) -> None:
+    """Send a request that changes a stream; raise Denied at once if the user may not send it.
+
+    After a denial nothing more is sent, because the server logs each denial.
+    """
+    subject = f"$JS.API.STREAM.{verb}.{name}"
+    if client.may_change_streams:
+        with client.await_denial(subject) as denied:
+            changing = asyncio.create_task(request(client, subject, config))
+            try:
+                await asyncio.wait((changing, denied), return_when=asyncio.FIRST_COMPLETED)
+                if changing.done():
+                    changing.result()
+                    return
+                client.may_change_streams = False
+            finally:
+                await cancel(changing)
+    raise Denied(0, subject)
 
 
 def _is_sealed(config: object) -> bool:
@@ -179,7 +212,7 @@ async def _provision_log(client: BusClient, config: Config) -> LogId:
     info = await stream_info(client, STREAM)
     while info is None:
         try:
-            await request(client, f"$JS.API.STREAM.CREATE.{STREAM}", config)
+            await _change(client, "CREATE", STREAM, config)
         except ServerRefusal as refusal:
             if refusal.code != _OTHER_SETTINGS:  # Otherwise another program has just created it.
                 raise

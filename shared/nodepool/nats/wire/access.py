@@ -26,6 +26,9 @@ from nodepool.nats.wire.files import BUNDLE_BYTES_MAX, content_of, one_line
 if TYPE_CHECKING:
     import ssl
 
+PER_SERVICE = ("creds_file", "nkey_file", "password_file", "inbox_prefix")
+"""The fields that may differ between the services of a process."""
+PLACEHOLDER = "{service}"
 INBOX_PREFIX = "_INBOX"
 """The default prefix of the subjects on which NATS clients await replies."""
 
@@ -52,6 +55,11 @@ class Access:
     nkey_file: str = ""
     password_file: str = ""
     inbox_prefix: str = ""
+
+    def of(self, service: str) -> "Access":
+        """Return what a service of a process shows: its name takes the place of `{service}`."""
+        own = {name: getattr(self, name).replace(PLACEHOLDER, service) for name in PER_SERVICE}
+        return replace(self, **own)
 
     def check(self, now_s: float) -> None:
         """Raise AccessError if a setting or file cannot be used; `now_s` is the Unix time."""

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -27,6 +28,7 @@ class BusClient(Client):
     on_disconnect: called when the connection is lost.
     on_reconnect: called when a server is connected again.
     on_server_lost: called when the connected server has lost another server of the cluster.
+    may_change_streams: whether the server has denied no change of a stream to the user so far.
     """
 
     def __init__(self) -> None:
@@ -34,7 +36,9 @@ class BusClient(Client):
         self.on_disconnect: list[Listener] = []
         self.on_reconnect: list[Listener] = []
         self.on_server_lost: list[Listener] = []
+        self.may_change_streams = True
         self._lost_at = -HURRY_S
+        self._deniable: list[tuple[str, asyncio.Future[None]]] = []
 
     @property
     def hurries(self) -> bool:
@@ -51,6 +55,24 @@ class BusClient(Client):
     ) -> Msg:
         """Return the reply to a message; always heed a cancellation of the calling task."""
         return await heeding(super().request(subject, payload, timeout, old_style, headers))
+
+    @contextmanager
+    def await_denial(self, subject: str) -> "Iterator[asyncio.Future[None]]":
+        """Provide a future that is done once the server denies to publish on a subject."""
+        denied = subject.lower(), asyncio.get_running_loop().create_future()
+        self._deniable.append(denied)
+        try:
+            yield denied[1]
+        finally:
+            self._deniable.remove(denied)
+
+    def note_denial(self, subject: str) -> bool:
+        """Note that the server denies a subject, in lower case; return whether this is awaited."""
+        awaited = [denied for each, denied in self._deniable if each == subject]
+        for denied in awaited:
+            if not denied.done():
+                denied.set_result(None)
+        return bool(awaited)
 
     async def handle_disconnect(self) -> None:
         """Fail every pending request and notify observers; the client calls this method."""

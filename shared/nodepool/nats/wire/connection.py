@@ -41,7 +41,8 @@ by a second or two; a frozen server or a lost network is noticed before work is 
 
 CUT_OFF = (ConnectionResetError, BrokenPipeError, UnexpectedEOF)
 _BATCH = b"NATS/1.0\r\nNats-Batch-Id:"
-_KEPT = 'permissions violation for publish to "$js.api.consumer.delete.'
+_DENIED = "permissions violation for publish to "
+_KEPT = f'{_DENIED}"$js.api.consumer.delete.'
 """An error to ignore: if the user may not delete consumers, the server removes idle ones itself."""
 _SEQUENCE, _SENDER = (b"\r\n" + name.encode() for name in (SEQUENCE, REQUEST_INFO))
 
@@ -134,7 +135,7 @@ class Connection(AuthenticatingClient):
     async def _process_err(self, err_msg: str) -> None:
         """Handle an error of the server; keep the connection if it is about one message only."""
         reason = err_msg.strip("'")
-        if reason.startswith(_KEPT):
+        if reason.startswith(_KEPT) or self.note_denial(reason.removeprefix(_DENIED).strip('"')):
             return
         error = NatsError(f"nats: {reason}")
         if reason.startswith(("permissions violation", "invalid subject", "invalid publish")):
@@ -192,6 +193,7 @@ class Connection(AuthenticatingClient):
 
     async def handle_reconnect(self) -> None:
         """Notify observers; the client calls this method."""
+        self.may_change_streams = True  # The rights of the user may be others now.
         notify(self.on_reconnect)
 
     async def handle_error(self, error: Exception) -> None:

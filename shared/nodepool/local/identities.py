@@ -1,0 +1,75 @@
+"""The identities of a control plane on one machine: its streams, its older data, its operator."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from nodepool.auth.accounts import OPERATOR, PLATFORM, PROVISIONER
+from nodepool.auth.folder import AuthFolder
+from nodepool.local.console import report
+from nodepool.local.errors import UpError
+from nodepool.nats.log.streams import provision
+from nodepool.nats.wire.connection import connect
+from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal, ServerUnreachable
+from nodepool.nats.wire.installed import operator_link
+from nodepool.nats.wire.library import NatsError
+
+GLOBAL = "$G"
+"""The account of a server whose configuration has no accounts."""
+
+
+def move_to_platform(data_dir: Path) -> None:
+    """Move streams that a server without accounts has stored to the account of the platform.
+
+    No server may use the folder meanwhile. Streams of the platform are never replaced.
+    """
+    old, new = (data_dir / "jetstream" / account for account in (GLOBAL, PLATFORM))
+    if old.exists() and not new.exists():
+        old.rename(new)
+
+
+async def make_streams(url: str, auth: AuthFolder) -> None:
+    """Make the streams that are missing, as the provisioner; raise UpError if that fails."""
+    try:
+        connection = await connect(url, "nodepool up", access=auth.access(PROVISIONER))
+        try:
+            await provision(connection)
+        finally:
+            await connection.close()
+    except (Conflict, InDoubt, ServerRefusal, ServerUnreachable, NatsError, OSError) as error:
+        raise UpError(f"cannot make the streams: {error}") from error
+
+
+def has_members(auth: AuthFolder) -> bool:
+    """Return whether an organisation has a user, so that somebody may come to the gateway."""
+    try:
+        return bool(json.loads(auth.members_file.read_bytes())["members"])
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+@contextmanager
+def linked_operator(port: int, auth: AuthFolder) -> Iterator[None]:
+    """Link the key of the operator, for the time of the context, where the command line finds it.
+
+    The link of another control plane, which was killed on the same port, is replaced.
+    """
+    key, link = auth.key_file(OPERATOR).absolute(), operator_link(port)
+    try:
+        if link is not None:
+            link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new = link.with_name(f".{link.name}.{os.getpid()}")
+            new.symlink_to(key)
+            new.replace(link)
+    except OSError as error:
+        link = None
+        where = f"{error.filename}: {error.strerror}"
+        report(f"cannot link {where}: the command line needs NODEPOOL_NKEY_FILE={key}")
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if link is not None and link.readlink() == key:
+                link.unlink()
