@@ -154,13 +154,13 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
 
 def _own_organisation(access: Access) -> str:
     """Return the organisation of the user of these credentials; `demo` if they name none."""
-    if not (access.nkey_file or access.creds_file):
+    if not access.nkey_file:
         return "demo"
     # Imported here, because most programs have no credentials.
     from nodepool.client.holder import holder_of
 
     holder = holder_of(access)
-    return holder.org if holder is not None and holder.is_tenant else "demo"
+    return holder.org if holder is not None else "demo"
 
 
 def _through(text: str) -> "Through | None":

@@ -18,6 +18,8 @@ from nodepool.state.back_off import pause_s
 
 ATTEMPT_S: Final = 7.0
 """How long an answer may take, in seconds; the gateway waits for the read model for up to 5."""
+PROMPT_S: Final = 2.0
+"""How long an answer may take that does not wait for the read model, in seconds."""
 PAUSE_MAX_S: Final = 1.0
 """The longest pause before a request is sent again, in seconds."""
 AGAIN: Final = ("Unavailable", "TooManyRequests")
@@ -91,7 +93,7 @@ class Asker:
     ) -> Reply:
         """Return the answer to a query, which is sent again while no gateway answers.
 
-        wait_s: how long the gateway waits before it answers, in seconds.
+        wait_s: how long the gateway waits for a change before it answers, in seconds.
         patient: whether to try without limit; otherwise for as long as a reply may take.
 
         Raises `Refused`, or `Unreachable` after that time.
@@ -99,28 +101,37 @@ class Asker:
         session = self._session
         subject = f"{QUERIES}.{token(session.org)}.{query}"
         content = json.dumps({name: value for name, value in fields.items() if value}).encode()
+        most_s = wait_s + PROMPT_S if wait_s else ATTEMPT_S
         clock = asyncio.get_running_loop().time
         ends, failures = clock() + session.timeout_s, 0
         while True:
-            left_s = ATTEMPT_S if patient else max(min(ATTEMPT_S, ends - clock()), RETRY_S)
-            try:
-                reply = await request(session, subject, content, wait_s + left_s)
-            except Denied as denial:
-                raise build_denial(session.url, denial.description) from None
-            except ClientError as error:
-                if isinstance(error, Refused) and error.reason not in AGAIN:
-                    raise
-                last = error
-            else:
-                self._note(is_gone=False)
+            left_s = most_s if patient else max(min(most_s, ends - clock()), RETRY_S)
+            reply = await self._try(subject, content, left_s)
+            if not isinstance(reply, ClientError):
                 return reply
-            self._note(is_gone=isinstance(last, Gone) or getattr(last, "reason", "") == GONE)
             failures += 1
             pause = pause_s(failures, RETRY_S, PAUSE_MAX_S, random.random())
-            is_crowded = isinstance(last, Refused) and last.reason != GONE
+            is_crowded = isinstance(reply, Refused) and reply.reason != GONE
             if clock() + pause >= ends and (is_crowded or not patient):
-                raise last
+                raise reply
             await asyncio.sleep(pause)
+
+    async def _try(self, subject: str, content: bytes, timeout_s: float) -> Reply | ClientError:
+        """Return the answer, or the error after which the query may be sent again."""
+        try:
+            reply = await request(self._session, subject, content, timeout_s)
+        except Denied as denial:
+            raise build_denial(self._session.url, denial.description) from None
+        except Gone as error:
+            self._note(is_gone=True)
+            return error
+        except Refused as refusal:
+            if refusal.reason not in AGAIN:
+                raise
+            self._note(is_gone=refusal.reason == GONE)
+            return refusal
+        self._note(is_gone=False)
+        return reply
 
     def _note(self, *, is_gone: bool) -> None:
         if is_gone != self._is_gone and self._session.connection.is_connected:

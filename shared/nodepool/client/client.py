@@ -77,7 +77,7 @@ class Client:
         """The part for operators, which is imported at its first use because it loads slowly."""
         from nodepool.client.admin import Admin
 
-        self.session.require_bus("work on the log, its backups and its dead letters")
+        self.session.require_bus("see dead letters, backups or versions")
         return Admin(self.session)
 
     def objects(self, bucket: Bucket) -> Objects:

@@ -81,15 +81,13 @@ def build_denial(url: str, place: str) -> Unreachable:
 
 
 def describe_limit(what: str, holder: object) -> str:
-    """Return why a user of an organisation does not get `what`, and who does.
+    """Return that a user of an organisation may not do something, and who may.
 
+    what: a verb and its object, such as `see dead letters`.
     holder: the user, if known.
     """
     user = str(holder) if holder is not None else "a user of an organisation"
-    return (
-        f"{user} works through the gateway, which does not offer {what}:"
-        " ask an operator of the platform, or use the credentials of an operator"
-    )
+    return f"{user} may not {what}; only an operator of the platform may"
 
 
 def not_responding(url: str) -> Unreachable:

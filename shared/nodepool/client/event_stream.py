@@ -62,6 +62,7 @@ class Events:
         """
         from nodepool.client.preemptions import KINDS, Preemptions
 
+        self._session.require_bus("list preemptions")
         path = f"{self._session.org}.{self._session.cluster}.*"
         filters = [f"np.evt.{kind.speaker}.{path}.{name}" for name, kind in KINDS.items()]
         start = await self._session.position_at(since)

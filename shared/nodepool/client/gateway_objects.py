@@ -68,7 +68,7 @@ class GatewayObjects:
         cluster: empty for all clusters; None for the client's cluster.
         """
         if bucket in OF_THE_PLATFORM:
-            self._session.require_bus(f"the {bucket} of the platform")
+            self._session.require_bus(f"see the {bucket} of the platform")
         if bucket in OF_A_CLUSTER:
             fields["cluster"] = self._session.cluster if cluster is None else cluster
         return {"kind": bucket, **fields}

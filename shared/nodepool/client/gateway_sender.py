@@ -56,7 +56,9 @@ class GatewaySender(Sender[A]):
         A command that only operators may send is refused here.
         """
         if SENDERS.get(type(command)) == OPERATORS:
-            return Refused("", "Forbidden", describe_limit(type(command).__name__, self._holder))
+            return Refused(
+                "", "Forbidden", describe_limit(f"send {type(command).__name__}", self._holder)
+            )
         return await super().send(command, id)
 
     @property
@@ -113,10 +115,10 @@ class GatewaySender(Sender[A]):
     def _refuse_denied(self, command: Command, denial: Denied) -> Refused:
         name, holder = type(command).__name__, self._holder
         user = str(holder) if holder is not None else "the user of this connection"
-        roles = ", ".join(sorted(SENDERS.get(type(command), ())))
-        return Refused(
-            "", "Forbidden", f"{user} may not send {name}; ask a user with the role {roles}"
-        )
+        allowed = SENDERS.get(type(command), frozenset())
+        roles = " or ".join(role for role in ("viewer", "editor", "owner") if role in allowed)
+        fix = f"ask a user with the role {roles}" if roles else "ask an operator of the platform"
+        return Refused("", "Forbidden", f"{user} may not send {name}; {fix}")
 
     def _describe_silence(self, command: Command, *, stored: bool) -> NoOutcome:
         if stored or not self._is_silent:

@@ -78,11 +78,10 @@ class Session:
         self.timeout_s = timeout_s
         self.source = f"{source}/{_user()}"
         self.holder = holder = holder_of(access)
-        is_tenant = holder is not None and holder.is_tenant
-        if holder is not None and is_tenant and org != holder.org:
+        if holder is not None and org != holder.org:
             text = f"the credentials are those of {holder}, who sees {holder.org} only"
             raise Refused("org", "Forbidden", text)
-        self.through = through or ("gateway" if is_tenant else "bus")
+        self.through = through or ("bus" if holder is None else "gateway")
         self._access = access
         self._listeners: list[tuple[Notice, Notice]] = []
         self._connection: Connection | None = None
@@ -100,7 +99,7 @@ class Session:
         return Bus(self)
 
     def require_bus(self, what: str) -> None:
-        """Raise `Refused` if the client works through the gateway, which does not offer `what`."""
+        """Raise `Refused` if the client works through the gateway, where nobody may do `what`."""
         if self.through == "gateway":
             raise Refused("", "Forbidden", describe_limit(what, self.holder))
 
@@ -187,7 +186,7 @@ class Session:
         newest: whether to read only the newest message of each subject that is there already.
         at_end: whether to read only messages that are stored from now on.
         """
-        self.require_bus("the log itself")
+        self.require_bus("read the log itself")
         with translate_errors(self.url):
             last = await self.last_position(stream)
             reader = Reader(
@@ -210,7 +209,7 @@ class Session:
         Waits for a stream that does not exist yet: a control plane that is starting creates it
         soon. A reader opened without this check would wait silently for a missing stream.
         """
-        self.require_bus("the log itself")
+        self.require_bus("read the log itself")
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         with translate_errors(self.url):
             while True:
@@ -257,14 +256,14 @@ class Session:
 
         from_leader: asks the leader of the stream. Any other copy may lack the newest messages.
         """
-        self.require_bus("the log itself")
+        self.require_bus("read the log itself")
         read = api.leaders_message if from_leader else api.last_message
         with translate_errors(self.url):
             return await read(self.connection, stream, subject)
 
     async def message_at(self, position: int) -> Entry | None:
         """Return the message at a position of the log; None if the log has no such message."""
-        self.require_bus("the log itself")
+        self.require_bus("read the log itself")
         with translate_errors(self.url):
             return await api.message_at(self.connection, STREAM, position)
 
