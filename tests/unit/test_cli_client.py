@@ -214,10 +214,14 @@ def test_a_client_for_a_wildcard_organisation_is_refused() -> None:
         Client(org="*")
 
 
-def test_a_client_and_its_parts_load_no_message_models() -> None:
+@pytest.mark.parametrize(
+    "parts",
+    ["Client(); client.admin; client.objects('machines')", "Client(through='gateway')"],
+)
+def test_a_client_and_its_parts_load_no_message_models(parts: str) -> None:
     script = (
         "import sys; from nodepool.client import Client;"
-        "client = Client(); client.admin; client.objects('machines');"
+        f"client = {parts}; client.session.backend;"
         "sys.exit(bool({'pydantic', 'yaml', 'nodepool.contract.events'} & set(sys.modules)))"
     )
 

@@ -155,7 +155,9 @@ async def _compute_documents(
         since = datetime.now(UTC) - (back or EVENTS_KEPT)
         events = [event async for event in client.events.read(since=since)]
         return [event_document(event) for event in count_events(events)]
-    capacities = [each.document or {} for each in await client.capacity.list()]
+    capacities = None
+    if client.session.through == "bus":  # Machines are counted for operators only.
+        capacities = [each.document or {} for each in await client.capacity.list()]
     return zones(capacities) if kind is ZONE else instance_types(capacities)
 
 
@@ -175,8 +177,8 @@ async def _pods(client: "Client") -> list[Document]:
     return [pod_document(pod) for pod in listed.pods]
 
 
-def zones(capacities: Sequence[Document]) -> list[Document]:
-    """Return the availability zones, with the number of machines per state."""
+def zones(capacities: Sequence[Document] | None) -> list[Document]:
+    """Return the availability zones, with the number of machines per state if known."""
     from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 
     return [
@@ -193,8 +195,8 @@ def zones(capacities: Sequence[Document]) -> list[Document]:
     ]
 
 
-def instance_types(capacities: Sequence[Document]) -> list[Document]:
-    """Return the instance types, with the number of machines per state."""
+def instance_types(capacities: Sequence[Document] | None) -> list[Document]:
+    """Return the instance types, with the number of machines per state if known."""
     from nodepool.contract.catalog import INSTANCE_TYPES
 
     return [
@@ -220,8 +222,10 @@ def instance_types(capacities: Sequence[Document]) -> list[Document]:
     ]
 
 
-def _counts(capacities: Sequence[Document], name: str, value: str) -> Mapping[str, int]:
+def _counts(capacities: Sequence[Document] | None, name: str, value: str) -> Mapping[str, int]:
     """Return the sums of the machines of all capacities with the value of a field."""
+    if capacities is None:
+        return {}
     own = [each for each in capacities if text(each, name) == value]
     return {count: sum(_number(each, count) for each in own) for count in COUNTS}
 

@@ -80,6 +80,7 @@ class Runner:
 
     async def run(self) -> int:
         """Run the program; return its exit code, or that of this command if it never ran."""
+        self._client.session.require_bus("follow a Pod")
         position = await self._client.events.newest_position()
         self._state = PodState(earlier=position)
         watching = asyncio.create_task(self._watch(position))

@@ -80,6 +80,16 @@ def build_denial(url: str, place: str) -> Unreachable:
     )
 
 
+def describe_limit(what: str, holder: object) -> str:
+    """Return that a user of an organisation may not do something, and who may.
+
+    what: a verb and its object, such as `see dead letters`.
+    holder: the user, if known.
+    """
+    user = str(holder) if holder is not None else "a user of an organisation"
+    return f"{user} may not {what}; only an operator of the platform may"
+
+
 def not_responding(url: str) -> Unreachable:
     """Return the error for a server that was connected and does not respond."""
     return Unreachable(

@@ -56,6 +56,7 @@ class ListedPods(NamedTuple):
 
 async def list_pods(session: Session) -> ListedPods:
     """Return the Pods of the cluster from the newest `CHANGES_MAX` changes in the log."""
+    session.require_bus("list Pods")
     subject = f"np.evt.fleet.{session.org}.{session.cluster}.*.PodChanged"
     last = await session.last_position()
     start, found, oldest = 1, _Found(), None
@@ -91,6 +92,7 @@ async def watch_pod(
 
     after: only the events that lie in the log after this position.
     """
+    session.require_bus("follow a Pod")
     # Imported here, because the models of all events load slowly.
     from nodepool.contract.decode import decode
     from nodepool.contract.events import PodChanged, PreemptionPending

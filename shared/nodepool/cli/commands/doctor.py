@@ -82,6 +82,7 @@ async def _collect_findings(
         org=settings.org,
         storing=storing,
         version=version_of(),
+        through=settings.through,
     ):
         findings.append(finding)
         if form.is_table:

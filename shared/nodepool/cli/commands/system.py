@@ -111,11 +111,11 @@ def _print_version_document(form: Format, own: str, versions: "Versions | None")
 
 def _versions(settings: Settings) -> "tuple[Versions | None, str]":
     """Return the versions that the server shows, and a note of what is missing."""
-    from nodepool.client.errors import Unreachable
+    from nodepool.client.errors import Refused, Unreachable
 
     try:
         versions = settings.versions()
-    except Unreachable as error:
+    except (Unreachable, Refused) as error:
         return None, f"only the version of the command is known: {error}"
     if versions.services is None:
         note = "the versions of the services are not known: the server does not list them"

@@ -5,9 +5,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 
+from nodepool.client.backend import Through
 from nodepool.client.client import Client
 from nodepool.client.doctor import agents, letters, log, objects, reaching, server, services
 from nodepool.client.doctor.finding import FAULTS, Finding, fault_of, ok, problem
+from nodepool.client.doctor.gateway import GATEWAY, gateway
 from nodepool.client.doctor.log import MISSING
 from nodepool.client.doctor.server import NOT_KNOWN, Storing
 from nodepool.nats.log.streams import STREAM
@@ -36,38 +38,47 @@ async def examine(
     org: str = "demo",
     storing: Storing = NOT_KNOWN,
     version: str = "unknown",
+    through: Through | None = None,
 ) -> AsyncIterator[Finding]:
     """Yield the findings about a set-up, in the order in which to fix them.
 
     known: the services that are expected to run.
     storing: how streams are expected to be stored.
     version: the version of this program.
+    through: how clients work, as `Client` takes it.
     """
     addresses = await reaching.reachable(url)
     for finding in (*reaching.files(access), *addresses):
         yield finding
     if {finding.status for finding in addresses} == {"problem"}:
         return
-    try:
-        connection = await connect(url, "nodepool-doctor", patience_s=CONNECT_S, access=access)
-    except ServerUnreachable as error:
-        yield reaching.unreachable(url, error.reason)
-        return
-    except AccessError as error:
-        yield problem(f"NODEPOOL_{error.field.upper()}", str(error), "correct it")
+    connection = await _connect(url, access)
+    if isinstance(connection, Finding):
+        yield connection
         return
     try:
-        checks: Checks = (
-            *_checks(connection, known, org, storing, version),
-            ("dead letters", partial(_dead_letters, url, access)),
-            (READ_MODEL, partial(_objects, connection, url, access, version)),
-        )
+        client = Client(url, org=org, access=access, timeout_s=CONNECT_S, through=through)
+        checks = _checks(connection, known, org, storing, version)
+        if client.session.through == "gateway":
+            checks = (checks[0], (GATEWAY, partial(gateway, client)))
+        else:
+            checks = (*checks, *_checks_of_content(connection, url, access, version))
         async with aclosing(_run_checks(connection, checks)) as findings:
             async for finding in findings:
                 yield finding
     finally:
         with suppress(NatsError, OSError):
             await connection.close()
+
+
+async def _connect(url: str, access: Access) -> Connection | Finding:
+    """Return a connection, or why there is none."""
+    try:
+        return await connect(url, "nodepool-doctor", patience_s=CONNECT_S, access=access)
+    except ServerUnreachable as error:
+        return reaching.unreachable(url, error.reason)
+    except AccessError as error:
+        return problem(f"NODEPOOL_{error.field.upper()}", str(error), "correct it")
 
 
 def _checks(
@@ -89,6 +100,14 @@ def _checks(
         ("clock", clock),
         (f"commands of {org}", permission),
         ("services", partial(services.services, connection, known, own)),
+    )
+
+
+def _checks_of_content(connection: Connection, url: str, access: Access, own: str) -> Checks:
+    """Return the checks of what is stored, each with its name."""
+    return (
+        ("dead letters", partial(_dead_letters, url, access)),
+        (READ_MODEL, partial(_objects, connection, url, access, own)),
     )
 
 
