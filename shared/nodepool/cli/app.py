@@ -29,6 +29,7 @@ COMMANDS = {
     "api-resources": ("api_resources", "api_resources"),
     "api-versions": ("api_resources", "api_versions"),
     "apply": ("apply", "apply"),
+    "audit": ("audit", "audit"),
     "backup": ("backup", "backup"),
     "completion": ("completion", "completion"),
     "cordon": ("nodes", "cordon"),
@@ -75,6 +76,8 @@ SUMMARIES = {
     "api-resources": "List the types of objects.",
     "api-versions": "List the versions of the format of manifests.",
     "apply": "Create or change the NodePools in manifests.",
+    "audit": "List the commands of the organisation, oldest first: who sent which, and its"
+    " outcome.",
     "backup": "Store the log, as it is now, in a new folder.",
     "completion": "Print a shell completion script.",
     "cordon": "Cordon Nodes: nothing new is scheduled there.",
