@@ -32,6 +32,7 @@ ROOMS = (
     "nodepool.engine",
     "nodepool.auth",
     "nodepool.nats.wire",
+    "nodepool.auth.folder",
     "nodepool.nats.log",
     "nodepool.nats.objects",
     "nodepool.kube",
@@ -319,7 +320,7 @@ def test_one_module_imports_the_client_of_nats() -> None:
 
 def room_of(name: str) -> str | None:
     """The room that a dotted name belongs to; None outside `nodepool`."""
-    return next((room for room in ROOMS if f"{name}.".startswith(f"{room}.")), None)
+    return max((room for room in ROOMS if f"{name}.".startswith(f"{room}.")), key=len, default=None)
 
 
 def test_every_shared_module_is_in_a_room() -> None:

@@ -38,6 +38,7 @@ and below it; so is <bucket> any bucket, and <Event> any event of that service.
   other-viewer, ...              users of the organisation {OTHER_ORG}
   {", ".join(SERVICES)}
                                  the services
+  feed                           reads the log for all services of a process
   anonymous                      cannot connect
   system                         may do everything in an account that holds no message of these
 """

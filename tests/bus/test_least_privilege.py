@@ -1,5 +1,6 @@
 """The control plane with one user per service: each has the rights it needs, and no more."""
 
+import asyncio
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -7,10 +8,13 @@ import pytest
 
 from bus.accounts import CLUSTER, ORG, Guarded, guarded_server
 from bus.harness import ReplicaProcess, launched, limit, outcome, send, serving, until
-from nodepool.auth.accounts import OPERATOR, PROVISIONER
+from nodepool.auth.accounts import FEED, OPERATOR, PROVISIONER
 from nodepool.client import Client
 from nodepool.contract.commands import AddMachines
 from nodepool.contract.services import SERVICES
+from nodepool.host.opening import run_feed
+from nodepool.host.settings import Settings
+from nodepool.nats.log.feed import Feed
 from nodepool.nats.log.replicas import is_reading
 from nodepool.nats.log.streams import provision
 from nodepool.nats.objects.snapshots import stored_position
@@ -113,6 +117,27 @@ async def test_streams_that_are_missing_are_made_by_the_provisioner_and_by_no_se
 
             # then the service works
             await until(runtime.ready.is_set)
+
+
+async def test_the_reader_of_a_process_of_services_reads_the_log(tmp_path: Path) -> None:
+    with guarded_server(tmp_path) as server:
+        operator = await connect(server.url, "operator", access=server.access(OPERATOR))
+        log = await provision(operator)
+
+        # given the reader of a process
+        feed, settings = Feed(), Settings(url=server.url, access=server.access(FEED))
+        async with asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(run_feed(feed, settings))
+
+            # when a command arrives
+            await until(lambda: feed.reads(log))
+            await send(operator, limit(1), "c1")
+
+            # then it is read, and the server has denied nothing
+            await until(lambda: feed.position > 0)
+            reading.cancel()
+        await operator.close()
+        assert server.violations() == []
 
 
 @pytest.mark.parametrize("name", [OPERATOR, PROVISIONER])

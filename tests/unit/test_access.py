@@ -177,6 +177,42 @@ def test_what_is_no_seed_of_a_user_is_refused(tmp_path: Path) -> None:
     ]
 
 
+def test_the_seed_may_stand_below_comments_one_of_which_names_the_prefix_of_replies(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("nacl", reason="needs the package PyNaCl")
+    # given the file of a seed with comments
+    comments = "# acme/alice, editor\n# inbox prefix: _INBOX_alice\n"
+    path = written(tmp_path / "alice.nk", f"{comments}{key('user').seed}\n")
+
+    # then the seed is used, and replies have the prefix, unless a setting has another one
+    access = Access(nkey_file=path)
+    access.check(0)
+    assert access.key_pair().public_key == key("user").public
+    assert access.reply_prefix() == "_INBOX_alice"
+    assert Access(nkey_file=path, inbox_prefix="_INBOX_x").reply_prefix() == "_INBOX_x"
+    assert Access().reply_prefix() == "_INBOX"
+
+    # and a prefix that is none, no seed, and two of them are refused
+    bad = ("# inbox prefix: a.>\n" + key("user").seed, comments, f"{key('user').seed}\nx\n")
+    paths = [written(tmp_path / str(number), text) for number, text in enumerate(bad)]
+    assert [fault(Access(nkey_file=path)) for path in paths] == [
+        (
+            "nkey_file",
+            f"the inbox prefix in {paths[0]} cannot begin a subject; write it as _INBOX_name",
+        ),
+        (
+            "nkey_file",
+            f"{paths[1]} holds no seed; it must hold one line with a seed, which begins with SU",
+        ),
+        (
+            "nkey_file",
+            f"{paths[2]} holds more than one line; it must hold one line with a seed, which"
+            " begins with SU",
+        ),
+    ]
+
+
 def test_credentials_need_a_valid_jwt_and_its_seed(tmp_path: Path) -> None:
     pytest.importorskip("nacl", reason="needs the package PyNaCl")
     # given credentials of which a part is missing, is of another user, or is over

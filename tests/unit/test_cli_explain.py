@@ -159,7 +159,7 @@ def test_an_explanation_is_a_sentence_and_its_ranked_causes_with_their_proofs() 
         limit=Limit(4, 2, 41),
     )
 
-    shown = format_explanation(explain(facts), NOON + timedelta(minutes=5))
+    shown = format_explanation(explain(facts).document(), NOON + timedelta(minutes=5))
 
     assert shown.splitlines() == [
         f"NodePool train wants 9 Nodes of {KIND} in {ZONE} and has 0; Quota is Over, False since "

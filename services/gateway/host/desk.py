@@ -107,7 +107,7 @@ class Desk:
         org, model = actor.org, self._reader.model
         match query:
             case Get() | List():
-                position = await self._show((query.kind,), query.not_older_than)
+                position = await self._show((query.kind,), query)
                 if isinstance(position, Refusal):
                     return position
                 if isinstance(query, Get):
@@ -116,7 +116,7 @@ class Desk:
             case Watch():
                 return await self._watch(query, org)
             case Explain():
-                position = await self._show(_SHOWN, query.not_older_than)
+                position = await self._show(_SHOWN, query)
                 if isinstance(position, Refusal):
                     return position
                 return answer_explain(model, org, query, position, datetime.now(UTC))
@@ -126,14 +126,20 @@ class Desk:
                 return await self._find_capacity(actor, content)
         raise TypeError(f"{type(query).__name__} has no answer")
 
-    async def _show(self, buckets: tuple[Bucket, ...], not_older_than: int) -> int | Refusal:
+    async def _show(
+        self, buckets: tuple[Bucket, ...], query: Get | List | Explain
+    ) -> int | Refusal:
         """Return the position that the model shows, at least the one that is asked for."""
-        reader = self._reader
-        for bucket in buckets:
-            if not_older_than:
-                refusal = await reader.show(bucket, not_older_than, CATCH_UP_S)
-                if refusal is not None:
-                    return refusal
+        position = query.not_older_than
+        if query.current:
+            end = await self._reader.find_end()
+            if isinstance(end, Refusal):
+                return end
+            position = max(position, end)
+        for bucket in buckets if position else ():
+            refusal = await self._reader.show(bucket, position, CATCH_UP_S)
+            if refusal is not None:
+                return refusal
         return self._position(*buckets)
 
     def _position(self, *buckets: Bucket) -> int:

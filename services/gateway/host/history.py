@@ -48,6 +48,9 @@ class History:
         end = await api.last_position(connection, STREAM)
         items: list[bytes] = []
         size, after, at_end = 0, query.after, False
+        if query.since is not None:
+            first = await api.leaders_message_since(connection, STREAM, query.since)
+            after = max(after, first.position - 1 if first is not None else end)
         for _ in range(READS_MAX):
             if len(items) >= query.limit or size > ANSWER_BYTES_MAX // 2:
                 break

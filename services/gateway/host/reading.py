@@ -146,6 +146,16 @@ class ModelReader:
 
     # What the model is known to show.
 
+    async def find_end(self) -> int | Refusal:
+        """Return the position at which the log ends now, or a refusal if the bus does not say."""
+        refusal = Refusal("Unavailable", "the log does not answer", "ask again in a moment")
+        if self._connection is None:
+            return refusal
+        try:
+            return await api.last_position(self._connection, STREAM)
+        except (InDoubt, ServerRefusal, NatsError, OSError):
+            return refusal
+
     async def show(self, bucket: Bucket, position: int, timeout_s: float) -> Refusal | None:
         """Wait until the model shows the log up to a position; return a refusal if that fails.
 

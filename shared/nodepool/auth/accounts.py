@@ -14,6 +14,7 @@ from typing import Final
 from nodepool.auth.rights import (
     Rights,
     agent_rights,
+    feed_rights,
     gateway_rights,
     operator_rights,
     provisioner_rights,
@@ -23,14 +24,19 @@ from nodepool.auth.rights import (
 from nodepool.contract import grammar
 from nodepool.contract.door import QUERIES, door_of
 from nodepool.contract.roles import Role
+from nodepool.contract.services import SERVICES
 from nodepool.service import AnyService
 
 PLATFORM: Final = "PLATFORM"
 SYSTEM: Final = "SYS"
 """The names of accounts that no organisation has; its account has the name of the organisation."""
+FEED: Final = "feed"
 PROVISIONER: Final = "provisioner"
 GATEWAY: Final = "gateway"
 OPERATOR: Final = "operator"
+PLATFORM_USERS: Final = (*SERVICES, FEED, PROVISIONER, GATEWAY, OPERATOR)
+"""The users of the platform: each service, the reader of a process of services, and the others."""
+SYSTEM_USER: Final = "system"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _KEY: Final = re.compile(r"U[A-Z2-7]{55}")
 _HASH: Final = re.compile(r"\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}")
@@ -114,6 +120,7 @@ def platform_rights(services: Sequence[AnyService]) -> dict[str, Rights]:
     """Return what each user of the platform may do, by name: each service has a user."""
     return {
         **{service.name: service_rights(service) for service in services},
+        FEED: feed_rights(FEED),
         PROVISIONER: provisioner_rights(PROVISIONER),
         GATEWAY: gateway_rights(GATEWAY),
         OPERATOR: operator_rights(OPERATOR),
@@ -128,8 +135,7 @@ def configuration(
 ) -> str:
     """Return the text of the file that the configuration of a server includes.
 
-    platform: the users of the platform; each is a service, the provisioner, the gateway or the
-        operator, and may be left out.
+    platform: the users of the platform, as PLATFORM_USERS names them; each may be left out.
     system: the users of the system account, who may do everything there.
 
     Raises ValueError for a user of the platform without rights, and for names and keys that occur

@@ -83,6 +83,11 @@ def service_rights(service: AnyService) -> Rights:
     return Rights(tuple(publish), _own_inbox(name))
 
 
+def feed_rights(user: str) -> Rights:
+    """Return what reads the log for all services of a process: nothing that writes a message."""
+    return Rights((*_look_at(stream_names()), *_read(LOG)), _own_inbox(user))
+
+
 def provisioner_rights(user: str) -> Rights:
     """Return what makes and changes the streams: nothing that reads or writes a message."""
     kept = f"{API}.STREAM.DELETE.{LOG}"

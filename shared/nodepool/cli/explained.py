@@ -7,15 +7,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nodepool.cli.layout import escape_text
-from nodepool.cli.times import human
-from nodepool.contract.documents import Document, text
+from nodepool.cli.times import human, moment
+from nodepool.contract.documents import Document, field, items, text
 from nodepool.contract.grammar import label_value
 from nodepool.contract.keys import peer_name
 from nodepool.contract.moments import rfc3339
-from nodepool.explanation.cause import Cause
 from nodepool.explanation.documents import facts
 from nodepool.explanation.facts import Facts
-from nodepool.explanation.sentence import Explanation, explain
+from nodepool.explanation.sentence import explain
 
 if TYPE_CHECKING:
     from nodepool.client import Client
@@ -57,6 +56,12 @@ async def read_facts(client: "Client", pool: Document) -> Facts:
     return replace(read, now=datetime.now(UTC))
 
 
+async def explain_pool(client: "Client", pool: Document) -> Document:
+    """Return why a NodePool does not have what it wants, as `Explanation.document` does."""
+    explained = await client.nodepools.explain(text(pool, "metadata", "name"))
+    return explained or explain(await read_facts(client, pool)).document()
+
+
 async def why_pods_wait(client: "Client", pool: str) -> str:
     """Return why no Node takes a Pod of this NodePool, in one sentence; empty if unknown."""
     from nodepool.client.errors import ClientError
@@ -65,11 +70,11 @@ async def why_pods_wait(client: "Client", pool: str) -> str:
         document = await client.nodepools.get(pool)
         if document is None:
             return ""
-        explanation = explain(await read_facts(client, document))
+        explanation = await explain_pool(client, document)
     except (ClientError, TimeoutError):
         return ""
-    if explanation.causes:
-        return explanation.sentence
+    if items(explanation, "causes"):
+        return text(explanation, "sentence")
     return f"no Node of NodePool {pool} is open to it and has room"
 
 
@@ -96,32 +101,40 @@ async def _read_peers(
     return found
 
 
-def format_explanation(explanation: Explanation, now: datetime) -> str:
+def format_explanation(explanation: Document, now: datetime) -> str:
     """Return the sentence, and the ranked causes with their evidence, as lines of text."""
-    lines = [escape_text(explanation.sentence)]
-    for rank, cause in enumerate(explanation.causes, 1):
-        lines += ["", *_cause(rank, cause, now)]
+    lines = [escape_text(text(explanation, "sentence"))]
+    for cause in items(explanation, "causes"):
+        lines += ["", *_cause(cause, now)]
     return "\n".join(lines)
 
 
-def _cause(rank: int, cause: Cause, now: datetime) -> Iterator[str]:
-    yield f"{rank}. {escape_text(cause.title)}{_since(cause, now)}"
-    if cause.message:
-        yield from _wrap_text("", cause.message)
-    for detail in cause.details:
+def _cause(cause: object, now: datetime) -> Iterator[str]:
+    yield f"{field(cause, 'rank')}. {escape_text(text(cause, 'title'))}{_since(cause, now)}"
+    if message := text(cause, "message"):
+        yield from _wrap_text("", message)
+    for detail in _texts(cause, "details"):
         yield from _wrap_text("", detail)
-    for help in cause.helps:
+    for help in _texts(cause, "helps"):
         yield from _wrap_text("helps: ", help)
-    if cause.proofs:
-        proofs = [f"{each.position} ({each.about})" for each in cause.proofs]
+    proofs = [
+        f"{field(each, 'logPosition')} ({text(each, 'about')})" for each in items(cause, "proofs")
+    ]
+    if proofs:
         yield from _wrap_text("log:   ", ", ".join(proofs))
 
 
-def _since(cause: Cause, now: datetime) -> str:
-    if cause.since is None:
+def _texts(cause: object, name: str) -> list[str]:
+    found = field(cause, name)
+    return list(map(str, found)) if isinstance(found, list) else []
+
+
+def _since(cause: object, now: datetime) -> str:
+    since = moment(text(cause, "since"))
+    if since is None:
         return ""
-    status, age = f"{cause.status} ".lstrip(), human((now - cause.since).total_seconds())
-    return f", {status}since {rfc3339(cause.since)} ({age})"
+    status = f"{text(cause, 'status')} ".lstrip()
+    return f", {status}since {rfc3339(since)} ({human((now - since).total_seconds())})"
 
 
 def _wrap_text(label: str, words: str) -> list[str]:

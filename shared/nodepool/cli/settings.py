@@ -27,6 +27,7 @@ from nodepool.nats.wire.addresses import address_fault, without_password
 if TYPE_CHECKING:
     from nodepool.client import Client
     from nodepool.client.admin import Versions
+    from nodepool.client.backend import Through
 
 DEFAULT_PORT = "4222"
 T = TypeVar("T")
@@ -41,6 +42,7 @@ class Settings:
     org, cluster: the organisation and cluster that the command is about.
     timeout_s: how long a reply or an outcome may take, in seconds.
     access: files with the certificates to trust, and with the client's own credentials.
+    through: how to work, with the bus itself or through the gateway; None if the credentials say.
     """
 
     url: str
@@ -48,6 +50,7 @@ class Settings:
     cluster: str = "demo"
     timeout_s: float = 10.0
     access: Access = NO_ACCESS
+    through: "Through | None" = None
 
     def run(
         self, work: "Callable[[Client], Awaitable[int | None]]", *, patient: bool = False
@@ -82,8 +85,8 @@ class Settings:
             async with nullcontext() if patient else shown_while(waiting), client:
                 if patient:
                     client.session.observe(
-                        lambda: print_note(f"the server at {address} is gone; waiting for it"),
-                        lambda: print_note(f"the server at {address} is back"),
+                        lambda what: print_note(f"{what} is gone; waiting for it"),
+                        lambda what: print_note(f"{what} is back"),
                     )
                 return await work(client)
 
@@ -100,6 +103,7 @@ class Settings:
             timeout_s=self.timeout_s,
             source="nodepool-cli",
             access=self.access,
+            through=self.through,
         )
 
     def versions(self) -> "Versions":
@@ -141,10 +145,31 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     url = f"nats://127.0.0.1:{port(environment)}" if url is None else _url("NODEPOOL_URL", url)
     return Settings(
         url=url,
-        org=_scope("NODEPOOL_ORG", environment.get("NODEPOOL_ORG", "demo")),
+        org=_scope("NODEPOOL_ORG", environment.get("NODEPOOL_ORG", _own_organisation(access))),
         cluster=_scope("NODEPOOL_CLUSTER", environment.get("NODEPOOL_CLUSTER", "demo")),
         access=access,
+        through=_through(environment.get("NODEPOOL_THROUGH", "")),
     )
+
+
+def _own_organisation(access: Access) -> str:
+    """Return the organisation of the user of these credentials; `demo` if they name none."""
+    if not (access.nkey_file or access.creds_file):
+        return "demo"
+    # Imported here, because most programs have no credentials.
+    from nodepool.client.holder import holder_of
+
+    holder = holder_of(access)
+    return holder.org if holder is not None and holder.is_tenant else "demo"
+
+
+def _through(text: str) -> "Through | None":
+    match text:
+        case "":
+            return None
+        case "bus" | "gateway":
+            return text
+    raise click.UsageError(f"NODEPOOL_THROUGH: {text!r} must be 'bus' or 'gateway'")
 
 
 def _url(field: str, url: str) -> str:

@@ -20,6 +20,7 @@ from nodepool.nats.wire.access import NO_ACCESS, Access
 
 if TYPE_CHECKING:
     from nodepool.client.admin import Admin
+    from nodepool.client.backend import Through
 
 
 class Client:
@@ -31,6 +32,8 @@ class Client:
     source: the name of the program, for the `source` of its commands.
     access: files with the certificates to trust, and with the client's certificate, credentials
         or password.
+    through: `bus` to work with JetStream itself, as an operator may, or `gateway` to work as a user
+        of an organisation may; None to decide by the comment in the file of the credentials.
 
     Raises `Refused` for an organisation or cluster whose name is invalid. Every method of a part
     may raise `Unreachable`. A method that sends one command may also raise `Refused`, or
@@ -48,9 +51,16 @@ class Client:
         timeout_s: float = TIMEOUT_S,
         source: str = "nodepool-client",
         access: Access = NO_ACCESS,
+        through: "Through | None" = None,
     ) -> None:
         session = Session(
-            url, org=org, cluster=cluster, timeout_s=timeout_s, source=source, access=access
+            url,
+            org=org,
+            cluster=cluster,
+            timeout_s=timeout_s,
+            source=source,
+            access=access,
+            through=through,
         )
         self.session = session
         self.org, self.cluster = org, cluster
@@ -69,6 +79,7 @@ class Client:
         """The part for operators, which is imported at its first use because it loads slowly."""
         from nodepool.client.admin import Admin
 
+        self.session.require_bus("work on the log, its backups and its dead letters")
         return Admin(self.session)
 
     def objects(self, bucket: Bucket) -> Objects:

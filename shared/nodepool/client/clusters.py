@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from nodepool.client.commands import Commands, checked_command
 from nodepool.client.objects import Objects
 from nodepool.client.session import Session
-from nodepool.contract.keys import UNNAMED
 
 if TYPE_CHECKING:
     from nodepool.contract.events import CommandAccepted
@@ -37,20 +36,11 @@ class Clusters:
 
     async def zone(self) -> str | None:
         """Return the zone of the client's cluster; None if the cluster is not registered."""
-        from nodepool.contract.decode import decode
-        from nodepool.contract.events import ClusterRegistered
-        from nodepool.contract.messages import Envelope
-
-        entry = await self._session.last_event(
-            (ClusterRegistered.speaker, ClusterRegistered.__name__), UNNAMED
-        )
-        if entry is None:
-            return None
-        envelope = decode(ClusterRegistered, entry.subject, entry.content, {}, entry.position)
-        return envelope.data.zone if isinstance(envelope, Envelope) else None
+        return await self._session.backend.find_zone()
 
     async def list_registered(self) -> Sequence[tuple[str, str]]:
-        """Return organisation and name of each cluster that was ever registered, in their order."""
-        filter = f"np.evt.validator.*.*.{UNNAMED}.ClusterRegistered"
-        names = (subject.split(".") for subject in await self._session.message_counts(filter))
-        return sorted((tokens[3], tokens[4]) for tokens in names)
+        """Return organisation and name of each cluster that was ever registered, in their order.
+
+        Through the gateway, only the clusters of the user's organisation are returned.
+        """
+        return await self._session.backend.list_clusters()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from nodepool.client.errors import NoOutcome, Refused
 from nodepool.client.names import find_name_refusal
 from nodepool.client.session import Session
-from nodepool.nats.log.streams import STREAM
 
 if TYPE_CHECKING:
     from nodepool.client.sender import A, Outcome, Sender
@@ -88,17 +87,15 @@ class Commands:
 
         answer: the event that answers a command that is not refused.
         """
-        from nodepool.client.sender import PendingOutcomes, Sender, outcome_filters
+        from nodepool.client.sender import PendingOutcomes, outcome_filters
 
-        session = self._session
+        backend = self._session.backend
         named = (command for command in commands if find_name_refusal(command) is None)
-        async with session.reader(STREAM, outcome_filters(named, answer), at_end=True) as reader:
-            outcomes = PendingOutcomes(reader, answer)
+        async with backend.hear(outcome_filters(named, answer)) as heard:
+            outcomes = PendingOutcomes(heard, answer)
             listening = asyncio.create_task(outcomes.listen())
             try:
-                yield Sender(
-                    session.connection, outcomes, source=session.source, timeout_s=session.timeout_s
-                )
+                yield backend.sender(outcomes)
             finally:
                 listening.cancel()
 

@@ -80,6 +80,18 @@ def build_denial(url: str, place: str) -> Unreachable:
     )
 
 
+def describe_limit(what: str, holder: object) -> str:
+    """Return why a user of an organisation does not get `what`, and who does.
+
+    holder: the user, if known.
+    """
+    user = str(holder) if holder is not None else "a user of an organisation"
+    return (
+        f"{user} works through the gateway, which does not offer {what}:"
+        " ask an operator of the platform, or use the credentials of an operator"
+    )
+
+
 def not_responding(url: str) -> Unreachable:
     """Return the error for a server that was connected and does not respond."""
     return Unreachable(

@@ -1,12 +1,11 @@
 """Reading the events of a cluster's NodePools and Nodes from the log."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from nodepool.client.names import check_name
 from nodepool.client.session import Session
-from nodepool.contract.keys import token
 from nodepool.nats.log.streams import STREAM
 
 if TYPE_CHECKING:
@@ -37,17 +36,10 @@ class Events:
         after: only events that lie in the log after this position; has no meaning with `since`.
         follow: whether to continue with new events, without end.
         """
-        # Imported here, because the models of all events load slowly.
-        from nodepool.client.events import object_events, regards
-
-        start = after + 1 if since is None else await self._session.position_at(since)
-        filters = self._event_filters(pool)
-        async with self._session.reader(STREAM, filters, start=start) as reader:
-            while follow or reader.pending:
-                for entry in await self._session.read(reader, endless=follow):
-                    for event in object_events(entry):
-                        if regards(event, pool, node) and (since is None or event.time >= since):
-                            yield event
+        stream = self._session.backend.events(pool, node, since=since, after=after, follow=follow)
+        async with aclosing(stream) as events:
+            async for event in events:
+                yield event
 
     async def recent(
         self, since: "Mapping[Regarded, datetime]", pools: Sequence[str]
@@ -59,15 +51,9 @@ class Events:
         """
         from nodepool.client.recent_events import RecentEvents
 
-        events = RecentEvents(since)
         if not since:
-            return events
-        start = await self._session.position_at(min(since.values()))
-        filters = self._event_filters(pools[0] if len(pools) == 1 else "")
-        async with self._session.reader(STREAM, filters, start=start) as reader:
-            while reader.pending:
-                events.read(await self._session.read(reader, endless=False))
-        return events
+            return RecentEvents(since)
+        return await self._session.backend.recent_events(since, pools)
 
     async def preemptions(self, *, since: datetime) -> "list[Preemption]":
         """Return the preemptions of the cluster's Nodes that began since a time, oldest first.
@@ -87,13 +73,4 @@ class Events:
 
     async def newest_position(self) -> int:
         """Return the position of the newest message in the log; 0 while the log is empty."""
-        return await self._session.last_position()
-
-    def _event_filters(self, pool: str) -> Sequence[str]:
-        """Return the filter for all that is said of a NodePool, or of all NodePools.
-
-        With a filter for each kind of event the server searches for every message: 22,000 of 28,000
-        messages took four times as long as all of them with one filter.
-        """
-        pool_token = token(check_name("name", pool)) if pool else "*"
-        return [f"np.evt.*.{self._session.org}.{self._session.cluster}.{pool_token}.>"]
+        return await self._session.backend.newest_position()

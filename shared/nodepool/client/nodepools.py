@@ -1,9 +1,8 @@
 """NodePools: reading, changing and awaiting them."""
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from nodepool.client.accepted import DELETED, VALIDATED
+from nodepool.client.accepted import VALIDATED
 from nodepool.client.commands import Commands
 from nodepool.client.errors import NotFound, Refused
 from nodepool.client.names import check_name
@@ -92,18 +91,14 @@ class NodePools:
 
     async def find_stored(self, pool: str) -> "NodePoolValidated | None":
         """Return the same as `read_stored`; None if there is no such NodePool."""
-        from nodepool.contract.decode import decode
-        from nodepool.contract.events import NodePoolValidated
-        from nodepool.contract.messages import Envelope
+        return await self._session.backend.find_stored(pool)
 
-        name = token(check_name("name", pool))
-        stored, deleted = await asyncio.gather(
-            self._session.last_event(VALIDATED, name), self._session.last_event(DELETED, name)
-        )
-        if stored is None or (deleted is not None and deleted.position > stored.position):
-            return None
-        envelope = decode(NodePoolValidated, stored.subject, stored.content, {}, stored.position)
-        return envelope.data if isinstance(envelope, Envelope) else None
+    async def explain(self, pool: str) -> Document | None:
+        """Return why a NodePool lacks Nodes, as the gateway explains it.
+
+        Returns None if the client does not work through the gateway, or without a NodePool.
+        """
+        return await self._session.backend.explain(check_name("name", pool))
 
     async def was_stored(self, pool: str) -> bool:
         """Return whether there is, or ever was, a NodePool of this name; of any name for `*`."""

@@ -3,13 +3,12 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from nodepool.client.backend import Heard
 from nodepool.client.commands import Commands
 from nodepool.client.errors import NoOutcome, Refused, Released, TimedOut
 from nodepool.client.objects import Objects
 from nodepool.client.session import Session
 from nodepool.contract.keys import token
-from nodepool.nats.log.reader import Reader
-from nodepool.nats.log.streams import STREAM
 
 if TYPE_CHECKING:
     from nodepool.contract.events import CommandAccepted, NodeLockChanged
@@ -100,13 +99,13 @@ class Nodes:
         try:
             async with (
                 asyncio.timeout(timeout_s),
-                self._session.reader(STREAM, [subject], at_end=True) as reader,
+                self._session.backend.hear([subject]) as heard,
                 self._commands.sender([command], NodeLockChanged) as sender,
             ):
                 taken = await sender.send(command)
                 if isinstance(taken, Refused | NoOutcome):
                     raise taken
-                state = taken if taken.lock != "pending" else await _end(reader, taken.number)
+                state = taken if taken.lock != "pending" else await _end(heard, taken.number)
         except TimeoutError:
             raise TimedOut(
                 f"timed out waiting for the lock of node/{node}; it is pending"
@@ -121,14 +120,14 @@ class Nodes:
         return await self._send(UnlockNode(**self._of(pool), node=node, job=job))
 
 
-async def _end(reader: Reader, number: int) -> "NodeLockChanged":
+async def _end(heard: Heard, number: int) -> "NodeLockChanged":
     """Return the event after which the lock with this number is no longer pending."""
     from nodepool.contract.decode import decode
     from nodepool.contract.events import NodeLockChanged
     from nodepool.contract.messages import Envelope
 
     while True:
-        for entry in await reader.next():
+        for entry in await heard.next():
             envelope = decode(NodeLockChanged, entry.subject, entry.content, {}, entry.position)
             if isinstance(envelope, Envelope):
                 event = envelope.data

@@ -8,17 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from nodepool.client.accepted import Accepted, catch_up, is_outdated, read_accepted
 from nodepool.client.errors import NotFound, TimedOut
 from nodepool.client.names import check_name
-from nodepool.client.session import FILTERS_MAX, Session
+from nodepool.client.session import Session
 from nodepool.contract.buckets import Bucket
 from nodepool.contract.conditions import ConditionStatus
-from nodepool.contract.keys import token
 from nodepool.contract.log import Entry
 
-READ_MODEL_LAG_S: Final = 0.2
-"""If the read model has not shown a NodePool after this many seconds, the log is read instead."""
 READ_S: Final = 2.0
 """How long reading the present state of an object may take, in seconds."""
 
@@ -58,24 +54,14 @@ class Objects:
 
     def __init__(self, session: Session, bucket: Bucket) -> None:
         self._session = session
+        self._backend = session.backend
         self._bucket = bucket
-        self._stream = f"KV_{bucket}"
-        match bucket:
-            case "nodepools" | "nodes":
-                owner = f"{session.org}.{session.cluster}."
-            case "quotas" | "clusters":
-                owner = f"{session.org}."
-            case "capacity" | "machines":
-                owner = ""
-        self._prefix = f"$KV.{bucket}.{owner}"
-        self.catch_up = partial(catch_up, session, bucket)
+        self.catch_up = partial(session.backend.catch_up, bucket)
         self._singular = bucket.removesuffix("s")
 
     async def get(self, key: str) -> Document | None:
         """Return the object with this key; None if the bucket has no such object."""
-        subject = self._prefix + check_name("name", key)
-        entry = await self._session.last_message(self._stream, subject)
-        return document_of(entry) if entry is not None else None
+        return await self._backend.get(self._bucket, check_name("name", key))
 
     async def list(self, prefix: str = "", *, everywhere: bool = False) -> Sequence[Object]:
         """Return every object whose key begins with `prefix`, ordered by key.
@@ -99,17 +85,11 @@ class Objects:
         follow each other closely, only the last of them may come. With `everywhere`, the objects
         of all organisations and clusters are included.
         """
-        subjects = f"$KV.{self._bucket}." if everywhere else self._prefix
-        listed = False
-        async with self._session.reader(self._stream, [f"{subjects}>"], newest=True) as reader:
-            while True:
-                if not listed and reader.pending == 0:
-                    listed = True
-                    yield Listed()
-                for entry in await self._session.read(reader, endless=listed):
-                    key = entry.subject[len(subjects) :]
-                    if key.startswith(prefix):
-                        yield Object(key, document_of(entry), entry.position)
+        async with aclosing(
+            self._backend.watch(self._bucket, prefix, everywhere=everywhere)
+        ) as changes:
+            async for change in changes:
+                yield change
 
     async def wait(
         self,
@@ -196,11 +176,11 @@ class Objects:
 
         Raises `TimedOut` after `timeout_s` seconds; None waits without limit.
         """
-        left = set(names)
+        left = {check_name("name", name) for name in names}
         try:
             async with (
                 asyncio.timeout(None if timeout_s is None else max(timeout_s, READ_S)),
-                aclosing(self._changes(*names)) as changes,
+                aclosing(self._backend.changes(self._bucket, *names)) as changes,
             ):
                 while left:
                     name, document = await anext(changes)
@@ -218,43 +198,10 @@ class Objects:
         Skips a NodePool of the read model that is older than what the log has accepted. A NodePool
         that is deleted in the log does not exist.
         """
-        accepted = await self._find_accepted(name)
-        async with aclosing(self._changes(name)) as changes:
-            async for _, document in changes:
-                if document is None or not is_outdated(document, accepted):
-                    yield document
-                elif accepted is not None and accepted.state == "deleted":
-                    yield None
-
-    async def _find_accepted(self, name: str) -> Accepted | None:
-        """Return what the log says of a NodePool; None if there never was one of this name."""
-        if self._bucket != "nodepools":
-            return None
-        pool = token(check_name("name", name))
-        return await read_accepted(lambda event: self._session.last_event(event, pool))
-
-    async def _changes(self, *names: str) -> AsyncGenerator[tuple[str, Document | None], None]:
-        """Yield each object, and each change of an object; None if the object does not exist."""
-        wanted = frozenset(check_name("name", name) for name in names)
-        unseen = set(wanted)
-        filters = [self._prefix + name for name in sorted(wanted)]
-        if len(filters) > FILTERS_MAX:
-            filters = [f"{self._prefix}>"]
-        async with self._session.reader(self._stream, filters, newest=True) as reader:
-            while True:
-                entries = await reader.next(READ_MODEL_LAG_S if unseen else None)
-                for entry in entries:
-                    name, document = entry.subject[len(self._prefix) :], document_of(entry)
-                    # The marker of an earlier deletion says nothing about a new object.
-                    if name in wanted and (document is not None or name not in unseen):
-                        unseen.discard(name)
-                        yield name, document
-                for name in sorted(unseen) if not entries else ():
-                    # Under load, the read model may lag behind the log.
-                    accepted = await self._find_accepted(name)
-                    if accepted is None or accepted.state == "deleted":
-                        unseen.discard(name)
-                        yield name, None
+        check_name("name", name)
+        async with aclosing(self._backend.follow(self._bucket, name)) as changes:
+            async for document in changes:
+                yield document
 
 
 def document_of(entry: Entry) -> Document | None:

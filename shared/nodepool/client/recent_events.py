@@ -24,15 +24,15 @@ class Group:
 
     count: the number of events.
     first, last: when the first and the last event were stored.
-    kept: the newest events, as messages of the log.
+    kept: the newest events, as messages of the log or decoded.
     """
 
     first: datetime
     last: datetime
     count: int = 0
-    kept: deque[Entry] = field(default_factory=lambda: deque(maxlen=KEPT))
+    kept: deque[Entry | ObjectEvent] = field(default_factory=lambda: deque(maxlen=KEPT))
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Entry | ObjectEvent) -> None:
         """Count an event and keep it."""
         self.count += 1
         self.last = entry.time
@@ -50,19 +50,30 @@ class RecentEvents:
         """Take messages of the log, in their order."""
         for entry in entries:
             for name, regarded in _list_regarded(entry):
-                since = self._since.get(regarded)
-                if since is None or entry.time < since:
-                    continue
-                if name == CREATED:  # Earlier events are about an earlier NodePool of this name.
-                    self._groups.pop(regarded, None)
-                groups = self._groups.setdefault(regarded, {})
-                groups.setdefault(name, Group(entry.time, entry.time)).add(entry)
+                self._take(name, regarded, entry)
+
+    def add(self, event: ObjectEvent) -> None:
+        """Take an event, in the order of the log."""
+        self._take(event.reason, (event.kind, event.name), event)
+
+    def _take(self, name: str, regarded: Regarded, event: Entry | ObjectEvent) -> None:
+        since = self._since.get(regarded)
+        if since is None or event.time < since:
+            return
+        if name == CREATED:  # Earlier events are about an earlier NodePool of this name.
+            self._groups.pop(regarded, None)
+        groups = self._groups.setdefault(regarded, {})
+        groups.setdefault(name, Group(event.time, event.time)).add(event)
 
     def of(self, kind: str, name: str) -> Iterator[tuple[Group, Sequence[ObjectEvent]]]:
         """Yield each group of events of one object, and the events of the group that are kept."""
         for group in self._groups.get((kind, name), {}).values():
-            events = (event for entry in group.kept for event in object_events(entry))
+            events = (event for each in group.kept for event in _decode(each))
             yield group, [event for event in events if (event.kind, event.name) == (kind, name)]
+
+
+def _decode(event: Entry | ObjectEvent) -> Sequence[ObjectEvent]:
+    return [event] if isinstance(event, ObjectEvent) else object_events(event)
 
 
 def _list_regarded(entry: Entry) -> Iterator[tuple[str, Regarded]]:

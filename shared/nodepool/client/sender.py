@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 from uuid import uuid4
 
+from nodepool.client.backend import Heard
 from nodepool.client.errors import NoOutcome, Refused, no_outcome
 from nodepool.client.names import find_name_refusal
 from nodepool.client.session import FILTERS_MAX
@@ -21,7 +22,6 @@ from nodepool.contract.opening import size_fault
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.waiting import TOO_MANY
 from nodepool.nats.log import api
-from nodepool.nats.log.reader import Reader
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import Busy, Denied, InDoubt, ServerRefusal
 from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S
@@ -42,14 +42,14 @@ WAIT_MAX_S = 2.0
 
 
 class PendingOutcomes(Generic[A]):
-    """Passes each outcome that arrives on a reader to the future that awaits the outcome.
+    """Passes each outcome that arrives to the future that awaits the outcome.
 
-    reader: reads the subjects of `outcome_filters`.
+    heard: what is heard on the subjects of `outcome_filters`.
     answer: the event that answers a command that is not refused.
     """
 
-    def __init__(self, reader: Reader, answer: type[A]) -> None:
-        self._reader = reader
+    def __init__(self, heard: Heard, answer: type[A]) -> None:
+        self._heard = heard
         self._answer = answer
         self._pending: dict[str, asyncio.Future[A | Refused | NoOutcome]] = {}
 
@@ -66,7 +66,7 @@ class PendingOutcomes(Generic[A]):
     async def listen(self) -> None:
         """Pass on outcomes until the task is cancelled."""
         while True:
-            for entry in await self._reader.next():
+            for entry in await self._heard.next():
                 self.receive(entry)
 
     def receive(self, entry: Entry) -> None:
@@ -157,15 +157,35 @@ class Sender(Generic[A]):
                         # could not match their refusal to the command.
                         return Refused("", "Invalid", too_large)
                     position = await self._publish(subject_of(command, ""), content)
-                return await outcome
+                return await self._await_outcome(outcome, command, content, position)
+        except Refused as refusal:
+            return refusal
         except Denied as error:
-            return Refused("", "Forbidden", f"permission denied for {error.description}")
+            return self._refuse_denied(command, error)
         except ServerRefusal as error:
             return NoOutcome(f"{name} is not stored: {error}")
         except TimeoutError:
-            return no_outcome(name, self._timeout_s, stored=position > 0)
+            return self._describe_silence(command, stored=position > 0)
         finally:
             self._outcomes.forget(id)
+
+    async def _await_outcome(
+        self,
+        outcome: "asyncio.Future[A | Refused | NoOutcome]",
+        command: Command,
+        content: bytes,
+        position: int,
+    ) -> A | Refused | NoOutcome:
+        """Return the outcome of a command whose content is stored at a position of the log."""
+        return await outcome
+
+    def _refuse_denied(self, command: Command, denial: Denied) -> Refused:
+        """Return the refusal of a command that the server does not let the user send."""
+        return Refused("", "Forbidden", f"permission denied for {denial.description}")
+
+    def _describe_silence(self, command: Command, *, stored: bool) -> NoOutcome:
+        """Return the error for a command without an outcome; see `no_outcome`."""
+        return no_outcome(type(command).__name__, self._timeout_s, stored=stored)
 
     async def _publish(self, subject: str, content: bytes) -> int:
         """Publish a message until the server confirms that it is stored, and return its position.
@@ -180,15 +200,15 @@ class Sender(Generic[A]):
                 )
             except (InDoubt, Busy, Denied) as error:
                 # A denial fails every pending request, including requests on other subjects.
-                if isinstance(error, Denied) and _is_about(error, subject):
+                if isinstance(error, Denied) and self._is_about(error, subject):
                     raise
                 failures += 1
                 await asyncio.sleep(pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
 
-
-def _is_about(denial: Denied, subject: str) -> bool:
-    """Return whether the server has denied this subject; errors of nats-py are in lower case."""
-    return f'"{subject.lower()}"' in denial.description.lower()
+    @staticmethod
+    def _is_about(denial: Denied, subject: str) -> bool:
+        """Return whether the server has denied this subject; nats-py reports it in lower case."""
+        return f'"{subject.lower()}"' in denial.description.lower()
 
 
 def _find_id_refusal(id: str) -> Refused | None:

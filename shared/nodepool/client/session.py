@@ -5,10 +5,18 @@ import getpass
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from functools import partial
-from typing import Final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final
 
-from nodepool.client.errors import Unreachable, build_denial, not_responding, translate_errors
+from nodepool.client.errors import (
+    Refused,
+    Unreachable,
+    build_denial,
+    describe_limit,
+    not_responding,
+    translate_errors,
+)
+from nodepool.client.holder import holder_of
 from nodepool.client.names import check_name
 from nodepool.contract.log import Entry
 from nodepool.nats.log import api
@@ -28,6 +36,11 @@ from nodepool.nats.wire.errors import (
 from nodepool.nats.wire.library import NatsError
 from nodepool.nats.wire.waiting import RETRY_S
 
+if TYPE_CHECKING:
+    from nodepool.client.backend import Backend, Through
+
+Notice = Callable[[str], None]
+"""Is told what is gone or back."""
 PERMISSION: Final = "permissions violation for "
 """The server's text before the subject that the user has no permission for."""
 URL: Final = "nats://127.0.0.1:4222"
@@ -43,6 +56,9 @@ class Session:
     """A connection to the control plane, which all parts of a client share.
 
     The parameters are those of `Client`. Every method that reads may raise `Unreachable`.
+
+    holder: whose credentials the client uses, if their file says so.
+    through: how the client works.
     """
 
     def __init__(
@@ -54,15 +70,39 @@ class Session:
         timeout_s: float = TIMEOUT_S,
         source: str = "nodepool-client",
         access: Access = NO_ACCESS,
+        through: "Through | None" = None,
     ) -> None:
         self.url = url
         self.org = check_name("org", org)
         self.cluster = check_name("cluster", cluster)
         self.timeout_s = timeout_s
         self.source = f"{source}/{_user()}"
+        self.holder = holder = holder_of(access)
+        is_tenant = holder is not None and holder.is_tenant
+        if holder is not None and is_tenant and org != holder.org:
+            text = f"the credentials are those of {holder}, who sees {holder.org} only"
+            raise Refused("org", "Forbidden", text)
+        self.through = through or ("gateway" if is_tenant else "bus")
         self._access = access
+        self._listeners: list[tuple[Notice, Notice]] = []
         self._connection: Connection | None = None
         self._denied = ""
+
+    @cached_property
+    def backend(self) -> "Backend":
+        """What the client works with: the bus itself, or the gateway."""
+        if self.through == "gateway":
+            from nodepool.client.gateway import Gateway
+
+            return Gateway(self)
+        from nodepool.client.bus import Bus
+
+        return Bus(self)
+
+    def require_bus(self, what: str) -> None:
+        """Raise `Refused` if the client works through the gateway, which does not offer `what`."""
+        if self.through == "gateway":
+            raise Refused("", "Forbidden", describe_limit(what, self.holder))
 
     async def open(self) -> None:
         """Connect; raise `Unreachable` if no server responds or an access file cannot be used."""
@@ -103,13 +143,21 @@ class Session:
         self._denied = place.strip()
         give_up(self.connection._resp_map.values(), partial(Denied, 0, self._denied))
 
-    def observe(self, lost: Callable[[], None], back: Callable[[], None]) -> None:
-        """Call `lost` whenever the server is gone, and `back` when the server responds again.
+    def observe(self, lost: "Notice", back: "Notice") -> None:
+        """Call `lost` whenever the server or the gateway is gone, and `back` when it is back.
 
-        Readers that wait for messages continue by themselves.
+        Both are called with what it is, such as `the server at nats://127.0.0.1:4222`. Readers that
+        wait for messages continue by themselves.
         """
-        self.connection.on_disconnect.append(lost)
-        self.connection.on_reconnect.append(back)
+        server = f"the server at {without_password(self.url)}"
+        self.connection.on_disconnect.append(partial(lost, server))
+        self.connection.on_reconnect.append(partial(back, server))
+        self._listeners.append((lost, back))
+
+    def note_gateway(self, *, is_back: bool) -> None:
+        """Tell observers that the gateway does not respond, or that it responds again."""
+        for lost, back in self._listeners:
+            (back if is_back else lost)(f"the gateway at {without_password(self.url)}")
 
     @property
     def messages_received(self) -> int:
@@ -139,6 +187,7 @@ class Session:
         newest: whether to read only the newest message of each subject that is there already.
         at_end: whether to read only messages that are stored from now on.
         """
+        self.require_bus("the log itself")
         with translate_errors(self.url):
             last = await self.last_position(stream)
             reader = Reader(
@@ -161,6 +210,7 @@ class Session:
         Waits for a stream that does not exist yet: a control plane that is starting creates it
         soon. A reader opened without this check would wait silently for a missing stream.
         """
+        self.require_bus("the log itself")
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         with translate_errors(self.url):
             while True:
@@ -207,12 +257,14 @@ class Session:
 
         from_leader: asks the leader of the stream. Any other copy may lack the newest messages.
         """
+        self.require_bus("the log itself")
         read = api.leaders_message if from_leader else api.last_message
         with translate_errors(self.url):
             return await read(self.connection, stream, subject)
 
     async def message_at(self, position: int) -> Entry | None:
         """Return the message at a position of the log; None if the log has no such message."""
+        self.require_bus("the log itself")
         with translate_errors(self.url):
             return await api.message_at(self.connection, STREAM, position)
 

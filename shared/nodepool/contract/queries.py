@@ -8,7 +8,7 @@ answer has at most `ANSWER_BYTES_MAX` bytes.
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from nodepool.contract.availability import CapacitySelections
 from nodepool.contract.decode import explain
@@ -48,12 +48,14 @@ class Get(Query):
     cluster: the cluster of a NodePool or Node.
     name: the name of the object; of a quota, `<zone>.<instance type>`.
     not_older_than: the position of the log that the answer must show; the query waits for it.
+    current: whether the answer must show all that the log has when the query arrives.
     """
 
     kind: Kind
     cluster: Name = ""
     name: Annotated[str, Field(min_length=1, max_length=SUBDOMAIN_LIMIT)]
     not_older_than: Position = 0
+    current: bool = False
 
 
 class List(Query):
@@ -68,6 +70,7 @@ class List(Query):
     limit: the most objects of the page.
     continue_: the `continue` of the previous page.
     not_older_than: the position of the log that the answer must show; the query waits for it.
+    current: whether the answer must show all that the log has when the query arrives.
     """
 
     kind: Kind
@@ -77,6 +80,7 @@ class List(Query):
     limit: Limit = 100
     continue_: Annotated[Cursor, Field(alias="continue")] = ""
     not_older_than: Position = 0
+    current: bool = False
 
 
 class Watch(Query):
@@ -112,6 +116,7 @@ class Events(Query):
     cluster: the cluster of the events.
     pool, node: only events of this NodePool or of this Node.
     after: only events after this position of the log.
+    since: only events that were stored at this time or later.
     limit: the most events of the answer.
     """
 
@@ -119,6 +124,7 @@ class Events(Query):
     pool: Name = ""
     node: Name = ""
     after: Position = 0
+    since: AwareDatetime | None = None
     limit: Limit = 100
 
 
@@ -127,11 +133,13 @@ class Explain(Query):
 
     cluster, pool: the NodePool.
     not_older_than: the position of the log that the answer must show; the query waits for it.
+    current: whether the answer must show all that the log has when the query arrives.
     """
 
     cluster: Annotated[str, Field(min_length=1, max_length=SUBDOMAIN_LIMIT)]
     pool: Annotated[str, Field(min_length=1, max_length=SUBDOMAIN_LIMIT)]
     not_older_than: Position = 0
+    current: bool = False
 
 
 class FindCapacity(Query):

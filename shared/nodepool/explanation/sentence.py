@@ -87,6 +87,7 @@ def _document(rank: int, cause: Cause) -> dict[str, object]:
         "title": cause.title,
         "message": cause.message,
         "since": None if cause.since is None else rfc3339(cause.since),
+        **({"status": cause.status} if cause.status else {}),
         "details": list(cause.details),
         "helps": list(cause.helps),
         "proofs": [{"logPosition": each.position, "about": each.about} for each in cause.proofs],

@@ -119,7 +119,7 @@ _CHOICES = {
     "reserved_taint": get_args(Switch),
 }
 OTHERS = frozenset(
-    {"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR", "NODE", "PROCESSES"}
+    {"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR", "NODE", "PROCESSES", "THROUGH"}
     | {"ZONE", "LEASE_NAMESPACE", "LEASE_NAME", "MEMBERS_FILE"}
     | {f"GATEWAY_{name}" for name in ("BYTES_PER_HOUR", "WATCHES")}
     | {f"GATEWAY_{name}_PER_SECOND" for name in ("MESSAGES", "QUERIES")}

@@ -57,17 +57,16 @@ def explain(
 
 async def _explain(client: "Client", name: str, form: Format) -> int:
     """Print why a NodePool does not have what it wants; return the exit code."""
-    from nodepool.cli.explained import format_explanation, read_facts
-    from nodepool.explanation.sentence import explain
+    from nodepool.cli.explained import explain_pool, format_explanation
 
     items = await read(client, NODEPOOL, [name])
     if not items:
         return await report_missing(client, NODEPOOL, [name])
-    explanation = explain(await read_facts(client, items[0].document or {}))
+    explanation = await explain_pool(client, items[0].document or {})
     if form.is_table:
         print_text(format_explanation(explanation, datetime.now(UTC)))
     else:
-        form.print_whole([explanation.document()], single=True)
+        form.print_whole([explanation], single=True)
     return DONE
 
 

@@ -11,7 +11,6 @@ import click
 from nodepool.cli.commands.pods import PodOptions, pod_of, pod_options
 from nodepool.cli.output import print_error, print_note
 from nodepool.cli.settings import Command, Settings
-from nodepool.nats.wire.addresses import without_password
 
 if TYPE_CHECKING:
     from nodepool.client import Client
@@ -76,10 +75,9 @@ def _ran(settings: Settings, options: RunOptions) -> int:
     async def work(client: "Client") -> int:
         from nodepool.cli.workload import Runner, Workload
 
-        address = without_password(settings.url)
         client.session.observe(
-            lambda: print_note(f"the server at {address} is gone; the program goes on"),
-            lambda: print_note(f"the server at {address} is back"),
+            lambda what: print_note(f"{what} is gone; the program goes on"),
+            lambda what: print_note(f"{what} is back"),
         )
         return await Runner(client, Workload(pool, pod, command, options["restart"])).run()
 

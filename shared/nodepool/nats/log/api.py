@@ -123,6 +123,11 @@ async def leaders_next_message(
     return await _leaders(client, stream, {"seq": position, "next_by_subj": subject})
 
 
+async def leaders_message_since(client: BusClient, stream: str, time: datetime) -> Entry | None:
+    """Return the first message stored at a time with a zone, or later; None if none exists."""
+    return await _leaders(client, stream, {"start_time": time.isoformat()})
+
+
 async def _leaders(client: BusClient, stream: str, which: Mapping[str, object]) -> Entry | None:
     try:
         reply = await request(client, f"$JS.API.STREAM.MSG.GET.{stream}", which)

@@ -5,13 +5,21 @@ the next connection, without a restart.
 """
 
 import base64
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nodepool.nats.wire.addresses import user_of
-from nodepool.nats.wire.credentials import KeyPair, certificate_end, jwt_of, key_pair, seed_of
+from nodepool.nats.wire.credentials import (
+    KeyPair,
+    certificate_end,
+    inbox_prefix_of,
+    is_prefix,
+    jwt_of,
+    key_pair,
+    nkey_of,
+    seed_of,
+)
 from nodepool.nats.wire.errors import AccessError
 from nodepool.nats.wire.files import BUNDLE_BYTES_MAX, content_of, one_line
 
@@ -20,7 +28,6 @@ if TYPE_CHECKING:
 
 INBOX_PREFIX = "_INBOX"
 """The default prefix of the subjects on which NATS clients await replies."""
-_PREFIX = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +38,11 @@ class Access:
     cert_file: the client's own certificate and its intermediate certificates, as PEM.
     key_file: the private key of the certificate, as PEM; "" if `cert_file` contains the key.
     creds_file: credentials: a user's JWT and the seed of its nkey, as `nsc` writes them.
-    nkey_file: the seed of a user's nkey alone.
+    nkey_file: the seed of a user's nkey alone, below comments.
     password_file: the password of the user in the address, or a token if the address has no user.
-    inbox_prefix: the prefix of the subjects of replies; "" for `_INBOX`. If the server permits each
-        user only a prefix of its own, no user can read the replies to another user.
+    inbox_prefix: the prefix of the subjects of replies; "" for the prefix that a comment in
+        `nkey_file` names, or `_INBOX`. If the server permits each user only a prefix of its own, no
+        user can read the replies to another user.
     """
 
     ca_file: str = ""
@@ -47,7 +55,7 @@ class Access:
 
     def check(self, now_s: float) -> None:
         """Raise AccessError if a setting or file cannot be used; `now_s` is the Unix time."""
-        if self.inbox_prefix and not _PREFIX.fullmatch(self.inbox_prefix):
+        if self.inbox_prefix and not is_prefix(self.inbox_prefix):
             text = f"{self.inbox_prefix!r} cannot begin a subject; write it as _INBOX_name"
             raise AccessError("inbox_prefix", text)
         if self.creds_file and self.nkey_file:
@@ -63,6 +71,7 @@ class Access:
             jwt_of(self.creds_file, now_s)
         if self.creds_file or self.nkey_file:
             self.key_pair()
+            self.reply_prefix()
         if self.password_file:
             self.password()
 
@@ -118,8 +127,14 @@ class Access:
     def key_pair(self) -> KeyPair:
         """Return the nkey that signs; raise AccessError if its file cannot be used."""
         if not self.creds_file:
-            return key_pair("nkey_file", self.nkey_file, one_line("nkey_file", self.nkey_file))
+            return nkey_of(self.nkey_file)
         return key_pair("creds_file", self.creds_file, seed_of(self.creds_file))
+
+    def reply_prefix(self) -> str:
+        """Return the prefix of replies; raise AccessError if the file that names it is unusable."""
+        if self.inbox_prefix or not self.nkey_file:
+            return self.inbox_prefix or INBOX_PREFIX
+        return inbox_prefix_of(self.nkey_file) or INBOX_PREFIX
 
     def jwt(self) -> str:
         """Return the user's JWT; raise AccessError if the credentials file cannot be used."""

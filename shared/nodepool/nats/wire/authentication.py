@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TypedDict
 from urllib.parse import unquote
 
-from nodepool.nats.wire.access import INBOX_PREFIX, NO_ACCESS, Access
+from nodepool.nats.wire.access import NO_ACCESS, Access
 from nodepool.nats.wire.addresses import user_of
 from nodepool.nats.wire.client import BusClient
 from nodepool.nats.wire.library import NatsError, Srv
@@ -54,7 +54,7 @@ class AuthenticatingClient(BusClient):
             token=None if user else password,
             user_jwt_cb=self._jwt if access.creds_file else None,
             signature_cb=self._sign if access.creds_file or access.nkey_file else None,
-            inbox_prefix=access.inbox_prefix or INBOX_PREFIX,
+            inbox_prefix=access.reply_prefix(),
         )
 
     @property

@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,6 +32,8 @@ _USER = b"\xa0"
 _BLOCK = r"-{3,}\s*BEGIN %s\s*-{3,}\s+([\w.=-]+)\s+-{3,}\s*END"
 _JWT = re.compile(_BLOCK % "NATS USER JWT")
 _SEED = re.compile(_BLOCK % "USER NKEY SEED")
+_PREFIX_LINE = re.compile(r"#\s*inbox prefix:\s*(.*)")
+_PREFIX = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _INSTALL = "needs the package PyNaCl: pip install 'nodepool[nkeys]'"
 
 
@@ -98,6 +101,53 @@ def key_pair(field: str, path: str, seed: str) -> KeyPair:
         raise AccessError(field, _INSTALL) from None
     public = _USER + bytes(SigningKey(secret).verify_key)
     return KeyPair(base64.b32encode(public + _checksum(public)).decode(), secret)
+
+
+def new_seed() -> str:
+    """Return the seed of a new nkey of a user."""
+    content = _USER_SEED + secrets.token_bytes(_SEED_BYTES - 4)
+    return base64.b32encode(content + _checksum(content)).decode().rstrip("=")
+
+
+def nkey_of(path: str) -> KeyPair:
+    """Return the key of the seed in a file; raise AccessError if the file cannot be used.
+
+    The lines above the seed may be comments, which begin with `#`.
+    """
+    lines = [line for line in _nkey_lines(path) if not line.startswith("#")]
+    if len(lines) != 1:
+        found = "holds no seed" if not lines else "holds more than one line"
+        text = f"{path} {found}; it must hold one line with a seed, which begins with SU"
+        raise AccessError("nkey_file", text)
+    return key_pair("nkey_file", path, lines[0])
+
+
+def comments_of(path: str) -> Sequence[str]:
+    """Return the comments in the file of a seed, without `#`; raise AccessError if unreadable."""
+    return [line[1:].strip() for line in _nkey_lines(path) if line.startswith("#")]
+
+
+def inbox_prefix_of(path: str) -> str:
+    """Return the prefix of replies that a comment in the file of a seed names; "" for none."""
+    found = [match[1] for line in _nkey_lines(path) if (match := _PREFIX_LINE.fullmatch(line))]
+    if found and not is_prefix(found[0]):
+        text = f"the inbox prefix in {path} cannot begin a subject; write it as _INBOX_name"
+        raise AccessError("nkey_file", text)
+    return found[0] if found else ""
+
+
+def is_prefix(text: str) -> bool:
+    """Return whether a text can be the prefix of the subjects of replies."""
+    return _PREFIX.fullmatch(text) is not None
+
+
+def _nkey_lines(path: str) -> Sequence[str]:
+    try:
+        lines = content_of("nkey_file", path).decode().splitlines()
+    except UnicodeDecodeError:
+        text = f"{path} holds no text; it must hold the seed of an nkey"
+        raise AccessError("nkey_file", text) from None
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _secret(field: str, path: str, seed: str) -> bytes:

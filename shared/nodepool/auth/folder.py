@@ -1,0 +1,264 @@
+"""The folder with every identity of an installation, and what is made of them.
+
+`users.json` is the one source: who there is, by public key, and with which role. `accounts.conf`,
+which the configuration of the server includes, and `members.json`, which the gateway reads, follow
+from it. `keys/` has the credentials of each user: a seed, which is never stored elsewhere.
+"""
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from nodepool.auth.accounts import PLATFORM_USERS, SYSTEM_USER, Member
+from nodepool.auth.rights import inbox_prefix
+from nodepool.auth.users import AuthError, Users, users_in, users_text
+from nodepool.contract.services import SERVICES
+from nodepool.nats.wire.access import Access
+from nodepool.nats.wire.credentials import key_pair, new_seed, nkey_of
+from nodepool.nats.wire.errors import AccessError
+
+WAIT_S: Final = 10.0
+"""How long to wait for another program that changes the folder."""
+_POLL_S: Final = 0.02
+_BYTES_MAX: Final = 1 << 26
+_HEAD: Final = "# Written by 'nodepool auth' from users.json: never edit it.\n"
+_MARK: Final = "# State: "
+_CODE: Final = ("nodepool.contract", "nodepool.auth", *SERVICES)
+"""The packages that the rights of users derive from."""
+
+
+class AuthFolder:
+    """The identities of an installation in a folder, which a program changes under a lock."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def users_file(self) -> Path:
+        """The document with every user: public keys and roles."""
+        return self.path / "users.json"
+
+    @property
+    def accounts_file(self) -> Path:
+        """The file that the configuration of the server includes."""
+        return self.path / "accounts.conf"
+
+    @property
+    def members_file(self) -> Path:
+        """The file with the users of organisations, which the gateway reads."""
+        return self.path / "members.json"
+
+    def key_file(self, user: str, org: str = "") -> Path:
+        """Return where the credentials of a user are; `org` is "" for the platform."""
+        return self.path / "keys" / org / f"{user}.nk"
+
+    def access(self, user: str, org: str = "") -> Access:
+        """Return what a connection of a user shows to the server."""
+        return Access(nkey_file=str(self.key_file(user, org)))
+
+    def users(self) -> Users:
+        """Return every user; raise AuthError if the folder has none or cannot be read."""
+        users = self._read()
+        if users is None:
+            raise AuthError(f"{self.path} has no identities; make them with 'nodepool auth init'")
+        return users
+
+    def init(self) -> bool:
+        """Make what is missing for the platform; return whether a file has changed.
+
+        The key of a user of the platform is the key of the seed in its file. A new seed is made if
+        the file is missing. Raises AuthError if the folder cannot be read or written.
+        """
+        with self._locked():
+            users = before = self._read()
+            if users is None:
+                if self.accounts_file.exists():
+                    text = f"{self.users_file} is missing, and {self.accounts_file} is there"
+                    raise AuthError(f"{text}; restore the missing file, or remove the folder")
+                users = Users()
+            made = False
+            for name in (*PLATFORM_USERS, SYSTEM_USER):
+                if self.key_file(name).exists():
+                    key = self._key(name)
+                else:
+                    key, made = self._write_key(name, "platform"), True
+                users = users.with_platform_key(name, key)
+            if not made and users == before and self._is_current(users_text(users)):
+                return False
+            self._write(users)
+            return True
+
+    def change(self, edit: Callable[[Users], Users]) -> Users:
+        """Write the users that `edit` returns for the present ones; return them."""
+        with self._locked():
+            users = edit(self.users())
+            self._write(users)
+            return users
+
+    def add_member(self, org: str, make: Callable[[str], Member]) -> Member:
+        """Add the user of an organisation that `make` returns for a public key."""
+        seed = new_seed()
+        key = key_pair("nkey_file", "a new seed", seed).public_key
+        member = make(key)
+        with self._locked():
+            users = self.users().with_member(org, member)
+            self._write_seed(seed, member.user.name, _title(member), org)
+            self._write(users)
+        return member
+
+    def rotate(self, name: str, org: str = "") -> None:
+        """Give a user a new key; once the server has reloaded, the old one is refused."""
+        with self._locked():
+            users = self.users()
+            if org:
+                member = users.member(org, name)
+                users = users.with_key(org, name, self._write_key(name, _title(member), org))
+            else:
+                self._check_platform(users, name)
+                users = users.with_platform_key(name, self._write_key(name, "platform"))
+            self._write(users)
+
+    def revoke(self, name: str, org: str = "") -> None:
+        """Remove a user and its credentials; a user of the platform gets a new key instead."""
+        if not org:
+            self.rotate(name)
+            return
+        self.change(lambda users: users.without_member(org, name))
+        with self._locked(), self._explained():
+            self.key_file(name, org).unlink(missing_ok=True)
+
+    def _check_platform(self, users: Users, name: str) -> None:
+        if users.of_platform(name) is None:
+            known = ", ".join((*PLATFORM_USERS, SYSTEM_USER))
+            text = f"the platform has no user {name} (known: {known})"
+            raise AuthError(f"{text}; name the organisation of another user before the user")
+
+    def _read(self) -> Users | None:
+        try:
+            with self.users_file.open("rb") as file:
+                content = file.read(_BYTES_MAX)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise AuthError(f"cannot read {self.users_file}: {error.strerror}") from None
+        try:
+            return users_in(content.decode())
+        except (ValueError, RecursionError) as error:
+            reason = " ".join(str(error).split())
+            text = f"{self.users_file} cannot be used: {reason}"
+            raise AuthError(f"{text}; restore it from a backup") from None
+
+    def _write(self, users: Users) -> None:
+        """Write the source first: what follows from it can be written again."""
+        source = users_text(users)
+        services = [import_module(f"{name}.decide").SERVICE for name in SERVICES]
+        accounts = f"{_HEAD}{_MARK}{_state_of(source)}\n{users.accounts_text(services)}"
+        with self._explained():
+            _write_file(self.users_file, source)
+            _write_file(self.members_file, users.members_text())
+            _write_file(self.accounts_file, accounts)
+
+    def _is_current(self, source: str) -> bool:
+        """Return whether the files follow from this source and from this program."""
+        try:
+            with self.accounts_file.open(encoding="utf-8") as file:
+                head, mark = file.readline(), file.readline()
+        except (OSError, ValueError):
+            return False
+        is_same = head == _HEAD and mark == f"{_MARK}{_state_of(source)}\n"
+        return is_same and self.members_file.exists()
+
+    def _key(self, name: str) -> str:
+        try:
+            return nkey_of(str(self.key_file(name))).public_key
+        except AccessError as error:
+            text = f"the credentials of {name}: {error}"
+            raise AuthError(f"{text}; restore the file, or remove it to get a new key") from None
+
+    def _write_key(self, name: str, title: str, org: str = "") -> str:
+        """Write new credentials of a user; return the public key."""
+        return self._write_seed(new_seed(), name, title, org)
+
+    def _write_seed(self, seed: str, name: str, title: str, org: str) -> str:
+        try:
+            key = key_pair("nkey_file", "a new seed", seed).public_key
+        except AccessError as error:
+            raise AuthError(f"making keys {error}") from None
+        who = f"{org}/{name}" if org else name
+        text = f"# {who}, {title}\n# inbox prefix: {inbox_prefix(name)}\n{seed}\n"
+        with self._explained():
+            _write_file(self.key_file(name, org), text)
+        return key
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Let no other program change the folder; raise AuthError if another one keeps it."""
+        with self._explained():
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            deadline = time.monotonic() + WAIT_S
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        text = f"another program changes {self.path}"
+                        raise AuthError(f"{text}; try again when it has ended") from None
+                    time.sleep(_POLL_S)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            text = f"cannot write {error.filename or self.path}: {error.strerror}"
+            raise AuthError(f"{text}; choose another folder, or fix that") from None
+
+
+def _title(member: Member) -> str:
+    """Return what a user is, as its credentials say it."""
+    return f"{member.role} of {member.cluster}" if member.cluster else member.role
+
+
+def _write_file(path: Path, text: str) -> None:
+    """Replace a file as a whole, also if this program is killed; only its owner may read it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(new, flags, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _state_of(source: str) -> str:
+    """Return a digest of the users and of the program, which changes if the accounts may do so.
+
+    Loading all services takes longer than looking at their files.
+    """
+    digest = hashlib.sha256(source.encode())
+    for name in _CODE:
+        spec = find_spec(name)
+        for place in (spec and spec.submodule_search_locations) or ():
+            for path in sorted(Path(place).rglob("*.py")):
+                stat = path.stat()
+                digest.update(f"{path} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return digest.hexdigest()

@@ -1,0 +1,203 @@
+"""Reading and following objects through the gateway."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from nodepool.client.asking import Asker, Reply
+from nodepool.client.errors import Refused
+from nodepool.client.objects import Document, Listed, Object
+from nodepool.client.session import Session
+from nodepool.contract.buckets import Bucket
+from nodepool.contract.documents import items, text
+
+OF_A_CLUSTER: Final = ("nodepools", "nodes")
+"""The buckets whose objects belong to a cluster of the organisation."""
+OF_THE_PLATFORM: Final = ("capacity", "machines")
+"""The buckets whose objects belong to no organisation."""
+PAGE: Final = 1_000
+"""The most objects or events to ask for at a time."""
+WAIT_S: Final = 3.0
+"""How long the gateway waits for a change before it answers, in seconds.
+
+A client notices only after that time that the replica which it has asked is gone.
+"""
+Asked = dict[str, object]
+
+
+class GatewayObjects:
+    """Reads objects and their changes."""
+
+    def __init__(self, session: Session, asker: Asker) -> None:
+        self._session = session
+        self._asker = asker
+        self._shown: dict[str, int] = {}
+
+    async def get(self, bucket: Bucket, key: str) -> Document | None:
+        """Return an object; None if there is no such object."""
+        asked = self.ask_about(bucket, name=key, notOlderThan=self._shown.get(bucket, 0))
+        return await self.get_one(asked)
+
+    async def get_one(self, asked: Asked) -> Document | None:
+        """Return the object that a query asks for; None if there is no such object."""
+        reply = await self.ask_for_one("Get", asked)
+        found = reply.get("object") if reply is not None else None
+        return found if isinstance(found, dict) else None
+
+    async def ask_for_one(self, query: str, asked: Asked) -> Reply | None:
+        """Return the answer about an object; None if there is no such object."""
+        try:
+            return await self._ask_shown(query, asked)
+        except Refused as refusal:
+            if refusal.reason != "NotFound":
+                raise
+        return None
+
+    async def _ask_shown(self, query: str, asked: Asked) -> Reply:
+        """Return an answer, which may be older than asked for if the read model is behind."""
+        try:
+            return await self._asker.ask(query, asked)
+        except Refused as refusal:
+            if refusal.reason != "Behind":
+                raise
+        return await self._asker.ask(query, {**asked, "current": False, "notOlderThan": 0})
+
+    def ask_about(self, bucket: Bucket, cluster: str | None = None, **fields: object) -> Asked:
+        """Return the fields of a query about the objects of a bucket.
+
+        cluster: empty for all clusters; None for the client's cluster.
+        """
+        if bucket in OF_THE_PLATFORM:
+            self._session.require_bus(f"the {bucket} of the platform")
+        if bucket in OF_A_CLUSTER:
+            fields["cluster"] = self._session.cluster if cluster is None else cluster
+        return {"kind": bucket, **fields}
+
+    async def catch_up(self, bucket: Bucket, *, everywhere: bool = False) -> bool:
+        """Have reading show what the log has accepted; return False if it does not yet."""
+        asked = self.ask_about(bucket, "" if everywhere else None, limit=1, current=True)
+        try:
+            reply = await self._asker.ask("List", asked)
+        except Refused as refusal:
+            if refusal.reason != "Behind":
+                raise
+            return False
+        self._shown[bucket] = number_in(reply, "position")
+        return True
+
+    async def list_all(
+        self, bucket: Bucket, *, everywhere: bool, fields: str = "", current: bool = False
+    ) -> tuple[list[Object], str]:
+        """Return all objects, and the revision from which to watch them."""
+        clusters: Sequence[str] = [self._session.cluster]
+        if everywhere and bucket in OF_A_CLUSTER:
+            clusters = [name for _, name in await self.list_clusters()]
+        found, first = list[Object](), ""
+        if not clusters:
+            reply = await self._asker.ask("List", self.ask_about(bucket, "", limit=1))
+            first = text(reply, "revision")
+        for cluster in clusters:
+            asked = self.ask_about(
+                bucket,
+                cluster,
+                fieldSelector=fields,
+                limit=PAGE,
+                current=current,
+                notOlderThan=self._shown.get(bucket, 0),
+            )
+            while True:
+                reply = await self._ask_shown("List", asked)
+                revision = text(reply, "revision")
+                first = first or revision
+                for document in items(reply, "items"):
+                    if isinstance(document, dict):
+                        key = self._key(bucket, _key_in(bucket, cluster, document), everywhere)
+                        found.append(Object(key, document, _position_in(revision)))
+                asked["continue"] = text(reply, "continue")
+                if not asked["continue"]:
+                    break
+        return found, first
+
+    def _key(self, bucket: Bucket, key: str, everywhere: bool) -> str:
+        """Return a key of the gateway, which begins with the cluster, as this client shows it."""
+        if everywhere:
+            return f"{self._session.org}.{key}"
+        if bucket in OF_A_CLUSTER:
+            return key.removeprefix(f"{self._session.cluster}.")
+        return key
+
+    async def list_clusters(self) -> Sequence[tuple[str, str]]:
+        """Return organisation and name of each cluster of the organisation, in their order."""
+        found, _ = await self.list_all("clusters", everywhere=False)
+        return [(self._session.org, each.key) for each in found]
+
+    async def watch(
+        self, bucket: Bucket, prefix: str, *, everywhere: bool
+    ) -> AsyncGenerator[Object | Listed, None]:
+        """Yield objects, `Listed` and changes."""
+        stream = self.follow_all(bucket, everywhere=everywhere)
+        async with aclosing(stream) as changes:
+            async for change in changes:
+                if isinstance(change, Listed) or change.key.startswith(prefix):
+                    yield change
+
+    async def follow_all(
+        self, bucket: Bucket, *, everywhere: bool, fields: str = "", current: bool = False
+    ) -> AsyncGenerator[Object | Listed, None]:
+        """Yield objects, `Listed` and changes.
+
+        fields: a field selector; an object without the fields comes as deleted once it changes.
+        current: whether to begin with all that the log has, if the read model is not behind.
+        """
+        known, is_first = set[str](), True
+        while True:
+            found, revision = await self.list_all(
+                bucket, everywhere=everywhere, fields=fields, current=current
+            )
+            for key in known - {each.key for each in found}:
+                yield Object(key, None, _position_in(revision))
+            known = {each.key for each in found}
+            for each in found:
+                yield each
+            if is_first:
+                is_first = False
+                yield Listed()
+            asked = self.ask_about(
+                bucket, "" if everywhere else None, fieldSelector=fields, limit=PAGE
+            )
+            while (changes := await self._changes_since(asked, revision)) is not None:
+                revision = text(changes, "revision")
+                for change in items(changes, "changes"):
+                    document = change.get("object") if isinstance(change, Mapping) else None
+                    key = self._key(bucket, text(change, "key"), everywhere)
+                    (known.add if document else known.discard)(key)
+                    yield Object(key, document, _position_in(revision))
+
+    async def _changes_since(self, asked: Asked, revision: str) -> Reply | None:
+        """Return what has changed; None if the objects have to be listed again."""
+        watched = {**asked, "since": revision, "waitSeconds": WAIT_S}
+        try:
+            return await self._asker.ask("Watch", watched, wait_s=WAIT_S, patient=True)
+        except Refused as refusal:
+            if refusal.reason != "Expired":
+                raise
+            return None
+
+
+def _key_in(bucket: Bucket, cluster: str, document: Document) -> str:
+    """Return the key of an object as the gateway names it in changes."""
+    if bucket == "quotas":
+        return f"{text(document, 'zone')}.{text(document, 'instanceType')}"
+    name = text(document, "metadata", "name")
+    return f"{cluster}.{name}" if bucket in OF_A_CLUSTER else name
+
+
+def _position_in(revision: str) -> int:
+    number = revision.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def number_in(reply: Reply, name: str) -> int:
+    """Return a number of a reply; 0 if it has none of this name."""
+    value = reply.get(name)
+    return value if isinstance(value, int) else 0
