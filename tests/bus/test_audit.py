@@ -4,16 +4,18 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from nats.aio.client import Client as NatsClient
 
-from bus.front_door import ORG, FrontDoor, front_door, gateway_at, said
+from bus.front_door import ORG, OTHER, FrontDoor, ask, front_door, gateway_at, said
 from bus.harness import outcome, serving
 from nodepool.cli.app import run
 from nodepool.client import Client
+from nodepool.client.audit import Wanted
 from nodepool.nats.wire.connection import Connection, connect
 from support.constants import H100, ZONE
 from support.services import services
@@ -45,6 +47,7 @@ class Story:
         self.bus = bus
         self.editor = editor
         self.url = door.url
+        self.door = door
         self._capsys = capsys
 
     async def send(self, subject: str, content: object, **headers: str) -> dict[str, object]:
@@ -219,3 +222,76 @@ async def test_the_last_change_of_a_node_is_an_accepted_command_that_names_it(
         "acme/edith",
         positions[0],
     )
+
+
+async def test_a_user_sees_through_the_gateway_what_the_operator_sees(story: Story) -> None:
+    # given commands with and without an outcome, of two users
+    await story.send(f"{TRAIN}.ScaleNodePool", {"targetNodes": 3})
+    await story.send(f"{SERVE}.ScaleNodePool", {"targetNodes": 3})
+    await story.store(f"{TRAIN}.CordonNode", {"node": "g1"})
+    since = datetime.now(UTC) - timedelta(hours=1)
+
+    # when the operator and a viewer of the organisation ask
+    seen = []
+    for user, through in (("platform", "bus"), ("vera", "gateway")):
+        url = story.door.of(user)
+        async with Client(url, org=ORG, cluster="prod", through=through) as client:  # type: ignore[arg-type]
+            trail = await client.audit.read(Wanted(since=since))
+            actors = [event.actor async for event in client.events.read()]
+            seen.append((trail.all(), await client.audit.last_of_pool("train"), actors))
+
+    # then they see the same
+    assert seen[0] == seen[1]
+    (commands, last, actors), _ = seen
+    assert [(each.user, each.outcome and each.outcome.result) for each in commands] == [
+        ("operator", "accepted"),
+        ("operator", "accepted"),
+        ("acme/edith", "accepted"),
+        ("acme/edith", "refused"),
+        ("acme/edith", None),
+    ]
+    assert last == replace(commands[2], outcome=None)
+    assert actors == ["operator"]
+
+
+@pytest.mark.parametrize(
+    ("user", "asked", "field"),
+    [
+        ("vera", {"pool": "train", "last": True}, "cluster"),
+        ("vera", {"cluster": "prod", "last": True}, "pool"),
+        ("vera", {"cluster": "*"}, "cluster"),
+        ("vera", {"pool": ">"}, "pool"),
+        ("vera", {"org": OTHER}, "org"),
+        ("agent-prod", {}, "cluster"),
+        ("agent-prod", {"cluster": "test"}, "cluster"),
+    ],
+)
+async def test_a_user_cannot_ask_for_the_commands_of_others(
+    story: Story, user: str, asked: dict[str, object], field: str
+) -> None:
+    async with story.door.user(user) as client:
+        reply = await client.request(f"np.api.{ORG}.Audit", json.dumps(asked).encode(), timeout=9)
+    answer = said(reply)
+
+    assert answer["field"] == field
+    assert "items" not in answer
+
+
+async def test_another_organisation_sees_none_of_these_commands(story: Story) -> None:
+    async with story.door.user("ulrich") as client:
+        answer = await ask(client, "Audit", OTHER)
+        last = await ask(client, "Audit", OTHER, cluster="prod", pool="train", last=True)
+
+    assert (answer["items"], answer["atEnd"]) == ([], True)
+    assert last["items"] == []
+
+
+async def test_pages_of_commands_follow_one_another(story: Story) -> None:
+    async with story.door.user("vera") as client:
+        first = await ask(client, "Audit", limit=1)
+        second = await ask(client, "Audit", limit=1, after=first["after"])
+        third = await ask(client, "Audit", limit=1, after=second["after"])
+
+    pages = [[each["command"] for each in page["items"]] for page in (first, second, third)]  # type: ignore[attr-defined]
+    assert pages == [["RegisterCluster"], ["ApplyNodePool"], []]
+    assert [page["atEnd"] for page in (first, second, third)] == [False, False, True]

@@ -1,13 +1,15 @@
 """Who sent which command, and what became of it: computed from the messages of the log."""
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
-from nodepool.client.contents import attributes_of
+from nodepool.client.contents import attributes_of, data_of
 from nodepool.contract.actors import Actor, actor_in
-from nodepool.contract.keys import FLEET, UNNAMED, PoolPath
+from nodepool.contract.documents import field, text
+from nodepool.contract.keys import FLEET, UNNAMED, PoolPath, token
 from nodepool.contract.log import Entry
 from nodepool.contract.subjects import address_of
 
@@ -131,6 +133,41 @@ def outcome_of(entry: Entry) -> tuple[int, Done] | None:
 _REFUSAL: Final = ("reason", "field", "message")
 
 
+def change_position(validated: Entry | None, deleting: Entry | None) -> int:
+    """Return the position of the command that changed a NodePool last; 0 if there is none.
+
+    validated, deleting: the newest messages of these names about the NodePool, of the validator.
+    """
+    version = data_of(validated).get("version") if validated else 0
+    cause = attributes_of(deleting).get("causeposition") if deleting else 0
+    return max((each for each in (version, cause) if isinstance(each, int)), default=0)
+
+
+def encode_record(record: CommandRecord) -> bytes:
+    """Return a command as an item of the answer of the gateway."""
+    actor = record.actor.text if record.actor is not None else None
+    time = record.time.isoformat()
+    return json.dumps({**asdict(record), "time": time, "actor": actor}).encode()
+
+
+def record_in(item: object) -> CommandRecord:
+    """Return the command in an item of the answer of the gateway."""
+    outcome, position, path = (field(item, name) for name in ("outcome", "position", "path"))
+    org, cluster, pool = map(str, path if isinstance(path, list) else ("", "", ""))
+    names = ("user", "command", "kind", "name", "id", "source")
+    return CommandRecord(
+        position=position if isinstance(position, int) else 0,
+        time=datetime.fromisoformat(text(item, "time")),
+        actor=actor_in(text(item, "actor")),
+        path=(org, cluster, pool),
+        outcome=Done(*(text(outcome, name) for name in _DONE)) if outcome else None,
+        **{name: text(item, name) for name in names},
+    )
+
+
+_DONE: Final = tuple(each.name for each in fields(Done))
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """Which commands to keep.
@@ -155,6 +192,28 @@ class Wanted:
         )
 
 
+class Place(NamedTuple):
+    """Where the commands to read are about; an empty name stands for all.
+
+    org: the organisation.
+    """
+
+    org: str
+    cluster: str = ""
+    pool: str = ""
+
+    @property
+    def filter(self) -> str:
+        """The three tokens of the subjects."""
+        return ".".join(token(name) if name else "*" for name in self)
+
+
+def filters_of(place: Place) -> list[str]:
+    """Return the filters for the commands about a place, and for their outcomes."""
+    answers = (f"np.evt.*.{place.filter}.{name}" for name in OUTCOMES)
+    return [f"np.cmd.{place.filter}.*", *answers]
+
+
 class Trail:
     """The commands found while the log is read, oldest first; if too many, only the newest.
 
@@ -162,7 +221,7 @@ class Trail:
     """
 
     def __init__(self, wanted: Wanted, most: int = RECORDS_MAX) -> None:
-        self._wanted = wanted
+        self.wanted = wanted
         self._most = most
         self._known: dict[int, CommandRecord] = {}
         self.older = 0
@@ -172,12 +231,13 @@ class Trail:
         for entry in entries:
             record = command_record(entry)
             if record is not None:
-                self._add(record)
+                self.add(record)
             elif (answer := outcome_of(entry)) is not None:
                 self._answer(*answer)
 
-    def _add(self, record: CommandRecord) -> None:
-        if not self._wanted.includes(record):
+    def add(self, record: CommandRecord) -> None:
+        """Take a command."""
+        if not self.wanted.includes(record):
             return
         self._known[record.position] = record
         if len(self._known) > self._most:
