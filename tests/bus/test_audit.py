@@ -16,6 +16,7 @@ from bus.harness import outcome, serving
 from nodepool.cli.app import run
 from nodepool.client import Client
 from nodepool.client.audit import Wanted
+from nodepool.client.errors import Refused
 from nodepool.nats.wire.connection import Connection, connect
 from support.constants import H100, ZONE
 from support.services import services
@@ -295,3 +296,21 @@ async def test_pages_of_commands_follow_one_another(story: Story) -> None:
     pages = [[each["command"] for each in page["items"]] for page in (first, second, third)]  # type: ignore[attr-defined]
     assert pages == [["RegisterCluster"], ["ApplyNodePool"], []]
     assert [page["atEnd"] for page in (first, second, third)] == [False, False, True]
+
+
+async def test_the_operator_sees_what_organisations_store_and_a_user_does_not(
+    story: Story,
+) -> None:
+    # given an organisation that has sent a command through the front door
+    await story.send(f"{TRAIN}.ScaleNodePool", {"targetNodes": 3})
+
+    # then the operator sees its bytes
+    (shown,) = json.loads(await story.nodepool("audit", "--usage", "-o", "json"))["items"]
+    (row,) = (await story.nodepool("audit", "--usage", "--no-headers")).splitlines()
+    assert shown["metadata"]["name"] == ORG
+    assert 0 < shown["status"]["storedBytes"] < 10_000 < shown["status"]["bytesPerHour"]
+    assert row.split()[:2] == [ORG, str(shown["status"]["storedBytes"])]
+    # and a user of the organisation is refused
+    async with Client(story.door.of("vera"), org=ORG, through="gateway") as client:
+        with pytest.raises(Refused, match="what all organisations store"):
+            await client.audit.usage()

@@ -6,9 +6,11 @@ from nodepool.contract.moments import rfc3339
 
 if TYPE_CHECKING:
     from nodepool.client.audit import CommandRecord
+    from nodepool.client.usage import Usage
     from nodepool.contract.documents import Document
 
 HEADINGS = ("TIME", "ACTOR", "ROLE", "FROM", "COMMAND", "OBJECT", "OUTCOME")
+USAGE = ("ORG", "BYTES OF LAST HOUR", "BUDGET", "USED")
 WIDE = ("POSITION", *HEADINGS[:-1], "CLUSTER", "PROGRAM", "ID", "OUTCOME")
 ABSENT = "-"
 WAITING = "none yet"
@@ -44,6 +46,21 @@ def change_text(record: "CommandRecord") -> str:
     actor = record.actor
     origin = f" ({actor.role}) from {actor.host}" if actor else ""
     return f"{record.command} by {record.user}{origin} at {rfc3339(record.time)}"
+
+
+def usage_document(usage: "Usage") -> "Document":
+    """Return what an organisation has stored as an object."""
+    return {
+        "kind": "StorageUsage",
+        "metadata": {"name": usage.org},
+        "status": {"storedBytes": usage.stored, "bytesPerHour": usage.budget},
+    }
+
+
+def usage_cells(usage: "Usage") -> list[str]:
+    """Return the cells of what an organisation has stored in a table."""
+    share = f"{usage.stored / usage.budget:.1%}" if usage.budget else ABSENT
+    return [usage.org, str(usage.stored), str(usage.budget), share]
 
 
 def document(record: "CommandRecord") -> "Document":

@@ -8,6 +8,7 @@ from nodepool.client.session import Session
 
 if TYPE_CHECKING:
     from nodepool.client.audit import CommandRecord, Trail, Wanted
+    from nodepool.client.usage import Usage
 
 
 class AuditLog:
@@ -33,6 +34,13 @@ class AuditLog:
         place = Place("" if everywhere else self._session.org)
         await self._session.backend.read_audit(trail, place)
         return trail
+
+    async def usage(self) -> "list[Usage]":
+        """Return what each organisation has stored within the last hour, most first."""
+        from nodepool.client.usage import read_usage
+
+        self._session.require_bus("what all organisations store")
+        return await read_usage(self._session)
 
     async def last_of_pool(self, pool: str) -> "CommandRecord | None":
         """Return the command that changed a NodePool last; None if the log no longer has it.
