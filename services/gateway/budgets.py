@@ -13,6 +13,10 @@ SLOTS: Final = 60
 T = TypeVar("T")
 
 
+SHOWN_MAX: Final = 1_000
+"""How many organisations the statistics of the service show."""
+
+
 class Recent(OrderedDict[str, T], Generic[T]):
     """Values by organisation, of which the least recently used are forgotten."""
 
@@ -90,6 +94,11 @@ class Storage:
     def used(self) -> dict[str, int]:
         """Return how many bytes each organisation has stored, as of its last message."""
         return {org: hour.sum for org, hour in tuple(self._hours.items())}
+
+    def largest(self) -> dict[str, object]:
+        """Return the budget, and the bytes of the organisations that have stored most."""
+        used = sorted(self.used().items(), key=lambda each: -each[1])
+        return {"bytesPerHour": self.per_hour, "storedBytes": dict(used[:SHOWN_MAX])}
 
     def _wait_s(self, hour: _Hour, now: float, size: int) -> float:
         free = self.per_hour - hour.sum

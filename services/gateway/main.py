@@ -92,6 +92,7 @@ class Gateway:
             intake(_endpoint(ASKED, "api"), self._desk.answer, running=ASKING),
         )
         endpoints = [each.endpoint for each in self._intakes]
+        endpoints[0].data = self._door.storage.largest
         self._service = NatsService(NAME, uuid4().hex, _version(), ABOUT, endpoints)
         self._connection: Connection | None = None
         self.fault = "connecting to the bus"

@@ -13,6 +13,7 @@ COMMON = {option.name for option in common_options(hidden=True)}
 NEED_NO_WORDS = (
     "api-resources",
     "api-versions",
+    "audit",
     "auth init",
     "auth list",
     "dead list",

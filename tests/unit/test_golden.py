@@ -54,6 +54,7 @@ def test_an_envelope_keeps_what_links_it_to_its_cause() -> None:
                 "correlationid": "c1",
                 "causationid": "40",
                 "causeposition": 41,
+                "actor": None,
             }
 
 

@@ -34,8 +34,9 @@ _ATTRIBUTES: Final[dict[str, Json]] = {
     "causeposition": {"type": "integer", "description": "The position of that in the log."},
     "actor": {
         "type": "string",
-        "description": "Who has sent the command through the gateway, which writes it:"
-        " organisation, user, role and address.",
+        "description": "Who has sent the command that everything began with through the gateway,"
+        " which writes it: organisation, user, role and address. Without it the command is the"
+        " operator's; `-` in an event that follows from the command of another organisation.",
         "examples": ["acme;alice;editor;10.0.0.7"],
     },
     "data": {},

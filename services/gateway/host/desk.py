@@ -32,6 +32,7 @@ from nodepool.contract.door import door_of
 from nodepool.contract.events import CapacityFound
 from nodepool.contract.keys import UNNAMED, token
 from nodepool.contract.queries import (
+    Audit,
     Events,
     Explain,
     FindCapacity,
@@ -120,7 +121,7 @@ class Desk:
                 if isinstance(position, Refusal):
                     return position
                 return answer_explain(model, org, query, position, datetime.now(UTC))
-            case Events():
+            case Events() | Audit():
                 return await self.history.read(query, org)
             case FindCapacity():
                 return await self._find_capacity(actor, content)
@@ -208,7 +209,7 @@ def _cost_of(query: Query) -> float:
     match query:
         case Explain():
             return EXPLAIN_COST
-        case Events():
+        case Events() | Audit():
             return EVENTS_COST
         case List() | Watch() if query.label_selector or query.field_selector:
             return SELECTOR_COST

@@ -5,20 +5,20 @@ import json
 from dataclasses import asdict
 from typing import Final
 
+from gateway.host.audit import read_audit
 from gateway.host.intake import Reply
+from gateway.host.pages import READS_MAX, page_of, position_before
 from gateway.refusals import Refusal
 from nodepool.client.events import ObjectEvent, object_events, regards
 from nodepool.contract.keys import token
 from nodepool.contract.moments import rfc3339
-from nodepool.contract.queries import ANSWER_BYTES_MAX, Events
+from nodepool.contract.queries import ANSWER_BYTES_MAX, Audit, Events
 from nodepool.nats.log import api
 from nodepool.nats.log.streams import STREAM
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 from nodepool.nats.wire.library import NatsError
 
-READS_MAX: Final = 500
-"""The most messages of the log that are read for a page."""
 READERS_MAX: Final = 4
 """How many pages are read at the same time."""
 
@@ -30,27 +30,28 @@ class History:
         self.connection: Connection | None = None
         self._turn = asyncio.Semaphore(READERS_MAX)
 
-    async def read(self, query: Events, org: str) -> Reply:
-        """Return a page of events of a cluster of an organisation."""
+    async def read(self, query: Events | Audit, org: str) -> Reply:
+        """Return a page of events or of commands of an organisation."""
         if self.connection is None:
             return Refusal("Unavailable", "the gateway is not connected", "ask again in a moment")
         try:
             async with self._turn:
+                if fault := _find_wildcard(query):
+                    return fault
+                if isinstance(query, Audit):
+                    return await read_audit(self.connection, query, org)
                 return await self._read(self.connection, query, org)
         except (InDoubt, ServerRefusal, NatsError, OSError):
             return Refusal("Unavailable", "the log does not answer", "ask again in a moment")
 
     async def _read(self, connection: Connection, query: Events, org: str) -> Reply:
-        if fault := _find_wildcard(query):
-            return fault
         pool = token(query.pool) if query.pool else "*"
         subject = f"np.evt.*.{token(org)}.{token(query.cluster)}.{pool}.*"
         end = await api.last_position(connection, STREAM)
         items: list[bytes] = []
         size, after, at_end = 0, query.after, False
         if query.since is not None:
-            first = await api.leaders_message_since(connection, STREAM, query.since)
-            after = max(after, first.position - 1 if first is not None else end)
+            after = max(after, await position_before(connection, query.since, end))
         for _ in range(READS_MAX):
             if len(items) >= query.limit or size > ANSWER_BYTES_MAX // 2:
                 break
@@ -63,12 +64,10 @@ class History:
                 if regards(event, query.pool, query.node):
                     items.append(_encode(event))
                     size += len(items[-1])
-        page = b",".join(items)
-        is_last = b"true" if at_end else b"false"
-        return b'{"position":%d,"after":%d,"atEnd":%b,"items":[%b]}' % (end, after, is_last, page)
+        return page_of(items, end=end, after=after, at_end=at_end)
 
 
-def _find_wildcard(query: Events) -> Refusal | None:
+def _find_wildcard(query: Events | Audit) -> Refusal | None:
     """Return the refusal of names that would be more than one token of a subject."""
     for field in ("cluster", "pool"):
         name = getattr(query, field)

@@ -29,6 +29,7 @@ COMMANDS = {
     "api-resources": ("api_resources", "api_resources"),
     "api-versions": ("api_resources", "api_versions"),
     "apply": ("apply", "apply"),
+    "audit": ("audit", "audit"),
     "auth": ("auth", "auth"),
     "backup": ("backup", "backup"),
     "completion": ("completion", "completion"),
@@ -76,6 +77,8 @@ SUMMARIES = {
     "api-resources": "List the types of objects.",
     "api-versions": "List the versions of the format of manifests.",
     "apply": "Create or change the NodePools in manifests.",
+    "audit": "List the commands of the organisation, oldest first: who sent which, and its"
+    " outcome.",
     "auth": "Make identities, give and take keys, and say who may do what.",
     "backup": "Store the log, as it is now, in a new folder.",
     "completion": "Print a shell completion script.",

@@ -40,6 +40,11 @@ def body(document: Document, *, name: str = "") -> list[str]:
     return align_columns(_lines(document, name))
 
 
+def change_part(document: Document, change: str, *, name: str = "") -> list[str]:
+    """Return the line that says who changed an object last, in the columns of `body`."""
+    return align_columns([*_lines(document, name), ["Last Change:", escape_text(change)]])[-1:]
+
+
 def events_part(
     document: Document,
     events: Sequence[CountedEvent] | None,

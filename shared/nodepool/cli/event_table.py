@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SIMILAR_MAX = 10
 """How many different events per object and reason are shown before they are combined."""
+ACTOR = "compute.coreweave.com/actor"
+"""The annotation that names who sent the command that led to an event."""
 COMBINED = "(combined from similar events): "
 """The prefix of the message of combined events, as in Kubernetes; the newest message follows."""
 
@@ -31,6 +33,7 @@ class CountedEvent:
     component: the service that reported the event.
     first, last: when the event occurred first and last.
     position: the position of the first occurrence in the log.
+    actor: who sent the command that led to the last occurrence; see `ObjectEvent`.
     """
 
     severity: str
@@ -42,6 +45,7 @@ class CountedEvent:
     last: datetime
     count: int = 1
     position: int = 0
+    actor: str = ""
 
 
 def occurred_once(event: "ObjectEvent") -> CountedEvent:
@@ -55,6 +59,7 @@ def occurred_once(event: "ObjectEvent") -> CountedEvent:
         first=event.time,
         last=event.time,
         position=event.position,
+        actor=event.actor,
     )
 
 
@@ -64,7 +69,10 @@ def count_events(events: "Iterable[ObjectEvent]") -> list[CountedEvent]:
     for event in map(occurred_once, events):
         key = (event.severity, event.reason, event.object, event.component, event.message)
         total = totals.pop(key, None)
-        totals[key] = replace(total, last=event.last, count=total.count + 1) if total else event
+        totals[key] = event
+        if total is not None:
+            count, actor = total.count + 1, event.actor
+            totals[key] = replace(total, last=event.last, count=count, actor=actor)
     return list(totals.values())
 
 
@@ -106,6 +114,7 @@ def event_document(event: CountedEvent) -> Document:
         "metadata": {
             "name": f"{name}.{event.position:x}",
             "creationTimestamp": rfc3339(event.first),
+            **({"annotations": {ACTOR: event.actor}} if event.actor else {}),
         },
         "involvedObject": {"kind": kind, "name": name},
         "reason": event.reason,

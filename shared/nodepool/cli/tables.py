@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from nodepool.cli.event_table import last_seen
+from nodepool.cli.event_table import ACTOR, last_seen
 from nodepool.cli.layout import Heading, Table
 from nodepool.cli.names import (
     CAPACITY,
@@ -255,6 +255,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("TYPE", _at("type")),
         Column("REASON", _at("reason")),
         Column("OBJECT", _event_object),
+        Column("ACTOR", _at("metadata", "annotations", ACTOR), wide=True),
         Column("MESSAGE", _at("message")),
     ),
 }

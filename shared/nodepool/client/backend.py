@@ -9,6 +9,7 @@ from nodepool.contract.buckets import Bucket
 from nodepool.contract.log import Entry
 
 if TYPE_CHECKING:
+    from nodepool.client.audit import CommandRecord, Place, Trail
     from nodepool.client.events import ObjectEvent
     from nodepool.client.objects import Document, Listed, Object
     from nodepool.client.recent_events import RecentEvents, Regarded
@@ -86,6 +87,14 @@ class Backend(Protocol):
         self, since: "Mapping[Regarded, datetime]", pools: Sequence[str]
     ) -> "RecentEvents":
         """Return the events of some objects, as `Events.recent` describes."""
+        ...
+
+    async def read_audit(self, trail: "Trail", place: "Place") -> None:
+        """Read commands and their outcomes into a trail, as `AuditLog.read` describes."""
+        ...
+
+    async def find_last_change(self, pool: str) -> "CommandRecord | None":
+        """Return the command that changed a NodePool last, as `AuditLog` describes."""
         ...
 
     async def newest_position(self) -> int:

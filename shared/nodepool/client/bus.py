@@ -27,6 +27,7 @@ from nodepool.contract.keys import UNNAMED, token
 from nodepool.nats.log.streams import STREAM
 
 if TYPE_CHECKING:
+    from nodepool.client.audit import CommandRecord, Place, Trail
     from nodepool.client.events import ObjectEvent
     from nodepool.client.recent_events import RecentEvents, Regarded
     from nodepool.client.sender import A, PendingOutcomes, Sender
@@ -184,6 +185,27 @@ class Bus:
             while reader.pending:
                 events.read(await self._session.read(reader, endless=False))
         return events
+
+    async def read_audit(self, trail: "Trail", place: "Place") -> None:
+        """Read commands and their outcomes into a trail."""
+        from nodepool.client.audit import filters_of
+
+        since = trail.wanted.since
+        start = 1 if since is None else await self._session.position_at(since)
+        async with self._session.reader(STREAM, filters_of(place), start=start) as reader:
+            while reader.pending:
+                trail.read(await self._session.read(reader, endless=False))
+
+    async def find_last_change(self, pool: str) -> "CommandRecord | None":
+        """Return the command that changed a NodePool last."""
+        from nodepool.client.audit import change_position, command_record
+
+        events = [
+            await self._session.last_event(("validator", name), token(pool))
+            for name in ("NodePoolValidated", "NodePoolDeleting")
+        ]
+        entry = await self._session.message_at(change_position(*events))
+        return command_record(entry) if entry is not None else None
 
     def _filters(self, pool: str) -> Sequence[str]:
         """Return the filter for all that is said of a NodePool, or of all NodePools.

@@ -4,6 +4,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from nodepool.client.audit_log import AuditLog
 from nodepool.client.capacity import Capacity
 from nodepool.client.clusters import Clusters
 from nodepool.client.commands import Commands
@@ -72,6 +73,7 @@ class Client:
         self.capacity = Capacity(session, self.commands)
         self.clusters = Clusters(session, self.commands)
         self.events = Events(session)
+        self.audit = AuditLog(session)
         self.fleet = Fleet(session, self.commands)
 
     @cached_property

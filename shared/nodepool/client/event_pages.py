@@ -109,4 +109,5 @@ def _event(shown: object) -> ObjectEvent:
         component=text(shown, "component"),
         message=text(shown, "message"),
         position=position if isinstance(position, int) else 0,
+        actor=text(shown, "actor"),
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from nodepool.client.audit import UNKNOWN, user_of
 from nodepool.contract import events
 from nodepool.contract.decode import decode
 from nodepool.contract.events import KubernetesEvent, Severity
@@ -32,6 +33,8 @@ class ObjectEvent:
     component: the service that reported the event.
     message: one sentence.
     position: the position of the event in the log; 0 if not known.
+    actor: who sent the command that led to the event, such as `acme/alice` or `operator`; `-` if
+        the event follows from no command, or from one of another organisation.
     """
 
     time: datetime
@@ -42,6 +45,7 @@ class ObjectEvent:
     component: str
     message: str
     position: int = 0
+    actor: str = ""
 
 
 def object_events(entry: Entry) -> list[ObjectEvent]:
@@ -54,6 +58,7 @@ def object_events(entry: Entry) -> list[ObjectEvent]:
     if not isinstance(envelope, Envelope):
         return []
     event = envelope.data
+    actor = user_of(envelope.actor) if envelope.correlationid is not None else UNKNOWN
     return [
         ObjectEvent(
             time=entry.time,
@@ -64,6 +69,7 @@ def object_events(entry: Entry) -> list[ObjectEvent]:
             component=address.service,
             message=event.message,
             position=entry.position,
+            actor=actor,
         )
         for regarded in kind.regarding
     ]

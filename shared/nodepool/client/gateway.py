@@ -19,6 +19,7 @@ from nodepool.contract.buckets import Bucket
 from nodepool.contract.documents import text
 
 if TYPE_CHECKING:
+    from nodepool.client.audit import CommandRecord, Place, Trail
     from nodepool.client.events import ObjectEvent
     from nodepool.client.recent_events import RecentEvents, Regarded
     from nodepool.client.sender import A, PendingOutcomes, Sender
@@ -138,6 +139,18 @@ class Gateway:
         from nodepool.client.event_pages import read_recent
 
         return await read_recent(self._session, self._asker, since, pools)
+
+    async def read_audit(self, trail: "Trail", place: "Place") -> None:
+        """Read commands and their outcomes into a trail."""
+        from nodepool.client.audit_pages import read_pages
+
+        await read_pages(self._asker, trail, place)
+
+    async def find_last_change(self, pool: str) -> "CommandRecord | None":
+        """Return the command that changed a NodePool last."""
+        from nodepool.client.audit_pages import read_last
+
+        return await read_last(self._asker, self._session.cluster, pool)
 
     def hear(self, filters: Sequence[str]) -> AbstractAsyncContextManager[Heard]:
         """Hear events that are published from now on, for the time of the context."""

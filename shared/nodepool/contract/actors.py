@@ -12,12 +12,15 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from nodepool.contract.keys import FLEET
 from nodepool.contract.roles import ROLES, Role
 
 SENDERS_MAX: Final = 4_096
 """How many values of the header are remembered; it is the same for most messages of a client."""
 PART_MAX: Final = 256
 """The most characters of an account, a user, a name or a host."""
+WITHHELD: Final = "-"
+"""The actor of an event about an organisation that follows from a command of another one."""
 _SEPARATOR: Final = ";"
 
 
@@ -81,6 +84,15 @@ def actor_in(text: str) -> Actor | None:
         case [org, user, role, host] if role in ROLES:
             return Actor(org, user, role, host)
     return None
+
+
+def withhold_actor(actor: str, org: str) -> str:
+    """Return the actor to name in an event about an organisation, which must not see others.
+
+    Events about machines name the actor: no organisation reads them, and events about the
+    organisation of the actor follow from them.
+    """
+    return actor if org == FLEET or actor.startswith(f"{org}{_SEPARATOR}") else WITHHELD
 
 
 @lru_cache(SENDERS_MAX)

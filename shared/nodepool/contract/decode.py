@@ -46,6 +46,7 @@ class Unreadable:
     cause: one sentence.
     correlationid: the id that the sender of a command waits for; None for an event.
     traceparent, tracestate: the trace that the sender of a command has given it.
+    actor: who has sent the command, as the gateway has written it.
     """
 
     address: Address
@@ -55,6 +56,7 @@ class Unreadable:
     correlationid: str | None = None
     traceparent: str | None = None
     tracestate: str | None = None
+    actor: str | None = None
 
 
 class _Misplaced(NamedTuple):
@@ -234,7 +236,8 @@ def _decode_command(
 
 def _build_unreadable(address: Address, command: Opened, field: str, cause: str) -> Unreadable:
     """Return a command that is not read, under the id and in the trace that its sender gave."""
-    return Unreadable(address, command.id, field, cause, command.id, *command.trace)
+    id, actor = command.id, command.actor
+    return Unreadable(address, id, field, cause, id, *command.trace, actor)
 
 
 _IDENTITY: dict[type[Message], tuple[str, ...]] = {

@@ -186,7 +186,8 @@ class Envelope(BaseModel, Generic[M]):
     traceparent, tracestate: the trace that it belongs to (https://www.w3.org/TR/trace-context/).
     correlationid: the id of the command that everything began with.
     causationid, causeposition: the id of the message that led to this one, and its position.
-    actor: who has sent the command, see `contract.actors`; the gateway writes it.
+    actor: who has sent the command that everything began with, see `contract.actors`. The gateway
+        writes it; a command without it is the operator's, who alone reaches the log directly.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -128,6 +128,27 @@ class Events(Query):
     limit: Limit = 100
 
 
+class Audit(Query):
+    """Returns the commands of the organisation as `items`, each with its sender and its outcome.
+
+    A command that has no outcome yet has none. `after` and `atEnd` are those of `Events`.
+
+    cluster: the cluster of the commands; empty for all clusters, and for quotas.
+    pool: only commands about this NodePool and its Nodes.
+    last: only the command that changed the NodePool last.
+    after: only commands after this position of the log.
+    since: only commands that were stored at this time or later.
+    limit: the most commands of the answer.
+    """
+
+    cluster: Name = ""
+    pool: Name = ""
+    last: bool = False
+    after: Position = 0
+    since: AwareDatetime | None = None
+    limit: Limit = 100
+
+
 class Explain(Query):
     """Returns why a NodePool lacks Nodes: a `sentence` and the ranked `causes`.
 
@@ -152,7 +173,7 @@ class FindCapacity(Query):
 
 
 QUERIES: Final[Mapping[str, type[Query]]] = {
-    kind.__name__: kind for kind in (Get, List, Watch, Events, Explain, FindCapacity)
+    kind.__name__: kind for kind in (Get, List, Watch, Events, Audit, Explain, FindCapacity)
 }
 """Every query by the last token of its subject."""
 

@@ -8,6 +8,7 @@ before the restart has no correlation.
 
 from typing import NamedTuple
 
+from nodepool.contract.actors import withhold_actor
 from nodepool.contract.decode import Unreadable
 from nodepool.contract.keys import NodeKey, node_key
 from nodepool.contract.messages import Command, Envelope, M, Message, OfMachine, OfNode, OfPool
@@ -17,16 +18,26 @@ CORRELATIONS_MAX = 20_000
 
 
 class Correlation(NamedTuple):
-    """The id of the command that began the work, and the span of the last message about it."""
+    """The id and the sender of the command that began the work, and the last span of the work.
+
+    actor: the sender, see `contract.actors`; None for a command of the operator.
+    """
 
     correlationid: str | None = None
     traceparent: str | None = None
     tracestate: str | None = None
+    actor: str | None = None
+
+    def actor_for(self, org: str) -> str | None:
+        """Return the actor to name in an output about an organisation."""
+        return None if self.actor is None else withhold_actor(self.actor, org)
 
 
 def correlation_of(envelope: Envelope[M] | Unreadable) -> Correlation:
     """Return the correlation of a message; an unreadable event has no correlation."""
-    return Correlation(envelope.correlationid, envelope.traceparent, envelope.tracestate)
+    return Correlation(
+        envelope.correlationid, envelope.traceparent, envelope.tracestate, envelope.actor
+    )
 
 
 def _format_command_key(node: NodeKey) -> str:
@@ -85,8 +96,9 @@ class Correlations:
         """Return the correlation of the outputs of an input.
 
         An input without a correlation id gets the correlation of the Node, machine or NodePool that
-        it is about, but keeps a trace of its own. For a Node, the machine is looked up first: its
-        NodePool may have been mentioned for another reason since.
+        it is about, but keeps a trace of its own. Its own actor is the agent that has observed it,
+        which has begun nothing. For a Node, the machine is looked up first: its NodePool may have
+        been mentioned for another reason since.
         """
         own = correlation_of(envelope)
         if own.correlationid is not None or not isinstance(envelope, Envelope):
@@ -95,4 +107,6 @@ class Correlations:
         known = self.of(message)
         if isinstance(message, OfNode):
             known = self._known.get(message.machine_key, known)
-        return known if own.traceparent is None else own._replace(correlationid=known.correlationid)
+        if own.traceparent is None:
+            return known
+        return own._replace(correlationid=known.correlationid, actor=known.actor)

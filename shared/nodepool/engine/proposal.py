@@ -171,6 +171,7 @@ def envelopes_of(
             correlationid=correlation.correlationid,
             causationid=cause.id,
             causeposition=position,
+            actor=correlation.actor_for(output.path[0]),
         )
         for index, output in enumerate(outputs)
         for correlation in (correlations.of(output) if fired else of_cause,)

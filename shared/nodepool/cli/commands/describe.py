@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.description import body, events_part
+from nodepool.cli.audit_table import change_text
+from nodepool.cli.description import body, change_part, events_part
 from nodepool.cli.errors import DONE
 from nodepool.cli.event_table import combine_events
 from nodepool.cli.missing import check_place, report_missing
@@ -90,6 +91,8 @@ async def _print_all(client: "Client", shown: Sequence[tuple[Kind, Document]], m
         if number:
             print_text("\n")
         print_text("\n".join(body(document, name=name)))
+        if kind in WITH_EVENTS and (change := await _last_change(client, kind, document, name)):
+            print_text("\n".join(change_part(document, change, name=name)))
         if not most or kind not in WITH_EVENTS:
             continue
         if events is None:
@@ -97,6 +100,16 @@ async def _print_all(client: "Client", shown: Sequence[tuple[Kind, Document]], m
         own = combine_events(events.of(kind.title, name))
         lines = events_part(document, own, datetime.now(UTC), name=name, most=most)
         print_text("\n".join(lines))
+
+
+async def _last_change(client: "Client", kind: Kind, document: Document, name: str) -> str:
+    """Return who changed an object last, when and from where; empty if the log does not say."""
+    if kind is NODEPOOL:
+        change = await client.audit.last_of_pool(name)
+    else:
+        since = datetime.now(UTC) - EVENTS_KEPT
+        change = await client.audit.last_of_node(name, labels(document).get(POOL_LABEL, ""), since)
+    return change_text(change) if change else ""
 
 
 async def _recent_events(

@@ -50,11 +50,11 @@ class Printer:
 
     def __init__(self, form: Format, *, headers: bool) -> None:
         self.form = form
-        is_wide = form.form == "wide"
+        self._is_wide = form.form == "wide"
         table = (
             form.custom_table()
             if form.columns
-            else tables.new_table(tables.header(EVENT, wide=is_wide))
+            else tables.new_table(tables.header(EVENT, wide=self._is_wide))
         )
         self._table: Table = table if headers else table.without_header()
 
@@ -71,7 +71,7 @@ class Printer:
         rows = (
             self.form.custom_cells(document)
             if self.form.columns
-            else tables.row(EVENT, document, now, wide=False)
+            else tables.row(EVENT, document, now, wide=self._is_wide)
             for document in documents
         )
         print_lines(self._table.lines(rows))
@@ -98,7 +98,7 @@ def _name(document: "Document") -> str:
 @click.option(
     "--since", default="1h", show_default=True, metavar="DURATION", help="How far to look back."
 )
-@format_option(but=("wide",))
+@format_option()
 @no_headers_option()
 @click.pass_obj
 def events(

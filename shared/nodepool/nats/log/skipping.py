@@ -99,6 +99,7 @@ def _passed_over(service: AnyService, entry: Entry) -> Processed[Message]:
             correlationid=message.id,
             causationid=message.id,
             causeposition=position,
+            actor=message.actor,
         )
         envelopes = (envelope,)
     return Processed(Input(entry, service), envelopes, failure)

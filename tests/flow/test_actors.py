@@ -1,0 +1,117 @@
+"""Everything that follows from a command says who has sent it, to its organisation only."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from nodepool.contract.actors import WITHHELD, Actor
+from nodepool.contract.events import CommandAccepted, CommandRefused
+from nodepool.contract.messages import Envelope, Message, OfMachine, OfPool
+from support.constants import CLUSTER, H100, ORG
+from support.paths import pool_path
+from support.world_harness import WorldHarness
+
+ALICE = Actor(ORG, "alice", "editor", "10.0.0.7").text
+ULRICH = Actor("umbra", "ulrich", "owner", "10.9.9.9").text
+
+
+def scale_as(world: WorldHarness, actor: str, pool: str, target: int, id: str = "by-alice") -> str:
+    """Scales a NodePool, as the gateway stores the command of an actor; returns its id."""
+    content = {"specversion": "1.0", "id": id, "source": "test", "actor": actor}
+    subject = ".".join(("np.cmd", *pool_path(pool), "ScaleNodePool"))
+    world.publish(subject, json.dumps({**content, "data": {"targetNodes": target}}).encode())
+    return id
+
+
+def follows(world: WorldHarness, id: str) -> Iterator[Envelope[Message]]:
+    """Every event that follows from a command."""
+    return (each for each in world.envelopes() if each.correlationid == id)
+
+
+def test_every_event_that_follows_from_a_scale_names_its_sender(world: WorldHarness) -> None:
+    # given machines that take a while to boot, and a NodePool that the operator made
+    world.given_data_center(boot_s=60)
+    made = world.apply("train", 1)
+    world.pass_time(minutes=5)
+
+    # when alice scales it
+    scaled = scale_as(world, ALICE, "train", 3)
+    world.pass_time(minutes=5)
+
+    # then the outcome and all that follows name alice, also after the machines have booted
+    events = list(follows(world, scaled))
+    assert {each.actor for each in events} == {ALICE}
+    assert {"CommandAccepted", "CWNodeAssigned", "CWNodeRegistered"} <= {e.type for e in events}
+    # and what the operator did names nobody
+    assert {each.actor for each in follows(world, made)} == {None}
+
+
+@pytest.mark.parametrize("target", [-1, 3], ids=["invalid", "missing"])
+def test_a_refusal_names_the_sender_too(world: WorldHarness, target: int) -> None:
+    world.given_data_center()
+
+    scaled = scale_as(world, ALICE, "missing", target)
+
+    (outcome,) = follows(world, scaled)
+    assert isinstance(outcome.data, CommandRefused)
+    assert outcome.actor == ALICE
+
+
+def test_the_same_command_from_another_sender_is_answered_to_that_sender(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    bob = Actor(ORG, "bob", "viewer", "10.0.0.8").text
+
+    scale_as(world, ALICE, "train", 2, "c")
+    scale_as(world, bob, "train", 2, "c")
+
+    outcomes = [each for each in follows(world, "c") if isinstance(each.data, CommandAccepted)]
+    assert [each.actor for each in outcomes] == [ALICE, bob]
+
+
+def test_an_organisation_does_not_learn_who_of_another_one_takes_its_nodes(
+    world: WorldHarness,
+) -> None:
+    # given spot Nodes of an organisation on every machine
+    world.given_data_center(machines=2)
+    world.given_cluster(CLUSTER, "umbra")
+    world.given_quota(9, H100, org="umbra")
+    world.apply("cheap", 2, computeClass="spot")
+    world.apply(f"umbra/{CLUSTER}/serve", 0)
+
+    # when a user of another organisation needs a machine
+    scaled = scale_as(world, ULRICH, f"umbra/{CLUSTER}/serve", 1)
+    world.pass_time(minutes=9)
+
+    # then the events of the first organisation do not say who
+    events = list(follows(world, scaled))
+    own = [each for each in events if isinstance(each.data, OfPool) and each.data.org == ORG]
+    assert "PreemptionPending" in {each.type for each in own}
+    assert {each.actor for each in own} == {WITHHELD}
+    # and those of the sender's organisation do
+    others = [each for each in events if each not in own]
+    named = {each.actor for each in others if not isinstance(each.data, OfMachine)}
+    assert named == {ULRICH}
+    assert world.nodes(f"umbra/{CLUSTER}/serve") != []
+
+
+def test_a_text_that_names_no_actor_of_the_organisation_is_not_passed_on(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+
+    scaled = scale_as(world, "root", "train", 2)
+
+    assert {each.actor for each in follows(world, scaled)} == {WITHHELD}
+
+
+def test_a_restarted_service_says_the_same(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    scale_as(world, ALICE, "train", 2)
+
+    assert world.replay_differs() == []
