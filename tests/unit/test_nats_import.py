@@ -46,7 +46,8 @@ def test_headers_that_the_nats_library_reads_have_the_names_that_it_gives_them()
         "used = nats.js.api.Header\n"
         "from nats.js.api import Header\n"
         "assert used is not Header\n"
-        "assert vars(used) == {name: Header[name].value for name in vars(used)}\n"
+        "assert {each.name: each.value for each in used}"
+        " == {each.name: Header[each.name].value for each in used}\n"
     )
 
     done = subprocess.run(
