@@ -38,9 +38,10 @@ from nodepool.explanation.remedies import (
 from nodepool.explanation.sentence import Explanation, explain
 from support.constants import CLUSTER, H100, INJECTED, ORG, ZONE
 from support.explaining import READ, facts_of
-from support.failing import Failing, given_broken
+from support.failing import Failing, given_broken, given_failing
 from support.harness import Harness
 from support.paths import machine_path, org_path
+from support.services import NAMES
 from support.world_harness import WorldHarness
 
 RESERVED = "node.coreweave.cloud/reserved"
@@ -1182,6 +1183,52 @@ def test_a_service_that_does_not_answer_is_named_since_the_change(
     assert abs(cause.since - changed) < timedelta(seconds=1)
     assert cause.remedies[0].action == StartService(service)
     assert titles(explained(world, "train", is_now=True)) == []
+
+
+def test_no_service_is_blamed_for_a_deletion_that_it_could_not_end_and_tries_again() -> None:
+    # given a deletion whose last Node is gone, and that the validator could not end at first
+    world = given_failing("validator", "CWNodePoolNodesRemoved")
+    world.given_data_center()
+    world.apply("train", 1)
+    world.delete("train")
+
+    world.pass_time(seconds=30)
+    failed = explained(world, "train", is_now=True)
+    world.pass_time(seconds=30)
+
+    assert titles(failed) == ["NodesRemoved is InternalError", "it is being deleted"]
+    assert [cause.message for cause in failed.causes] == [
+        f"internal error while updating the NodePool: RuntimeError: {INJECTED}",
+        "0 Nodes are still to be removed",
+    ]
+    assert [cause.helps for cause in failed.causes] == [
+        ("wait: it is tried again after 1, 5 and 15 minutes, then every 15",),
+        ("wait until it is gone: no Pod blocks a deletion",),
+    ]
+    assert world.node_pool("train") is None
+
+
+@pytest.mark.parametrize("service", [name for name in NAMES if name != "aggregator"])
+def test_a_deletion_ends_or_shows_the_error_of_the_service_that_fails_on_it(service: str) -> None:
+    # given a NodePool with a Pod, and a service that fails on its deletion
+    broken: set[tuple[str, str]] = set()
+    world = given_broken(service, broken)
+    world.given_data_center()
+    world.apply("train", 2)
+    world.run_pod("n1", graceS=20)
+    with world.paused("quota" if service == "validator" else service):
+        world.delete("train")
+        broken.add((service, "acme/prod/train"))
+
+    world.pass_time(minutes=62)
+
+    # then no service is blamed for being silent
+    if service in ("allocator", "lifecycle", "validator"):
+        assert world.conditions("train")["NodesRemoved"] == "InternalError"
+        remedies = (each.remedies for each in explained(world, "train", is_now=True).causes)
+        assert {remedy.action for each in remedies for remedy in each} == {Wait()}
+    else:
+        assert world.node_pool("train") is None
 
 
 def test_the_services_are_named_that_assign_no_nodes_whatever_else_is_wrong(
