@@ -186,6 +186,7 @@ PLANTS: Mapping[str, Plant] = {
         RESERVED,
         (),
         {"nodepool.explanation.reservation_remedies._loses_it": taken_by_nobody},
+        seed=30,
     ),
     "quota is to be given back by Nodes at work": Plant(
         "that does not help",
