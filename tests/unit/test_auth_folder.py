@@ -117,7 +117,7 @@ def test_a_rotated_key_is_known_and_the_one_before_is_not(
     add(folder, "alice")
     before = key_of(folder, name, org)
 
-    folder.rotate(name, org)
+    folder.rotate((org, name))
 
     after = key_of(folder, name, org)
     assert after != before
@@ -140,10 +140,16 @@ def test_a_user_that_is_revoked_is_nowhere(folder: AuthFolder) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda folder: folder.rotate("alice", "umbra"), "no organisation umbra (known: acme)"),
-        (lambda folder: folder.rotate("bob", "acme"), "acme has no user bob (known: alice)"),
+        (lambda folder: folder.rotate(("umbra", "alice")), "no organisation umbra (known: acme)"),
+        (
+            lambda folder: folder.rotate(("", "quota"), ("acme", "bob")),
+            "acme has no user bob (known: alice)",
+        ),
         (lambda folder: folder.revoke("bob", "acme"), "acme has no user bob (known: alice)"),
-        (lambda folder: folder.rotate("alice"), "the platform has no user alice (known: validator"),
+        (
+            lambda folder: folder.rotate(("", "alice")),
+            "the platform has no user alice (known: validator",
+        ),
         (lambda folder: add(folder, "alice"), "acme has a user alice already"),
         (lambda folder: add(folder, "bob", "king"), "'king' is no role; choose one of viewer"),
         (lambda folder: add(folder, "bob", "operator"), "'operator' is no role"),
@@ -216,6 +222,22 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(AuthError, match=r"cannot write .*/auth: Not a dir.*choose"):
         AuthFolder(tmp_path / "file" / "auth").init()
+
+
+def test_what_cannot_be_stored_as_a_whole_changes_nothing(folder: AuthFolder) -> None:
+    # given a folder in which the last of the files cannot be written
+    add(folder, "alice")
+    before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+    blocked = folder.accounts_file.with_name(".accounts.conf.new")
+    blocked.mkdir()
+
+    # when keys are rotated
+    with pytest.raises(AuthError, match="cannot write"):
+        folder.rotate(("acme", "alice"), ("", "quota"))
+
+    # then every file is as it was
+    blocked.rmdir()
+    assert before == {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
 
 
 def test_two_programs_at_once_both_change_the_folder(folder: AuthFolder) -> None:

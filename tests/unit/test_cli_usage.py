@@ -13,6 +13,8 @@ COMMON = {option.name for option in common_options(hidden=True)}
 NEED_NO_WORDS = (
     "api-resources",
     "api-versions",
+    "auth init",
+    "auth list",
     "dead list",
     "demo",
     "doctor",
@@ -24,6 +26,12 @@ NEED_NO_WORDS = (
 WORDS = {
     "ack": "g1",
     "annotate": "np a x=y",
+    "auth add-agent": "a b",
+    "auth add-organisation": "a",
+    "auth add-user": "a b --role viewer",
+    "auth can-i": "get np",
+    "auth revoke": "a b",
+    "auth rotate": "a b",
     "backup": "a",
     "completion": "bash",
     "cordon": "g1",

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.host.members import LOOK_S, MembersFile
 from gateway.host.settings import BUDGETS, read_gateway
 from gateway.host.telemetry import ASKED, COMMANDS, Telemetry
-from nodepool.contract.actors import Member, members_text
+from nodepool.contract.actors import Actor, Member, Sender, members_text
 from nodepool.contract.gateway_metrics import BYTES, BYTES_MAX, OF_THE_GATEWAY, WAITING
 from nodepool.contract.metrics import Sample
 from nodepool.host.exposition import Wanted
@@ -68,6 +68,24 @@ def test_the_members_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
 
     # then the last members that could be read are known, and a fault says what is wrong
     assert seen == [(0, True), (1, False), (1, True), (0, False)]
+
+
+def test_a_user_who_is_let_in_between_two_looks_is_known_at_once(tmp_path: Path) -> None:
+    # given members that have just been read
+    path = tmp_path / "members.json"
+    path.write_text(members_text([]))
+    telemetry = Telemetry(Settings(log_file=os.devnull), lambda: ())
+    members = MembersFile(str(path), lambda: 0.0, telemetry.log)
+    alice = Sender("acme", "alice", "10.0.0.7")
+    assert members.actor_of(alice) is None
+
+    # when a user is let in, and sends something in the same moment
+    path.write_text(members_text([Member("acme", "alice", "alice", "editor")]))
+    actor = members.actor_of(alice)
+    telemetry.close()
+
+    # then the user is known
+    assert actor == Actor("acme", "alice", "editor", "10.0.0.7")
 
 
 def test_every_metric_of_the_gateway_is_on_its_page_as_the_list_has_it() -> None:

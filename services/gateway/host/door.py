@@ -13,7 +13,7 @@ from gateway.host.members import MembersFile
 from gateway.host.settings import GatewaySettings
 from gateway.model import ReadModel
 from gateway.refusals import Refusal
-from nodepool.contract.actors import Actor, actor_of, sender_in
+from nodepool.contract.actors import Actor, sender_in
 from nodepool.contract.keys import UNNAMED
 from nodepool.contract.log import CONTENT_TYPE
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
@@ -39,7 +39,7 @@ def identify(arrival: Arrival, members: MembersFile) -> Actor | Refusal:
     if sender is None:
         error = "the server does not say who has sent this"
         return Refusal("Forbidden", error, "send well-formed headers, or none")
-    actor = actor_of(sender, members.current())
+    actor = members.actor_of(sender)
     if actor is None or actor.org != arrival.org:
         error = f"the user is no member of {arrival.org}"
         return Refusal("Forbidden", error, "ask the operator for credentials")

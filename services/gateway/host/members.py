@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from nodepool.contract.actors import Members, members_in
+from nodepool.contract.actors import Actor, Members, Sender, actor_of, members_in
 from nodepool.host.logs import Logger
 
 LOOK_S: Final = 0.5
@@ -36,6 +36,18 @@ class MembersFile:
             self._next = now + LOOK_S
             self._look()
         return self._members
+
+    def actor_of(self, sender: Sender) -> Actor | None:
+        """Return the member that a sender is; None if the sender is no member.
+
+        A user who is let in a moment after the file was read is known at once: the server knows it
+        already, and so the file has it.
+        """
+        actor = actor_of(sender, self.current())
+        if actor is None and not self.fault:
+            self._look()
+            actor = actor_of(sender, self._members)
+        return actor
 
     def orgs(self) -> frozenset[str]:
         """Return the organisations that have members."""

@@ -97,6 +97,16 @@ class Member:
         if self.cluster and (fault := grammar.dns1123_subdomain(self.cluster)) is not None:
             raise ValueError(f"cluster of {self.user.name}: {fault}")
 
+    @property
+    def title(self) -> str:
+        """What the user is, as a person reads it: `editor`, or `agent of prod`."""
+        return f"{self.role} of {self.cluster}" if self.cluster else self.role
+
+    @property
+    def may_change(self) -> bool:
+        """Return whether the user may change NodePools."""
+        return self.role in ("editor", "owner")
+
     def rights(self, org: str) -> Rights:
         """Return what the user may do in the account of its organisation."""
         if self.role == "agent":

@@ -9,8 +9,9 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,15 +24,24 @@ from nodepool.contract.services import SERVICES
 from nodepool.nats.wire.access import Access
 from nodepool.nats.wire.credentials import key_pair, new_seed, nkey_of
 from nodepool.nats.wire.errors import AccessError
+from nodepool.service import AnyService
 
 WAIT_S: Final = 10.0
 """How long to wait for another program that changes the folder."""
 _POLL_S: Final = 0.02
-_BYTES_MAX: Final = 1 << 26
 _HEAD: Final = "# Written by 'nodepool auth' from users.json: never edit it.\n"
 _MARK: Final = "# State: "
 _CODE: Final = ("nodepool.contract", "nodepool.auth", *SERVICES)
 """The packages that the rights of users derive from."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Credentials:
+    """New credentials of a user: where they belong, and what the file has, which is a secret."""
+
+    path: Path
+    key: str
+    text: str = field(repr=False)
 
 
 class AuthFolder:
@@ -78,21 +88,21 @@ class AuthFolder:
         """
         with self._locked():
             users = before = self._read()
-            if users is None:
-                if self.accounts_file.exists():
-                    text = f"{self.users_file} is missing, and {self.accounts_file} is there"
-                    raise AuthError(f"{text}; restore the missing file, or remove the folder")
-                users = Users()
-            made = False
+            if users is None and self.accounts_file.exists():
+                text = f"{self.users_file} is missing, and {self.accounts_file} is there"
+                raise AuthError(f"{text}; restore the missing file, or remove the folder")
+            users = users or Users()
+            made = list[_Credentials]()
             for name in (*PLATFORM_USERS, SYSTEM_USER):
                 if self.key_file(name).exists():
                     key = self._key(name)
                 else:
-                    key, made = self._write_key(name, "platform"), True
+                    made.append(self._new_credentials(name, "platform"))
+                    key = made[-1].key
                 users = users.with_platform_key(name, key)
             if not made and users == before and self._is_current(users_text(users)):
                 return False
-            self._write(users)
+            self._write(users, made)
             return True
 
     def change(self, edit: Callable[[Users], Users]) -> Users:
@@ -104,35 +114,44 @@ class AuthFolder:
 
     def add_member(self, org: str, make: Callable[[str], Member]) -> Member:
         """Add the user of an organisation that `make` returns for a public key."""
-        seed = new_seed()
-        key = key_pair("nkey_file", "a new seed", seed).public_key
+        seed, key = _new_key()
         member = make(key)
         with self._locked():
             users = self.users().with_member(org, member)
-            self._write_seed(seed, member.user.name, _title(member), org)
-            self._write(users)
+            path = self.key_file(member.user.name, org)
+            made = _Credentials(path, key, _text(seed, member.user.name, member.title, org))
+            self._write(users, [made])
         return member
 
-    def rotate(self, name: str, org: str = "") -> None:
-        """Give a user a new key; once the server has reloaded, the old one is refused."""
+    def rotate(self, *who: tuple[str, str]) -> None:
+        """Give users new keys; once the server has reloaded, the old ones are refused.
+
+        who: organisation and name of each user; the organisation is "" for the platform.
+        """
+        with self._locked():
+            users, made = self.users(), list[_Credentials]()
+            for org, name in who:
+                if org:
+                    title = users.member(org, name).title
+                    made.append(self._new_credentials(name, title, org))
+                    users = users.with_key(org, name, made[-1].key)
+                else:
+                    self._check_platform(users, name)
+                    made.append(self._new_credentials(name, "platform"))
+                    users = users.with_platform_key(name, made[-1].key)
+            self._write(users, made)
+
+    def revoke(self, name: str, org: str) -> None:
+        """Remove a user of an organisation, and its credentials."""
         with self._locked():
             users = self.users()
-            if org:
-                member = users.member(org, name)
-                users = users.with_key(org, name, self._write_key(name, _title(member), org))
-            else:
+            if not org:
                 self._check_platform(users, name)
-                users = users.with_platform_key(name, self._write_key(name, "platform"))
-            self._write(users)
-
-    def revoke(self, name: str, org: str = "") -> None:
-        """Remove a user and its credentials; a user of the platform gets a new key instead."""
-        if not org:
-            self.rotate(name)
-            return
-        self.change(lambda users: users.without_member(org, name))
-        with self._locked(), self._explained():
-            self.key_file(name, org).unlink(missing_ok=True)
+                text = f"the platform needs {name}; give it a new key instead"
+                raise AuthError(f"{text}, with 'nodepool auth rotate {name}'")
+            self._write(users.without_member(org, name))
+            with self._explained():
+                self.key_file(name, org).unlink(missing_ok=True)
 
     def _check_platform(self, users: Users, name: str) -> None:
         if users.of_platform(name) is None:
@@ -142,8 +161,7 @@ class AuthFolder:
 
     def _read(self) -> Users | None:
         try:
-            with self.users_file.open("rb") as file:
-                content = file.read(_BYTES_MAX)
+            content = self.users_file.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -151,19 +169,21 @@ class AuthFolder:
         try:
             return users_in(content.decode())
         except (ValueError, RecursionError) as error:
-            reason = " ".join(str(error).split())
-            text = f"{self.users_file} cannot be used: {reason}"
+            text = f"{self.users_file} cannot be used: {' '.join(str(error).split())}"
             raise AuthError(f"{text}; restore it from a backup") from None
 
-    def _write(self, users: Users) -> None:
-        """Write the source first: what follows from it can be written again."""
+    def _write(self, users: Users, made: Sequence["_Credentials"] = ()) -> None:
+        """Write everything beside what is there, and only then replace it, the source first."""
         source = users_text(users)
-        services = [import_module(f"{name}.decide").SERVICE for name in SERVICES]
-        accounts = f"{_HEAD}{_MARK}{_state_of(source)}\n{users.accounts_text(services)}"
+        accounts = f"{_HEAD}{_MARK}{_state_of(source)}\n{users.accounts_text(load_services())}"
+        texts = {
+            **{each.path: each.text for each in made},
+            self.users_file: source,
+            self.members_file: users.members_text(),
+            self.accounts_file: accounts,
+        }
         with self._explained():
-            _write_file(self.users_file, source)
-            _write_file(self.members_file, users.members_text())
-            _write_file(self.accounts_file, accounts)
+            _replace_files(texts)
 
     def _is_current(self, source: str) -> bool:
         """Return whether the files follow from this source and from this program."""
@@ -182,20 +202,9 @@ class AuthFolder:
             text = f"the credentials of {name}: {error}"
             raise AuthError(f"{text}; restore the file, or remove it to get a new key") from None
 
-    def _write_key(self, name: str, title: str, org: str = "") -> str:
-        """Write new credentials of a user; return the public key."""
-        return self._write_seed(new_seed(), name, title, org)
-
-    def _write_seed(self, seed: str, name: str, title: str, org: str) -> str:
-        try:
-            key = key_pair("nkey_file", "a new seed", seed).public_key
-        except AccessError as error:
-            raise AuthError(f"making keys {error}") from None
-        who = f"{org}/{name}" if org else name
-        text = f"# {who}, {title}\n# inbox prefix: {inbox_prefix(name)}\n{seed}\n"
-        with self._explained():
-            _write_file(self.key_file(name, org), text)
-        return key
+    def _new_credentials(self, name: str, title: str, org: str = "") -> "_Credentials":
+        seed, key = _new_key()
+        return _Credentials(self.key_file(name, org), key, _text(seed, name, title, org))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -227,26 +236,52 @@ class AuthFolder:
             raise AuthError(f"{text}; choose another folder, or fix that") from None
 
 
-def _title(member: Member) -> str:
-    """Return what a user is, as its credentials say it."""
-    return f"{member.role} of {member.cluster}" if member.cluster else member.role
+def load_services() -> list[AnyService]:
+    """Return every service, from which the rights of its user derive."""
+    return [import_module(f"{name}.decide").SERVICE for name in SERVICES]
 
 
-def _write_file(path: Path, text: str) -> None:
-    """Replace a file as a whole, also if this program is killed; only its owner may read it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(new, flags, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+def _new_key() -> tuple[str, str]:
+    """Return a new seed and its public key."""
+    seed = new_seed()
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        return seed, key_pair("nkey_file", "a new seed", seed).public_key
+    except AccessError as error:
+        raise AuthError(f"making keys {error}") from None
+
+
+def _text(seed: str, name: str, title: str, org: str) -> str:
+    who = f"{org}/{name}" if org else name
+    return f"# {who}, {title}\n# inbox prefix: {inbox_prefix(name)}\n{seed}\n"
+
+
+def _replace_files(texts: Mapping[Path, str]) -> None:
+    """Replace files, each as a whole; only their owner may read them.
+
+    None of them changes before all of them are stored: a full disk changes nothing.
+    """
+    news = {path: path.with_name(f".{path.name}.new") for path in texts}
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        for path, new in news.items():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with os.fdopen(os.open(new, flags, 0o600), "w", encoding="utf-8") as file:
+                file.write(texts[path])
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError:
+        for new in news.values():
+            with suppress(OSError):
+                new.unlink()
+        raise
+    for path, new in news.items():
+        new.replace(path)
+    for folder in {path.parent for path in news}:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _state_of(source: str) -> str:

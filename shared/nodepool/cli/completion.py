@@ -44,7 +44,7 @@ STATES = (
     ),
 )
 VALUES: dict[str, Sequence[str]] = {
-    **dict.fromkeys(("names", "files", "patch_file", "data_dir", "examples"), (FILES,)),
+    **dict.fromkeys(("names", "files", "patch_file", "data_dir", "auth_dir", "examples"), (FILES,)),
     "compute_class": ("default", "spot"),
     "types": ("Normal", "Warning"),
     "until": STATES,

@@ -64,10 +64,19 @@ class DirectoryLock:
 
     def _holders(self) -> tuple[int | None, int | None]:
         """Return the process ids of the owner and of its server; None for an id not in the file."""
-        words = os.pread(self.descriptor, 64, 0).decode("ascii", "replace").split()
-        pids = [int(word) if word.isdigit() else None for word in words[:2]]
-        owner, server = (*pids, None, None)[:2]
-        return owner, server
+        return _noted(self.descriptor)
+
+
+def noted_server(descriptor: int) -> int | None:
+    """Return the process id of the server in the note of a lock file; None if it has none."""
+    return _noted(descriptor)[1]
+
+
+def _noted(descriptor: int) -> tuple[int | None, int | None]:
+    words = os.pread(descriptor, 64, 0).decode("ascii", "replace").split()
+    pids = [int(word) if word.isdigit() else None for word in words[:2]]
+    owner, server = (*pids, None, None)[:2]
+    return owner, server
 
 
 def is_alive(pid: int) -> bool:

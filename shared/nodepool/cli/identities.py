@@ -1,0 +1,152 @@
+"""The folder of the identities, as every command of `nodepool auth` finds, changes and shows it."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from nodepool.cli.errors import DONE, CliError
+from nodepool.cli.output import print_note, print_text
+
+if TYPE_CHECKING:
+    from nodepool.auth.folder import AuthFolder
+    from nodepool.auth.users import Users
+
+F = TypeVar("F", bound=Callable[..., object])
+PATH = click.Path(path_type=Path)
+
+
+def with_folder(function: F) -> Callable[..., object]:
+    """Add `--dir`, and pass the folder as the parameter `folder`."""
+
+    @wraps(function)
+    def command(*args: object, auth_dir: Path | None, **rest: object) -> object:
+        with _explained():
+            return function(*args, folder=_folder(auth_dir), **rest)
+
+    return click.option(
+        "--dir",
+        "auth_dir",
+        type=PATH,
+        envvar="NODEPOOL_AUTH_DIR",
+        show_envvar=True,
+        metavar="DIR",
+        help="The folder of the identities.  [default: auth in the data directory of 'up']",
+    )(command)
+
+
+def changing(function: F) -> Callable[..., object]:
+    """Add `--dir` and `--signal-pid`; the function changes the folder, then the server reads it."""
+
+    @wraps(function)
+    def command(*args: object, folder: "AuthFolder", pid: int | None, **rest: object) -> int:
+        function(*args, folder=folder, **rest)
+        _reload(folder, pid)
+        return DONE
+
+    return click.option(
+        "--signal-pid",
+        "pid",
+        type=click.IntRange(min=1),
+        metavar="PID",
+        help="The process of the server that uses the folder.  [default: that of 'nodepool up']",
+    )(with_folder(command))
+
+
+def known_names(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
+    """Return the organisations, users or identities that the folder knows."""
+    from nodepool.auth.users import AuthError
+
+    given = context.params
+    found: Sequence[str] = ()
+    with suppress(AuthError):
+        users = _folder(given.get("auth_dir")).users()
+        organisations = [each.name for each in users.organisations]
+        titles = [title_of(*each) for each in identities(users)]
+        match parameter.name, given.get("who") or ():
+            case "as_user", _:
+                found = titles
+            case "who", (org, *_):
+                found = [title.partition("/")[2] for title in titles if title.startswith(f"{org}/")]
+            case "who", _:
+                found = [*organisations, *(title for title in titles if "/" not in title)]
+            case _:
+                found = organisations
+    return [each for each in found if each.startswith(text)]
+
+
+def ways_in(url: str, path: Path, org: str, name: str, may_change: bool) -> Iterator[str]:
+    """Yield the credentials of a user, and how programs connect with them."""
+    from shlex import quote
+
+    from nodepool.auth.rights import inbox_prefix
+    from nodepool.nats.wire.addresses import without_password
+
+    address, prefix, file = without_password(url), inbox_prefix(name), quote(str(path))
+    subject = f"np.cmd.{org}.CLUSTER.POOL.ScaleNodePool"
+    example = (
+        f"req {subject} '{{\"targetNodes\": 2}}'" if may_change else f"sub 'np.evt.*.{org}.*.*.*'"
+    )
+    seed = f"pathlib.Path({str(path)!r}).read_text().split()[-1]"
+    yield f"credentials: {path} (give it to nobody else; only this file has the key)"
+    yield "nodepool:"
+    yield f"  NODEPOOL_URL={address} NODEPOOL_ORG={org} NODEPOOL_NKEY_FILE={file} nodepool get np"
+    yield "nats:"
+    yield f"  nats --server {address} --nkey {file} --inbox-prefix {prefix} {example}"
+    yield "nats-py[nkeys]:"
+    yield f"  nats.connect({address!r}, nkeys_seed_str={seed}, inbox_prefix=b{prefix!r})"
+
+
+def identities(users: "Users") -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield organisation, name, role, cluster and public key of every user."""
+    for user in (*users.platform, *users.system):
+        yield "", user.name, "<platform>", "", user.proof.key
+    for org in users.organisations:
+        for each in org.members:
+            yield org.name, each.user.name, each.role, each.cluster, each.user.proof.key
+
+
+def title_of(org: str, name: str, *_: str) -> str:
+    """Return a user as a person writes it: `acme/alice`."""
+    return f"{org}/{name}" if org else name
+
+
+def _reload(folder: "AuthFolder", pid: int | None) -> None:
+    """Make the server use the accounts; say what to do if there is none to be found."""
+    from nodepool.local.reloading import LOG, reload_server, running_server
+
+    log = None
+    if pid is None:
+        data_dir = folder.path.absolute().parent
+        pid, log = running_server(data_dir), data_dir / LOG
+    if pid is None:
+        print_note(
+            f"no server was found that uses {folder.accounts_file}; where one does, let it read"
+            " the file again: 'kill -HUP PID', or --signal-pid"
+        )
+        return
+    reload_server(pid, log)
+    is_sure = log is not None
+    print_text(f"process {pid} {'has read' if is_sure else 'was told to read'} its accounts")
+
+
+def _folder(auth_dir: Path | None) -> "AuthFolder":
+    from nodepool.auth.folder import AuthFolder
+
+    return AuthFolder(auth_dir or Path(os.environ.get("NODEPOOL_DATA_DIR", ".nodepool")) / "auth")
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    from nodepool.auth.users import AuthError
+    from nodepool.local.errors import ServerError
+    from nodepool.nats.wire.errors import AccessError
+
+    try:
+        yield
+    except (AuthError, ServerError, AccessError) as error:
+        raise CliError(str(error)) from None
