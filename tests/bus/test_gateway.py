@@ -148,6 +148,18 @@ async def test_the_whole_control_plane_answers_through_the_front_door(
         assert isinstance(page["items"], list)
         assert page["items"][0]["reason"] == "CWNodePoolCreated"
 
+        # and events can be read from a time on, and objects as the log has them now
+        since = page["items"][0]["time"]
+        again = await ask(viewer, "Events", cluster="prod", limit=1, since=since)
+        earlier = await ask(
+            viewer, "Events", cluster="prod", limit=1, since="0001-01-01T00:00:00+14:00"
+        )
+        later = await ask(viewer, "Events", cluster="prod", since="2999-01-01T00:00:00Z")
+        current = await ask(viewer, "List", kind="nodepools", current=True)
+        assert again["items"] == earlier["items"] == page["items"]
+        assert (later["items"], later["atEnd"]) == ([], True)
+        assert int(str(current["position"])) >= int(str(later["position"]))
+
 
 async def _outcome(heard: object, id: str) -> int:
     """The position at which the log has at least the outcome of a command."""

@@ -9,7 +9,6 @@ import base64
 import binascii
 import json
 import re
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -105,6 +104,8 @@ def key_pair(field: str, path: str, seed: str) -> KeyPair:
 
 def new_seed() -> str:
     """Return the seed of a new nkey of a user."""
+    import secrets  # Imported here, because only making keys needs it.
+
     content = _USER_SEED + secrets.token_bytes(_SEED_BYTES - 4)
     return base64.b32encode(content + _checksum(content)).decode().rstrip("=")
 
