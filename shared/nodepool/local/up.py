@@ -235,7 +235,7 @@ def advice(url: str, org: str, cluster: str, key: Path) -> str:
 Only who shows a key may come in: 'nodepool' finds the operator's by itself. For the nats command,
   nats context save nodepool {shown} --select
   nats pub {subject} '{{"targetNodes": 12}}'
-  nats sub 'np.evt.*.{org}.{cluster}.>'
+  nats sub 'np.evt.*.{org}.{cluster}.*.*'
 and for nats-py, with 'pip install nats-py[nkeys]',
   await nats.connect("{url}", {seed})
 In another terminal{where} try
