@@ -36,6 +36,9 @@ LINES_PER_TURN = 50
 """After this many lines, saving sleeps for as long as they took, so that no commit is delayed."""
 READS_MAX = 16
 """How many chunks are read at the same time."""
+EXPIRING = {"Nats-TTL": "1s"}
+"""What replaces a chunk that is not needed any more goes away by itself: a service has no right to
+remove what others have stored."""
 
 _Position = Annotated[int, Field(ge=0, lt=1 << 63)]
 
@@ -104,6 +107,7 @@ async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, 
     name, id = service.name, os.urandom(6).hex()
     digest, size, positions = hashlib.sha256(), 0, list[int]()
     before = await leaders_message(connection, SNAPSHOTS, _manifest_subject(name))
+    older = await _chunk_subjects(connection, name)
     async for chunk in _chunks(folded):
         digest.update(chunk)
         size += len(chunk)
@@ -124,9 +128,18 @@ async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, 
     condition = {"Nats-Expected-Last-Subject-Sequence": str(before.position if before else 0)}
     content = manifest.model_dump_json().encode()
     await publish(connection, _manifest_subject(name), content, headers=condition)
-    older: dict[str, object] = {"filter": f"np-snapshot.{name}.*.*", "seq": positions[0]}
-    await request(connection, f"$JS.API.STREAM.PURGE.{SNAPSHOTS}", older)
+    for subject in older:
+        await bus.publisher.publish(subject, b"", EXPIRING)
     return committed
+
+
+async def _chunk_subjects(connection: BusClient, service: str) -> list[str]:
+    """Return the subject of each chunk that a service has stored."""
+    asked = {"subjects_filter": f"np-snapshot.{service}.*.*"}
+    info = await request(connection, f"$JS.API.STREAM.INFO.{SNAPSHOTS}", asked)
+    state = info["state"]
+    assert isinstance(state, dict), "a stream's info has a state"
+    return list(state.get("subjects") or ())
 
 
 async def _newer(storing: Storing, service: str) -> int:
