@@ -41,6 +41,7 @@ and below it; so is <bucket> any bucket, and <Event> any event of that service.
   feed                           reads the log for all services of a process
   anonymous                      cannot connect
   system                         may do everything in an account that holds no message of these
+  gateway                        may also reply once to each message that reaches it
 """
 PLACES = (
     ("own cluster", ORG, CLUSTER),

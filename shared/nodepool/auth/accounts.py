@@ -36,6 +36,11 @@ OPERATOR: Final = "operator"
 PLATFORM_USERS: Final = (*SERVICES, FEED, PROVISIONER, GATEWAY, OPERATOR)
 """The users of the platform: each service, the reader of a process of services, and the others."""
 SYSTEM_USER: Final = "system"
+ANSWER_S: Final = 60
+"""For how long whoever may answer may do so, in seconds."""
+LIMITS: Final = {"max_connections": 512, "max_subscriptions": 256, "max_payload": 640 << 10}
+"""What the users of an organisation may use: connections of all of them together, subscriptions of
+each connection, and bytes of each message. An observation of an agent has up to 512 KiB."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _KEY: Final = re.compile(r"U[A-Z2-7]{55}")
 _HASH: Final = re.compile(r"\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}")
@@ -217,6 +222,8 @@ def _users(users: Sequence[tuple[User, Rights | None]]) -> Iterator[str]:
             yield "        permissions: {"
             yield f"          publish: {json.dumps(rights.publish)}"
             yield f"          subscribe: {json.dumps(rights.subscribe)}"
+            if rights.answers:
+                yield f'          allow_responses: {{max: 1, expires: "{ANSWER_S}s"}}'
             yield "        }"
         yield "      }"
     yield "    ]"

@@ -31,10 +31,14 @@ _REPLIES: Final = "_R_.>"
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The subjects that one identity may publish and subscribe to; everything else is denied."""
+    """The subjects that one identity may publish and subscribe to; everything else is denied.
+
+    answers: whether it may also reply once to each message that reaches it.
+    """
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
+    answers: bool = False
 
     def may_publish(self, subject: str) -> bool:
         """Return whether the identity may publish on a subject."""
@@ -58,8 +62,8 @@ def inbox_prefix(user: str) -> str:
 def service_rights(service: AnyService) -> Rights:
     """Return what a service may do: say its own events, and read the log.
 
-    A service may remove any snapshot and any consumer of the log, because the server knows no right
-    for some of them. What is removed is made again; nothing is said in another service's name.
+    A service may remove any consumer of the log, because the server knows no right for some of
+    them. What is removed is made again; nothing is said in another service's name.
     """
     name = service.name
     buckets = service.projection.buckets if service.projection is not None else ()
@@ -75,7 +79,6 @@ def service_rights(service: AnyService) -> Rights:
         *_read(LOG),
         f"{API}.CONSUMER.LIST.{LOG}",
         f"{API}.STREAM.MSG.GET.{SNAPSHOTS}",
-        f"{API}.STREAM.PURGE.{SNAPSHOTS}",
         *(subject for bucket in buckets for subject in _read(f"KV_{bucket}")),
         # The service with the read model also measures the log.
         *([f"{API}.INFO"] if buckets else ()),
@@ -101,7 +104,10 @@ def provisioner_rights(user: str) -> Rights:
 
 
 def gateway_rights(user: str) -> Rights:
-    """Return what the front door may do: hear tenants, forward to the log, read and reply."""
+    """Return what the front door may do: hear tenants, forward to the log, read and reply.
+
+    Nobody hears what it says but tenants that await a reply, and whoever has asked it something.
+    """
     streams = (LOG, *(f"KV_{bucket}" for bucket in BUCKETS))
     publish = (
         COMMANDS,
@@ -109,15 +115,14 @@ def gateway_rights(user: str) -> Rights:
         *_look_at(streams),
         *(subject for stream in streams for subject in _read(stream)),
         _REPLIES,
-        f"{inbox_prefix('operator')}.>",
     )
-    return Rights(publish, (f"{DOOR}.>", "$SRV.>", *_own_inbox(user)))
+    return Rights(publish, (f"{DOOR}.>", "$SRV.>", *_own_inbox(user)), answers=True)
 
 
 def operator_rights(user: str) -> Rights:
     """Return what runs the cell: every command, all of JetStream, and hearing the whole bus."""
     publish = (COMMANDS, f"{API}.>", "$JS.SNAPSHOT.>", "$SRV.>")
-    heard = (*SUBJECTS, "np-snapshot.>", "$KV.>", "$JS.EVENT.>")
+    heard = (*SUBJECTS, "np.cmd.>", "np.evt.>", "np-snapshot.>", "$KV.>", "$JS.EVENT.>")
     return Rights(publish, (*heard, *_own_inbox(user)))
 
 
@@ -125,7 +130,7 @@ def tenant_rights(role: Role, org: str, user: str) -> Rights:
     """Return what a user of an organisation may do in the account of the organisation."""
     own = token(org)
     publish = (*_commands(role, own, "*"), f"{QUERIES}.{own}.>")
-    return Rights(publish, (f"np.evt.*.{own}.*.*.*", *_own_inbox(user)))
+    return Rights(publish, (f"np.evt.*.{own}.>", *_own_inbox(user)))
 
 
 def agent_rights(org: str, cluster: str, user: str) -> Rights:
@@ -136,7 +141,7 @@ def agent_rights(org: str, cluster: str, user: str) -> Rights:
         *_observations(own, place),
         f"{QUERIES}.{own}.>",
     )
-    return Rights(publish, (f"np.evt.*.{own}.{place}.*.*", *_own_inbox(user)))
+    return Rights(publish, (f"np.evt.*.{own}.{place}.>", *_own_inbox(user)))
 
 
 def stream_names() -> tuple[str, ...]:

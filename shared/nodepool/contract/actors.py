@@ -20,7 +20,8 @@ SENDERS_MAX: Final = 4_096
 PART_MAX: Final = 256
 """The most characters of an account, a user, a name or a host."""
 WITHHELD: Final = "-"
-"""The actor of an event about an organisation that follows from a command of another one."""
+"""The actor and the correlation id of an event about an organisation that follows from a command of
+another one."""
 _SEPARATOR: Final = ";"
 
 
@@ -93,6 +94,12 @@ def withhold_actor(actor: str, org: str) -> str:
     organisation of the actor follow from them.
     """
     return actor if org == FLEET or actor.startswith(f"{org}{_SEPARATOR}") else WITHHELD
+
+
+def is_foreign(actor: str, org: str) -> bool:
+    """Return whether what an actor has chosen must not be in an event about an organisation."""
+    known = actor_in(actor)
+    return org != FLEET and (actor == WITHHELD or (known is not None and known.org != org))
 
 
 @lru_cache(SENDERS_MAX)

@@ -8,7 +8,7 @@ before the restart has no correlation.
 
 from typing import NamedTuple
 
-from nodepool.contract.actors import withhold_actor
+from nodepool.contract.actors import WITHHELD, is_foreign, withhold_actor
 from nodepool.contract.decode import Unreadable
 from nodepool.contract.keys import NodeKey, node_key
 from nodepool.contract.messages import Command, Envelope, M, Message, OfMachine, OfNode, OfPool
@@ -28,9 +28,16 @@ class Correlation(NamedTuple):
     tracestate: str | None = None
     actor: str | None = None
 
-    def actor_for(self, org: str) -> str | None:
-        """Return the actor to name in an output about an organisation."""
-        return None if self.actor is None else withhold_actor(self.actor, org)
+    def about(self, org: str) -> "Correlation":
+        """Return what to name in an output about an organisation: nothing that another one chose.
+
+        The sender of a command chooses its id and its trace, and could tell others something so.
+        """
+        if self.actor is None:
+            return self
+        if is_foreign(self.actor, org):
+            return Correlation(WITHHELD, actor=WITHHELD)
+        return self._replace(actor=withhold_actor(self.actor, org))
 
 
 def correlation_of(envelope: Envelope[M] | Unreadable) -> Correlation:

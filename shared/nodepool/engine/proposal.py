@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple
 
+from nodepool.contract.actors import WITHHELD
 from nodepool.contract.decode import Unreadable, build_unreadable
 from nodepool.contract.events import Wake
 from nodepool.contract.log import Entry, LogId
@@ -169,12 +170,13 @@ def envelopes_of(
             traceparent=correlation.traceparent,
             tracestate=correlation.tracestate,
             correlationid=correlation.correlationid,
-            causationid=cause.id,
+            causationid=None if correlation.actor == WITHHELD else cause.id,
             causeposition=position,
-            actor=correlation.actor_for(output.path[0]),
+            actor=correlation.actor,
         )
         for index, output in enumerate(outputs)
-        for correlation in (correlations.of(output) if fired else of_cause,)
+        for begun in (correlations.of(output) if fired else of_cause,)
+        for correlation in (begun.about(output.path[0]),)
     )
 
 

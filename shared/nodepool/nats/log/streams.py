@@ -113,6 +113,7 @@ def _snapshots(replicas: int) -> dict[str, object]:
         "num_replicas": replicas,
         "max_msgs_per_subject": 1,
         "allow_direct": True,
+        "allow_msg_ttl": True,
     }
 
 

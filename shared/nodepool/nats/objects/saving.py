@@ -31,10 +31,14 @@ from nodepool.nats.objects.snapshots import (
     manifest_subject,
     stored_position,
 )
+from nodepool.nats.wire.client import BusClient
 from nodepool.service import I, O, S, Service
 
 TURN_S = 0.003
 """After this time, saving sleeps for as long, so that no commit is delayed."""
+EXPIRING = {"Nats-TTL": "1s"}
+"""What replaces a chunk that is not needed any more goes away by itself: a service has no right to
+remove what others have stored."""
 LINES_MAX = 2
 """A snapshot with this many times the lines of the state is followed by a whole one."""
 
@@ -83,6 +87,7 @@ async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, 
     newest, effort = storing.newest or Newest[S](), storing.effort or Effort()
     before = await leaders_message(connection, SNAPSHOTS, manifest_subject(service.name))
     draft = _Draft(service.name, folded, _find_base(newest, folded, before))
+    older = [] if draft.adds else await _chunk_subjects(connection, service.name)
     newest.saved = None  # If this fails, some chunks may be stored, and the next one is whole.
     await draft.publish(bus, effort)
     manifest = Manifest(
@@ -101,11 +106,18 @@ async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, 
     content = manifest.model_dump_json().encode()
     await publish(connection, manifest_subject(service.name), content, headers=condition)
     newest.saved = Saved(manifest, folded, draft.lines, draft.digest)
-    if draft.first:
-        filter = f"np-snapshot.{service.name}.*.*"
-        older: dict[str, object] = {"filter": filter, "seq": draft.first}
-        await request(connection, f"$JS.API.STREAM.PURGE.{SNAPSHOTS}", older)
+    for subject in older:
+        await bus.publisher.publish(subject, b"", EXPIRING)
     return committed
+
+
+async def _chunk_subjects(connection: BusClient, service: str) -> list[str]:
+    """Return the subject of each chunk that a service has stored."""
+    asked = {"subjects_filter": f"np-snapshot.{service}.*.*"}
+    info = await request(connection, f"$JS.API.STREAM.INFO.{SNAPSHOTS}", asked)
+    state = info["state"]
+    assert isinstance(state, dict), "a stream's info has a state"
+    return list(state.get("subjects") or ())
 
 
 async def _newer(storing: Storing, service: str) -> int:
@@ -134,13 +146,13 @@ class _Draft:
 
     id, chunks, bytes, digest: as in its manifest, as far as it is stored.
     lines: how many lines it has.
-    first: the position of the first chunk of a whole snapshot; 0 for one that adds to another.
+    adds: whether it adds to another one; otherwise it is whole.
     """
 
     def __init__(self, service: str, folded: Folded[Any], base: Saved[Any] | None) -> None:
         self.id, self.chunks, self.bytes = os.urandom(6).hex(), 0, 0
-        self.digest, self.lines, self.first = hashlib.sha256(), 0, 0
-        self._service, self._is_whole = service, base is None
+        self.digest, self.lines = hashlib.sha256(), 0
+        self._service, self.adds = service, base is not None
         if base is None:
             self._content = dump(folded)
         else:
@@ -155,8 +167,7 @@ class _Draft:
             self.digest.update(chunk)
             self.bytes += len(chunk)
             subject = chunk_subject(self._service, self.id, self.chunks)
-            position = await bus.publisher.publish(subject, zlib.compress(chunk, 1))
-            self.first = self.first or (position if self._is_whole else 0)
+            await bus.publisher.publish(subject, zlib.compress(chunk, 1))
             self.chunks += 1
 
     def _count(self, lines: Iterable[bytes]) -> Iterator[bytes]:
