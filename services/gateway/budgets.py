@@ -91,13 +91,18 @@ class Storage:
         hour.sum += size
         return 0.0
 
-    def used(self) -> dict[str, int]:
-        """Return how many bytes each organisation has stored, as of its last message."""
-        return {org: hour.sum for org, hour in tuple(self._hours.items())}
+    def used(self, now: float) -> dict[str, int]:
+        """Return how many bytes each organisation has stored within the last hour.
 
-    def largest(self) -> dict[str, object]:
+        Another thread may call this while messages are counted.
+        """
+        first = int(now * SLOTS / HOUR_S) - SLOTS + 1
+        hours = [(org, tuple(hour.slots)) for org, hour in tuple(self._hours.items())]
+        return {org: sum(size for slot, size in slots if slot >= first) for org, slots in hours}
+
+    def largest(self, now: float) -> dict[str, object]:
         """Return the budget, and the bytes of the organisations that have stored most."""
-        used = sorted(self.used().items(), key=lambda each: -each[1])
+        used = sorted(self.used(now).items(), key=lambda each: -each[1])
         return {"bytesPerHour": self.per_hour, "storedBytes": dict(used[:SHOWN_MAX])}
 
     def _wait_s(self, hour: _Hour, now: float, size: int) -> float:

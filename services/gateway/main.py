@@ -92,7 +92,7 @@ class Gateway:
             intake(_endpoint(ASKED, "api"), self._desk.answer, running=ASKING),
         )
         endpoints = [each.endpoint for each in self._intakes]
-        endpoints[0].data = self._door.storage.largest
+        endpoints[0].data = lambda: self._door.storage.largest(clock())
         self._service = NatsService(NAME, uuid4().hex, _version(), ABOUT, endpoints)
         self._connection: Connection | None = None
         self.fault = "connecting to the bus"
@@ -219,7 +219,7 @@ class Gateway:
         for intake in self._intakes:
             yield Sample(WAITING, (intake.endpoint.name,), intake.waiting)
         yield Sample(BYTES_MAX, (), self._door.storage.per_hour)
-        for org, used in self._door.storage.used().items():
+        for org, used in self._door.storage.used(time.monotonic()).items():
             yield Sample(BYTES, (org,), used)
 
 

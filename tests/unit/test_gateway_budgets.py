@@ -47,7 +47,10 @@ def test_bytes_are_bounded_within_any_hour() -> None:
     assert storage.take("umbra", 700.0, 100) == 0
     assert storage.take("acme", HOUR_S + 1, 60) == 0
     assert storage.take("acme", HOUR_S + 1, 1) > 0
-    assert storage.used() == {"umbra": 100, "acme": 100}
+    assert storage.used(HOUR_S + 1) == {"umbra": 100, "acme": 100}
+    # and what is an hour ago is not shown, though nobody has sent anything since
+    assert storage.used(2 * HOUR_S - 1) == {"umbra": 0, "acme": 60}
+    assert storage.used(3 * HOUR_S) == {"umbra": 0, "acme": 0}
 
 
 def test_what_is_larger_than_the_whole_budget_never_fits() -> None:
