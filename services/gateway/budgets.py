@@ -58,6 +58,12 @@ class Rate:
         self._levels.use(org, _Level(held if wait_s else held - tokens, now))
         return wait_s
 
+    def owe(self, org: str, now: float, tokens: float) -> None:
+        """Take tokens that an organisation need not have: it gets new ones once that is paid."""
+        level = self._levels.get(org) or _Level(self.burst, now)
+        held = min(self.burst, level.tokens + (now - level.at) * self.per_second)
+        self._levels.use(org, _Level(held - tokens, now))
+
 
 @dataclass(slots=True)
 class _Hour:

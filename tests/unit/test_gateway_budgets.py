@@ -35,6 +35,18 @@ def test_a_rate_remembers_a_bounded_number_of_organisations() -> None:
     assert len(rate._levels) == ORGS_MAX
 
 
+def test_a_debt_is_paid_before_there_are_tokens_again() -> None:
+    # given an organisation that has taken all its tokens, and owes as many
+    rate = Rate(per_second=10, burst=20)
+    assert rate.take("acme", 0.0, 20) == 0
+    rate.owe("acme", 0.0, 20)
+
+    # then it waits for twice as long
+    assert rate.take("acme", 0.0) == pytest.approx(2.1)
+    assert rate.take("acme", 2.1) == 0
+    assert rate.take("umbra", 0.0) == 0
+
+
 def test_bytes_are_bounded_within_any_hour() -> None:
     # given an organisation that has stored as much as it may
     storage = Storage(per_hour=100)
