@@ -704,8 +704,9 @@ async def test_a_gateway_shows_its_work_as_metrics_and_whether_it_is_ready(
 
             # then its pages say so
             page = one.page("/metrics")
-            assert 'endpoint="commands",nodepool_service="gateway",result="stored"} 1.0' in page
-            assert 'endpoint="commands",nodepool_service="gateway",result="Invalid"} 1.0' in page
+            taken = 'endpoint="commands",nodepool_service="gateway",org="acme",result='
+            assert f'{taken}"stored"}} 1.0' in page
+            assert f'{taken}"Invalid"}} 1.0' in page
             assert one.metric("nodepool_gateway_stored_bytes") > 0
             assert one.page("/readyz") == one.page("/livez") == "ok\n"
             known = {f'query="{name}"' for name in (*QUERIES, "unknown")}
