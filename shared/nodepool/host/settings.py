@@ -181,7 +181,8 @@ def _check_text(variable: str, value: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise SettingsError(f"{variable} is {value!a}; it must be UTF-8") from None
+        shown = "no text" if "@" in value else f"{value!a}"  # A password may stand before the @.
+        raise SettingsError(f"{variable} is {shown}; it must be UTF-8") from None
 
 
 def check_access(access: Access, url: str) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 from nodepool.nats.wire.errors import AccessError
 
 _INHERITED = re.compile(r"/dev/(?:fd/(\d{1,6})|stdin)|/proc/self/fd/(\d{1,6})", re.ASCII)
+_SECRET = re.compile(r"S[A-Z][A-Z2-7]{40,}|eyJ[\w-]+\.[\w.-]+|(?s:.*-----\s*BEGIN .*)", re.ASCII)
+"""Matches a seed, a JWT and PEM: what somebody may write where the path of its file belongs."""
 _KINDS = (
     (stat.S_ISDIR, errno.EISDIR, "Is a directory"),
     (stat.S_ISFIFO, errno.EINVAL, "Is a named pipe and no file"),
@@ -67,6 +69,9 @@ def _open_regular(path: str, flags: int) -> int:
 
 def content_of(field: str, path: str, most: int = BYTES_MAX) -> bytes:
     """Return the content of a file of at most `most` bytes; raise AccessError if that fails."""
+    if _SECRET.fullmatch(path):
+        text = "it is a secret and no path; write it to a file of mode 0600, and name that file"
+        raise AccessError(field, text)
     try:
         with open_file(path) as file:
             content = file.read(most + 1)
