@@ -3,10 +3,12 @@
 import asyncio
 import json
 import re
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from bus.harness import launched, until
 from nodepool.auth.folder import AuthFolder
 from nodepool.cli.app import run
 from nodepool.host.settings import SettingsError, read
-from support.certificates import needs_openssl
+from support.certificates import Certificates, certificates, needs_openssl
 from support.nats_users import key
 from testbed.pages import fetch
 from testbed.ports import free_port
@@ -191,14 +193,22 @@ def test_no_error_about_a_broken_secret_quotes_it(
     assert not canaries.found_in(written)
 
 
+@needs_openssl
 async def test_no_service_writes_what_a_server_refuses(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    # given a server that knows one password
+    # given a server that knows one password, and services whose metrics are protected
     canaries, port = Canaries(), free_port()
     canaries.plant("password", PASSWORD)
     canaries.plant("token", TOKEN)
     canaries.plant_seed("seed", key("user", 7).seed)
+    made = certificates(tmp_path)
+    canaries.plant("TLS key", "".join(made.key.read_text().splitlines()[1:-1])[40:])
+    protected = {
+        "METRICS_CERT_FILE": str(made.certificate),
+        "METRICS_KEY_FILE": str(made.key),
+        "METRICS_TOKEN_FILE": file_with(tmp_path / "token", TOKEN),
+    }
     shown: Sequence[tuple[str, dict[str, str]]] = (
         (f"me:{PASSWORD}@", {}),
         (f"{TOKEN}@", {}),
@@ -212,14 +222,15 @@ async def test_no_service_writes_what_a_server_refuses(
             url = f"nats://{who}{tls.HOST}:{port}"
             folder = tmp_path / f"service-{number}"
             folder.mkdir()
+            port_of_pages = free_port()
             loud = {"NODEPOOL_TRACES": "console", "NODEPOOL_LOG_LEVEL": "debug"}
-            loud |= {f"NODEPOOL_{name}": path for name, path in files.items()}
-            with launched("quota", _At(url), folder, free_port(), others=loud) as replica:
+            loud |= {f"NODEPOOL_{name}": path for name, path in (files | protected).items()}
+            with launched("quota", _At(url), folder, port_of_pages, others=loud) as replica:
                 await until(
                     lambda own=replica: own.log.exists() and "refuses" in own.log.read_text()
                 )
-                for path in ("/metrics", "/livez"):
-                    written[f"{number} {path}"] = replica.page(path)
+                for path in ("/metrics", "/readyz"):
+                    written[f"{number} {path}"] = _page(made, port_of_pages, path)
                 written[f"{number} cmdline"] = _command_line(replica.pid)
             with pytest.MonkeyPatch.context() as patch:
                 for name, path in files.items():
@@ -231,8 +242,20 @@ async def test_no_service_writes_what_a_server_refuses(
 
     # then the secret is in no log, page, span, error or command line
     written["server"] = (tmp_path / f"{port}.log").read_text()
+    assert "nodepool_" in written["0 /metrics"]
     assert "refuses" in json.dumps(written)
     assert not canaries.found_in(written)
+
+
+def _page(made: Certificates, port: int, path: str) -> str:
+    """A page that is read with the token."""
+    context = ssl.create_default_context(cafile=str(made.ca))
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    connection = HTTPSConnection(tls.HOST, port, timeout=PATIENCE_S, context=context)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return text
 
 
 def _command_line(pid: int) -> str:
