@@ -76,6 +76,8 @@ def broken(folder: Path, canaries: Canaries) -> Iterator[tuple[str, dict[str, st
     for name, text in (("two lines", f"{PASSWORD}\n{TOKEN}"), ("bytes", f"{PASSWORD}\x01")):
         yield f"password {name}", {"PASSWORD_FILE": file_with(folder / f"{name}.txt", text)}
     # A secret where the path of its file belongs.
+    yield "password as a path", {"PASSWORD_FILE": PASSWORD}
+    yield "token as a path", {"METRICS_TOKEN_FILE": TOKEN}
     yield "seed as a path", {"NKEY_FILE": user.seed}
     yield "JWT as a path", {"CREDS_FILE": token}
     yield "credentials as a path", {"CREDS_FILE": credentials(user, token)}
