@@ -219,7 +219,7 @@ class ReplicaSession(Generic[S, I, O]):
         return max(0.001, min([IDLE_S, *(left for left in waits if left is not None)]))
 
     def _read(self, entries: Iterable[Entry]) -> None:
-        began, now, caught_up = time.perf_counter(), self._clock(), self._is_caught_up
+        began, now, caught_up = time.thread_time(), self._clock(), self._is_caught_up
         for entry in entries:
             if not self.replica.open:
                 self._leadership.input_arrived(now)
@@ -227,7 +227,7 @@ class ReplicaSession(Generic[S, I, O]):
             if committed_by_another:
                 self.committing.handle_unknown_commit(entry, now, caught_up=caught_up)
             self._firing.read(entry, now)
-        self._host.snapshots.note_work(time.perf_counter() - began)
+        self._host.snapshots.note_work(time.thread_time() - began)
 
     def _is_at_work(self) -> bool:
         """Return whether the initial log is read, and processed or left to the leader."""

@@ -66,7 +66,7 @@ class Snapshots:
         self.ignored = self.ignored or not is_usable
 
     def note_work(self, seconds: float) -> None:
-        """Note how long the replica has read or processed inputs."""
+        """Note how much processor time reading or processing inputs has taken."""
         self._unsaved_s += seconds
 
     def work(
