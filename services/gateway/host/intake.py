@@ -34,6 +34,10 @@ KEEP_S: Final = 0.5
 SHUT_S: Final = 1.0
 """How long an organisation that floods is shut out: the server tells senders at once that nobody
 responds, and the gateway has no work with them."""
+SHUT_MAX_S: Final = 16.0
+"""How long at most: an organisation that floods again soon is shut out for twice as long."""
+SOON_S: Final = 5.0
+"""After being let in for so many seconds, an organisation has stopped to flood."""
 Reply = bytes | Refusal
 Handle = Callable[["Arrival"], Awaitable[Reply]]
 
@@ -49,6 +53,20 @@ class Arrival(NamedTuple):
     def request_info(self) -> str | None:
         """What the server says about the sender."""
         return (self.message.headers or {}).get(REQUEST_INFO)
+
+
+class Shut(NamedTuple):
+    """Until when an organisation is shut out by a monotonic clock, and for how many seconds."""
+
+    until: float
+    seconds: float
+
+    @staticmethod
+    def after(before: "Shut | None", now: float) -> "Shut":
+        """Return how long to shut out an organisation that has perhaps been so before."""
+        is_again = before is not None and now < before.until + SOON_S
+        seconds = min(SHUT_MAX_S, 2 * before.seconds) if before and is_again else SHUT_S
+        return Shut(now + seconds, seconds)
 
 
 class Intake:
@@ -75,7 +93,7 @@ class Intake:
         self._running_max = running
         self._connection: Connection | None = None
         self._subscriptions: dict[str, Subscription] = {}
-        self._shut_until: dict[str, float] = {}
+        self._shut: dict[str, Shut] = {}
         self._refused: Counter[str] = Counter()
         self._turns: Turns[Arrival] = Turns(QUEUED_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -102,9 +120,8 @@ class Intake:
         for org in self._subscriptions.keys() - orgs:
             await self._subscriptions.pop(org).unsubscribe()
         for org in orgs - self._subscriptions.keys():
-            if time.monotonic() < self._shut_until.get(org, 0.0):
+            if org in self._shut and time.monotonic() < self._shut[org].until:
                 continue
-            self._shut_until.pop(org, None)
             self._telemetry.begin_org(self.endpoint.name, org)
             self._subscriptions[org] = await connection.subscribe(
                 f"{self.endpoint.subject.removesuffix('>')}{token(org)}.>",
@@ -118,7 +135,7 @@ class Intake:
         """Unsubscribe from what an organisation sends; `_let_in` subscribes again."""
         subscription = self._subscriptions.pop(org, None)
         if subscription is not None:
-            self._shut_until[org] = time.monotonic() + SHUT_S
+            self._shut[org] = Shut.after(self._shut.get(org), time.monotonic())
             self._telemetry.log.warning("organisation floods", org=org, endpoint=self.endpoint.name)
             await subscription.unsubscribe()
 
