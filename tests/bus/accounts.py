@@ -58,6 +58,7 @@ class Guarded:
     """A running server with the accounts, and what each identity shows to it."""
 
     def __init__(self, port: int, folder: Path, identities: Sequence[Identity]) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
         self.port = port
         self.url = f"nats://127.0.0.1:{port}"
         self.identities = {each.name: each for each in identities}
@@ -73,6 +74,19 @@ class Guarded:
     def violations(self) -> list[str]:
         """Every violation of a permission in the log of the server."""
         return VIOLATION.findall((self._folder / "nats.log").read_text())
+
+    def start(self) -> None:
+        """Start the server on its data."""
+        with (self._folder / "nats.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [BINARY, "--config", self._folder / "nats.conf"], stdout=log, stderr=log
+            )
+
+    def kill(self) -> None:
+        """End the server without letting it finish anything."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
     async def until_ready(self) -> None:
         """Return once the server takes connections."""
@@ -122,13 +136,9 @@ def guarded_server(folder: Path) -> Iterator[Guarded]:
     (folder / "accounts.conf").write_text(text)
     configured = SERVER.format(port=port, folder=folder, max_payload=MAX_PAYLOAD)
     (folder / "nats.conf").write_text(configured)
-    with (
-        (folder / "nats.log").open("wb") as log,
-        subprocess.Popen(
-            [BINARY, "--config", folder / "nats.conf"], stdout=log, stderr=log
-        ) as process,
-    ):
-        try:
-            yield Guarded(port, folder, everyone)
-        finally:
-            process.terminate()
+    server = Guarded(port, folder, everyone)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()

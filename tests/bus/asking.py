@@ -25,18 +25,8 @@ class Denied(NamedTuple):
 
 async def denied(port: int, key: Key, inbox: str, subjects: Sequence[str]) -> set[Denied]:
     """What a user may not do with these subjects; `inbox` is where its replies go."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await opened(port, key)
     try:
-        info = json.loads((await reader.readline()).removeprefix(b"INFO "))
-        signature = base64.urlsafe_b64encode(key.sign(info["nonce"].encode())).rstrip(b"=")
-        hello: dict[str, object] = {
-            "verbose": False,
-            "pedantic": False,
-            "headers": True,
-            "no_responders": True,
-        }
-        hello.update(nkey=key.public, sig=signature.decode())
-        writer.write(b"CONNECT %b\r\n" % json.dumps(hello).encode())
         found = set[Denied]()
         for verb in VERBS:
             for first in range(0, len(subjects), AT_ONCE):
@@ -47,6 +37,22 @@ async def denied(port: int, key: Key, inbox: str, subjects: Sequence[str]) -> se
         return found
     finally:
         writer.close()
+
+
+async def opened(port: int, key: Key) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that has shown a key, as a client writes it by hand."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    info = json.loads((await reader.readline()).removeprefix(b"INFO "))
+    signature = base64.urlsafe_b64encode(key.sign(info["nonce"].encode())).rstrip(b"=")
+    hello: dict[str, object] = {
+        "verbose": False,
+        "pedantic": False,
+        "headers": True,
+        "no_responders": True,
+    }
+    hello.update(nkey=key.public, sig=signature.decode())
+    writer.write(b"CONNECT %b\r\n" % json.dumps(hello).encode())
+    return reader, writer
 
 
 def _line(verb: Verb, subject: str, inbox: str, number: int) -> bytes:

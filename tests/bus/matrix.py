@@ -64,7 +64,18 @@ SYSTEM = (
     *("$SYS.REQ.CLAIMS.UPDATE", "$SYS.ACCOUNT.PLATFORM.CONNECT", "$SYS.SERVER.X.STATSZ"),
 )
 WIDE = (
-    *(">", "*", "np.>", "np.*.>", "np.cmd.>", "np.evt.>", "np.evt.*.*.>", "np.commit.>"),
+    *(
+        ">",
+        "*",
+        "*.>",
+        "*.*",
+        "np.>",
+        "np.*.>",
+        "np.cmd.>",
+        "np.evt.>",
+        "np.evt.*.*.>",
+        "np.commit.>",
+    ),
     *("np.dead.>", "np-snapshot.>", "np.api.>", f"{DOOR}.>", "$KV.>", "$JS.>", "$JS.API.>"),
     *("$JS.EVENT.>", "$JS.EVENT.ADVISORY.>", "$JS.ACK.>", "$SYS.>", "$SRV.>", "_INBOX.>", "_R_.>"),
     *(f"np.evt.*.{org}.>" for org in (ORG, OTHER_ORG)),

@@ -457,7 +457,7 @@ async def test_the_bytes_that_an_organisation_adds_to_the_log_are_bounded(door: 
     # given a storage budget for a few commands about unknown NodePools
     async with (
         connected(door.url),
-        gateway_at(door, bytes_per_hour=20_000),
+        gateway_at(door, bytes_per_hour=140_000),
         door.user("edith") as client,
     ):
         # when an organisation sends more

@@ -13,7 +13,7 @@ from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
 from nodepool.nats.log.consumers import SERVICE
 from nodepool.nats.log.publisher import Bus, Publisher
-from nodepool.nats.log.streams import SNAPSHOTS, STREAM, provision, stream_info
+from nodepool.nats.log.streams import SNAPSHOTS, STREAM, provision, stream_info, streams
 from nodepool.nats.objects.saving import LINES_MAX, Storing, save
 from nodepool.nats.objects.snapshots import Newest, restore, stored_position
 from nodepool.nats.wire.connection import Connection
@@ -90,6 +90,26 @@ async def test_the_stream_of_snapshots_is_made_and_filled_again_when_it_is_delet
 
         # then there is a snapshot again
         await until(lambda: is_stored(connection))
+
+
+async def test_the_stream_of_snapshots_of_an_earlier_release_is_brought_up_to_date(
+    server: NatsServer,
+) -> None:
+    async with connected(server.url) as connection:
+        # given a snapshot in a stream as earlier releases made it
+        config = {**streams()[SNAPSHOTS], "allow_msg_ttl": False}
+        await api.request(connection, f"$JS.API.STREAM.DELETE.{SNAPSHOTS}")
+        await api.request(connection, f"$JS.API.STREAM.CREATE.{SNAPSHOTS}", config)
+        await api.publish(connection, "np-snapshot.quota.0123456789ab.0", b"old")
+
+        # when the streams are provisioned, and the next snapshot is saved
+        log, publisher = await provision(connection), await opened(connection)
+        await save(Storing(Bus(connection, publisher, log)), QUOTA, Replica(QUOTA))
+
+        # then what is not needed any more goes away there too
+        manifest = json.loads(await content(connection, MANIFEST))
+        chunk = f"np-snapshot.quota.{manifest['id']}.0"
+        await until(lambda: _has_only(connection, {MANIFEST, chunk}))
 
 
 async def is_stored(connection: Connection) -> bool:

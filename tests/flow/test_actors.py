@@ -118,3 +118,27 @@ def test_a_restarted_service_says_the_same(world: WorldHarness) -> None:
     scale_as(world, ALICE, "train", 2)
 
     assert world.replay_differs() == []
+
+
+@pytest.mark.parametrize("name", ["CordonNode", "DrainNode", "RebootNode", "PreemptNode"])
+def test_a_node_of_another_organisation_is_refused_like_one_that_nobody_has(
+    world: WorldHarness, name: str
+) -> None:
+    # given a Node of an organisation, and a NodePool of another one
+    world.given_data_center(machines=4)
+    world.given_cluster(CLUSTER, "umbra")
+    world.given_quota(9, H100, org="umbra")
+    world.apply("train", 1)
+    world.apply(f"umbra/{CLUSTER}/serve", 1)
+    world.pass_time(minutes=5)
+    (foreign,) = world.nodes("train")
+
+    # when a user of the other one names it, and what is nowhere
+    refusals = []
+    for node in (foreign, "n99"):
+        id = world.command_node(name, f"umbra/{CLUSTER}/serve", node)
+        (refusal,) = [each.data for each in follows(world, id) if each.type == "CommandRefused"]
+        refusals.append(refusal.model_dump_json().replace(world.machine_name(node), "NODE"))
+
+    # then both are refused with the same words
+    assert refusals[0] == refusals[1]

@@ -24,7 +24,7 @@ STORE_S: Final = 5.0
 """How long the log may take to acknowledge a message, in seconds."""
 MESSAGE_BYTES: Final = 200
 """What the log stores of a message beside its content and subject, in bytes."""
-NEW_OBJECT_BYTES: Final = 4_096
+NEW_OBJECT_BYTES: Final = 32 << 10
 """What a message about an unknown object costs in addition: the server keeps each subject in memory
 as long as the log exists."""
 AGAIN: Final = "send it again with the same id: it is not done twice"

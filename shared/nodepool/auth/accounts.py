@@ -198,6 +198,7 @@ def _platform(
 def _account(organisation: Organisation) -> Iterator[str]:
     org = organisation.name
     yield f"  {json.dumps(org)} {{"
+    yield f"    limits: {json.dumps(LIMITS)}"
     yield "    imports: ["
     for subject in _doors(org):
         # With "share", the server tells the gateway the account, the user and the host.

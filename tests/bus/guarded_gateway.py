@@ -1,0 +1,81 @@
+"""A gateway at work on a server with the generated accounts, and users who ask it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from bus.accounts import ORG, OTHER_ORG, Guarded
+from bus.harness import serving, until
+from gateway.host.settings import GatewaySettings
+from gateway.main import Gateway
+from nodepool.auth.accounts import GATEWAY
+from nodepool.contract.actors import Member, members_text
+from nodepool.contract.roles import ROLES
+from nodepool.host.settings import Settings
+from nodepool.nats.wire.connection import Connection, connect
+from support.constants import H100
+from support.services import services
+
+MANIFEST = {
+    "apiVersion": "compute.coreweave.com/v1alpha1",
+    "kind": "NodePool",
+    "metadata": {"name": "train"},
+    "spec": {"instanceType": H100, "targetNodes": 1},
+}
+
+
+@asynccontextmanager
+async def at_work(
+    server: Guarded, folder: Path, *names: str, **budgets: int
+) -> AsyncIterator[Gateway]:
+    """A gateway with these budgets, and the services of these names."""
+    members = folder / "members.json"
+    tenants = [each for each in server.identities.values() if each.account in (ORG, OTHER_ORG)]
+    roles = {role: role for role in ROLES}
+    members.write_text(
+        members_text(
+            Member(
+                each.account,
+                each.key.public,
+                each.user,
+                roles[each.user],  # type: ignore[index]  # Each user has the name of its role.
+                "prod" if each.user == "agent" else "",
+            )
+            for each in tenants
+        )
+    )
+    service = Settings(
+        url=server.url, log_file=str(folder / "gateway.log"), access=server.access(GATEWAY)
+    )
+    gateway = Gateway(GatewaySettings(service, str(members), **budgets))
+    stop = asyncio.Event()
+    task = asyncio.create_task(gateway.run(stop))
+    try:
+        async with AsyncExitStack() as stack:
+            for each in services(*names) if names else ():
+                log, access = folder / f"{each.name}.log", server.access(each.name)
+                await stack.enter_async_context(serving(each, server, log, access=access))
+            await until(lambda: gateway.obstacle() is None or task.done())
+            yield gateway
+    finally:
+        stop.set()
+        await task
+
+
+@asynccontextmanager
+async def user(server: Guarded, name: str) -> AsyncIterator[Connection]:
+    """A connection of a user with its key."""
+    connection = await connect(server.url, name, access=server.access(name))
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def ask(client: Connection, subject: str, **fields: object) -> dict[str, object]:
+    """The reply to a command or query."""
+    reply = await client.request(subject, json.dumps(fields).encode(), timeout=15)
+    answer: dict[str, object] = json.loads(reply.data)
+    return answer
