@@ -31,6 +31,11 @@ class Canaries:
         for secret in (seed, raw.hex(), base64.b64encode(raw).decode(), repr(raw)[2:-1]):
             self.plant(name, secret)
 
+    def plant_key(self, path: Path) -> None:
+        """Look for a private key in PEM, without its beginning, which names the kind of key."""
+        secret = "".join(path.read_text().splitlines()[1:-1])
+        self.plant(path.name, secret[len(secret) // 3 :])
+
     def plant_folder(self, auth: AuthFolder) -> None:
         """Look for every seed in a folder of identities."""
         for path in auth.path.rglob("*.nk"):
@@ -107,9 +112,7 @@ def broken_certificates(folder: Path, canaries: Canaries) -> Iterator[tuple[str,
     encrypt(made.key, locked)
     text = made.key.read_text()
     for path in (made.key, other, locked):
-        # The first half says which kind of key it is, which is the same for all.
-        secret = "".join(path.read_text().splitlines()[1:-1])
-        canaries.plant(path.name, secret[len(secret) // 2 :])
+        canaries.plant_key(path)
     cut = file_with(folder / "cut.key", text[: len(text) // 2])
     for name in (str(other), str(locked), cut, text):
         yield f"key {name[-12:]}", {"CERT_FILE": str(made.certificate), "KEY_FILE": name}

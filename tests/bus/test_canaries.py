@@ -78,7 +78,16 @@ def control_plane(folder: Path, output: Path, port: int) -> Iterator[int]:
     with (
         output.open("wb") as sink,
         subprocess.Popen(
-            [sys.executable, "-m", "nodepool.cli", "up", "--data-dir", str(folder)],
+            [
+                sys.executable,
+                "-m",
+                "nodepool.cli",
+                "up",
+                "--data-dir",
+                str(folder),
+                "--listen",
+                "0.0.0.0",
+            ],
             env={**environment(port), **others},
             stdout=sink,
             stderr=sink,
@@ -142,9 +151,13 @@ async def test_nothing_that_a_whole_run_writes_has_a_secret_in_it(
         )
         verbs = [line.format(folder=tmp_path) for line in VERBS]
         written = await asyncio.to_thread(commands, verbs, capfd, "--url", url)
+        monkeypatch.setenv("NODEPOOL_CA_FILE", str(data / "tls" / "ca.pem"))
         monkeypatch.setenv("NODEPOOL_NKEY_FILE", str(auth.key_file("alice", "acme")))
         written |= await asyncio.to_thread(commands, verbs, capfd, "--url", url)
         written |= processes(pid)
+
+        for name in ("ca.key", "server.key"):
+            canaries.plant_key(data / "tls" / name)
 
         # and identities come and go
         lines = [f"{line} --dir {auth.path}" for line in AUTH_VERBS]
@@ -203,7 +216,7 @@ async def test_no_service_writes_what_a_server_refuses(
     canaries.plant("token", TOKEN)
     canaries.plant_seed("seed", key("user", 7).seed)
     made = certificates(tmp_path)
-    canaries.plant("TLS key", "".join(made.key.read_text().splitlines()[1:-1])[40:])
+    canaries.plant_key(made.key)
     protected = {
         "METRICS_CERT_FILE": str(made.certificate),
         "METRICS_KEY_FILE": str(made.key),
