@@ -118,3 +118,21 @@ def broken_certificates(folder: Path, canaries: Canaries) -> Iterator[tuple[str,
         yield f"key {name[-12:]}", {"CERT_FILE": str(made.certificate), "KEY_FILE": name}
     yield "key as certificate", {"CERT_FILE": str(made.key)}
     yield "key as authority", {"CA_FILE": str(made.key)}
+
+
+def processes(pid: int) -> dict[str, str]:
+    """The command line of a process and of its descendants, and the environment of the latter."""
+    children = list(descendants(pid))
+    assert len(children) > 3
+    files = [f"/proc/{each}/cmdline" for each in (pid, *children)]
+    files += [f"/proc/{each}/environ" for each in children]
+    return {file: Path(file).read_text(errors="replace") for file in files if Path(file).exists()}
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """The processes that a process has started, and theirs."""
+    for path in Path("/proc").glob("[0-9]*/task/*/children"):
+        if path.parts[2] == str(pid):
+            for child in path.read_text().split():
+                yield int(child)
+                yield from descendants(int(child))
