@@ -31,6 +31,11 @@ class Canaries:
         for secret in (seed, raw.hex(), base64.b64encode(raw).decode(), repr(raw)[2:-1]):
             self.plant(name, secret)
 
+    def plant_key(self, path: Path) -> None:
+        """Look for a private key in PEM, without its beginning, which names the kind of key."""
+        secret = "".join(path.read_text().splitlines()[1:-1])
+        self.plant(path.name, secret[len(secret) // 3 :])
+
     def plant_folder(self, auth: AuthFolder) -> None:
         """Look for every seed in a folder of identities."""
         for path in auth.path.rglob("*.nk"):
@@ -107,11 +112,27 @@ def broken_certificates(folder: Path, canaries: Canaries) -> Iterator[tuple[str,
     encrypt(made.key, locked)
     text = made.key.read_text()
     for path in (made.key, other, locked):
-        # The first half says which kind of key it is, which is the same for all.
-        secret = "".join(path.read_text().splitlines()[1:-1])
-        canaries.plant(path.name, secret[len(secret) // 2 :])
+        canaries.plant_key(path)
     cut = file_with(folder / "cut.key", text[: len(text) // 2])
     for name in (str(other), str(locked), cut, text):
         yield f"key {name[-12:]}", {"CERT_FILE": str(made.certificate), "KEY_FILE": name}
     yield "key as certificate", {"CERT_FILE": str(made.key)}
     yield "key as authority", {"CA_FILE": str(made.key)}
+
+
+def processes(pid: int) -> dict[str, str]:
+    """The command line of a process and of its descendants, and the environment of the latter."""
+    children = list(descendants(pid))
+    assert len(children) > 3
+    files = [f"/proc/{each}/cmdline" for each in (pid, *children)]
+    files += [f"/proc/{each}/environ" for each in children]
+    return {file: Path(file).read_text(errors="replace") for file in files if Path(file).exists()}
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """The processes that a process has started, and theirs."""
+    for path in Path("/proc").glob("[0-9]*/task/*/children"):
+        if path.parts[2] == str(pid):
+            for child in path.read_text().split():
+                yield int(child)
+                yield from descendants(int(child))

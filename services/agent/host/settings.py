@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.core.exceptions import ConfigError
-from yaml import YAMLError
+from yaml import MarkedYAMLError, YAMLError
 
 from agent.actions import Place
 from nodepool.client.errors import Refused
@@ -85,6 +85,9 @@ def _kubeconfig(path: str) -> SingleConfig:
     except ConfigError as error:
         hint = "" if path else "; set KUBECONFIG outside a cluster"
         raise SettingsError(f"KUBECONFIG: {error}{hint}") from None
+    except MarkedYAMLError as error:  # Its text quotes the file, which may hold a token.
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise SettingsError(f"KUBECONFIG: {path} is no valid YAML in line {line}") from None
     except (OSError, ValueError, LookupError, TypeError, YAMLError) as error:
         raise SettingsError(f"KUBECONFIG: {path}: {type(error).__name__}: {error}") from None
     if found is None:

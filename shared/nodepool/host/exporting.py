@@ -5,6 +5,7 @@ OpenTelemetry, see
 https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
 """
 
+import logging
 import sys
 from threading import Thread
 from typing import TYPE_CHECKING, Final
@@ -106,6 +107,9 @@ def _exporter(traces: Traces) -> SpanExporter:
         )
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+        # It quotes a header that it cannot read, which may be a password.
+        logging.getLogger("opentelemetry.util.re").disabled = True
     except ImportError:
         text = "NODEPOOL_TRACES is 'otlp', which needs more packages: pip install 'nodepool[otlp]'"
         raise SettingsError(text) from None

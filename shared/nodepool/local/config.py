@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from nodepool.local.listening import Listening
 from nodepool.local.ports import HOST
 
 MAX_PAYLOAD = 1024 * 1024
@@ -21,7 +22,7 @@ def server_config(
     name: str,
     data_dir: Path,
     log_file: Path,
-    port: int,
+    listening: Listening,
     monitor_port: int | None,
     *,
     enabled: bool = True,
@@ -30,11 +31,12 @@ def server_config(
     """Return the text of the file; if `monitor_port` is None, there is no monitoring over HTTP.
 
     accounts: the path of the file with the accounts; "" if anybody may connect.
+    listening: where clients connect, and the certificate that is shown to them.
     enabled: whether JetStream is on, so that the server stores messages; a reload changes it.
     """
     settings: list[tuple[str, str | int]] = [
         ("server_name", name),
-        ("listen", f"{HOST}:{port}"),
+        ("listen", listening.address),
         ("max_payload", MAX_PAYLOAD),
         ("log_file", str(log_file)),
         ("logfile_size_limit", LOG_LIMIT),
@@ -52,7 +54,16 @@ def server_config(
         f"jetstream {{\n{switch}  store_dir: {store}\n  sync_interval: always\n"
         f"  max_buffered_msgs: {QUEUE_MAX}\n}}"
     )
-    return "\n".join([*lines, *includes]) + "\n"
+    return "\n".join([*lines, *includes, *_tls(listening)]) + "\n"
+
+
+def _tls(listening: Listening) -> list[str]:
+    """Return the block with which the server takes nothing that is not encrypted."""
+    if (files := listening.certificate) is None:
+        return []
+    shown = {"cert_file": str(files.certificate), "key_file": str(files.key)}
+    pairs = "".join(f"  {key}: {_quote_value(value)}\n" for key, value in shown.items())
+    return [f"tls {{\n{pairs}  timeout: 5\n}}"]
 
 
 def _quote_value(value: str | int) -> str:

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from nodepool.auth.accounts import OPERATOR, PLATFORM, PROVISIONER
+from nodepool.auth.accounts import OPERATOR, PLATFORM
 from nodepool.auth.folder import AuthFolder
 from nodepool.local.console import report
 from nodepool.local.errors import UpError
 from nodepool.nats.log.streams import provision
+from nodepool.nats.wire.access import Access
 from nodepool.nats.wire.connection import connect
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal, ServerUnreachable
-from nodepool.nats.wire.installed import operator_link
+from nodepool.nats.wire.installed import authority_link, operator_link
 from nodepool.nats.wire.library import NatsError
 
 GLOBAL = "$G"
@@ -30,10 +31,10 @@ def move_to_platform(data_dir: Path) -> None:
         old.rename(new)
 
 
-async def make_streams(url: str, auth: AuthFolder) -> None:
+async def make_streams(url: str, access: Access) -> None:
     """Make the streams that are missing, as the provisioner; raise UpError if that fails."""
     try:
-        connection = await connect(url, "nodepool up", access=auth.access(PROVISIONER))
+        connection = await connect(url, "nodepool up", access=access)
         try:
             await provision(connection)
         finally:
@@ -51,25 +52,33 @@ def has_members(auth: AuthFolder) -> bool:
 
 
 @contextmanager
-def linked_operator(port: int, auth: AuthFolder) -> Iterator[None]:
+def linked_operator(port: int, auth: AuthFolder, authority: Path | None = None) -> Iterator[None]:
     """Link the key of the operator, for the time of the context, where the command line finds it.
 
-    The link of another control plane, which was killed on the same port, is replaced.
+    The links of another control plane, which was killed on the same port, are replaced.
+
+    authority: whom to trust; None without TLS.
     """
     key, link = auth.key_file(OPERATOR).absolute(), operator_link(port)
+    links = {} if link is None else {link: key, authority_link(link): authority}
+    made = dict[Path, Path]()
     try:
-        if link is not None:
-            link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new = link.with_name(f".{link.name}.{os.getpid()}")
-            new.symlink_to(key)
-            new.replace(link)
+        for path, target in links.items():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if target is None:
+                path.unlink(missing_ok=True)
+                continue
+            new = path.with_name(f".{path.name}.{os.getpid()}")
+            new.symlink_to(target)
+            new.replace(path)
+            made[path] = target
     except OSError as error:
-        link = None
         where = f"{error.filename}: {error.strerror}"
         report(f"cannot link {where}: the command line needs NODEPOOL_NKEY_FILE={key}")
     try:
         yield
     finally:
-        with suppress(OSError):
-            if link is not None and link.readlink() == key:
-                link.unlink()
+        for path, target in made.items():
+            with suppress(OSError):
+                if path.readlink() == target:
+                    path.unlink()

@@ -1,13 +1,12 @@
 """Starting, watching and stopping a nats-server on this machine."""
 
 import errno
-import json
 import re
 import secrets
 import signal
-import socket
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,7 +18,9 @@ from nodepool.local.directory_lock import DirectoryLock
 from nodepool.local.errors import ServerError
 from nodepool.local.guard import Guard, environment_without_settings
 from nodepool.local.identities import move_to_platform
+from nodepool.local.listening import Listening
 from nodepool.local.ports import HOST
+from nodepool.nats.wire.access import Access
 
 POLL_S = 0.02
 STOP_S = 10.0
@@ -27,8 +28,9 @@ STOP_S = 10.0
 
 
 class NatsServer:
-    """A nats-server that listens on the loopback address and keeps its data in one directory.
+    """A nats-server that keeps its data in one directory.
 
+    listen: the address on which it listens; with TLS if that is not this machine alone.
     has_accounts: whether only users of the folder `auth` may connect; they are made at the start.
     """
 
@@ -40,12 +42,14 @@ class NatsServer:
         *,
         monitor_port: int | None = None,
         has_accounts: bool = False,
+        listen: str = HOST,
     ) -> None:
         self._data_dir = data_dir.absolute()
         self._port = port
         self._binary = binary
         self._monitor_port = monitor_port
         self._has_accounts = has_accounts
+        self._listening = Listening(port, listen)
         self._lock: DirectoryLock | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._name = ""
@@ -53,8 +57,18 @@ class NatsServer:
 
     @property
     def url(self) -> str:
-        """The address to which clients connect."""
-        return f"nats://{HOST}:{self._port}"
+        """The address to which clients on this machine connect."""
+        return self._listening.url
+
+    @property
+    def authority(self) -> Path | None:
+        """The file with whom clients trust; None without TLS."""
+        certificate = self._listening.certificate
+        return None if certificate is None else certificate.authority
+
+    def access(self, user: str) -> Access:
+        """Return what a connection of a user of the platform trusts and shows."""
+        return replace(self.auth.access(user), ca_file=str(self.authority or ""))
 
     @property
     def pid(self) -> int | None:
@@ -163,6 +177,7 @@ class NatsServer:
         self._data_dir.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(self._data_dir)
         self._lock.acquire(deadline)
+        self._listening = self._listening.encrypted(self._data_dir / "tls")
         if self._has_accounts:
             self.auth.init()
             move_to_platform(self._data_dir)
@@ -181,7 +196,7 @@ class NatsServer:
         text = server_config(
             self._name,
             *where,
-            self._port,
+            self._listening,
             self._monitor_port,
             enabled=enabled,
             accounts=str(accounts),
@@ -223,7 +238,7 @@ class NatsServer:
 
     def _stores(self) -> bool | None:
         """Return whether this server stores messages; None if the server does not respond."""
-        info = _server_info(self._port)
+        info = self._listening.info()
         return info.get("jetstream") is True if info.get("server_name") == self._name else None
 
     def _failed_start(self, log_start: int) -> ServerError:
@@ -251,22 +266,6 @@ class NatsServer:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-def _server_info(port: int) -> dict[str, object]:
-    """Return what a NATS server sends to each new client; empty if no NATS server responds.
-
-    The message is the `INFO` of https://docs.nats.io/reference/reference-protocols/nats-protocol.
-    """
-    try:
-        with socket.create_connection((HOST, port), timeout=0.5) as connection:
-            connection.settimeout(0.5)
-            with connection.makefile("rb") as stream:
-                word, _, text = stream.readline(64 * 1024).partition(b" ")
-        info = json.loads(text) if word == b"INFO" else None
-    except (OSError, ValueError):
-        return {}
-    return info if isinstance(info, dict) else {}
 
 
 def _port_taken(port: int, *, is_client_port: bool) -> ServerError:

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
+from urllib.parse import urlsplit
 
-from nodepool.auth.accounts import GATEWAY, OPERATOR
-from nodepool.auth.folder import AuthFolder
+from nodepool.auth.accounts import GATEWAY, OPERATOR, PROVISIONER
 from nodepool.auth.rights import inbox_prefix
 from nodepool.client import Client, ClientError, Document
 from nodepool.client.session import URL
@@ -20,6 +20,7 @@ from nodepool.local.console import report
 from nodepool.local.disk import storage_limit
 from nodepool.local.errors import ServerError, UpError
 from nodepool.local.identities import has_members, linked_operator, make_streams
+from nodepool.local.listening import LOCAL_NAMES
 from nodepool.local.monitoring import OPEN, write_prometheus_config
 from nodepool.local.ports import HOST, claimed_ports
 from nodepool.local.server import NatsServer
@@ -47,6 +48,7 @@ class Options:
     show: returns the text to print about the NodePools once they are at their targets.
     once: whether to stop as soon as everything runs.
     processes: in how many processes the services run; a key of PROCESSES.
+    listen: the address on which the nats-server listens.
     protection: who may read the metrics of the services.
     """
 
@@ -59,6 +61,7 @@ class Options:
     show: Callable[[Sequence[Document]], str]
     once: bool
     processes: int
+    listen: str = HOST
     protection: Protection = OPEN
 
 
@@ -66,7 +69,9 @@ def run(options: Options) -> int:
     """Run until SIGINT or SIGTERM and return the exit code; raise `UpError` if the start fails."""
     try:
         binary = find_server(options.binary)
-        server = NatsServer(options.data_dir, options.port, binary, has_accounts=True)
+        server = NatsServer(
+            options.data_dir, options.port, binary, has_accounts=True, listen=options.listen
+        )
         server.start()
     except ServerError as error:
         raise UpError(str(error)) from error
@@ -75,10 +80,10 @@ def run(options: Options) -> int:
         logs = _log_folder(options.data_dir, groups)
         with (
             claimed_ports(len(groups) + 1, METRICS_PORT) as ports,
-            linked_operator(options.port, server.auth),
+            linked_operator(options.port, server.auth, server.authority),
         ):
             limit = storage_limit(server.data_dir)
-            programs = plan_programs(groups, server.url, logs, ports, server.auth, limit)
+            programs = plan_programs(groups, server, logs, ports, limit)
             return asyncio.run(_run_services(options, server, programs))
     finally:
         server.stop()
@@ -107,7 +112,7 @@ async def _run_services(options: Options, server: NatsServer, programs: Sequence
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    await make_streams(server.url, server.auth)
+    await make_streams(server.url, server.access(PROVISIONER))
     async with _services(options, server, programs):
         setting_up = asyncio.create_task(_set_up(options, server))
         stopping = asyncio.create_task(stop.wait())
@@ -166,24 +171,24 @@ async def _keep_gateway(program: Program, server: NatsServer, watch: Callable[[]
 
 def plan_programs(
     groups: Sequence[Sequence[str]],
-    url: str,
+    server: NatsServer,
     logs: Path,
     ports: Sequence[int],
-    auth: AuthFolder,
     limit: int = 0,
 ) -> Sequence[Program]:
     """Return the processes to run, each with the services of a group and one of the ports.
 
-    The last one is the gateway, with the last port. Each service shows its own key of `auth`.
+    The last one is the gateway, with the last port. Each service shows its own key.
 
     limit: how many bytes the server may store; 0 if not known.
     """
     shared = {
-        "NODEPOOL_URL": url,
+        "NODEPOOL_URL": server.url,
         # What the environment says is for another server.
         **{f"NODEPOOL_{name.upper()}": "" for name in Access.__slots__},
-        "NODEPOOL_NKEY_FILE": str(auth.key_file(PLACEHOLDER)),
-        "NODEPOOL_MEMBERS_FILE": str(auth.members_file),
+        "NODEPOOL_NKEY_FILE": str(server.auth.key_file(PLACEHOLDER)),
+        "NODEPOOL_CA_FILE": str(server.authority or ""),
+        "NODEPOOL_MEMBERS_FILE": str(server.auth.members_file),
         "NODEPOOL_LOG_FILE": str(logs / "{service}.log"),
         "NODEPOOL_MAX_FILE_STORE": str(limit),
     }
@@ -211,7 +216,7 @@ async def _set_up(options: Options, server: NatsServer) -> None:
         org=options.org,
         cluster=options.cluster,
         timeout_s=OUTCOME_S,
-        access=server.auth.access(OPERATOR),
+        access=server.access(OPERATOR),
     )
     async with client:
         try:
@@ -224,17 +229,27 @@ async def _set_up(options: Options, server: NatsServer) -> None:
         pools = [pool.document for pool in await client.nodepools.list()]
         report("\n" + options.show([document for document in pools if document is not None]))
     key = options.data_dir / server.auth.key_file(OPERATOR).relative_to(server.data_dir)
-    report(advice(server.url, options.org, options.cluster, key))
+    if server.authority is not None:
+        report(_advice_outside(options.port, server.authority))
+    report(advice(server.url, options.org, options.cluster, key, server.authority))
 
 
-def advice(url: str, org: str, cluster: str, key: Path) -> str:
-    """Return what to try on the control plane that runs."""
-    settings = (("URL", url, URL), ("ORG", org, "demo"), ("CLUSTER", cluster, "demo"))
+def advice(url: str, org: str, cluster: str, key: Path, authority: Path | None = None) -> str:
+    """Return what to try on the control plane that runs; `authority` is None without TLS."""
+    settings = [("URL", url, URL), ("ORG", org, "demo"), ("CLUSTER", cluster, "demo")]
+    trust, trusted = "", ""
+    if authority is not None:
+        trust = f" --tlsca {quote(str(authority))}"
+        trusted = f", tls=ssl.create_default_context(cafile={str(authority)!r})"
+        if urlsplit(url).hostname not in LOCAL_NAMES:  # Its key is not found by the address.
+            settings += [("NKEY_FILE", quote(str(key.absolute())), "")]
+            settings += [("CA_FILE", quote(str(authority)), "")]
     unusual = [f"NODEPOOL_{name}={value}" for name, value, usual in settings if value != usual]
     where = f", after 'export {' '.join(unusual)}'," if unusual else ","
     inbox, subject = inbox_prefix(OPERATOR), f"np.cmd.{org}.{cluster}.training.ScaleNodePool"
-    shown = f"--server {url} --nkey {quote(str(key))} --inbox-prefix {inbox}"
+    shown = f"--server {url} --nkey {quote(str(key))} --inbox-prefix {inbox}{trust}"
     seed = f'nkeys_seed_str=open({str(key)!r}).read().split()[-1], inbox_prefix="{inbox}"'
+    seed += trusted
     return f"""
 Only who shows a key may come in: 'nodepool' finds the operator's by itself. For the nats command,
   nats context save nodepool {shown} --select
@@ -248,3 +263,11 @@ In another terminal{where} try
   .venv/bin/nodepool scale nodepool training --target 12
   .venv/bin/nodepool events -w
 Ctrl-C stops everything and keeps the data."""
+
+
+def _advice_outside(port: int, authority: Path) -> str:
+    """Return how programs of other machines connect."""
+    shown = f"NODEPOOL_URL=tls://HOST:{port} NODEPOOL_CA_FILE=ca.pem NODEPOOL_NKEY_FILE=NAME.nk"
+    return f"""\
+From other machines, with a copy of {authority} and a key of 'nodepool auth add-user':
+  {shown} nodepool get nodepools"""

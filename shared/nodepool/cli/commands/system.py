@@ -1,6 +1,7 @@
 """`nodepool up` and `version`: the program itself."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,20 @@ if TYPE_CHECKING:
     from nodepool.client.admin import Versions
 
 PATH = click.Path(path_type=Path)
+
+
+def _address(context: click.Context, option: click.Parameter, text: str) -> str:
+    """Return an address to listen on; raise a usage error for anything else."""
+    from ipaddress import ip_address
+
+    host = text.removeprefix("[").removesuffix("]")
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", host):
+            return host
+    fault = f"--listen: {text!r} is not the name or IP address of an interface"
+    raise click.UsageError(f"{fault}; NODEPOOL_NATS_PORT sets the port")
 
 
 @click.command(cls=Command)
@@ -43,9 +58,22 @@ PATH = click.Path(path_type=Path)
     show_default=True,
     help="In how many processes the services run: fewer take less memory.",
 )
+@click.option(
+    "--listen",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    callback=_address,
+    help="The address to listen on, 0.0.0.0 for all; with TLS if others can reach it.",
+)
 @click.pass_obj
 def up(
-    settings: Settings, data_dir: Path, examples: Path | None, once: bool, processes: str
+    settings: Settings,
+    data_dir: Path,
+    examples: Path | None,
+    once: bool,
+    processes: str,
+    listen: str,
 ) -> int:
     """Run the whole control plane on this machine, until Ctrl-C."""
     from nodepool.cli.tables import pools_table
@@ -70,6 +98,7 @@ def up(
         show=pools_table,
         once=once,
         processes=int(processes),
+        listen=listen,
         protection=services.protection,
     )
     try:

@@ -25,6 +25,11 @@ def operator_link(port: int, environment: Mapping[str, str] = os.environ) -> Pat
     return folder / "nodepool" / "keys" / f"{LOOPBACK}:{port}.nk"
 
 
+def authority_link(link: Path) -> Path:
+    """Return where the certificates to trust are linked beside the key of an operator."""
+    return link.with_suffix(".pem")
+
+
 def access_to(url: str, access: Access) -> Access:
     """Return what to show at an address: `access`, or else the linked key of an operator.
 
@@ -41,4 +46,7 @@ def access_to(url: str, access: Access) -> Access:
     except ValueError:
         return access
     link = operator_link(port) if host in _LOCAL and parts.username is None else None
-    return access if link is None or not link.exists() else Access(nkey_file=str(link))
+    if link is None or not link.exists():
+        return access
+    authority = authority_link(link)
+    return Access(ca_file=str(authority) if authority.exists() else "", nkey_file=str(link))
