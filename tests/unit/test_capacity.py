@@ -30,15 +30,23 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineRepaired,
+    NodeActivityChanged,
     NodePoolDeleting,
     NodePoolValidated,
     NodePreemptionRequested,
+    NodeUpdated,
     QuotaChecked,
     Wake,
 )
 from nodepool.contract.keys import PoolKey, machine_key, offering_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
-from nodepool.contract.model import ComputeClass, NodePoolSpec, RemovalReason, SchedulingPriority
+from nodepool.contract.model import (
+    ComputeClass,
+    NodePhase,
+    NodePoolSpec,
+    RemovalReason,
+    SchedulingPriority,
+)
 from nodepool.contract.subjects import Address
 from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
@@ -804,6 +812,38 @@ def test_a_warning_that_waits_is_not_given_once_the_one_before_it_holds_again() 
 
     # then the verdict is what it was when it was warned
     assert short(outputs) == [f"{last} NoneAvailable 0/2"]
+
+
+def test_an_event_about_a_node_that_stays_leaves_the_state_as_it_is() -> None:
+    # given a NodePool with a Node
+    story = Story()
+    story.add_machines(1)
+    story.want("train", 1)
+    story.process(assigned("train", 1))
+    before = story.state
+
+    # when its labels change, and a Pod runs there that no drain waits for
+    story.process(
+        NodeUpdated(
+            **of("train"),
+            node="m1",
+            zone=ZONE,
+            assignment=1,
+            phase=NodePhase.PRODUCTION,
+            unschedulable=False,
+            labels={},
+            annotations={},
+            taints=(),
+        )
+    )
+    story.process(
+        NodeActivityChanged(
+            **of("train"), node="m1", zone=ZONE, assignment=1, active=True, message="runs job"
+        )
+    )
+
+    # then nothing is computed anew
+    assert story.state is before
 
 
 # Types that come in racks.
