@@ -9,9 +9,10 @@ from immutables import Map
 
 from capacity import Hears, Says
 from capacity.decide import SERVICE
+from capacity.needed import Taking
 from capacity.pool import Pool, Share
 from capacity.state import State
-from capacity.supply import Taking, share_of, shares
+from capacity.supply import share_of, shares
 from capacity.verdict import verdict, warning
 from nodepool.contract.affinity import (
     Affinity,
@@ -1098,7 +1099,7 @@ def test_a_pool_whose_share_cannot_be_told_keeps_no_other_from_its_verdict() -> 
 
     # when two machines come
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("capacity.supply.Taking.take", take)
+        patch.setattr("capacity.needed.Taking.take", take)
         outputs = story.add_machines(2)
 
     text = "internal error while checking capacity: LookupError: broken"
