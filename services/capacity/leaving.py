@@ -50,27 +50,28 @@ class Leaving:
         return (key for key in self.replaced.get(offering, ()) if self.is_lost(offering, key))
 
     def fold(self, offering: OfferingKey, event: NodeChanged) -> "Leaving":
-        """Return what is known of leaving Nodes after an event about a Node that is there."""
+        """Return what is known of leaving Nodes after an event about a Node that is there.
+
+        Return this object itself if nothing changes, as after most of these events.
+        """
         key = event.machine_key
+        to_triage, blocked, silent = self.to_triage, self.blocked, self.silent
         match event:
             case CWNodeCordoned(cause=cause, triage=triage):
-                return replace(
-                    self,
-                    to_triage=mark(self.to_triage, key, is_in=triage),
-                    silent=mark(self.silent, key, is_in=_NOT_READY in cause.split(",")),
-                )
+                to_triage = mark(to_triage, key, is_in=triage)
+                silent = mark(silent, key, is_in=_NOT_READY in cause.split(","))
             case CWNodeUncordoned():
-                to_triage = mark(self.to_triage, key, is_in=False)
-                return replace(
-                    self, to_triage=to_triage, silent=mark(self.silent, key, is_in=False)
-                )
+                to_triage, silent = (mark(each, key, is_in=False) for each in (to_triage, silent))
             case NodeActivityChanged(blocking_count=count):
-                return replace(self, blocked=mark(self.blocked, key, is_in=count > 0))
+                blocked = mark(blocked, key, is_in=count > 0)
             case NodeUpdated(removal=removal):
                 is_replaced = removal is RemovalReason.UNHEALTHY
                 return self._with_replaced(offering, key, is_replaced=is_replaced)
             case _:
                 assert_never(event)
+        if to_triage is self.to_triage and blocked is self.blocked and silent is self.silent:
+            return self
+        return replace(self, to_triage=to_triage, blocked=blocked, silent=silent)
 
     def without(self, offering: OfferingKey, key: MachineKey) -> "Leaving":
         """Return what is known of leaving Nodes after a Node has left."""

@@ -233,11 +233,14 @@ def _fold_leaving(state: State, event: NodeChanged) -> State:
 
     Only that changes a verdict.
     """
-    if not _is_held(state, event):
-        return state
     key, before = event.machine_key, state.leaving
-    offering = state.inventory.machines[key].offering
+    machine = state.inventory.machines.get(key)
+    if machine is None:
+        return state
+    offering = machine.offering
     after = before.fold(offering, event)
+    if after is before or not _is_held(state, event):
+        return state
     state = replace(state, leaving=after)
     old, new = ((key in each.to_triage, each.is_lost(offering, key)) for each in (before, after))
     return state if old == new else supply_changed(state, offering)

@@ -2,51 +2,14 @@
 
 from collections.abc import Iterator
 
+from capacity.needed import Taking, Takings, find_losers, place
 from capacity.pool import Pool, Share
 from capacity.state import State
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey
 from nodepool.placement.claims import Claimant
 from nodepool.placement.line import Count, Line
-from nodepool.placement.plan import Part, hold_back, meet, needs, pass_over, take_turns
-from nodepool.placement.ranking import Ranking
-
-
-class Taking(Part):
-    """What a NodePool takes of the free machines, and what comes for it.
-
-    `Part` describes what it takes: `taken`, `most`, `first` and `last`.
-
-    preempted: how many spot Nodes give way to it.
-    losing: how many of its Nodes leave for certain: they give way, or are replaced as unhealthy.
-    misfits: how many of the spot Nodes that give way to what is served before it do not satisfy its
-        affinity. What is served before it may take other machines first, and leave it these.
-    position: the position of its first missing Node among all missing Nodes.
-    needed: how many machines must become free for it and for all that is served before it, which an
-        operator is too.
-    """
-
-    compares = True
-    preempted = losing = misfits = position = needed = 0
-
-    @property
-    def share(self) -> Share:
-        """The share of the NodePool after all its turns."""
-        reason, in_racks = reason_of(self.pool, self.taken, self.most), self.pool.rack_size > 1
-        is_enough = reason is Capacity.SUFFICIENT
-        fitting = 0 if in_racks or not is_enough else sum(self.last.values())
-        return Share(
-            self.key,
-            reason,
-            max(self.taken, fitting),
-            self.first if in_racks else {},
-            self.preempted,
-            0 if is_enough else self.position,
-            0 if is_enough else self.needed,
-        )
-
-
-Takings = dict[PoolKey, Taking]
+from nodepool.placement.plan import hold_back, meet, needs, pass_over, take_turns
 
 
 def reason_of(pool: Claimant, taken: int, most: int) -> Capacity:
@@ -86,18 +49,18 @@ def shares(
     NodePools that were short and want no more Nodes have enough. A NodePool that fails is passed
     over, and `failed` then has the cause; the exception of the NodePool `own` is raised.
     """
-    ranking = state.ranking(key)
     claims = _serve(state, key, failed, own)
-    _count_losses(state, key, claims)
-    operator = _promise(state, key, claims, failed, own)
+    stock = state.stock(key)
+    operator = max(0, stock.outstanding - stock.count)
+    coming = _promise(state, key, claims, operator, failed, own)
     claims = {each: claim for each, claim in claims.items() if each not in failed}
-    _place(ranking, claims, operator)
+    place(state.ranking(key), claims, find_losers(state, key), operator, coming)
     for pool_key, claim in claims.items():
         if own is not None and pool_key != own:
             continue
         share: Share | None = None
         with pass_over(pool_key, failed, own):
-            share = claim.share
+            share = _share_out(claim)
         if share is not None:
             yield share
     for pool_key in state.short.get(key, ()):
@@ -106,11 +69,28 @@ def shares(
             yield Share(pool_key, Capacity.SUFFICIENT, 0)
 
 
+def _share_out(claim: Taking) -> Share:
+    """Return the share of a NodePool after all its turns."""
+    pool = claim.pool
+    reason, in_racks = reason_of(pool, claim.taken, claim.most), pool.rack_size > 1
+    is_enough = reason is Capacity.SUFFICIENT
+    fitting = 0 if in_racks or not is_enough else sum(claim.last.values())
+    return Share(
+        claim.key,
+        reason,
+        max(claim.taken, fitting),
+        claim.first if in_racks else {},
+        claim.preempted,
+        0 if is_enough else claim.position,
+        0 if is_enough else claim.needed,
+    )
+
+
 def _serve(
     state: State, key: OfferingKey, failed: dict[PoolKey, str], own: PoolKey | None
-) -> Takings:
+) -> dict[PoolKey, Taking]:
     """Return the claims of all NodePools that wait, which took the free machines in their turns."""
-    ranking, claims = state.ranking(key), Takings()
+    ranking, claims = state.ranking(key), dict[PoolKey, Taking]()
     line: Line = Count(state.stock(key).free_for_pools)
     if ranking.choosy:
         line = state.inventory.line(key)
@@ -134,28 +114,28 @@ def _promise(
     state: State,
     key: OfferingKey,
     claims: Takings,
+    operator: int,
     failed: dict[PoolKey, str],
     own: PoolKey | None,
 ) -> int:
     """Set how many of the spot Nodes that give way are for each NodePool of class `default`.
 
     A machine that goes to triage afterwards is for no NodePool. An operator comes first, for the
-    machines that are still to be reclaimed and are not free. Return how many the operator still
-    lacks then; a negative number counts the machines that come for nobody, and fit everybody.
+    `operator` machines that are still to be reclaimed and are not free. Return how many come for
+    the operator or for nobody; the latter are counted only if they fit everybody.
     """
     giving_way, broken = state.giving_way.get(key, ()), state.leaving.to_triage
     keys = sorted(each for each in giving_way if each not in broken)
-    stock, taken = state.stock(key), {each: claim.taken for each, claim in claims.items()}
-    operator = max(0, stock.outstanding - stock.count)
     if not keys:
-        return operator
+        return 0
     ranking, promised = state.ranking(key), list[MachineKey]()
-    before = dict[PoolKey, int]()
+    taken = {each: claim.taken for each, claim in claims.items()}
+    before, coming = dict[PoolKey, int](), 0
     found = needs(ranking, state.pools, operator, taken)
     open_needs = [need for need in found if need.beneficiary not in failed]
     for need, machines in meet(open_needs, state.inventory.line_of(keys), failed, own):
         if need.beneficiary is None:
-            operator -= len(machines)
+            coming += len(machines)
         else:
             claims[need.beneficiary].preempted += len(machines)
             before[need.beneficiary] = len(promised)
@@ -166,41 +146,4 @@ def _promise(
             with pass_over(each, failed, own):
                 fitting = state.inventory.line_of(others).fitting(affinity)
                 claim.misfits = len(others) - sum(fitting.values())
-    return operator if ranking.choosy else operator - (len(keys) - len(promised))
-
-
-def _count_losses(state: State, key: OfferingKey, claims: Takings) -> None:
-    """Set how many Nodes each NodePool loses for certain, whoever gets their machines."""
-    for each in {*state.giving_way.get(key, ()), *state.leaving.lost(key)}:
-        loser = claims.get(PoolKey(state.inventory.machines[each].holder))
-        if loser is not None and each not in state.reserved:
-            loser.losing += 1
-
-
-def _place(ranking: Ranking, claims: Takings, operator: int) -> None:
-    """Set the positions of all missing Nodes, and how many machines each NodePool waits for.
-
-    A NodePool waits for as many machines as its last position says, without the machines that come
-    for it and for the NodePools before it. A NodePool that loses a Node for certain keeps its
-    place, and lacks one Node more from then on. If it has all Nodes before it loses one, the loss
-    begins a new wait behind all that waits already.
-
-    operator: how many machines an operator gets first; negative if machines come for nobody.
-    """
-    if all(claim.taken >= claim.lacks for claim in claims.values()):
-        return
-    ahead, coming, spare = 0, -operator, max(0, -operator)
-    losers = dict[PoolKey, int]()
-    for key, count in ranking.turns():
-        claim = claims.get(key)
-        if claim is not None and not claim.position:
-            claim.position = ahead + 1
-            coming += claim.taken + claim.preempted - claim.losing
-        ahead += count
-        if claim is not None:
-            unmet = claim.lacks - claim.taken - claim.preempted
-            claim.needed = max(unmet - spare, ahead - coming + claim.misfits)
-            if claim.losing:
-                losers[key] = ahead - coming
-    for key, before in losers.items():
-        claims[key].needed += max(0, ahead - coming - before)
+    return coming if ranking.choosy else coming + len(keys) - len(promised)

@@ -92,8 +92,9 @@ def _racks(pool: Pool, share: Share) -> str:
     size = pool.rack_size
     parts = [part for part in lacking(size, pool.domains) if part.domain]
     causes = [_lack(part, share.free.get(part.domain, 0)) for part in parts[:DOMAINS_MAX]]
-    if len(parts) > DOMAINS_MAX:
-        causes.append(f"{len(parts) - DOMAINS_MAX} more domains lack some")
+    if (more := len(parts) - DOMAINS_MAX) > 0:
+        verb = "lacks" if more == 1 else "lack"
+        causes.append(f"{format_count(more, 'more domain')} {verb} some")
     lacked = sum(part.machines for part in lacking(size, pool.domains))
     others = {domain: count for domain, count in share.free.items() if domain and count}
     if pool.claim > lacked and others:

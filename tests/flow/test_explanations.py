@@ -267,6 +267,60 @@ def test_the_loss_of_an_unhealthy_node_waits_behind_what_waits_already(
 
 
 @pytest.mark.parametrize(
+    ("priority", "advised", "before"), [(0, 3, 1), (5, 4, 2)], ids=["equal", "higher"]
+)
+def test_the_loss_of_a_nodepool_with_a_higher_priority_comes_before_what_waits(
+    world: WorldHarness, priority: int, advised: int, before: int
+) -> None:
+    # given a spot NodePool with all its Nodes, one that lacks two, and each gives way with a Node
+    world.given_data_center(machines=3, quota=9)
+    world.given_cluster("west", "umbrella")
+    world.given_quota(9, org="umbrella")
+    world.apply("first", 2, computeClass="spot", schedulingPriority={"value": priority})
+    world.apply("second", 3, computeClass="spot")
+    world.pass_time(minutes=1)
+    world.apply("umbrella/west/train", 2)
+    world.pass_time(seconds=1)
+
+    # when as many machines are added as are advised, less one, and then that one
+    helps = explained(world, "second").causes[0].helps
+    world.given_machines(advised - 1)
+    world.pass_time(minutes=10)
+    one_less = titles(explained(world, "second"))
+    world.given_machines(1)
+
+    # then these are enough, also for the Node that the other NodePool takes first
+    assert helps[0] == (
+        f"add {advised} machines of the type to the zone, "
+        f"up to {before} of them for what is served before it"
+    )
+    assert one_less == ["Capacity is NoneAvailable"]
+    assert titles(explained(world, "second")) == []
+
+
+def test_a_nodepool_that_gets_all_at_once_waits_for_no_loss_of_another(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that loses a Node to triage, and one with a lower priority that waits
+    world.given_data_center(machines=2)
+    evicted = {"disableUnhealthyNodeEviction": False}
+    world.apply("first", 2, lifecycle=evicted, schedulingPriority={"value": 5})
+    world.apply("second", 1)
+    world.run_pod("n1", interruption="graceful", graceS=600)
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=3)
+
+    # when as many machines are added as are advised
+    helps = explained(world, "second").causes[0].helps
+    world.given_machines(1)
+    world.pass_time(minutes=20)
+
+    # then it has its Node, and the other NodePool waits for the machine that it lost
+    assert helps == ("add 1 machine of the type to the zone",)
+    assert [world.node_counts(pool).current for pool in ("first", "second")] == [1, 1]
+
+
+@pytest.mark.parametrize(
     ("broken", "advised"),
     [
         ("n5", [f"add 2 machines of NVLink domain {R1} to the zone: no other completes its rack"]),

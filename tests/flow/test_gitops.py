@@ -157,6 +157,31 @@ def test_a_pool_without_a_limit_is_in_progress_up_to_its_grant(world: WorldHarne
     ]
 
 
+def test_a_pool_over_its_limit_is_in_progress_up_to_its_grant(world: WorldHarness) -> None:
+    # given a NodePool that lost a Node after its quota was deleted, and can get no other machine
+    world.given_data_center(machines=3, quota=3)
+    world.apply("train", 3)
+    world.send("DeleteQuota", org_path(ORG), {"zone": ZONE, "instanceType": H100})
+    world.break_machines("n1", fault="gpu-lost")
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=2)
+
+    # when its limit is 0, a machine is added, and more Nodes are wanted
+    world.given_quota(0)
+    seen = [(shown(world), world.conditions("train")["Quota"])]
+    world.given_machines(1)
+    seen.append((shown(world), world.conditions("train")["Quota"]))
+    world.scale("train", 4)
+    seen.append((shown(world), world.conditions("train")["Quota"]))
+
+    # then only what exceeds its grant needs a person
+    assert seen == [
+        ("InProgress Reconciling=UnderTarget", "Over"),
+        ("Current", "Under"),
+        ("Failed Stalled=Over", "Over"),
+    ]
+
+
 def test_a_pool_that_is_deleted_is_terminating(world: WorldHarness) -> None:
     world.given_data_center()
     world.apply("train", 2)

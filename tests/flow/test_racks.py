@@ -281,6 +281,22 @@ def test_a_rack_gets_its_lost_nodes_back_once_all_of_them_are_there(world: World
     assert domains(world) == {R1: 18}
 
 
+@pytest.mark.parametrize(
+    ("domains", "rest"), [(4, "1 more domain lacks some"), (5, "2 more domains lack some")]
+)
+def test_a_pool_whose_racks_all_lack_machines_names_three_and_counts_the_others(
+    harness: Harness, domains: int, rest: str
+) -> None:
+    given_racks(harness, domains)
+    for number in range(domains):
+        break_boot(harness, f"n{18 * number + 1}")
+
+    want(harness, domains)
+
+    text = harness.condition("train", "Capacity")
+    assert text.endswith(f"NVLink domain {R3} lacks 1 and has 0 free; {rest}")
+
+
 def test_a_pool_gets_another_rack_while_its_first_rack_lacks_machines(
     world: WorldHarness,
 ) -> None:

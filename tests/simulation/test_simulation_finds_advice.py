@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from capacity.needed import find_losers
+from capacity.pool import Pool
 from capacity.state import State as CapacityState
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.explanation import rack_remedies
@@ -62,15 +64,22 @@ SCANT = replace(
 """Quota is short, and many Nodes are at work."""
 
 
-def alone(_ranking: Ranking, claims: Mapping[PoolKey, Any], _operator: int) -> None:
+def alone(_ranking: Ranking, claims: Mapping[PoolKey, Any], *_: object) -> None:
     """Each NodePool waits for the machines that it lacks itself, whoever is served before it."""
     for claim in claims.values():
         claim.position = 1
         claim.needed = claim.lacks - claim.taken
 
 
-def none_lost(_state: CapacityState, _key: OfferingKey, _claims: Mapping[PoolKey, Any]) -> None:
+def none_lost(_state: CapacityState, _key: OfferingKey) -> Mapping[PoolKey, Pool]:
     """No NodePool loses a Node."""
+    return {}
+
+
+def none_lost_before(state: CapacityState, key: OfferingKey) -> Mapping[PoolKey, Pool]:
+    """Only NodePools that wait already lose Nodes."""
+    waiting = state.ranking(key).waiting
+    return {each: pool for each, pool in find_losers(state, key).items() if each in waiting}
 
 
 def nobody_ahead(_facts: Facts) -> list[Peer]:
@@ -143,7 +152,7 @@ PLANTS: Mapping[str, Plant] = {
         "that does not help",
         SHORT,
         (),
-        {"capacity.supply._place": alone},
+        {"capacity.supply.place": alone},
     ),
     "quota is counted as if no other NodePool waited for it": Plant(
         "that does not help",
@@ -264,8 +273,30 @@ def test_a_node_that_leaves_and_is_not_counted_as_lost_is_found(
     check_advice(harness.world, Random(0), most=ALL)
 
     # when capacity counts no loss, and evaluates it again
-    monkeypatch.setattr("capacity.supply._count_losses", none_lost)
+    monkeypatch.setattr("capacity.supply.find_losers", none_lost)
     harness.scale("train", 5)
+
+    # then too few machines are asked for
+    with pytest.raises(Violation, match="that does not help"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+def test_a_loss_of_a_higher_priority_that_is_not_counted_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given a spot NodePool that lacks two Nodes, and one with a higher priority that loses a Node
+    harness = WorldHarness()
+    harness.given_data_center(machines=3, quota=9)
+    harness.apply("first", 2, computeClass="spot", schedulingPriority={"value": 5})
+    harness.apply("second", 3, computeClass="spot")
+    harness.pass_time(minutes=1)
+    harness.reclaim(2)
+    harness.pass_time(seconds=1)
+    check_advice(harness.world, Random(0), most=ALL)
+
+    # when capacity counts only the losses of what waits already, and evaluates it again
+    monkeypatch.setattr("capacity.supply.find_losers", none_lost_before)
+    harness.scale("second", 4)
 
     # then too few machines are asked for
     with pytest.raises(Violation, match="that does not help"):

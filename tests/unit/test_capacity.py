@@ -9,9 +9,10 @@ from immutables import Map
 
 from capacity import Hears, Says
 from capacity.decide import SERVICE
+from capacity.needed import Taking
 from capacity.pool import Pool, Share
 from capacity.state import State
-from capacity.supply import Taking, share_of, shares
+from capacity.supply import share_of, shares
 from capacity.verdict import verdict, warning
 from nodepool.contract.affinity import (
     Affinity,
@@ -30,15 +31,23 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineRepaired,
+    NodeActivityChanged,
     NodePoolDeleting,
     NodePoolValidated,
     NodePreemptionRequested,
+    NodeUpdated,
     QuotaChecked,
     Wake,
 )
 from nodepool.contract.keys import PoolKey, machine_key, offering_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
-from nodepool.contract.model import ComputeClass, NodePoolSpec, RemovalReason, SchedulingPriority
+from nodepool.contract.model import (
+    ComputeClass,
+    NodePhase,
+    NodePoolSpec,
+    RemovalReason,
+    SchedulingPriority,
+)
 from nodepool.contract.subjects import Address
 from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
@@ -806,6 +815,38 @@ def test_a_warning_that_waits_is_not_given_once_the_one_before_it_holds_again() 
     assert short(outputs) == [f"{last} NoneAvailable 0/2"]
 
 
+def test_an_event_about_a_node_that_stays_leaves_the_state_as_it_is() -> None:
+    # given a NodePool with a Node
+    story = Story()
+    story.add_machines(1)
+    story.want("train", 1)
+    story.process(assigned("train", 1))
+    before = story.state
+
+    # when its labels change, and a Pod runs there that no drain waits for
+    story.process(
+        NodeUpdated(
+            **of("train"),
+            node="m1",
+            zone=ZONE,
+            assignment=1,
+            phase=NodePhase.PRODUCTION,
+            unschedulable=False,
+            labels={},
+            annotations={},
+            taints=(),
+        )
+    )
+    story.process(
+        NodeActivityChanged(
+            **of("train"), node="m1", zone=ZONE, assignment=1, active=True, message="runs job"
+        )
+    )
+
+    # then nothing is computed anew
+    assert story.state is before
+
+
 # Types that come in racks.
 
 
@@ -1058,7 +1099,7 @@ def test_a_pool_whose_share_cannot_be_told_keeps_no_other_from_its_verdict() -> 
 
     # when two machines come
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("capacity.supply.Taking.take", take)
+        patch.setattr("capacity.needed.Taking.take", take)
         outputs = story.add_machines(2)
 
     text = "internal error while checking capacity: LookupError: broken"

@@ -96,7 +96,7 @@ def _progress(pool: Desired, document: Shown, conditions: Mapping[str, Shown]) -
     if conditions["AtTarget"]["reason"] == "OverTarget":
         others = [each for each in others if each["type"] not in ("Quota", "Capacity")]
     if document["status"]["grantedNodes"] >= pool.spec.target:
-        others = [each for each in others if each["reason"] != "NotSet"]
+        others = [each for each in others if each["reason"] not in ("NotSet", "Over")]
     if any(each["reason"] in _FAILED - (_MISSED if is_met else set()) for each in others):
         wanted = {"Stalled"}
     if _OF_KSTATUS & set(conditions) != wanted:

@@ -70,8 +70,8 @@ def why(size: int, wanted: int, held: Mapping[str, int], free: Mapping[str, int]
         f"NVLink domain {domain} lacks {lack} and has {free.get(domain, 0)} free"
         for lack, domain in named[:3]
     ]
-    if named[3:]:
-        texts.append(f"{len(named[3:])} more domains lack some")
+    if more := len(named[3:]):
+        texts.append("1 more domain lacks some" if more == 1 else f"{more} more domains lack some")
     labelled = [count for domain, count in free.items() if domain]
     if labelled and wanted > sum(lack for lack, _ in lacking):
         texts.append(f"of {sum(labelled)} free at most {max(labelled)} share an NVLink domain")
