@@ -44,6 +44,7 @@ MachineReported = (
 Hears = (
     on.NodePoolValidated
     | on.NodePoolDeleting
+    | on.NodePoolUpdateFailed
     | on.CWNodePoolDeleted
     | QuotaCounted
     | on.GrantAcknowledged

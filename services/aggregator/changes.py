@@ -61,6 +61,8 @@ def evolve(  # noqa: C901, PLR0912  # It lists the messages.
             return _pool_changed(model, message, pools.deleting, context)
         case on.CWNodePoolNodesRemoved():
             return _pool_changed(model, message, pools.nodes_removed, context)
+        case on.NodePoolUpdateFailed():
+            return _pool_changed(model, message, pools.update_failed, context)
         case on.CWNodePoolDeleted():
             return _pool_deleted(model, message)
         case on.ClusterRegistered():

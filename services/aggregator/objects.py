@@ -76,6 +76,7 @@ class NodePoolObject:
     has_lent: whether any of its Nodes was ever reserved for the control plane.
     allocation_error: why the allocator could not decide on its Nodes; empty after a success.
     removal_error: why its Nodes could not be removed; empty after a success.
+    deletion_error: why its deletion could not be ended; after a success it is gone.
     busy: while it loses Nodes, its Nodes that are active or leave; only `projection` fills this.
     """
 
@@ -112,6 +113,7 @@ class NodePoolObject:
     has_lent: bool = False
     allocation_error: str = ""
     removal_error: str = ""
+    deletion_error: str = ""
     busy: "tuple[NodeObject, ...]" = ()
 
     @property

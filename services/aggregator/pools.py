@@ -188,6 +188,19 @@ def nodes_removed(
     return with_condition(pool, NodesRemoved.COMPLETE, "All Nodes are removed.", context)
 
 
+def update_failed(
+    pool: NodePoolObject, event: on.NodePoolUpdateFailed, context: Context
+) -> NodePoolObject:
+    """Return the NodePool with a deletion that could not be ended after its last Node had left.
+
+    Of a NodePool that stays, no condition fails: Validated shows a check that could not decide, and
+    the target of the autoscaler is stored later.
+    """
+    if pool.deleting is None or event.message == pool.deletion_error:
+        return pool
+    return with_counts(replace(pool, deletion_error=event.message), context)
+
+
 def node_assigned(
     pool: NodePoolObject, event: on.CWNodeAssigned, context: Context
 ) -> NodePoolObject:

@@ -12,6 +12,8 @@ Hears = (
     | on.NodePoolDeleting
     | on.QuotaCheckFailed
     | on.CWNodeAssigned
+    | on.NodeUpdated
+    | on.NodeActivityChanged
     | on.CWNodeCordoned
     | on.CWNodeUncordoned
     | on.CWNodeDeleted

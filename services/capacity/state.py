@@ -7,6 +7,7 @@ from typing import Final, assert_never
 from immutables import Map
 
 from capacity import Hears, Says
+from capacity.leaving import NO_KEYS, NOBODY_LEAVES, Keys, Leaving, NodeChanged
 from capacity.pool import Pool
 from nodepool.contract import events as on
 from nodepool.contract.commands import FindCapacity
@@ -22,7 +23,6 @@ from nodepool.state.values import replace
 
 RENEWALS_PER_SECOND: Final = 100
 """How many verdicts per second are renewed after a number in them changes; for types in racks."""
-NO_KEYS: Final[Map[MachineKey, bool]] = Map()
 NO_POOLS: Final[Queue[PoolKey]] = Queue()
 
 
@@ -36,7 +36,7 @@ class State(Placement[Pool]):
         or whose last check failed.
     renewed: when the last verdict on each offering was published, for types that come in racks.
     giving_way: the machines of spot Nodes that give way to an operator or to NodePools.
-    to_triage: the machines that go to triage when their Nodes leave, for any reason.
+    leaving: what is known of Nodes that leave for other reasons.
     reserved: the machines of Nodes that are reserved for the control plane.
     zones: the zones in which each organisation has a cluster, in alphabetical order.
     """
@@ -44,9 +44,9 @@ class State(Placement[Pool]):
     pools: Map[PoolKey, Pool] = Map()
     short: Map[OfferingKey, Queue[PoolKey]] = Map()
     renewed: Map[OfferingKey, datetime] = Map()
-    giving_way: Map[OfferingKey, Map[MachineKey, bool]] = Map()
-    to_triage: Map[MachineKey, bool] = Map()
-    reserved: Map[MachineKey, bool] = Map()
+    giving_way: Map[OfferingKey, Keys] = Map()
+    leaving: Leaving = NOBODY_LEAVES
+    reserved: Keys = NO_KEYS
     zones: Map[str, tuple[str, ...]] = Map()
 
 
@@ -66,8 +66,13 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case on.CWNodeAssigned(key=key, uid=uid):
             state, pool = state.with_node(message, state.pool(key, uid))
             return _change_held(state, pool, message.machine_key, 1)
-        case on.CWNodeCordoned() | on.CWNodeUncordoned():
-            return _fold_cordon(state, message)
+        case (
+            on.NodeUpdated()
+            | on.NodeActivityChanged()
+            | on.CWNodeCordoned()
+            | on.CWNodeUncordoned()
+        ):
+            return _fold_leaving(state, message)
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return _fold_departure(state, message, context)
         case on.NodePoolDeleting(key=key, uid=uid):
@@ -168,9 +173,7 @@ def _short(state: State, pool: Pool, *, is_short: bool) -> State:
 # Which machines NodePools hold.
 
 
-def _is_held(
-    state: State, event: on.NodePreemptionRequested | on.CWNodeCordoned | on.CWNodeUncordoned
-) -> bool:
+def _is_held(state: State, event: on.NodePreemptionRequested | NodeChanged) -> bool:
     """Return whether the Node of an event is still there."""
     machine = state.inventory.machines.get(event.machine_key)
     stay = (machine.holder, machine.assignment) if machine is not None else None
@@ -197,7 +200,9 @@ def _fold_departure(
     failed = isinstance(event, on.CWNodeRegistrationFailed)
     since = state.inventory.machines[key].since if failed else None
     state = replace(state, inventory=state.inventory.depart(event))
-    state = _to_triage(_giving_way(state, key, gives_way=False), key, is_broken=False)
+    offering = state.inventory.machines[key].offering
+    leaving = state.leaving.without(offering, key)
+    state = replace(_giving_way(state, key, gives_way=False), leaving=leaving)
     if key in state.reserved:
         state = replace(state, reserved=state.reserved.delete(key))  # No NodePool held it.
         return _change_supply(state, key)
@@ -223,18 +228,19 @@ def _fold_reservation(state: State, event: on.NodeReservationChanged, context: C
     return _change_held(state, pool, key, change)
 
 
-def _fold_cordon(state: State, event: on.CWNodeCordoned | on.CWNodeUncordoned) -> State:
-    """Return the state in which the machine of a Node will go to triage, or will not."""
-    is_broken = isinstance(event, on.CWNodeCordoned) and event.triage
-    is_held = _is_held(state, event)
-    return _to_triage(state, event.machine_key, is_broken=is_broken) if is_held else state
+def _fold_leaving(state: State, event: NodeChanged) -> State:
+    """Return the state in which a Node leaves as unhealthy, or its machine goes to triage, or not.
 
-
-def _to_triage(state: State, key: MachineKey, *, is_broken: bool) -> State:
-    if is_broken is (key in state.to_triage):
+    Only that changes a verdict.
+    """
+    if not _is_held(state, event):
         return state
-    state = replace(state, to_triage=mark(state.to_triage, key, is_in=is_broken))
-    return _change_supply(state, key)
+    key, before = event.machine_key, state.leaving
+    offering = state.inventory.machines[key].offering
+    after = before.fold(offering, event)
+    state = replace(state, leaving=after)
+    old, new = ((key in each.to_triage, each.is_lost(offering, key)) for each in (before, after))
+    return state if old == new else supply_changed(state, offering)
 
 
 def _giving_way(state: State, key: MachineKey, *, gives_way: bool) -> State:

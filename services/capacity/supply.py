@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from capacity.pool import Pool, Share
 from capacity.state import State
 from nodepool.contract.conditions import Capacity
-from nodepool.contract.keys import OfferingKey, PoolKey
+from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey
 from nodepool.placement.claims import Claimant
 from nodepool.placement.line import Count, Line
 from nodepool.placement.plan import Part, hold_back, meet, needs, pass_over, take_turns
@@ -18,14 +18,16 @@ class Taking(Part):
     `Part` describes what it takes: `taken`, `most`, `first` and `last`.
 
     preempted: how many spot Nodes give way to it.
-    losing: how many of its Nodes give way to another NodePool or to an operator.
+    losing: how many of its Nodes leave for certain: they give way, or are replaced as unhealthy.
+    misfits: how many of the spot Nodes that give way to what is served before it do not satisfy its
+        affinity. What is served before it may take other machines first, and leave it these.
     position: the position of its first missing Node among all missing Nodes.
     needed: how many machines must become free for it and for all that is served before it, which an
         operator is too.
     """
 
     compares = True
-    preempted = losing = position = needed = 0
+    preempted = losing = misfits = position = needed = 0
 
     @property
     def share(self) -> Share:
@@ -86,6 +88,7 @@ def shares(
     """
     ranking = state.ranking(key)
     claims = _serve(state, key, failed, own)
+    _count_losses(state, key, claims)
     operator = _promise(state, key, claims, failed, own)
     claims = {each: claim for each, claim in claims.items() if each not in failed}
     _place(ranking, claims, operator)
@@ -138,40 +141,55 @@ def _promise(
 
     A machine that goes to triage afterwards is for no NodePool. An operator comes first, for the
     machines that are still to be reclaimed and are not free. Return how many the operator still
-    lacks then.
+    lacks then; a negative number counts the machines that come for nobody, and fit everybody.
     """
-    keys = sorted(each for each in state.giving_way.get(key, ()) if each not in state.to_triage)
+    giving_way, broken = state.giving_way.get(key, ()), state.leaving.to_triage
+    keys = sorted(each for each in giving_way if each not in broken)
     stock, taken = state.stock(key), {each: claim.taken for each, claim in claims.items()}
     operator = max(0, stock.outstanding - stock.count)
     if not keys:
         return operator
-    found = needs(state.ranking(key), state.pools, operator, taken)
+    ranking, promised = state.ranking(key), list[MachineKey]()
+    before = dict[PoolKey, int]()
+    found = needs(ranking, state.pools, operator, taken)
     open_needs = [need for need in found if need.beneficiary not in failed]
     for need, machines in meet(open_needs, state.inventory.line_of(keys), failed, own):
         if need.beneficiary is None:
             operator -= len(machines)
         else:
             claims[need.beneficiary].preempted += len(machines)
-        for machine in machines:
-            loser = claims.get(PoolKey(state.inventory.machines[machine].holder))
-            if loser is not None:
-                loser.losing += 1
-    return operator
+            before[need.beneficiary] = len(promised)
+        promised += machines
+    for each, claim in claims.items():
+        others, affinity = promised[: before.get(each)], claim.pool.spec.affinity
+        if others and affinity is not None:
+            with pass_over(each, failed, own):
+                fitting = state.inventory.line_of(others).fitting(affinity)
+                claim.misfits = len(others) - sum(fitting.values())
+    return operator if ranking.choosy else operator - (len(keys) - len(promised))
+
+
+def _count_losses(state: State, key: OfferingKey, claims: Takings) -> None:
+    """Set how many Nodes each NodePool loses for certain, whoever gets their machines."""
+    for each in {*state.giving_way.get(key, ()), *state.leaving.lost(key)}:
+        loser = claims.get(PoolKey(state.inventory.machines[each].holder))
+        if loser is not None and each not in state.reserved:
+            loser.losing += 1
 
 
 def _place(ranking: Ranking, claims: Takings, operator: int) -> None:
     """Set the positions of all missing Nodes, and how many machines each NodePool waits for.
 
     A NodePool waits for as many machines as its last position says, without the machines that come
-    for it and for the NodePools before it. A NodePool that gives way with a Node keeps its place,
-    and lacks one Node more from then on. If it has all Nodes before it loses one, the loss begins a
-    new wait behind all that waits already.
+    for it and for the NodePools before it. A NodePool that loses a Node for certain keeps its
+    place, and lacks one Node more from then on. If it has all Nodes before it loses one, the loss
+    begins a new wait behind all that waits already.
 
-    operator: how many machines an operator gets first.
+    operator: how many machines an operator gets first; negative if machines come for nobody.
     """
     if all(claim.taken >= claim.lacks for claim in claims.values()):
         return
-    ahead, coming = 0, -operator
+    ahead, coming, spare = 0, -operator, max(0, -operator)
     losers = dict[PoolKey, int]()
     for key, count in ranking.turns():
         claim = claims.get(key)
@@ -181,7 +199,7 @@ def _place(ranking: Ranking, claims: Takings, operator: int) -> None:
         ahead += count
         if claim is not None:
             unmet = claim.lacks - claim.taken - claim.preempted
-            claim.needed = max(unmet, ahead - coming)
+            claim.needed = max(unmet - spare, ahead - coming + claim.misfits)
             if claim.losing:
                 losers[key] = ahead - coming
     for key, before in losers.items():

@@ -58,6 +58,12 @@ class Rate:
         self._levels.use(org, _Level(held if wait_s else held - tokens, now))
         return wait_s
 
+    def owe(self, org: str, now: float, tokens: float) -> None:
+        """Take tokens that an organisation need not have: it gets new ones once that is paid."""
+        level = self._levels.get(org) or _Level(self.burst, now)
+        held = min(self.burst, level.tokens + (now - level.at) * self.per_second)
+        self._levels.use(org, _Level(held - tokens, now))
+
 
 @dataclass(slots=True)
 class _Hour:
@@ -91,13 +97,18 @@ class Storage:
         hour.sum += size
         return 0.0
 
-    def used(self) -> dict[str, int]:
-        """Return how many bytes each organisation has stored, as of its last message."""
-        return {org: hour.sum for org, hour in tuple(self._hours.items())}
+    def used(self, now: float) -> dict[str, int]:
+        """Return how many bytes each organisation has stored within the last hour.
 
-    def largest(self) -> dict[str, object]:
+        Another thread may call this while messages are counted.
+        """
+        first = int(now * SLOTS / HOUR_S) - SLOTS + 1
+        hours = [(org, tuple(hour.slots)) for org, hour in tuple(self._hours.items())]
+        return {org: sum(size for slot, size in slots if slot >= first) for org, slots in hours}
+
+    def largest(self, now: float) -> dict[str, object]:
         """Return the budget, and the bytes of the organisations that have stored most."""
-        used = sorted(self.used().items(), key=lambda each: -each[1])
+        used = sorted(self.used(now).items(), key=lambda each: -each[1])
         return {"bytesPerHour": self.per_hour, "storedBytes": dict(used[:SHOWN_MAX])}
 
     def _wait_s(self, hour: _Hour, now: float, size: int) -> float:

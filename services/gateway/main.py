@@ -27,7 +27,7 @@ from nodepool.contract.metrics import Sample
 from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.process import ending_with_a_line, run_until_stopped
 from nodepool.host.version import version_of
-from nodepool.nats.log.publisher import Publisher
+from nodepool.nats.log.gathering import Gatherer
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, verify_log
 from nodepool.nats.objects.following import present, until_closed
@@ -92,7 +92,7 @@ class Gateway:
             intake(_endpoint(ASKED, "api"), self._desk.answer, running=ASKING),
         )
         endpoints = [each.endpoint for each in self._intakes]
-        endpoints[0].data = self._door.storage.largest
+        endpoints[0].data = lambda: self._door.storage.largest(clock())
         self._service = NatsService(NAME, uuid4().hex, _version(), ABOUT, endpoints)
         self._connection: Connection | None = None
         self.fault = "connecting to the bus"
@@ -163,8 +163,6 @@ class Gateway:
         info = await present(connection, STREAM)
         self.fault = "reading the read model"
         self._members.current()
-        publisher = Publisher(connection, RUNNING)
-        await publisher.open()
         kinds = (CapacityFound, CommandRefused)
         heard = Reader(
             connection,
@@ -177,7 +175,7 @@ class Gateway:
         try:
             await heard.open()
             outcomes = PendingOutcomes(heard, CapacityFound)
-            self._door.publisher, self._desk.outcomes = publisher, outcomes
+            self._door.publisher, self._desk.outcomes = Gatherer(connection), outcomes
             self._desk.history.connection = connection
             await until_first(
                 outcomes.listen(),
@@ -219,7 +217,7 @@ class Gateway:
         for intake in self._intakes:
             yield Sample(WAITING, (intake.endpoint.name,), intake.waiting)
         yield Sample(BYTES_MAX, (), self._door.storage.per_hour)
-        for org, used in self._door.storage.used().items():
+        for org, used in self._door.storage.used(time.monotonic()).items():
             yield Sample(BYTES, (org,), used)
 
 

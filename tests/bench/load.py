@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from bench.door import DoorSender
 from nodepool.contract.commands import (
     MACHINES_MAX,
     AddMachines,
@@ -22,6 +23,7 @@ from nodepool.nats.log import api
 from nodepool.nats.log.publisher import Publisher
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, provision
+from nodepool.nats.wire.access import NO_ACCESS, Access
 from nodepool.nats.wire.connection import connect
 
 ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"
@@ -94,14 +96,25 @@ def at_target(entry: Entry) -> str | None:
 
 
 async def drive(
-    url: str, work: Work, window: int, patience_s: float = PATIENCE_S
+    url: str,
+    work: Work,
+    window: int,
+    patience_s: float = PATIENCE_S,
+    *,
+    access: Access = NO_ACCESS,
+    through: Access | None = None,
 ) -> tuple[float, list[float]]:
     """Keep `window` commands in flight; return the seconds of all, and of each, sorted.
 
+    access: what the sender shows to the server, who looks whether the commands are done, too.
+    through: what the user of an organisation shows, who sends them through the gateway instead.
+
     Raises TimeoutError if not all are done after `patience_s` seconds.
     """
-    connection = await connect(url, "bench")
-    publisher = Publisher(connection, window)
+    connection = await connect(url, "bench", access=access)
+    sending_from = connection if through is None else await connect(url, "bench", access=through)
+    sender = Publisher if through is None else DoorSender
+    publisher = sender(sending_from, window)
     await publisher.open()
     objects = Reader(connection, f"KV_{work.bucket}", [f"$KV.{work.bucket}.>"])
     await objects.open()
@@ -133,6 +146,7 @@ async def drive(
     seconds = time.perf_counter() - began
     await objects.close()
     await connection.close()
+    await sending_from.close()
     return seconds, sorted(took)
 
 
@@ -146,10 +160,17 @@ async def within(seconds: float, describe: Callable[[], str]) -> AsyncIterator[N
         raise TimeoutError(f"after {seconds:,.0f} s, {describe()}") from None
 
 
-async def prepare(url: str, commands: Sequence[Command], patience_s: float = PATIENCE_S) -> None:
+async def prepare(
+    url: str,
+    commands: Sequence[Command],
+    patience_s: float = PATIENCE_S,
+    *,
+    access: Access = NO_ACCESS,
+) -> None:
     """Have these commands accepted; raise TimeoutError after `patience_s` seconds."""
-    connection = await connect(url, "bench")
-    await provision(connection)
+    connection = await connect(url, "bench", access=access)
+    if access is NO_ACCESS:
+        await provision(connection)
     outcomes = Reader(connection, STREAM, ["np.evt.*.*.*.*.CommandAccepted"])
     await outcomes.open()
     for number, command in enumerate(commands):

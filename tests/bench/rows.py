@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from bench import karpenter, kubernetes
+from bench import gateway, karpenter, kubernetes
 from bench.growth import measure_growth, write_growth
 from bench.machine import describe_machine
 from bench.neighbours import neighbours
@@ -130,6 +130,39 @@ def _neighbours(options: argparse.Namespace) -> Iterator[Line]:
     yield Line(what, f"{_spread(behind, 1)}; ms {_spread(behind_ms)}", budget)
 
 
+def _gateway(options: argparse.Namespace) -> Iterator[Line]:
+    runs = range(options.runs)
+    pipelines = [gateway.pipelines(options.commands, options.window) for _ in runs]
+    yield Line(
+        "pipeline of a user through the gateway, commands/s",
+        _spread([options.commands / each.gateway_s for each in pipelines]),
+    )
+    ratios = [each.direct_s / each.gateway_s for each in pipelines]
+    what = "the same / pipeline of the platform's own sender"
+    yield Line(what, _spread(ratios, 2), "at least 0.80")
+    carried = [gateway.carry(options.flood, options.window) for _ in runs]
+    rates = [options.flood / each.gateway_s for each in carried]
+    yield Line("commands acknowledged by a gateway, commands/s", _spread(rates), "at least 3,000")
+    ratios = [each.direct_s / each.gateway_s for each in carried]
+    yield Line("the same / commands that the log acknowledges", _spread(ratios, 2))
+    used = [each.cpu_s / options.flood * 1e6 for each in carried]
+    yield Line("the same, CPU of the gateway, µs per command", _spread(used))
+
+
+def _door(options: argparse.Namespace) -> Iterator[Line]:
+    runs = [gateway.neighbours(options.flood) for _ in range(options.runs)]
+    idle_ms = [run["idle"].median_ms for run in runs]
+    yield Line("command through the gateway, idle, ms", _spread(idle_ms, 1))
+    for name in [name for name in runs[0] if name != "idle"]:
+        ratios = [run[name].median_ms / run["idle"].median_ms for run in runs]
+        longest_ms = [run[name].longest_ms for run in runs]
+        yield Line(
+            f"command while another organisation {name} / idle",
+            f"{_spread(ratios, 1)}; longest, ms {_spread(longest_ms)}",
+            f"at most {RATIO_MAX}",
+        )
+
+
 def _restart(options: argparse.Namespace) -> Iterator[Line]:
     measured = restart(options.messages)
     ratio = measured.full_s / measured.empty_s
@@ -210,6 +243,8 @@ ROWS = {
     "nodes": Row("NodePools from nothing to all their Nodes", _nodes),
     "reading": Row("readers of the log", _reading),
     "neighbours": Row("a command beside another organisation", _neighbours),
+    "gateway": Row("commands through the gateway", _gateway),
+    "door": Row("a command beside another organisation at the door", _door),
     "restart": Row("restart with a long log", _restart),
     "preemption": Row("punctual preemptions", _preemption, is_long=True),
     "kubernetes": Row("Nodes in Kubernetes beside other operators", _kubernetes, is_long=True),

@@ -20,6 +20,9 @@ from nodepool.auth.accounts import GATEWAY, OPERATOR, PROVISIONER
 from nodepool.auth.folder import AuthFolder
 from nodepool.auth.users import new_member
 from nodepool.cli.app import run
+from nodepool.client import Client
+from nodepool.client.manifests import parse_manifest
+from nodepool.contract.model import API_VERSION
 from nodepool.local.config import MAX_PAYLOAD
 from nodepool.nats.log.streams import provision
 from nodepool.nats.wire.connection import connect
@@ -49,6 +52,7 @@ kind: NodePool
 metadata: {{name: {name}}}
 spec: {{instanceType: {type}, targetNodes: {target}}}
 """
+POOLS = 150
 Command = Callable[..., Done]
 User = Callable[..., Command]
 
@@ -257,6 +261,15 @@ def test_an_editor_changes_a_nodepool_and_sees_what_becomes_of_it(
         assert "nothing blocks it" in texts["explain np train"]
         assert ZONE in texts[f"find capacity {H100}=1"]
 
+        # and its Nodes can be worked on
+        node, other = (
+            name.removeprefix("node/") for name in texts["get nodes -o name"].splitlines()
+        )
+        worked = [editor(*f"{verb} {node}".split()) for verb in ("cordon", "uncordon", "drain")]
+        assert [(done.code, done.err) for done in worked] == [(0, "")] * 3, worked
+        locked = editor("lock", other, "--job", "7")
+        assert locked.code == 0, locked
+
         # and an owner deletes it, and waits until it is gone
         deleted = owner("delete", "np", "train", "--wait", "--timeout", "60s")
         assert (deleted.code, deleted.out) == (0, f'{FULL} "train" deleted\n'), deleted
@@ -401,3 +414,39 @@ def test_nothing_of_another_organisation_is_seen(
         assert not [text for text in names if ORG in text or "CWNodePool" in text]
         assert [done.code for done in seen] == [0, 1, 0, 0, 0, 0, 1, 1, 0, 3, 1, 1]
         assert editor("get", "np", "secret", "-o", "name").out == f"{FULL}/secret\n"
+
+
+def test_a_gateway_that_is_killed_loses_and_doubles_no_command(
+    installation: Installation, cluster: None, user: User
+) -> None:
+    access = installation.identities.access("edith", ORG)
+
+    async def apply_all(kill: Callable[[], None]) -> list[object]:
+        async with Client(
+            installation.url, org=ORG, cluster="prod", timeout_s=60, access=access
+        ) as client:
+            document = {"kind": "NodePool", "apiVersion": API_VERSION}
+            spec = {"instanceType": H100, "targetNodes": 0}
+            outcomes = list[object]()
+            pools = [
+                {**document, "metadata": {"name": f"p{n}"}, "spec": spec} for n in range(POOLS)
+            ]
+            commands = [
+                client.nodepools.address_manifest(parse_manifest(pool, "here")) for pool in pools
+            ]
+            async for _, outcome in client.commands.send_each(commands, window=16):
+                outcomes.append(getattr(outcome, "result", outcome))
+                if len(outcomes) == POOLS // 3:
+                    kill()
+            return outcomes
+
+    # given two gateways, when one is killed while an editor creates NodePools
+    with installation.gateway() as first, installation.gateway():
+        outcomes = asyncio.run(apply_all(first.process.kill))
+        listed = user("vera", ORG)("get", "np", "-o", "name")
+
+    # then each is created once
+    assert outcomes == ["created"] * POOLS
+    names = [line.rpartition("/")[2] for line in listed.out.splitlines()]
+    assert {f"p{n}" for n in range(POOLS)} <= set(names)
+    assert len(names) == len(set(names))

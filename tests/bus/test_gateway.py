@@ -148,6 +148,18 @@ async def test_the_whole_control_plane_answers_through_the_front_door(
         assert isinstance(page["items"], list)
         assert page["items"][0]["reason"] == "CWNodePoolCreated"
 
+        # and events can be read from a time on, and objects as the log has them now
+        since = page["items"][0]["time"]
+        again = await ask(viewer, "Events", cluster="prod", limit=1, since=since)
+        earlier = await ask(
+            viewer, "Events", cluster="prod", limit=1, since="0001-01-01T00:00:00+14:00"
+        )
+        later = await ask(viewer, "Events", cluster="prod", since="2999-01-01T00:00:00Z")
+        current = await ask(viewer, "List", kind="nodepools", current=True)
+        assert again["items"] == earlier["items"] == page["items"]
+        assert (later["items"], later["atEnd"]) == ([], True)
+        assert int(str(current["position"])) >= int(str(later["position"]))
+
 
 async def _outcome(heard: object, id: str) -> int:
     """The position at which the log has at least the outcome of a command."""
@@ -692,8 +704,9 @@ async def test_a_gateway_shows_its_work_as_metrics_and_whether_it_is_ready(
 
             # then its pages say so
             page = one.page("/metrics")
-            assert 'endpoint="commands",nodepool_service="gateway",result="stored"} 1.0' in page
-            assert 'endpoint="commands",nodepool_service="gateway",result="Invalid"} 1.0' in page
+            taken = 'endpoint="commands",nodepool_service="gateway",org="acme",result='
+            assert f'{taken}"stored"}} 1.0' in page
+            assert f'{taken}"Invalid"}} 1.0' in page
             assert one.metric("nodepool_gateway_stored_bytes") > 0
             assert one.page("/readyz") == one.page("/livez") == "ok\n"
             known = {f'query="{name}"' for name in (*QUERIES, "unknown")}

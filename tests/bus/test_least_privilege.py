@@ -25,6 +25,8 @@ from support.constants import H100, ZONE
 from support.services import services
 from testbed.ports import free_port
 
+WITHIN_S = 40
+"""How long nine services that start at once may take, in seconds."""
 MANIFEST = {
     "apiVersion": "compute.coreweave.com/v1alpha1",
     "kind": "NodePool",
@@ -58,7 +60,8 @@ async def test_a_node_pool_gets_its_nodes_while_nothing_is_denied_to_any_service
 
             # when the operator prepares a cluster and applies a NodePool
             access = server.access(OPERATOR)
-            async with Client(server.url, org=ORG, cluster=CLUSTER, access=access) as client:
+            client = Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=WITHIN_S, access=access)
+            async with client:
                 await client.clusters.register(CLUSTER, ZONE)
                 await client.quotas.set(ZONE, H100, 4)
                 machines = AddMachines(zone=ZONE, instance_type=H100, count=3)
@@ -66,7 +69,7 @@ async def test_a_node_pool_gets_its_nodes_while_nothing_is_denied_to_any_service
                 await client.nodepools.apply(MANIFEST)
 
                 # then the NodePool gets what it asks for, and the log is measured
-                await client.nodepools.wait("train", "AtTarget", timeout_s=30)
+                await client.nodepools.wait("train", "AtTarget", timeout_s=WITHIN_S)
             measured = started["aggregator"]
             await until(lambda: measured.metric("nodepool_log_messages") > 0)
 

@@ -2,16 +2,20 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from bus.harness import connected, limit, outcome, send, serving, until
 from nodepool.engine.replica import Replica
+from nodepool.engine.snapshot import count_lines, dump
+from nodepool.host.hosting import AnyRuntime
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
 from nodepool.nats.log.consumers import SERVICE
 from nodepool.nats.log.publisher import Bus, Publisher
 from nodepool.nats.log.streams import SNAPSHOTS, STREAM, provision, stream_info, streams
-from nodepool.nats.objects.snapshots import Storing, restore, save, stored_position
+from nodepool.nats.objects.saving import LINES_MAX, Storing, save
+from nodepool.nats.objects.snapshots import Newest, restore, stored_position
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import Conflict
 from quota.decide import SERVICE as QUOTA
@@ -25,6 +29,13 @@ async def send_several(connection: Connection, first: int, last: int) -> None:
     for number in range(first, last):
         await send(connection, limit(number), f"c{number}")
         await outcome(connection, f"c{number}")
+
+
+async def processed(connection: Connection, runtime: AnyRuntime, first: int, last: int) -> None:
+    """Sends commands, and returns once the replica knows that they are processed."""
+    before = runtime.replica.committed
+    await send_several(connection, first, last)
+    await until(lambda: runtime.replica.committed > before and not runtime.replica.open)
 
 
 async def opened(connection: Connection) -> Publisher:
@@ -150,6 +161,68 @@ async def test_of_snapshots_that_are_saved_at_once_one_is_valid_and_whole(
         assert len(refused) + results.count(0) == len(saves)
         manifest = json.loads(await content(connection, MANIFEST))
         assert f"np-snapshot.quota.{manifest['id']}.0" in await subjects(connection)
+
+
+async def test_a_snapshot_adds_what_has_changed_to_the_one_before(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async with connected(server.url) as connection:
+        # given a replica that has saved a snapshot, and has gone on
+        log, publisher = await provision(connection), await opened(connection)
+        async with serving(QUOTA, server, tmp_path / "one.log") as runtime:
+            await processed(connection, runtime, 0, 20)
+            storing = Storing(Bus(connection, publisher, log), newest=Newest())
+            await save(storing, QUOTA, runtime.replica)
+            first = json.loads(await content(connection, MANIFEST))
+            await processed(connection, runtime, 20, 22)
+
+            # when it saves again
+            await save(storing, QUOTA, runtime.replica)
+            second = json.loads(await content(connection, MANIFEST))
+
+            # then only the changes are added, and the whole makes its state
+            assert (second["id"], second["chunks"]) == (first["id"], first["chunks"] + 1)
+            assert 0 < second["bytes"] - first["bytes"] < first["bytes"]
+            newest = Newest[State]()
+            restored, unused = await restore(connection, QUOTA, log, newest)
+            assert not unused
+            assert list(dump(restored.safe)) == list(dump(runtime.replica.safe))
+
+            # and one that begins at it adds to it
+            await processed(connection, runtime, 22, 23)
+            await save(replace(storing, newest=newest), QUOTA, runtime.replica)
+            third = json.loads(await content(connection, MANIFEST))
+            assert (third["id"], third["chunks"]) == (first["id"], first["chunks"] + 2)
+
+            # and the first one, which does not know of that, saves a whole one
+            await processed(connection, runtime, 23, 24)
+            await save(storing, QUOTA, runtime.replica)
+            last = json.loads(await content(connection, MANIFEST))
+        assert (last["id"] != first["id"], last["chunks"]) == (True, 1)
+        restored, unused = await restore(connection, QUOTA, log)
+        assert (restored.committed, unused) == (last["committed"], "")
+
+
+async def test_a_snapshot_whose_entries_have_changed_often_is_followed_by_a_whole_one(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async with connected(server.url) as connection:
+        # given a replica whose few entries change again and again
+        log, publisher = await provision(connection), await opened(connection)
+        async with serving(QUOTA, server, tmp_path / "one.log") as runtime:
+            storing = Storing(Bus(connection, publisher, log), newest=Newest())
+
+            # when it saves each time
+            for number in range(12):
+                await processed(connection, runtime, 4 * number, 4 * number + 4)
+                await save(storing, QUOTA, runtime.replica)
+                newest = storing.newest
+                assert newest is not None
+                assert newest.saved is not None
+                lines = newest.saved.lines
+
+                # then what is stored stays within a bound
+                assert lines <= 1 + (LINES_MAX + 2) * count_lines(runtime.replica.safe)
 
 
 async def content(connection: Connection, subject: str) -> bytes:

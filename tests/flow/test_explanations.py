@@ -36,11 +36,13 @@ from nodepool.explanation.remedies import (
     Wait,
 )
 from nodepool.explanation.sentence import Explanation, explain
-from support.constants import CLUSTER, H100, INJECTED, ORG, ZONE
+from support.constants import CLUSTER, H100, INJECTED, ORG, RACK, ZONE
 from support.explaining import READ, facts_of
-from support.failing import Failing, given_broken
+from support.failing import Failing, given_broken, given_failing
 from support.harness import Harness
+from support.manifests import rack_affinity
 from support.paths import machine_path, org_path
+from support.services import NAMES
 from support.world_harness import WorldHarness
 
 RESERVED = "node.coreweave.cloud/reserved"
@@ -211,6 +213,195 @@ def test_a_machine_is_asked_for_in_place_of_a_spot_node_that_gives_way(
     assert one_less.causes[0].helps[0] == "add 1 machine of the type to the zone"
     assert titles(explained(world, "cheap")) == []
     assert world.node_counts("cheap").current == 4
+
+
+@pytest.mark.parametrize("compute_class", ["default", "spot"])
+@pytest.mark.parametrize("fault", ["gpu-lost", "hang"])
+def test_a_machine_is_asked_for_in_place_of_a_node_that_leaves_for_triage(
+    world: WorldHarness, compute_class: str, fault: str
+) -> None:
+    # given a NodePool that lacks a Node, and another Node of it that is about to be replaced
+    world.given_data_center(machines=3)
+    world.apply(
+        "train", 4, lifecycle={"disableUnhealthyNodeEviction": False}, computeClass=compute_class
+    )
+    world.run_pod("n1", interruption="graceful", graceS=600)
+    world.break_machines("n1", fault=fault)
+    world.pass_time(minutes=8)
+
+    # when as many machines are added as are advised, less one, and then that one
+    helps = explained(world, "train").causes[0].helps
+    world.given_machines(1)
+    world.pass_time(minutes=40)
+    one_less = titles(explained(world, "train"))
+    world.given_machines(1)
+
+    # then these are enough, also after the Node has left
+    assert helps == ("add 2 machines of the type to the zone", "scale train to 2, what it keeps")
+    assert one_less == ["Capacity is NoneAvailable"]
+    assert titles(explained(world, "train")) == []
+    assert world.node_counts("train").current == 4
+
+
+def test_the_loss_of_an_unhealthy_node_waits_behind_what_waits_already(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that lacks a Node and loses another one to triage, and a NodePool behind it
+    world.given_data_center(machines=3)
+    world.apply("train", 4, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.apply("later", 2)
+    world.run_pod("n1", interruption="graceful", graceS=600)
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=3)
+
+    # when as many machines are added as are advised
+    helps = explained(world, "train").causes[0].helps
+    world.given_machines(4)
+    world.pass_time(minutes=20)
+
+    # then it has all Nodes after the other NodePool has all
+    assert helps[0] == (
+        "add 4 machines of the type to the zone, up to 2 of them for what is served before it"
+    )
+    assert [world.node_counts(pool).current for pool in ("train", "later")] == [4, 2]
+
+
+@pytest.mark.parametrize(
+    ("broken", "advised"),
+    [
+        ("n5", [f"add 2 machines of NVLink domain {R1} to the zone: no other completes its rack"]),
+        (
+            "n25",
+            [
+                f"add 1 machine of NVLink domain {R1} to the zone: no other completes its rack",
+                f"repair machine n25 of NVLink domain {R2}",
+            ],
+        ),
+    ],
+    ids=["in the same rack", "in another rack"],
+)
+def test_a_rack_is_to_be_completed_also_for_a_node_that_leaves_for_triage(
+    world: WorldHarness, broken: str, advised: list[str]
+) -> None:
+    # given a NodePool in racks that lacks a Node, and another Node that is about to be replaced
+    given_racks(world, 2)
+    want(world, 2, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.pass_time(minutes=1)
+    break_node(world, broken, "gpu-lost")
+    world.pass_time(minutes=5)
+    pod = {"name": "job", "interruption": "graceful", "graceS": 900}
+    world.send("RunPod", machine_path(f"{EAST}/{world.machine_name('n1')}"), {"pod": pod})
+    break_node(world, "n1", "gpu-lost")
+    world.pass_time(minutes=3)
+
+    # when the advice is followed
+    helps = explained(world, "train").causes[0].helps
+    if broken == "n25":
+        repair(world, "n25")
+    add(world, {"count": 3 - len(advised), "labels": {DOMAIN: R1}})
+    world.pass_time(minutes=30)
+
+    # then all racks are whole after the Node has left
+    assert [world.with_machine_numbers(each) for each in helps] == advised
+    assert domains(world) == {R1: 18, R2: 18}
+
+
+def test_no_machine_is_asked_for_in_place_of_a_node_that_pods_keep(world: WorldHarness) -> None:
+    # given a NodePool that lacks a Node, and an unhealthy Node with a Pod that blocks its drain
+    world.given_data_center(machines=3)
+    world.apply("train", 4, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.run_pod("n1", "work")
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=3)
+
+    # when the Pod ends, and the Node leaves
+    blocked = explained(world, "train").causes[0].helps[0]
+    world.stop_pod("n1", "work")
+    world.pass_time(minutes=1)
+
+    # then a machine is asked for in its place from then on
+    assert blocked == "add 1 machine of the type to the zone"
+    assert explained(world, "train").causes[0].helps[0] == "add 2 machines of the type to the zone"
+
+
+def test_a_machine_is_asked_for_in_place_of_a_spot_node_that_breaks_as_it_gives_way(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool that lacks a Node, and another Node that breaks while it is preempted
+    world.given_data_center(machines=3)
+    world.apply("cheap", 4, computeClass="spot")
+    world.pass_time(minutes=1)
+    world.apply("train", 1)
+    world.pass_time(seconds=5)
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=1)
+
+    # when as many machines are added as are advised, less one, and then that one
+    helps = explained(world, "cheap").causes[0].helps
+    world.given_machines(2)
+    world.pass_time(minutes=10)
+    one_less = titles(explained(world, "cheap"))
+    world.given_machines(1)
+
+    # then these are enough, also after both Nodes have left
+    assert helps[0] == (
+        "add 3 machines of the type to the zone, up to 2 of them for what is served before it"
+    )
+    assert one_less == ["Capacity is NoneAvailable"]
+    assert titles(explained(world, "cheap")) == []
+
+
+@pytest.mark.parametrize("rack", ["r1", "r2"])
+def test_a_machine_is_asked_for_where_an_operator_leaves_one_that_does_not_fit(
+    world: WorldHarness, rack: str
+) -> None:
+    # given a spot Node that gives way to an operator, and a NodePool with a node affinity
+    world.given_cluster()
+    world.given_quota(20)
+    for each in ("r1", "r2"):
+        world.given_machines(1, labels={RACK: each})
+    world.apply("other", 1, affinity=rack_affinity("r2"))
+    world.apply("cheap", 1, computeClass="spot")
+    world.pass_time(minutes=1)
+    world.reclaim(1)
+    world.apply("train", 1, affinity=rack_affinity(rack))
+
+    # when as many machines are added as are advised
+    helps = explained(world, "train").causes[0].helps
+    count = {"r1": 1, "r2": 2}[rack]
+    world.given_machines(count, labels={RACK: rack})
+    world.pass_time(minutes=8)
+
+    # then the operator takes the first of them, and leaves the machine of the spot Node
+    text = {
+        "r1": "add 1 machine that satisfies the node affinity to the zone",
+        "r2": "add 2 machines that satisfy the node affinity to the zone, up to 1 of them for what "
+        "is served before it",
+    }
+    assert helps == (text[rack],)
+    assert world.node_counts("train").current == 1
+
+
+def test_the_machine_of_a_spot_node_that_gives_way_to_nobody_is_not_asked_for(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool that lacks two Nodes, and a preemption that nobody needs any more
+    world.given_data_center(machines=3)
+    world.apply("cheap", 3, computeClass="spot")
+    world.pass_time(minutes=1)
+    world.apply("first", 2, computeClass="spot", schedulingPriority={"value": 5})
+    world.apply("train", 1)
+    world.pass_time(seconds=20)
+    world.scale("train", 0)
+
+    # when as many machines are added as are advised
+    helps = explained(world, "first").causes[0].helps
+    world.given_machines(1)
+    world.pass_time(minutes=8)
+
+    # then it has all Nodes
+    assert helps[0] == "add 1 machine of the type to the zone"
+    assert world.node_counts("first").current == 2
 
 
 def test_no_machine_is_asked_for_that_an_operator_gets_of_a_spot_node(world: WorldHarness) -> None:
@@ -1182,6 +1373,52 @@ def test_a_service_that_does_not_answer_is_named_since_the_change(
     assert abs(cause.since - changed) < timedelta(seconds=1)
     assert cause.remedies[0].action == StartService(service)
     assert titles(explained(world, "train", is_now=True)) == []
+
+
+def test_no_service_is_blamed_for_a_deletion_that_it_could_not_end_and_tries_again() -> None:
+    # given a deletion whose last Node is gone, and that the validator could not end at first
+    world = given_failing("validator", "CWNodePoolNodesRemoved")
+    world.given_data_center()
+    world.apply("train", 1)
+    world.delete("train")
+
+    world.pass_time(seconds=30)
+    failed = explained(world, "train", is_now=True)
+    world.pass_time(seconds=30)
+
+    assert titles(failed) == ["NodesRemoved is InternalError", "it is being deleted"]
+    assert [cause.message for cause in failed.causes] == [
+        f"internal error while updating the NodePool: RuntimeError: {INJECTED}",
+        "0 Nodes are still to be removed",
+    ]
+    assert [cause.helps for cause in failed.causes] == [
+        ("wait: it is tried again after 1, 5 and 15 minutes, then every 15",),
+        ("wait until it is gone: no Pod blocks a deletion",),
+    ]
+    assert world.node_pool("train") is None
+
+
+@pytest.mark.parametrize("service", [name for name in NAMES if name != "aggregator"])
+def test_a_deletion_ends_or_shows_the_error_of_the_service_that_fails_on_it(service: str) -> None:
+    # given a NodePool with a Pod, and a service that fails on its deletion
+    broken: set[tuple[str, str]] = set()
+    world = given_broken(service, broken)
+    world.given_data_center()
+    world.apply("train", 2)
+    world.run_pod("n1", graceS=20)
+    with world.paused("quota" if service == "validator" else service):
+        world.delete("train")
+        broken.add((service, "acme/prod/train"))
+
+    world.pass_time(minutes=62)
+
+    # then no service is blamed for being silent
+    if service in ("allocator", "lifecycle", "validator"):
+        assert world.conditions("train")["NodesRemoved"] == "InternalError"
+        remedies = (each.remedies for each in explained(world, "train", is_now=True).causes)
+        assert {remedy.action for each in remedies for remedy in each} == {Wait()}
+    else:
+        assert world.node_pool("train") is None
 
 
 def test_the_services_are_named_that_assign_no_nodes_whatever_else_is_wrong(

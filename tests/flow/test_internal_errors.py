@@ -239,6 +239,38 @@ def test_an_error_after_the_last_node_left_does_not_bring_the_removal_back(
     assert gone == later == "True Complete: All Nodes are removed."
 
 
+@pytest.mark.parametrize("also", ["", "allocator", "lifecycle"])
+def test_a_deletion_that_cannot_be_ended_is_an_internal_error_until_it_can(also: str) -> None:
+    # given a NodePool that is being deleted, and a validator that cannot end that
+    broken: set[tuple[str, str]] = set()
+    world = given_broken("validator", broken)
+    world.given_data_center()
+    world.apply("train", 1)
+    world.run_pod("n1", graceS=20)
+    world.delete("train")
+    broken.add(("validator", "acme/prod/train"))
+
+    # when its last Node leaves, another service fails once too, and the validator is mended later
+    world.pass_time(minutes=1)
+    if also:
+        name = "np.evt.capacity.acme.prod.train.CapacityChecked"
+        if also == "lifecycle":
+            name = "np.evt.allocator.acme.prod.train.CWNodeDeletionRequestSuccess"
+        world.publish(name, UNREADABLE)
+    world.pass_time(minutes=50)
+    failed, stalled = world.condition("train", "NodesRemoved"), world.conditions("train")["Stalled"]
+    broken.clear()
+    world.pass_time(minutes=16)
+
+    # then the condition names the cause, whatever else failed and was tried again
+    assert failed == (
+        "Unknown InternalError: internal error while updating the NodePool: "
+        f"RuntimeError: {INJECTED}"
+    )
+    assert stalled == "InternalError"
+    assert world.node_pool("train") is None
+
+
 def test_a_scale_down_that_cannot_be_carried_out_is_an_internal_error_until_it_can() -> None:
     # given a lifecycle service that cannot decide on one NodePool
     broken: set[tuple[str, str]] = set()

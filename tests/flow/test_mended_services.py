@@ -119,7 +119,7 @@ def test_a_deletion_that_could_not_be_ended_at_once_ends_a_minute_later() -> Non
     before = world.conditions("train")["NodesRemoved"]
     world.pass_time(minutes=1)
 
-    assert before == "Complete"
+    assert before == "InternalError"
     assert world.node_pool("train") is None
 
 

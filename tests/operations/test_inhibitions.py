@@ -1,5 +1,6 @@
 """What Alertmanager holds back, and sends to whom, of the alerts with the labels of the rules."""
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -170,8 +171,7 @@ def test_the_operator_of_prometheus_names_the_service_of_each_target() -> None:
 
 def test_prometheus_of_one_machine_names_the_service_of_each_target(tmp_path: Path) -> None:
     write_prometheus_config(tmp_path, {"quota": 1, "validator": 2})
-    config = yaml.safe_load((tmp_path / "prometheus.yml").read_text("utf-8"))
-    targets = config["scrape_configs"][0]["static_configs"]
+    targets = json.loads((tmp_path / "prometheus-targets.json").read_text("utf-8"))
     assert [target["labels"] for target in targets] == [
         {"service": "quota"},
         {"service": "validator"},

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.contract.keys import PoolKey
+from capacity.state import State as CapacityState
+from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.explanation import rack_remedies
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
 from nodepool.explanation.leaving import Rack, keep_nodes
@@ -66,6 +67,10 @@ def alone(_ranking: Ranking, claims: Mapping[PoolKey, Any], _operator: int) -> N
     for claim in claims.values():
         claim.position = 1
         claim.needed = claim.lacks - claim.taken
+
+
+def none_lost(_state: CapacityState, _key: OfferingKey, _claims: Mapping[PoolKey, Any]) -> None:
+    """No NodePool loses a Node."""
 
 
 def nobody_ahead(_facts: Facts) -> list[Peer]:
@@ -181,6 +186,7 @@ PLANTS: Mapping[str, Plant] = {
         RESERVED,
         (),
         {"nodepool.explanation.reservation_remedies._loses_it": taken_by_nobody},
+        seed=30,
     ),
     "quota is to be given back by Nodes at work": Plant(
         "that does not help",
@@ -236,6 +242,33 @@ def test_a_target_below_the_nodes_that_a_nodepool_has_is_found(
 
     # then following it takes what the NodePool has
     with pytest.raises(Violation, match="scale train to 3, what it keeps; that does not help"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+@pytest.mark.parametrize("is_preempted", [False, True])
+def test_a_node_that_leaves_and_is_not_counted_as_lost_is_found(
+    is_preempted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a NodePool that lacks a Node, and loses another one to triage
+    harness = WorldHarness()
+    harness.given_data_center(machines=3, quota=9)
+    harness.apply(
+        "train", 4, computeClass="spot", lifecycle={"disableUnhealthyNodeEviction": False}
+    )
+    harness.run_pod("n1", interruption="graceful", graceS=600)
+    if is_preempted:
+        harness.apply("before", 1)
+        harness.pass_time(seconds=5)
+    harness.break_machines("n1", fault="gpu-lost")
+    harness.pass_time(minutes=1)
+    check_advice(harness.world, Random(0), most=ALL)
+
+    # when capacity counts no loss, and evaluates it again
+    monkeypatch.setattr("capacity.supply._count_losses", none_lost)
+    harness.scale("train", 5)
+
+    # then too few machines are asked for
+    with pytest.raises(Violation, match="that does not help"):
         check_advice(harness.world, Random(0), most=ALL)
 
 

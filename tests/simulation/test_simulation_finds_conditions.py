@@ -17,6 +17,10 @@ FAILING = replace(
     SETTINGS, steps=3_000, actions={"bug": 60, "scale": 60, "run_pod": 30, "delete": 1}
 )
 """Services often fail while NodePools shrink."""
+ENDING = replace(
+    SETTINGS, steps=3_000, actions={"bug": 30, "delete": 60, "run_pod": 60}, bugs=("validator",)
+)
+"""The validator often fails while NodePools are deleted."""
 UNLIMITED = replace(CROWDED, steps=2_000, machines=14, actions={"delete_limit": 40, "scale": 20})
 """Limits are often deleted."""
 WORKING = replace(
@@ -29,6 +33,11 @@ def only_while_deleting(pool: NodePoolObject) -> Iterator[Verdict]:
     """A failed removal shows during a deletion only."""
     known = pool if pool.deleting is not None else replace(pool, removal_error="")
     return _judge_nodes(known)
+
+
+def with_end_unheard(pool: NodePoolObject, *_: object) -> NodePoolObject:
+    """A deletion that could not be ended does not show."""
+    return pool
 
 
 def stalled_anyway(
@@ -70,6 +79,12 @@ PLANTS: Mapping[str, Plant] = {
         FAILING,
         (),
         {"aggregator.verdicts._judge_nodes": only_while_deleting},
+    ),
+    "a deletion that could not be ended does not show": Plant(
+        "the deletion could not be ended, and NodesRemoved is Complete",
+        ENDING,
+        (),
+        {"aggregator.pools.update_failed": with_end_unheard},
     ),
     "a NodePool without quota is stalled at its target": Plant(
         "shows ['Stalled'], not []",

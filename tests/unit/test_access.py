@@ -118,7 +118,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         fault(Access(password_file=str(path)))
         for path in (missing, tmp_path, pipe, large, empty, two, "a\0b")
     ] == [
-        ("password_file", f"cannot read {missing}: No such file or directory"),
+        ("password_file", "cannot read the file that it names: No such file or directory"),
         ("password_file", f"cannot read {tmp_path}: Is a directory"),
         ("password_file", f"cannot read {pipe}: Is a named pipe and no file"),
         ("password_file", f"{large} has more than 256 KiB; it is another file"),

@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.host.logs import ServiceLog
 from nodepool.host.settings import Settings
-from nodepool.host.snapshots import LOOK_S, PAUSES, RETRY_S, STOPPING, Job, Snapshots
+from nodepool.host.snapshots import LOOK_S, PAUSES, REPLAY_S, RETRY_S, STOPPING, Job, Snapshots
 from nodepool.nats.wire.errors import InDoubt
 
 EVERY = 100
@@ -92,6 +92,50 @@ async def test_a_snapshot_is_saved_when_the_stored_one_lies_far_behind(log: Serv
     assert bench.work(1_200) == ["look", "save", "save"]
 
 
+async def test_a_snapshot_is_saved_once_a_restart_would_have_to_work_for_long(
+    log: ServiceLog,
+) -> None:
+    # given a replica whose stored snapshot lies a few positions behind
+    bench = Bench(log, stored=1_000)
+    assert bench.work(1_001) == ["look"]
+    await bench.end(1_000)
+
+    # when the work since then has taken long
+    bench.snapshots.note_work(REPLAY_S / 2)
+    assert bench.work(1_001) == ["look"]
+    bench.snapshots.note_work(REPLAY_S / 2)
+
+    # then it saves; the work done meanwhile counts for the next snapshot
+    assert bench.work(1_001) == ["look", "save"]
+    bench.snapshots.note_work(REPLAY_S / 2)
+    await bench.end(1_001)
+    assert bench.work(1_002) == ["look", "save"]
+    bench.snapshots.note_work(REPLAY_S / 2)
+    assert bench.work(1_002) == ["look", "save", "save"]
+
+
+async def test_work_without_a_commit_leads_to_no_snapshot(log: ServiceLog) -> None:
+    # given a replica that has committed nothing since its snapshot
+    bench = Bench(log, stored=1_000)
+
+    # when it works for long, then it saves nothing
+    bench.snapshots.note_work(2 * REPLAY_S)
+    assert bench.work(1_000) == ["look"]
+
+
+async def test_a_follower_forgets_its_work_once_the_leader_has_saved(log: ServiceLog) -> None:
+    # given a follower that has read much
+    bench = Bench(log, stored=1_000)
+    bench.snapshots.note_work(2 * REPLAY_S)
+    assert bench.work(1_050, leads=False) == ["look"]
+
+    # when it sees another snapshot, and leads
+    await bench.end(1_040)
+
+    # then it does not save at once
+    assert bench.work(1_050) == ["look"]
+
+
 async def test_what_another_process_has_handled_counts(log: ServiceLog) -> None:
     # given a replica that has just started, far from the snapshot that is stored
     bench = Bench(log, stored=0)
@@ -102,20 +146,21 @@ async def test_what_another_process_has_handled_counts(log: ServiceLog) -> None:
 
 
 async def test_the_longer_saving_takes_the_longer_is_the_pause_after_it(log: ServiceLog) -> None:
-    # given a replica that reads a long log, and a snapshot that took three seconds
+    # given a replica that reads a long log, and a snapshot that kept it busy for three seconds
     bench = Bench(log, stored=0)
     assert bench.work(100) == ["save"]
-    bench.now = 3
+    bench.now = 9
+    bench.snapshots.effort.seconds += 3
     await bench.end(100)
 
     # when the next snapshot is due at once
     # then the replica reads for several times as long before it saves again
     assert bench.work(1_000) == ["save", "look"]
     await bench.end(100)
-    bench.now = 3 + 3 * PAUSES - 1
+    bench.now = 9 + 3 * PAUSES - 1
     assert "save" not in bench.work(2_000)[1:]
     await bench.end(100)
-    bench.now = 3 + 3 * PAUSES
+    bench.now = 9 + 3 * PAUSES
     assert bench.work(2_000)[-1] == "save"
 
 

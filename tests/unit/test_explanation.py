@@ -419,7 +419,7 @@ def test_no_service_is_named_before_its_part_of_a_removal_is_due() -> None:
     (end,) = causes(pool(1, check("NodesRemoved", "Pending"), now=now, **deletion))
 
     assert removal.helps[0] == "wait until they are gone"
-    assert end.helps == ("wait until its Nodes are gone: no Pod blocks a deletion",)
+    assert end.helps == ("wait until it is gone: no Pod blocks a deletion",)
 
 
 def test_nodes_that_boot_are_counted_from_the_first() -> None:
@@ -755,7 +755,7 @@ def test_nothing_but_its_nodes_keeps_a_nodepool_from_its_deletion() -> None:
             "it is being deleted",
             f"1 Node is still to be removed; waits for g1, active since {SINCE} (job)",
             since=NOON,
-            helps=("wait until its Nodes are gone: no Pod blocks a deletion",),
+            helps=("wait until it is gone: no Pod blocks a deletion",),
             proofs=(Proof(66, "condition NodesRemoved"), Proof(70, "node g1")),
         )
     ]

@@ -35,6 +35,18 @@ def test_a_rate_remembers_a_bounded_number_of_organisations() -> None:
     assert len(rate._levels) == ORGS_MAX
 
 
+def test_a_debt_is_paid_before_there_are_tokens_again() -> None:
+    # given an organisation that has taken all its tokens, and owes as many
+    rate = Rate(per_second=10, burst=20)
+    assert rate.take("acme", 0.0, 20) == 0
+    rate.owe("acme", 0.0, 20)
+
+    # then it waits for twice as long
+    assert rate.take("acme", 0.0) == pytest.approx(2.1)
+    assert rate.take("acme", 2.1) == 0
+    assert rate.take("umbra", 0.0) == 0
+
+
 def test_bytes_are_bounded_within_any_hour() -> None:
     # given an organisation that has stored as much as it may
     storage = Storage(per_hour=100)
@@ -47,7 +59,10 @@ def test_bytes_are_bounded_within_any_hour() -> None:
     assert storage.take("umbra", 700.0, 100) == 0
     assert storage.take("acme", HOUR_S + 1, 60) == 0
     assert storage.take("acme", HOUR_S + 1, 1) > 0
-    assert storage.used() == {"umbra": 100, "acme": 100}
+    assert storage.used(HOUR_S + 1) == {"umbra": 100, "acme": 100}
+    # and what is an hour ago is not shown, though nobody has sent anything since
+    assert storage.used(2 * HOUR_S - 1) == {"umbra": 0, "acme": 60}
+    assert storage.used(3 * HOUR_S) == {"umbra": 0, "acme": 0}
 
 
 def test_what_is_larger_than_the_whole_budget_never_fits() -> None:

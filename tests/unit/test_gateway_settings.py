@@ -91,9 +91,10 @@ def test_a_user_who_is_let_in_between_two_looks_is_known_at_once(tmp_path: Path)
 def test_every_metric_of_the_gateway_is_on_its_page_as_the_list_has_it() -> None:
     # given a gateway that has taken a command, and answered a query that it does not know
     telemetry = Telemetry(Settings(log_file=os.devnull), lambda: SAMPLES)
-    telemetry.count(COMMANDS, "np.door.cmd.acme.prod.train.ScaleNodePool", "", 0.01)
-    telemetry.count(ASKED, "np.door.api.acme.x" * 9, "Invalid", 0.01)
-    telemetry.count(ASKED, "np.door.api.acme.Watch", "", 20.0)
+    telemetry.begin_org(COMMANDS, "acme")
+    telemetry.count(COMMANDS, "acme", "np.door.cmd.acme.prod.train.ScaleNodePool", "", 0.01)
+    telemetry.count(ASKED, "acme", "np.door.api.acme.x" * 9, "Invalid", 0.01)
+    telemetry.count(ASKED, "acme", "np.door.api.acme.Watch", "", 20.0)
 
     # when it is scraped
     pieces = telemetry._page.pieces(Wanted())

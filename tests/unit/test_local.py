@@ -1,11 +1,14 @@
 """The parts of running everything on one machine that need neither a server nor a service."""
 
+import re
 import socket
 import time
 from pathlib import Path
 
 import pytest
 
+from nodepool.auth.accounts import OPERATOR
+from nodepool.auth.rights import operator_rights
 from nodepool.contract.commands import MACHINES_MAX
 from nodepool.local.config import QUEUE_MAX, server_config
 from nodepool.local.demo import DATA_CENTRE, Machines, additions
@@ -109,6 +112,14 @@ def test_the_advice_names_the_server_the_key_the_organisation_and_the_cluster() 
     shown = "--nkey 'my data/operator.nk' --inbox-prefix _INBOX_operator"
     assert f"nats context save nodepool --server nats://127.0.0.1:5000 {shown} --select" in text
     assert """nats pub np.cmd.acme.prod.training.ScaleNodePool '{"targetNodes": 12}'""" in text
+
+
+def test_the_operator_may_do_what_the_advice_says() -> None:
+    text, rights = advice("nats://127.0.0.1:5000", "acme", "prod", KEY), operator_rights(OPERATOR)
+
+    subjects = dict(re.findall(r"nats (pub|sub) '?([^\s']+)", text))
+    assert rights.may_publish(subjects["pub"])
+    assert rights.may_subscribe(subjects["sub"])
 
 
 def test_the_advice_is_what_another_terminal_needs_to_find_this_control_plane() -> None:

@@ -1,5 +1,6 @@
 """What `nodepool up` writes for a Prometheus."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,16 @@ PORTS = {name: 9464 + number for number, name in enumerate(SERVICES)}
 
 
 def test_every_service_is_a_target_with_its_name(tmp_path: Path) -> None:
-    # when the file is written
+    # when the files are written
     write_prometheus_config(tmp_path, PORTS)
 
-    # then it names the port of every service, and the alerts
+    # then they name the port of every service, and the alerts
     written = yaml.safe_load((tmp_path / "prometheus.yml").read_text(encoding="utf-8"))
     (job,) = written["scrape_configs"]
-    assert {target["labels"]["service"]: target["targets"] for target in job["static_configs"]} == {
+    (files,) = job["file_sd_configs"]
+    (file,) = files["files"]
+    targets = json.loads((tmp_path / file).read_text(encoding="utf-8"))
+    assert {target["labels"]["service"]: target["targets"] for target in targets} == {
         name: [f"127.0.0.1:{port}"] for name, port in PORTS.items()
     }
     assert written["rule_files"] == [str(RULES)]

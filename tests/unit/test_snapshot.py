@@ -15,8 +15,8 @@ from nodepool.contract.model import Taint
 from nodepool.contract.outcomes import build_acceptance
 from nodepool.engine.codec import Json, decoder, encode
 from nodepool.engine.folded import Folded
-from nodepool.engine.snapshot import dump, load
-from nodepool.engine.world import Log
+from nodepool.engine.snapshot import count_lines, dump, dump_changes, load
+from nodepool.engine.world import Log, World
 from nodepool.state.receipts import Receipt, Receipts
 from nodepool.state.work import WithWork
 from support import sample_service
@@ -129,6 +129,63 @@ def restored(folded: Folded[S]) -> Folded[S]:
 
 
 # Every service's state comes back as it was.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_state_comes_back_from_an_earlier_one_and_the_changes_since(name: str) -> None:
+    # given the states of a service on the way to that of a busy control plane
+    log = busy_world().world.log
+    world = World(services(name), log=log)
+    (host,) = world.hosts
+    states = []
+    while world.read(host, most=len(log.entries) // 6):
+        states.append(host.replica.safe)
+    world.process(host, even_if_quiet=True)
+    states.append(host.replica.safe)
+
+    # when each is saved as its changes since the one before
+    lines = list(dump(Folded(host.service.initial)))
+    before = Folded(host.service.initial)
+    for folded in states:
+        changes = [line for line in dump_changes(before, folded) if line]
+        lines, before = [*lines, *changes], folded
+
+        # then the lines make the state, and a whole snapshot has as many as are counted
+        assert load(type(folded.state), lines) == folded
+        assert len(list(dump(folded))) == 1 + count_lines(folded)
+    assert len({*map(repr, states)}) > 1
+
+
+def test_changes_name_what_is_new_or_gone_and_nothing_else() -> None:
+    # given receipts of which the oldest is gone
+    known = Map({"a": Receipt("created"), "b": Receipt("created")})
+    before = Folded(services("quota")[0].initial, Receipts(known))
+    known = known.delete("a").set("c", Receipt("deleted"))
+    after = Folded(before.state, Receipts(known))
+
+    # when the changes are written
+    _, *lines = dump_changes(before, after)
+
+    # then they have a line for each change
+    assert [json.loads(line)[:2] for line in lines if line] == [
+        ["receipts.known", "c"],
+        ["receipts.known", "a"],
+    ]
+    whole = [*dump(before), *filter(None, dump_changes(before, after))]
+    assert load(type(after.state), whole) == after
+
+
+def test_only_changes_may_remove_or_replace() -> None:
+    initial = services("quota")[0].initial
+    whole = list(dump(Folded(initial, Receipts(Map({"a": Receipt("created")})))))
+    (entry,) = [line for line in whole if b'"a"' in line]
+    gone = b'["receipts.known","a"]'
+    kind = type(initial)
+
+    assert load(kind, [*whole, whole[0], entry, gone]).receipts == Receipts()
+    for lines in ([*whole, entry], [*whole, gone], [*whole, whole[0], gone, gone]):
+        with pytest.raises(ValueError, match="cannot be read"):
+            load(kind, lines)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -280,7 +337,7 @@ def test_a_state_is_a_line_for_each_field_and_for_each_entry_of_a_map() -> None:
         b'["state.colour","red"]',
         b'["state.word","yes"]',
         b'["state.due","2026-01-01T12:00:00.000001+00:00"]',
-        b'["state.ratio",1e-09]',
+        b'["state.ratio",1e-9]',
         b'["state.count",0]',
         b'["state.done",true]',
         b'["receipts.order.head",null]',

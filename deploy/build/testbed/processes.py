@@ -1,5 +1,6 @@
 """The whole control plane as real processes, each of which is started again when it ends."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -7,16 +8,23 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from nodepool.auth.accounts import GATEWAY, OPERATOR
+from nodepool.auth.users import Users, new_member
 from nodepool.contract.services import PROCESSES, SERVICES
 from nodepool.local.binary import find_server
+from nodepool.local.identities import make_streams
 from nodepool.local.server import NatsServer
+from nodepool.nats.wire.access import NO_ACCESS, PLACEHOLDER, Access
 from testbed.ports import free_port
 
 NO_SETTINGS: Mapping[str, str] = {}
+OWNER = "owner"
+"""The name and the role of the user of each organisation."""
 
 
 class ControlPlane:
@@ -24,6 +32,8 @@ class ControlPlane:
 
     settings: the variables of the environment that each service has as well.
     processes: in how many processes the services of one set of replicas run; a key of PROCESSES.
+    organisations: if there are any, the server has accounts, each organisation has an owner, and
+        so many replicas of the gateway run too.
     """
 
     def __init__(
@@ -33,10 +43,15 @@ class ControlPlane:
         settings: Mapping[str, str] = NO_SETTINGS,
         *,
         processes: int = len(SERVICES),
+        organisations: Sequence[str] = (),
     ) -> None:
-        self.server = NatsServer(folder / "nats", free_port(), find_server(None))
+        self.server = NatsServer(
+            folder / "nats", free_port(), find_server(None), has_accounts=bool(organisations)
+        )
+        self._organisations = organisations
         self._folder, self._settings = folder, settings
         groups = ["+".join(group) for group in PROCESSES[processes]]
+        groups += [GATEWAY] if organisations else []
         self._names = [f"{group}.{number}" for group in groups for number in range(replicas)]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lifeline = -1, -1
@@ -45,7 +60,10 @@ class ControlPlane:
         self._supervisors: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
+        self._let_in()
         self.server.start()
+        if self._organisations:
+            asyncio.run(make_streams(self.server.url, self.server.auth))
         # Services end with this process, however it ends: then nothing holds the other end open.
         self._lifeline = os.pipe()
         for name in self._names:
@@ -85,6 +103,34 @@ class ControlPlane:
         services = (process.pid for process in self._processes.values() if process.poll() is None)
         return [*([server] if server is not None else []), *services]
 
+    def pid(self, name: str) -> int:
+        """Return the id of a process by its name."""
+        return self._processes[name].pid
+
+    def access(self, org: str = "") -> Access:
+        """Return what the owner of an organisation shows to the server, or the operator."""
+        if not self._organisations:
+            return NO_ACCESS
+        return self.server.auth.access(OWNER if org else OPERATOR, org)
+
+    def _let_in(self) -> None:
+        auth = self.server.auth
+        if not self._organisations or auth.users_file.exists():
+            return
+        auth.init()
+        for org in self._organisations:
+            auth.change(partial(Users.with_organisation, name=org))
+            auth.add_member(org, lambda key: new_member(OWNER, key, OWNER))
+
+    def _identity(self) -> Mapping[str, str]:
+        """Return the variables by which each process shows its own key."""
+        auth = self.server.auth
+        own = {
+            "NODEPOOL_NKEY_FILE": str(auth.key_file(PLACEHOLDER)),
+            "NODEPOOL_MEMBERS_FILE": str(auth.members_file),
+        }
+        return own if self._organisations else {}
+
     def _start(self, name: str) -> None:
         group, _, number = name.rpartition(".")
         services = group.split("+")
@@ -95,11 +141,13 @@ class ControlPlane:
             "NODEPOOL_URL": self.server.url,
             "NODEPOOL_LOG_FILE": str(log),
             "NODEPOOL_STOP_WITH_PARENT": "yes",
+            **self._identity(),
             **self._settings,
         }
+        module = [GATEWAY] if group == GATEWAY else ["nodepool.host", *services]
         with (self._folder / f"{name}.err").open("ab") as errors:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "nodepool.host", *services],
+                [sys.executable, "-m", *module],
                 env=environment,
                 stdin=self._lifeline[0],
                 stderr=errors,

@@ -54,6 +54,8 @@ SELECTOR_COST: Final = 5.0
 EXPLAIN_COST: Final = 5.0
 EVENTS_COST: Final = 10.0
 """What a query with a selector and these queries count against the rate; all others count 1."""
+COST_BYTES: Final = 64 << 10
+"""For each so many bytes, an answer counts 1 more: whoever reads slowly fills the way of others."""
 _SHOWN: Final[tuple[Bucket, ...]] = ("nodepools", "nodes", "quotas", "clusters")
 
 
@@ -95,7 +97,10 @@ class Desk:
             return refusal
         if not self.is_ready:
             return Refusal("Unavailable", "the gateway is starting", "ask again in a moment")
-        return await self._answer(query, actor, arrival.message.data)
+        reply = await self._answer(query, actor, arrival.message.data)
+        if isinstance(reply, bytes):
+            self._rate.owe(actor.org, self._clock(), len(reply) / COST_BYTES)
+        return reply
 
     def _charge(self, org: str, cost: float) -> Refusal | None:
         """Count against the rate of an organisation; return a refusal if that is used up."""

@@ -15,11 +15,10 @@ from gateway.model import ReadModel
 from gateway.refusals import Refusal
 from nodepool.contract.actors import Actor, sender_in
 from nodepool.contract.keys import UNNAMED
-from nodepool.contract.log import CONTENT_TYPE
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 
 if TYPE_CHECKING:
-    from nodepool.nats.log.publisher import Publisher
+    from nodepool.nats.log.gathering import Gatherer
 
 STORE_S: Final = 5.0
 """How long the log may take to acknowledge a message, in seconds."""
@@ -28,8 +27,6 @@ MESSAGE_BYTES: Final = 200
 NEW_OBJECT_BYTES: Final = 32 << 10
 """What a message about an unknown object costs in addition: the server keeps each subject in memory
 as long as the log exists."""
-HEADERS: Final = {"Content-Type": CONTENT_TYPE}
-"""The only headers of what is stored."""
 AGAIN: Final = "send it again with the same id: it is not done twice"
 
 
@@ -71,7 +68,7 @@ class Door:
         self._clock = clock
         self._rate = Rate(settings.messages_per_second, settings.messages_burst)
         self.storage = Storage(settings.bytes_per_hour)
-        self.publisher: Publisher | None = None
+        self.publisher: Gatherer | None = None
 
     async def take(self, arrival: Arrival) -> Reply:
         """Store a message; return the acknowledgement with id and position, or a refusal."""
@@ -90,8 +87,7 @@ class Door:
             return _refuse_unstored(admitted, "the gateway is not connected")
         try:
             async with asyncio.timeout(STORE_S):
-                stored = await publisher.send(admitted.subject, admitted.content, HEADERS)
-                return await stored
+                return await publisher.publish(admitted.subject, admitted.content)
         except (Conflict, ServerRefusal) as error:
             return _refuse_unstored(admitted, f"it is not stored: {error}")
         except (InDoubt, TimeoutError):

@@ -105,6 +105,7 @@ class Intake:
             if time.monotonic() < self._shut_until.get(org, 0.0):
                 continue
             self._shut_until.pop(org, None)
+            self._telemetry.begin_org(self.endpoint.name, org)
             self._subscriptions[org] = await connection.subscribe(
                 f"{self.endpoint.subject.removesuffix('>')}{token(org)}.>",
                 queue=self.endpoint.queue_group,
@@ -176,8 +177,8 @@ class Intake:
         seconds = time.monotonic() - arrival.at
         result = reply.reason if isinstance(reply, Refusal) else ""
         self.endpoint.count(seconds, result)
-        self._telemetry.count(self.endpoint.name, arrival.message.subject, result, seconds)
         message = arrival.message
+        self._telemetry.count(self.endpoint.name, arrival.org, message.subject, result, seconds)
         if result == FLOODING:
             self._refused[arrival.org] += 1
             if self._refused[arrival.org] > FLOOD:

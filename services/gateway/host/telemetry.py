@@ -50,8 +50,6 @@ class Telemetry:
         See https://prometheus.io/docs/practices/instrumentation/#avoid-missing-metrics.
         """
         for reason in ("", *get_args(Reason)):
-            for endpoint in (COMMANDS, OBSERVATIONS):
-                self._taken[endpoint, reason or STORED].inc(0)
             for query in (*queries.QUERIES, UNKNOWN):
                 self._queries[query, reason or ANSWERED].inc(0)
         for endpoint in (COMMANDS, OBSERVATIONS, ASKED):
@@ -62,10 +60,15 @@ class Telemetry:
         """The logger for single lines."""
         return self._log.logger
 
-    def count(self, endpoint: str, subject: str, refused: str, seconds: float) -> None:
+    def begin_org(self, endpoint: str, org: str) -> None:
+        """Export each series of an organisation that has been let in at 0."""
+        for reason in ("", *get_args(Reason)) if endpoint != ASKED else ():
+            self._taken[endpoint, org, reason or STORED].inc(0)
+
+    def count(self, endpoint: str, org: str, subject: str, refused: str, seconds: float) -> None:
         """Count a message or query that was done, or refused for a reason."""
         if endpoint != ASKED:
-            self._taken[endpoint, refused or STORED].inc()
+            self._taken[endpoint, org, refused or STORED].inc()
             self._seconds[endpoint,].observe(seconds)
             return
         name = subject.rpartition(".")[2]

@@ -108,3 +108,7 @@ class Backend(Protocol):
     def sender(self, outcomes: "PendingOutcomes[A]") -> "Sender[A]":
         """Return what sends commands; `outcomes` receives what is heard of them."""
         ...
+
+    async def settle(self) -> None:
+        """Return once reading can show what the commands so far have changed."""
+        ...

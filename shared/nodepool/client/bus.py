@@ -220,6 +220,9 @@ class Bus:
         """Read events that are stored from now on, for the time of the context."""
         return self._session.reader(STREAM, filters, at_end=True)
 
+    async def settle(self) -> None:
+        """Return at once: an outcome in the log is found by `catch_up`."""
+
     def sender(self, outcomes: "PendingOutcomes[A]") -> "Sender[A]":
         """Return what stores commands in the log."""
         from nodepool.client.sender import Sender

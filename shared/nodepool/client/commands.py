@@ -96,6 +96,7 @@ class Commands:
             listening = asyncio.create_task(outcomes.listen())
             try:
                 yield backend.sender(outcomes)
+                await backend.settle()
             finally:
                 listening.cancel()
 

@@ -5,12 +5,13 @@ This module does not use the message models, which load slowly.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from nodepool.client.asking import Asker
 from nodepool.client.backend import Heard
+from nodepool.client.errors import ClientError
 from nodepool.client.gateway_objects import Asked, GatewayObjects, number_in
 from nodepool.client.names import check_name
 from nodepool.client.objects import Document, Listed
@@ -89,6 +90,18 @@ class Gateway:
     def note_change(self, pool: str, position: int) -> None:
         """Note that the command at a position of the log has changed a NodePool."""
         self._changed[pool] = max(position, self._changed.get(pool, 0))
+
+    async def settle(self) -> None:
+        """Return once the log has what the commands so far have changed, for two seconds at most.
+
+        Changes are stored in their order, so the newest change is enough.
+        """
+        newest = max(self._changed, key=self._changed.__getitem__, default="")
+        with suppress(ClientError, TimeoutError):
+            async with asyncio.timeout(OWN_S):
+                if newest:
+                    await self._get_current(newest)
+        self._changed.clear()
 
     async def find_stored(self, pool: str) -> "NodePoolValidated | None":
         """Return the newest spec of a NodePool, with its verdict; None without a NodePool."""

@@ -19,8 +19,9 @@ from nodepool.nats.wire.waiting import RETRY_S
 from nodepool.state.back_off import pause_s
 
 OPERATORS: Final = frozenset[Role]({"operator"})
-ACKNOWLEDGED_S: Final = 6.0
-"""How long an acknowledgement may take, in seconds; the log may take 5."""
+ACKNOWLEDGED_S: Final = 2.0
+ACKNOWLEDGED_MAX_S: Final = 6.0
+"""How long an acknowledgement may take at first and at most, in seconds; the log may take 5."""
 PAUSE_MAX_S: Final = 1.0
 """The longest pause before a command is sent again, in seconds."""
 LOOK_S: Final = 0.5
@@ -69,8 +70,9 @@ class GatewaySender(Sender[A]):
         """Send a command until the gateway acknowledges it, and return its position."""
         failures = 0
         while True:
+            timeout_s = min(ACKNOWLEDGED_S * 2**failures, ACKNOWLEDGED_MAX_S)
             try:
-                reply = await request(self._session, subject, content, ACKNOWLEDGED_S)
+                reply = await request(self._session, subject, content, timeout_s)
             except Gone:
                 self._is_silent = True
             except Refused as refusal:

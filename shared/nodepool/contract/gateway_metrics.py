@@ -11,8 +11,8 @@ ANSWERED: Final = "answered"
 TAKEN: Final = Metric(
     "nodepool_gateway_messages_total",
     "counter",
-    "Commands and observations at the front door, by result: stored, or why they were refused.",
-    ("endpoint", "result"),
+    "Commands and observations of an organisation, by result: stored, or why they were refused.",
+    ("endpoint", "org", "result"),
 )
 QUERIES: Final = Metric(
     "nodepool_gateway_queries_total",

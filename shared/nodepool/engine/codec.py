@@ -1,10 +1,14 @@
-"""Convert values of a state to plain JSON and back, and check every type."""
+"""Convert values of a state to plain JSON and back, and check every type.
+
+The keys of each JSON object are sorted.
+"""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from operator import attrgetter
 from types import UnionType
 from typing import Any, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -22,9 +26,15 @@ MODELS_MAX, MODEL_MAX = 4_096, 500
 """The most documents of a model to cache, and their maximum length: many Nodes have equal ones."""
 
 
+_PLAIN = frozenset((str, int, bool, float, type(None)))
+"""The types of most values; a value of such a type is its own JSON."""
+
+
 def encode(value: object) -> Json:
     """Return a value of a state as plain JSON; raise TypeError for a value no state can hold."""
     kind = type(value)
+    if kind in _PLAIN:
+        return value  # type: ignore[return-value]  # It has one of these types.
     encoder = _ENCODERS.get(kind)
     if encoder is None:
         encoder = _ENCODERS[kind] = _encoder(kind)
@@ -37,19 +47,47 @@ def _encoder(kind: type) -> _Encoder:
     if kind is type(None) or issubclass(kind, bool | int | float | str):
         return lambda value: value
     if issubclass(kind, datetime):
-        return lambda value: value.astimezone(UTC).isoformat()
+        return _encode_moment
     if issubclass(kind, Map):
         return lambda value: [[encode(key), encode(value[key])] for key in sorted(value)]
     if issubclass(kind, Mapping):
-        return lambda value: {str(key): encode(value[key]) for key in sorted(value)}
+        return _encode_mapping
     if issubclass(kind, tuple | list):
-        return lambda value: [encode(item) for item in value]
+        return _encode_items
     if issubclass(kind, BaseModel):
-        return lambda value: value.model_dump(mode="json", exclude_defaults=True)
+        return lambda value: _sort(value.model_dump(mode="json", exclude_defaults=True))
     if is_dataclass(kind):
         names = [field.name for field in fields(kind)]
+        if len(names) > 1:
+            read = attrgetter(*names)
+            return lambda value: _encode_items(read(value))
         return lambda value: [encode(getattr(value, name)) for name in names]
     raise TypeError(f"a state cannot hold {kind.__name__}")
+
+
+# Plain values are most of a snapshot, so their encoding is not a call.
+
+
+def _encode_items(values: Iterable[Any]) -> list[Json]:
+    return [value if type(value) in _PLAIN else encode(value) for value in values]
+
+
+def _encode_mapping(values: Mapping[Any, Any]) -> dict[str, Json]:
+    return {
+        str(key): item if type(item := values[key]) in _PLAIN else encode(item)
+        for key in sorted(values)
+    }
+
+
+def _sort(document: Json) -> Json:
+    """Return a document with the keys of all its objects sorted, as a snapshot has them."""
+    if isinstance(document, dict):
+        return {key: _sort(document[key]) for key in sorted(document)}
+    return [_sort(item) for item in document] if isinstance(document, list) else document
+
+
+def _encode_moment(moment: datetime) -> str:
+    return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat()
 
 
 def decoder(hint: object) -> Decoder:

@@ -1,4 +1,8 @@
-"""Write a folded value as lines of canonical JSON, and read it; equal values make equal bytes."""
+"""Write a folded value as lines of canonical JSON, and read it; equal values make equal bytes.
+
+A folded value can also be written as its changes since an earlier value. The lines of the earlier
+value, followed by the lines of the changes, make the later value.
+"""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -6,6 +10,7 @@ from dataclasses import fields, is_dataclass
 from typing import Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from immutables import Map
+from pydantic_core import to_json
 
 from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.engine.codec import Decoder, Json, decoder, encode
@@ -16,6 +21,9 @@ from nodepool.service import S
 T = TypeVar("T")
 _SCHEMA = "schema"
 """The path of the first line, which holds the names and types of all others; no field has it."""
+SEARCHED_PER_TURN = 5_000
+"""After searching this many entries for changes, the caller may pause."""
+_NOTHING = object()
 
 
 def dump(folded: Folded[S]) -> Iterator[bytes]:
@@ -46,6 +54,63 @@ def _lines(value: object, prefix: str) -> Iterator[bytes]:
             yield _line(path, encode(item))
 
 
+def dump_changes(before: Folded[S], after: Folded[S]) -> Iterator[bytes]:
+    """Yield the schema, then a line per entry or field that may have changed since `before`.
+
+    The line of a removed entry has its key and no value. Values are compared by identity, as an
+    unchanged part of an immutable value is the same object, so a line may repeat what was there.
+    Empty bytes are yielded now and then, so that the caller can pause in a long search.
+    """
+    yield _line(_SCHEMA, _schema(type(after.state)))
+    yield from _changes(before, after, "")
+
+
+def _changes(before: object, after: object, prefix: str) -> Iterator[bytes]:
+    hints = get_type_hints(type(after))
+    for field in fields(after):  # type: ignore[arg-type]  # The value is always a dataclass.
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        path = f"{prefix}{field.name}"
+        if old is new:
+            continue
+        if isinstance(new, Map) and get_origin(hints[field.name]) is Map:
+            yield from _changed_entries(old, new, path)
+        elif _holds_maps(type(new)):
+            yield from _changes(old, new, f"{path}.")
+        else:
+            yield _line(path, encode(new))
+
+
+def _changed_entries(
+    before: Map[str, object], after: Map[str, object], path: str
+) -> Iterator[bytes]:
+    changed = []
+    for number, (key, value) in enumerate(after.items()):
+        if before.get(key, _NOTHING) is not value:
+            changed.append(key)
+        if number % SEARCHED_PER_TURN == 0:
+            yield b""
+    for key in sorted(changed):
+        yield _line(path, encode(key), encode(after[key]))
+    # Most changes remove nothing, and then the sizes say so.
+    added = sum(key not in before for key in changed)
+    if len(before) + added > len(after):
+        for key in sorted(key for key in before if key not in after):
+            yield _line(path, encode(key))
+
+
+def count_lines(value: object) -> int:
+    """Return how many lines `dump` yields for a folded value, apart from the schema."""
+    hints = get_type_hints(type(value))
+    count = 0
+    for field in fields(value):  # type: ignore[arg-type]  # The value is always a dataclass.
+        item = getattr(value, field.name)
+        if isinstance(item, Map) and get_origin(hints[field.name]) is Map:
+            count += len(item)
+        else:
+            count += count_lines(item) if _holds_maps(type(item)) else 1
+    return count
+
+
 def _holds_maps(hint: object) -> bool:
     kind = get_origin(hint) or hint
     if not isinstance(kind, type) or not is_dataclass(kind):
@@ -55,12 +120,13 @@ def _holds_maps(hint: object) -> bool:
 
 
 def _line(*parts: object) -> bytes:
-    return json.dumps(parts, separators=(",", ":"), sort_keys=True).encode()
+    return to_json(parts)  # A fourth of the cost of the standard library.
 
 
 def load(state: type[S], lines: Iterable[bytes]) -> Folded[S]:
     """Return the folded value that was dumped as these lines; raise the errors of `Loader`.
 
+    lines: of `dump`, and of any number of `dump_changes` after that.
     state: the class of the state.
     """
     loader = Loader(state)
@@ -72,6 +138,8 @@ def load(state: type[S], lines: Iterable[bytes]) -> Folded[S]:
 class Loader(Generic[S]):
     """Builds a folded value from its lines, one after the other.
 
+    Whatever follows a second schema changes what was there before.
+
     For any lines, each method either returns or raises ValueError. MemoryError does not mean that
     the lines are wrong, so it is raised unchanged.
     """
@@ -79,14 +147,14 @@ class Loader(Generic[S]):
     def __init__(self, state: type[S]) -> None:
         self._state = state
         self._builder = _Builder(Folded, state=state)
-        self._has_schema = False
+        self._has_schema = self._is_change = False
 
     def add(self, line: bytes) -> None:
         """Add the next line; raise ValueError for a line that cannot be read."""
         try:
             path, *rest = json.loads(line)
-            if self._has_schema:
-                self._builder.add(path, rest)
+            if self._has_schema and path != _SCHEMA:
+                self._builder.add(path, rest, is_change=self._is_change)
             else:
                 self._check_schema(path, rest)
         except NO_FAILURE:
@@ -109,7 +177,7 @@ class Loader(Generic[S]):
         wanted = _schema(self._state)
         if (path, rest) != (_SCHEMA, [wanted]):
             raise ValueError("it is of another shape than this release has")
-        self._has_schema = True
+        self._has_schema, self._is_change = True, self._has_schema
 
 
 class _Builder:
@@ -133,23 +201,32 @@ class _Builder:
             else:
                 self._decoders[name] = decoder(hint)
 
-    def add(self, path: str, rest: list[Json]) -> None:
-        """Add one line: where it belongs, then a value, or a key and a value."""
+    def add(self, path: str, rest: list[Json], *, is_change: bool = False) -> None:
+        """Add one line: where it belongs, then a value, or a key and a value.
+
+        is_change: whether the line changes what an earlier line has said. Only then may it replace
+            a value, or remove an entry by naming a key alone.
+        """
         name, _, deeper = path.partition(".")
         if deeper and name in self._nested:
-            self._nested[name].add(deeper, rest)
+            self._nested[name].add(deeper, rest, is_change=is_change)
             return
         if deeper or name not in self._decoders:
             raise ValueError(f"{self._name} has no field {path}")
-        if name in self._entries:
-            raw_key, raw = rest
-            self._put(self._entries[name], self._keys[name](raw_key), name, raw)
-        else:
+        if name not in self._entries:
             (raw,) = rest
-            self._put(self._values, name, name, raw)
+            self._put(self._values, name, name, raw, is_change=is_change)
+        elif is_change and len(rest) == 1:
+            del self._entries[name][self._keys[name](rest[0])]
+        else:
+            raw_key, raw = rest
+            key = self._keys[name](raw_key)
+            self._put(self._entries[name], key, name, raw, is_change=is_change)
 
-    def _put(self, items: dict[T, object], key: T, name: str, raw: Json) -> None:
-        if key in items:
+    def _put(
+        self, items: dict[T, object], key: T, name: str, raw: Json, *, is_change: bool
+    ) -> None:
+        if key in items and not is_change:
             raise ValueError(f"{name} is there twice")
         items[key] = self._decoders[name](raw)
 

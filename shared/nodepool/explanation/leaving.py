@@ -1,6 +1,8 @@
 """Describe the Nodes that leave or stay in a NodePool, and what leaving Nodes wait for."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -13,6 +15,8 @@ from nodepool.explanation.unanswered import INTERNAL_ERROR, count_unchosen, has_
 
 PREEMPTED = "Preempted"
 """The reason for the removal of a Node that is being preempted."""
+UNHEALTHY = "Unhealthy"
+"""The reason for the removal of a Node that is replaced."""
 NAMED_MAX = 3
 """The most Nodes that a message names: first Nodes with blocking Pods, then the longest active."""
 _UNKNOWN = datetime.max.replace(tzinfo=UTC)
@@ -110,6 +114,24 @@ def is_blocked(node: NodeFacts) -> bool:
     """Return whether a Node that is to leave waits for Pods, which has no end by itself."""
     is_waiting = node.removal not in ("", PREEMPTED) and node.blocking_count > 0
     return is_waiting and not node.is_silent
+
+
+def without_lost(facts: Facts) -> Facts:
+    """Return the facts as they are once the Nodes are gone that are replaced as unhealthy.
+
+    Each of them needs another machine. A Node whose drain waits for Pods may stay for ever.
+    """
+    nodes = [node for node in facts.counted_nodes if node.removal == UNHEALTHY]
+    lost = Counter(node.domain for node in nodes if not is_blocked(node))
+    machines = facts.machines
+    if machines is not None:
+        domains = {
+            name: replace(domain, held=max(0, domain.held - lost[name]))
+            for name, domain in machines.domains.items()
+        }
+        machines = replace(machines, domains=domains)
+    current = max(0, facts.current - lost.total())
+    return replace(facts, current=current, machines=machines)
 
 
 def is_surplus(facts: Facts, node: NodeFacts) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nodepool.contract.counting import format_count
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation.facts import Facts, Machines
-from nodepool.explanation.leaving import is_blocked, keep_nodes
+from nodepool.explanation.leaving import is_blocked, keep_nodes, without_lost
 from nodepool.explanation.rack_remedies import rack_details, rack_remedies
 from nodepool.explanation.remedies import (
     AddMachines,
@@ -72,9 +72,9 @@ def capacity_remedies(facts: Facts, reason: str) -> Iterator[Remedy]:
         text = f"relax the node affinity: {there} {verb} free without it"
         yield Remedy(text, DropAffinity())
     elif rack_of(facts) > 1:
-        yield from rack_remedies(facts)
+        yield from rack_remedies(without_lost(facts))
     elif machines is not None:
-        yield from _more_machines(facts, machines)
+        yield from _more_machines(without_lost(facts), machines)
     # A Node that leaves soon would be missed again; a Node that Pods block stays until they end.
     gone = sum(node.removal != "" and not is_blocked(node) for node in facts.counted_nodes)
     yield from keep_nodes(facts, facts.held - gone)

@@ -50,7 +50,7 @@ def deletion(facts: Facts) -> Iterator[Cause]:
     position = check.position if check is not None else facts.position
     # No Pod blocks a deletion: each Pod only gets its grace period.
     silent = silent_removers(facts)
-    wait = Remedy("wait until its Nodes are gone: no Pod blocks a deletion", Wait())
+    wait = Remedy("wait until it is gone: no Pod blocks a deletion", Wait())
     yield Cause(
         "Deletion",
         "it is being deleted",

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from time import thread_time
 from typing import Generic
 
 from nodepool.contract.events import Wake
@@ -56,6 +57,7 @@ class Committing(Generic[S, I, O]):
         self._projector = projector
         self._telemetry = host.telemetry
         self._doubts = host.doubts
+        self._snapshots = host.snapshots
         self._clock = clock
         self._timers = timers
         self._size = host.size
@@ -151,9 +153,11 @@ class Committing(Generic[S, I, O]):
         was_quiet, most = self._replica.quiet, self._size.most
         even_if_quiet = even_if_quiet or self._replica.open > most
         self._telemetry.begin(self._replica.log)
+        began = thread_time()
         proposal = self._replica.propose(
             even_if_quiet=even_if_quiet, most=most, is_old=self._is_old
         )
+        self._snapshots.note_work(thread_time() - began)
         if proposal is None:
             return False
         self._size.grow()

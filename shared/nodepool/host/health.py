@@ -9,12 +9,17 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from nodepool.host.exposition import Wanted, choose_format
 from nodepool.host.logs import Logger
+from nodepool.host.protection import Protection, ServerCertificate
 from nodepool.host.settings import Settings, SettingsError
 from nodepool.host.silence import Silence
+
+if TYPE_CHECKING:
+    import ssl
 
 Environ = dict[str, object]
 StartResponse = Callable[..., object]
@@ -24,6 +29,8 @@ CLIENTS_MAX = 32
 """The most clients at a time; a further client ends the connection that has been open longest."""
 TURN_S = 1.0
 """How often the event loop shows that it runs, and checks that the server runs."""
+TLS_HANDSHAKE = b"\x16"
+"""The first byte that a client sends if it speaks TLS: https://www.rfc-editor.org/rfc/rfc8446#section-5.1."""
 SERVER_SILENT_S = 30.0
 """After a silence of this length, the HTTP server is replaced."""
 
@@ -33,6 +40,9 @@ class HealthServer:
 
     The event loop and the server watch each other while `watch` runs: `/livez` says if the event
     loop hangs, and a server that hangs is replaced.
+
+    With a certificate, the port takes HTTPS as well, and the metrics can be read that way only. The
+    other two pages say nothing secret, and a probe needs no authority or token for them.
 
     metrics: makes the page of metrics, in one of the threads.
     obstacle: why the service is not ready; None if it is ready.
@@ -46,6 +56,7 @@ class HealthServer:
         self._metrics = metrics
         self._obstacle = obstacle
         self._host, self._hang_s = settings.metrics_host, settings.hang_seconds
+        self._protection = settings.protection
         self._loop = Silence()
         self._server = self._serve(settings.metrics_port)
 
@@ -56,7 +67,7 @@ class HealthServer:
             reason = error.strerror or str(error)
             address = f"{self._host}:{port}"
             raise SettingsError(f"cannot serve metrics on {address}: {reason}") from error
-        server.loop = self._loop
+        server.loop, server.certificate = self._loop, ServerCertificate(self._protection)
         _thread.start_new_thread(server.serve, ())
         return server
 
@@ -117,6 +128,11 @@ class HealthServer:
         return response.text(HTTPStatus.NOT_FOUND, "see /metrics, /livez, /readyz")
 
     def _respond_metrics(self, environ: Environ, response: "_Response") -> Iterable[bytes]:
+        if self._protection.cert_file and "HTTPS" not in environ:
+            return response.text(HTTPStatus.FORBIDDEN, "use https")
+        if not self._protection.admits(str(environ.get("HTTP_AUTHORIZATION", ""))):
+            text = "show the token of this service: Authorization: Bearer TOKEN"
+            return response.text(HTTPStatus.UNAUTHORIZED, text, ("WWW-Authenticate", "Bearer"))
         headers = (str(environ.get(f"HTTP_{name}", "")) for name in ("ACCEPT", "ACCEPT_ENCODING"))
         wants = choose_format(*headers)
         page = self._metrics(wants)
@@ -161,6 +177,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     loop: for how long the event loop has been silent, as observed by the server's thread.
     silence: for how long the server's thread has been silent, as observed by the event loop.
+    certificate: what it shows to clients that speak TLS.
     """
 
     daemon_threads = True
@@ -170,6 +187,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     def __init__(self, *args: object) -> None:
         super().__init__(*args)  # type: ignore[arg-type]  # make_server calls it so.
         self.loop, self.silence = Silence(), Silence()
+        self.certificate = ServerCertificate(Protection())
         self._has_ended = False
         self._clients: dict[socket.socket, None] = {}
         self._changing = threading.Lock()
@@ -189,6 +207,30 @@ class _Server(ThreadingMixIn, WSGIServer):
             _thread.start_new_thread(self.process_request_thread, (request, client_address))
         except (RuntimeError, MemoryError):  # There is no memory for another thread's stack.
             self.process_request_thread(request, client_address)
+
+    def finish_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]  # As above.
+        """Respond to a client, with TLS if the client begins with it."""
+        context = self.certificate.context()
+        request.settimeout(_Request.timeout)
+        if context is None or request.recv(1, socket.MSG_PEEK) != TLS_HANDSHAKE:
+            super().finish_request(request, client_address)
+            return
+        encrypted = self._encrypt(context, request)
+        try:
+            encrypted.do_handshake()
+            super().finish_request(encrypted, client_address)
+        finally:
+            self.shutdown_request(encrypted)
+
+    def _encrypt(self, context: "ssl.SSLContext", request: socket.socket) -> "ssl.SSLSocket":
+        """Return the socket that takes the place of a client's, before the handshake."""
+        with self._changing:
+            self._clients.pop(request, None)
+            encrypted = context.wrap_socket(
+                request, server_side=True, do_handshake_on_connect=False
+            )
+            self._clients[encrypted] = None
+        return encrypted
 
     def serve(self) -> None:
         """Serve until `end`, which may come before this thread has begun."""
@@ -229,6 +271,11 @@ class _Server(ThreadingMixIn, WSGIServer):
 class _Request(WSGIRequestHandler):
     timeout = 5.0
     """How many seconds a client may be silent."""
+
+    def get_environ(self) -> dict[str, str]:
+        """Return the variables of a request; `HTTPS` is one of them if it came through TLS."""
+        is_encrypted = hasattr(self.connection, "getpeercert")
+        return super().get_environ() | ({"HTTPS": "on"} if is_encrypted else {})
 
     def handle(self) -> None:
         """Respond; a client that is silent or gone gets no response."""

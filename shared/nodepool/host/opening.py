@@ -42,10 +42,11 @@ async def open_session(
     log = await _await_streams(connection, host.settings.replicas, on_wait)
     publisher = Publisher(connection)
     await publisher.open()
+    host.snapshots.newest.saved = None
     if host.snapshots.ignored:
         replica, unused = Replica(service, log=log), "NODEPOOL_SNAPSHOTS is ignore"
     else:
-        replica, unused = await restore(connection, service, log)
+        replica, unused = await restore(connection, service, log, host.snapshots.newest)
     if unused:
         host.telemetry.log.warning("snapshot not used", cause=unused)
     host.snapshots.note_stored_position(replica.committed, is_usable=not unused)

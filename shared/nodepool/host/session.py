@@ -25,7 +25,8 @@ from nodepool.host.timers import Timers
 from nodepool.nats.log.commits import Committer
 from nodepool.nats.log.publisher import Bus, Publisher
 from nodepool.nats.log.reader import HEARTBEAT_S, Reader
-from nodepool.nats.objects.snapshots import Storing, save, stored_position
+from nodepool.nats.objects.saving import Storing, save
+from nodepool.nats.objects.snapshots import stored_position
 from nodepool.nats.objects.unwritten import Lag
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import (
@@ -218,7 +219,7 @@ class ReplicaSession(Generic[S, I, O]):
         return max(0.001, min([IDLE_S, *(left for left in waits if left is not None)]))
 
     def _read(self, entries: Iterable[Entry]) -> None:
-        now, caught_up = self._clock(), self._is_caught_up
+        began, now, caught_up = time.thread_time(), self._clock(), self._is_caught_up
         for entry in entries:
             if not self.replica.open:
                 self._leadership.input_arrived(now)
@@ -226,6 +227,7 @@ class ReplicaSession(Generic[S, I, O]):
             if committed_by_another:
                 self.committing.handle_unknown_commit(entry, now, caught_up=caught_up)
             self._firing.read(entry, now)
+        self._host.snapshots.note_work(time.thread_time() - began)
 
     def _is_at_work(self) -> bool:
         """Return whether the initial log is read, and processed or left to the leader."""
@@ -272,6 +274,8 @@ class ReplicaSession(Generic[S, I, O]):
             self._bus,
             verify=self._reader.verification.check,
             replaces_newer=host.snapshots.ignored,
+            newest=host.snapshots.newest,
+            effort=host.snapshots.effort,
         )
         return partial(save, storing, host.service, self.replica)
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, get_args
 
+from nodepool.host.protection import Protection
 from nodepool.nats.wire.access import NO_ACCESS, PLACEHOLDER, Access, check_address
 from nodepool.nats.wire.addresses import address_fault, split_addresses, without_password
 from nodepool.nats.wire.errors import AccessError
@@ -34,6 +35,7 @@ class Settings:
     access: whom to trust, what to show, and where replies go; each of its fields is a setting, and
         `{service}` in what a service shows, or in the prefix of its replies, stands for its name.
     metrics_host, metrics_port: where metrics and health are served; 0 is any free port, -1 none.
+    metrics_cert_file, metrics_key_file, metrics_token_file: the files that protect metrics.
     hang_seconds: how long the event loop may take for one turn until `/livez` says that it hangs.
     log_level: debug, info, warning or error.
     log_file: where to write the log; empty for standard output. `{service}` stands for the name of
@@ -56,6 +58,9 @@ class Settings:
     url: str = "nats://127.0.0.1:4222"
     metrics_host: str = "127.0.0.1"
     metrics_port: int = -1
+    metrics_cert_file: str = ""
+    metrics_key_file: str = ""
+    metrics_token_file: str = ""
     hang_seconds: int = 60
     log_level: str = "info"
     log_file: str = ""
@@ -71,6 +76,11 @@ class Settings:
     registration_failed_event: Switch = "off"
     reserved_taint: Switch = "on"
     access: Access = NO_ACCESS
+
+    @property
+    def protection(self) -> Protection:
+        """Who may read the metrics."""
+        return Protection(self.metrics_cert_file, self.metrics_key_file, self.metrics_token_file)
 
     @property
     def storage_limit(self) -> int | None:
@@ -124,8 +134,7 @@ _CHOICES = {
 }
 OTHERS = frozenset(
     {"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR", "AUTH_DIR", "NODE", "PROCESSES"}
-    | {"THROUGH"}
-    | {"ZONE", "LEASE_NAMESPACE", "LEASE_NAME", "MEMBERS_FILE"}
+    | {"ZONE", "LEASE_NAMESPACE", "LEASE_NAME", "MEMBERS_FILE", "THROUGH"}
     | {f"GATEWAY_{name}" for name in ("BYTES_PER_HOUR", "WATCHES")}
     | {f"GATEWAY_{name}_PER_SECOND" for name in ("MESSAGES", "QUERIES")}
     | {f"GATEWAY_{name}_BURST" for name in ("MESSAGES", "QUERIES")}
@@ -152,6 +161,8 @@ def read(environment: Mapping[str, str]) -> Settings:
     access = _access_in(environment)
     if access == access.of(""):
         _check_files(access)
+    with _translate_access_errors():
+        settings.protection.check()
     check_access(access, settings.url)
     return replace(settings, access=access)
 
@@ -181,7 +192,8 @@ def _check_text(variable: str, value: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise SettingsError(f"{variable} is {value!a}; it must be UTF-8") from None
+        shown = "no text" if "@" in value else f"{value!a}"  # A password may stand before the @.
+        raise SettingsError(f"{variable} is {shown}; it must be UTF-8") from None
 
 
 def check_access(access: Access, url: str) -> None:

@@ -2,20 +2,26 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from typing import Any
 
 from nodepool.host.logs import Logger
+from nodepool.nats.objects.saving import Effort
+from nodepool.nats.objects.snapshots import Newest
 
+REPLAY_S = 1.0
+"""A snapshot is saved once the work since the stored snapshot has taken so long. A restart does no
+more than that work again, plus the work of the seconds in which a snapshot was saved."""
 SNAPSHOT_AFTER = 50_000
-"""How many positions of the log a restart reads again at most, plus those of a few seconds."""
+"""A snapshot is saved after this many positions of the log at the latest."""
 STOPPING = 5
-"""A stopping service saves another snapshot after a fifth as many positions."""
+"""A stopping service saves another snapshot after a fifth of the positions or of the work."""
 STOP_S = 5.0
 """How long a snapshot may delay the exit of a service."""
 RETRY_S = 10.0
 """The pause after a snapshot that failed."""
-PAUSES = 4
-"""The pause after a snapshot, as a multiple of the time that saving it took. So saving does not
-slow down a replica that reads a long log."""
+PAUSES = 19
+"""The pause after a snapshot, as a multiple of the time for which saving it kept the process busy.
+So saving takes a twentieth of the time at most."""
 LOOK_S = 5.0
 """How often to check that the snapshot still exists."""
 
@@ -24,25 +30,31 @@ Job = Callable[[], Coroutine[None, None, int]]
 
 
 class Snapshots:
-    """Saves a snapshot when the stored snapshot is `every` positions behind the committed position.
+    """Saves a snapshot once a restart would have to do much work again.
 
-    It saves another snapshot at once if the head of the log is cut off beyond the stored snapshot.
-    Positions are counted from the stored snapshot, not from the start of the process, so even a
-    service that restarts again and again gets a snapshot. One job runs at a time.
+    That is after REPLAY_S of work, or when the stored snapshot is `every` positions behind the
+    committed position. It saves another snapshot at once if the head of the log is cut off beyond
+    the stored snapshot. Positions are counted from the stored snapshot, not from the start of the
+    process, so even a service that restarts again and again gets a snapshot. One job runs at a
+    time.
 
+    effort: what the last snapshot has cost.
+    newest: the snapshot that the next one adds to; none for a follower, which saves none.
     ignored: whether the stored snapshot is unusable, for example because its state is wrong. It
         counts as missing until this process has saved another snapshot.
     """
 
     def __init__(self, every: int, log: Logger, *, ignored: bool = False) -> None:
+        self.effort = Effort()
+        self.newest = Newest[Any]()
         self.ignored = ignored
         self.every = every
+        self._unsaved_s = self._saving_s = 0.0
         self._log = log
         self._stored = 0
         self._job: asyncio.Task[int] | None = None
         self._is_saving = False
         self._not_before = 0.0
-        self._began_at = 0.0
         self._look_at = 0.0
 
     def note_stored_position(self, position: int, *, is_usable: bool = True) -> None:
@@ -52,6 +64,10 @@ class Snapshots:
         """
         self._stored = position
         self.ignored = self.ignored or not is_usable
+
+    def note_work(self, seconds: float) -> None:
+        """Note how much processor time reading or processing inputs has taken."""
+        self._unsaved_s += seconds
 
     def work(
         self, committed: int, now: float, *, save: Job | None, look: Job, first: int = 1
@@ -64,20 +80,27 @@ class Snapshots:
         """
         if self._job is not None and not self._is_done(now):
             return
+        if save is None:
+            self.newest.saved = None
         is_cut = first > self._stored + 1 and committed > self._stored
-        is_due = is_cut or committed - self._stored >= self.every
+        is_due = is_cut or self._lags(committed, self.every, REPLAY_S)
         if save is not None and is_due and now >= self._not_before:
             self._begin(save)
-            self._began_at = now
         elif now >= self._look_at:
             self._look_at = now + LOOK_S
             self._job = asyncio.create_task(look())
             self._is_saving = False
 
+    def _lags(self, committed: int, positions: int, work_s: float) -> bool:
+        """Return whether the stored snapshot lacks so many positions or so much work."""
+        missing = committed - self._stored
+        return missing >= positions or (missing > 0 and self._unsaved_s >= work_s)
+
     def _begin(self, save: Job) -> "asyncio.Task[int]":
         self._job = job = asyncio.create_task(save())
         job.add_done_callback(self._note_save)
         self._is_saving = True
+        self._saving_s, self.effort.seconds = self._unsaved_s, 0.0
         return job
 
     def _note_save(self, job: "asyncio.Task[int]") -> None:
@@ -100,9 +123,12 @@ class Snapshots:
             self._log.warning("snapshot failed", cause=str(error))
             return True
         if self._is_saving:
-            self._not_before = now + PAUSES * (now - self._began_at)
+            self._not_before = now + PAUSES * self.effort.seconds
+            self._unsaved_s -= self._saving_s
         elif self.ignored:
             return True
+        elif job.result() > self._stored:  # Another replica has saved it.
+            self._unsaved_s = 0.0
         stored, self._stored = self._stored, job.result()
         if stored > 0 and not self._stored:
             self._log.warning("snapshot lost", position=stored)
@@ -117,7 +143,9 @@ class Snapshots:
             if self._job is not None:
                 self._stored = max(self._stored, await self._job)
                 self._job = None
-            if save is not None and committed - self._stored >= self.every // STOPPING:
+            if save is not None and self._lags(
+                committed, self.every // STOPPING, REPLAY_S / STOPPING
+            ):
                 await self._begin(save)
 
     def abandon(self) -> None:

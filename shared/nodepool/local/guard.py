@@ -1,5 +1,6 @@
 """A helper process that ends a child of this process if this process is killed."""
 
+import os
 import subprocess
 
 _SERVER = 'kill -s TERM "$0"'
@@ -8,6 +9,11 @@ kill -s TERM -- "-$0"
 while [ "$1" -gt 0 ] && kill -s 0 -- "-$0"; do sleep 1; set -- $(($1 - 1)); done
 kill -s KILL -- "-$0"
 """
+
+
+def environment_without_settings() -> dict[str, str]:
+    """Return the environment for a program that reads no settings, which may hold a password."""
+    return {name: text for name, text in os.environ.items() if not name.startswith("NODEPOOL_")}
 
 
 class Guard:
@@ -26,6 +32,7 @@ class Guard:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env=environment_without_settings(),
             start_new_session=True,
         )
 

@@ -17,7 +17,7 @@ from nodepool.auth.users import AuthError
 from nodepool.local.config import server_config
 from nodepool.local.directory_lock import DirectoryLock
 from nodepool.local.errors import ServerError
-from nodepool.local.guard import Guard
+from nodepool.local.guard import Guard, environment_without_settings
 from nodepool.local.identities import move_to_platform
 from nodepool.local.ports import HOST
 
@@ -199,6 +199,7 @@ class NatsServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env=environment_without_settings(),
                 pass_fds=[lock],
                 # Ctrl-C at the terminal must reach only this process, which then stops the server.
                 start_new_session=True,

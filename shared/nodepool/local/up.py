@@ -14,12 +14,13 @@ from nodepool.auth.rights import inbox_prefix
 from nodepool.client import Client, ClientError, Document
 from nodepool.client.session import URL
 from nodepool.contract.services import PROCESSES, SERVICES
+from nodepool.host.protection import Protection
 from nodepool.local.binary import find_server
 from nodepool.local.console import report
 from nodepool.local.disk import storage_limit
 from nodepool.local.errors import ServerError, UpError
 from nodepool.local.identities import has_members, linked_operator, make_streams
-from nodepool.local.monitoring import write_prometheus_config
+from nodepool.local.monitoring import OPEN, write_prometheus_config
 from nodepool.local.ports import HOST, claimed_ports
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import Program, keep_running, keep_server, keep_storing
@@ -46,6 +47,7 @@ class Options:
     show: returns the text to print about the NodePools once they are at their targets.
     once: whether to stop as soon as everything runs.
     processes: in how many processes the services run; a key of PROCESSES.
+    protection: who may read the metrics of the services.
     """
 
     data_dir: Path
@@ -57,6 +59,7 @@ class Options:
     show: Callable[[Sequence[Document]], str]
     once: bool
     processes: int
+    protection: Protection = OPEN
 
 
 def run(options: Options) -> int:
@@ -146,9 +149,10 @@ async def _services(
 def _watch(options: Options, programs: Sequence[Program]) -> str:
     """Report where metrics are; return the command that starts a Prometheus for them."""
     ports = {each.name: int(each.environment["NODEPOOL_METRICS_PORT"]) for each in programs}
+    scheme = "https" if options.protection.cert_file else "http"
     for name, port in ports.items():
-        report(f"metrics of {name} are on http://{HOST}:{port}/metrics")
-    return write_prometheus_config(options.data_dir, ports)
+        report(f"metrics of {name} are on {scheme}://{HOST}:{port}/metrics")
+    return write_prometheus_config(options.data_dir, ports, options.protection)
 
 
 async def _keep_gateway(program: Program, server: NatsServer, watch: Callable[[], str]) -> None:
@@ -235,7 +239,7 @@ def advice(url: str, org: str, cluster: str, key: Path) -> str:
 Only who shows a key may come in: 'nodepool' finds the operator's by itself. For the nats command,
   nats context save nodepool {shown} --select
   nats pub {subject} '{{"targetNodes": 12}}'
-  nats sub 'np.evt.*.{org}.{cluster}.>'
+  nats sub 'np.evt.*.{org}.{cluster}.*.*'
 and for nats-py, with 'pip install nats-py[nkeys]',
   await nats.connect("{url}", {seed})
 In another terminal{where} try

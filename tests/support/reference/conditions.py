@@ -9,7 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from nodepool.contract.conditions import HEALTHY, AtTarget, Validated
-from nodepool.contract.events import AllocationFailed, CWNodePoolNodesRemoveError
+from nodepool.contract.events import (
+    AllocationFailed,
+    CWNodePoolNodesRemoveError,
+    NodePoolUpdateFailed,
+)
 from nodepool.contract.model import NodePhase
 from nodepool.engine.world import World
 from nodepool.explanation.documents import target_of
@@ -186,7 +190,8 @@ def _condition(
 def transitions(world: World, history: History) -> Iterator[str]:
     """Transition times that moved without the status, or back, deprecated conditions included.
 
-    Also failed decisions about Nodes that are not shown, or no longer though none has succeeded.
+    Also failed decisions about Nodes that are not shown, or no longer though none has succeeded,
+    and deletions that could not be ended, which show so until the NodePool is gone.
     """
     (service,) = (each for each in world.services if each.projection is not None)
     state, projection = service.initial, service.projection
@@ -194,6 +199,7 @@ def transitions(world: World, history: History) -> Iterator[str]:
     render = projection.render_deprecated
     assert render is not None
     before: dict[str, Mapping[str, Shown]] = {}
+    kept: set[str] = set()
     for stored in history.messages:
         name = type(stored.message).__name__
         if name not in service.inputs or name == "Wake" or stored.speaker == "cmd":
@@ -211,6 +217,10 @@ def transitions(world: World, history: History) -> Iterator[str]:
             yield from _moved(f"{key} at {stored.position}", before.get(key, {}), after)
             if document["metadata"]["uid"] == _failed_pool(stored.message):
                 yield from _unshown(f"{key} after {name}", after)
+            if name == NodePoolUpdateFailed.__name__ and "NodesRemoved" in after:
+                kept.add(document["metadata"]["uid"])
+            if document["metadata"]["uid"] in kept:
+                yield from _undeleted(f"{key} after {name}", after)
             if name not in _ENDS_OF_FAILURES:
                 yield from _forgotten(f"{key} after {name}", before.get(key, {}), after)
             before[key] = after
@@ -241,6 +251,12 @@ def _unshown(name: str, after: Mapping[str, Shown]) -> Iterator[str]:
     shown = {each["reason"] for kind, each in after.items() if kind in ("AtTarget", "NodesRemoved")}
     if not shown & {"InternalError", "Complete"}:
         yield f"{name}: the failed decision about Nodes is not shown, but {sorted(shown)}"
+
+
+def _undeleted(name: str, after: Mapping[str, Shown]) -> Iterator[str]:
+    shown = after["NodesRemoved"]["reason"]
+    if shown != "InternalError":
+        yield f"{name}: the deletion could not be ended, and NodesRemoved is {shown}"
 
 
 def _forgotten(name: str, before: Mapping[str, Shown], after: Mapping[str, Shown]) -> Iterator[str]:

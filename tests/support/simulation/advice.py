@@ -25,6 +25,7 @@ from nodepool.engine.world import World
 from nodepool.explanation.cause import Cause
 from nodepool.explanation.documents import IN_SERVICE
 from nodepool.explanation.facts import RESTARTING, Facts
+from nodepool.explanation.leaving import without_lost
 from nodepool.explanation.remedies import (
     AddMachines,
     DrainNode,
@@ -225,7 +226,8 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
             return any(_still_leaves(buckets, peer, trial) for peer in _awaited(trial))
         case "Capacity":
             gets_part = isinstance(action, Wait | DropAffinity) or rack_of(before) > 1
-            return gets_part and after.held > before.held
+            # Nodes that leave for triage leave all the same.
+            return gets_part and after.held > without_lost(before).held
         case "Removal":
             is_enough = isinstance(action, ScaleTo) and after.current <= after.target
             return is_enough or after.held < before.held

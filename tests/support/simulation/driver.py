@@ -64,7 +64,7 @@ class Simulation:
             for service in self.services
             if profile.autoscaled or service.name != "autoscaler"
         ]
-        self.bugs = Bugs(self.random)
+        self.bugs = Bugs(self.random, profile.bugs)
         services = map(self.bugs.in_service, self.services)
         self.world = World(sharing(services), 2, self.log)
         self.auditor = Auditor()

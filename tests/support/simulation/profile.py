@@ -73,6 +73,7 @@ class Profile:
     late: the services that this may be; all of them where none is named.
     autoscaled: whether the autoscaler runs.
     verify_s: how long machines are verified after a boot, in seconds.
+    bugs: the services that have bugs for a while; their failures show in a condition.
     """
 
     steps: int = 4_500
@@ -91,6 +92,7 @@ class Profile:
     late: tuple[str, ...] = ()
     autoscaled: bool = False
     verify_s: int = 0
+    bugs: tuple[str, ...] = ("quota", "capacity", "allocator", "lifecycle")
 
     def weight(self, action: str) -> int:
         """How likely an action is."""

@@ -55,11 +55,11 @@ def up(
 
     try:
         # Each service reads these settings too, and would exit at each start if one is invalid.
-        copies = read(os.environ).replicas
+        services = read(os.environ)
     except SettingsError as error:
         raise click.UsageError(str(error)) from None
-    if copies > 1:
-        raise click.UsageError(f"NODEPOOL_REPLICAS is {copies}; one server keeps 1 copy")
+    if services.replicas > 1:
+        raise click.UsageError(f"NODEPOOL_REPLICAS is {services.replicas}; one server keeps 1 copy")
     options = Options(
         data_dir=data_dir,
         port=port(),
@@ -70,6 +70,7 @@ def up(
         show=pools_table,
         once=once,
         processes=int(processes),
+        protection=services.protection,
     )
     try:
         return run(options)

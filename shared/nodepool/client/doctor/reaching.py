@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 from nodepool.client.doctor.finding import Finding, note, ok, problem
 from nodepool.nats.wire.access import Access
 from nodepool.nats.wire.addresses import split_addresses, without_password
+from nodepool.nats.wire.certificates import certificate_end
 from nodepool.nats.wire.connection import Connection
-from nodepool.nats.wire.credentials import certificate_end, jwt_end
+from nodepool.nats.wire.credentials import jwt_end
 from nodepool.nats.wire.errors import AccessError
 
 PORT_S = 2.0

@@ -8,7 +8,7 @@ at https://docs.nats.io/reference/reference-protocols/nats_api_reference.
 import base64
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 
 from nodepool.contract.log import CONTENT_TYPE, MESSAGE_BYTES_MAX, Entry
 from nodepool.nats.wire.client import BusClient
@@ -26,6 +26,7 @@ CONFLICT_CODES = frozenset({10071, 10164, 10201})
 BUSY_CODE = 10167
 """The server's queue of messages that wait to be stored is full."""
 _NO_MESSAGE = 10037
+_EPOCH = datetime.fromtimestamp(0, UTC)
 EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 """The header that names the expected position of the last message on the same subject.
 
@@ -125,7 +126,10 @@ async def leaders_next_message(
 
 async def leaders_message_since(client: BusClient, stream: str, time: datetime) -> Entry | None:
     """Return the first message stored at a time with a zone, or later; None if none exists."""
-    return await _leaders(client, stream, {"start_time": time.isoformat()})
+    # The server counts nanoseconds since 1970 in 64 bits, so it takes a time after 2262 for a past.
+    since = max(time, _EPOCH)
+    entry = await _leaders(client, stream, {"start_time": since.isoformat()})
+    return entry if entry is not None and entry.time >= since else None
 
 
 async def _leaders(client: BusClient, stream: str, which: Mapping[str, object]) -> Entry | None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nodepool.nats.wire.addresses import user_of
+from nodepool.nats.wire.certificates import certificate_end, load_certificate
 from nodepool.nats.wire.credentials import (
     KeyPair,
-    certificate_end,
     inbox_prefix_of,
     is_prefix,
     jwt_of,
@@ -98,34 +98,8 @@ class Access:
         # https://docs.python.org/3/whatsnew/3.13.html#ssl; other NATS clients do not need them.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.cert_file:
-            self._add_certificate(context)
+            load_certificate(context, self.cert_file, self.key_file)
         return context
-
-    def _add_certificate(self, context: "ssl.SSLContext") -> None:
-        import ssl
-
-        certificate = content_of("cert_file", self.cert_file)
-        if b"-----BEGIN CERTIFICATE-----" not in certificate:
-            text = f"{self.cert_file} holds no certificate; it must be one in PEM"
-            raise AccessError("cert_file", text)
-        path = self.key_file or self.cert_file
-        key = content_of("key_file", self.key_file) if self.key_file else certificate
-        if b"PRIVATE KEY-----" not in key:
-            text = f"{path} holds no private key; it must be one in PEM"
-            raise AccessError("key_file", text)
-
-        def passphrase() -> str:
-            text = f"the key in {path} has a passphrase; it must be stored without"
-            raise AccessError("key_file", text)
-
-        try:
-            context.load_cert_chain(self.cert_file, self.key_file or None, passphrase)
-        except ssl.SSLError as error:
-            if error.reason == "KEY_VALUES_MISMATCH":
-                text = f"the key in {path} is not that of the certificate in {self.cert_file}"
-                raise AccessError("key_file", text) from None
-            text = f"{self.cert_file} and {path} cannot be used; they must be valid PEM"
-            raise AccessError("cert_file", text) from None
 
     @property
     def is_shown(self) -> bool:

@@ -1,4 +1,4 @@
-"""Certificates, nkeys and JWTs in files: what they hold, and until when they are valid.
+"""Nkeys and JWTs in files: what they hold, and until when they are valid.
 
 A user proves who they are with a key: an nkey, or a JWT and its nkey. See
 https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_intro/nkey_auth and
@@ -9,7 +9,6 @@ import base64
 import binascii
 import json
 import re
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,12 +16,6 @@ from datetime import UTC, datetime
 from nodepool.nats.wire.errors import AccessError
 from nodepool.nats.wire.files import content_of
 
-# Python's ssl module tells the expiry only of a peer's and of an authority's certificate. The field
-# of another certificate is read from its DER: https://www.rfc-editor.org/rfc/rfc5280#section-4.1.
-_VERSION = 0xA0
-_GENERALIZED_TIME = 0x18
-_FORMS = {False: "%y%m%d%H%M%SZ", True: "%Y%m%d%H%M%SZ"}
-_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 # The package nkeys would accept a damaged seed: it does not verify the checksum.
 _USER_SEED = b"\x95\x00"
 """The first bytes of a user's seed; their base32 text begins with `SU`."""
@@ -35,43 +28,6 @@ _SEED = re.compile(_BLOCK % "USER NKEY SEED")
 _PREFIX_LINE = re.compile(r"#\s*inbox prefix:\s*(.*)")
 _PREFIX = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _INSTALL = "needs the package PyNaCl: pip install 'nodepool[nkeys]'"
-
-
-def certificate_end(path: str) -> datetime:
-    """Return when the first certificate of a PEM file expires; raise AccessError if it has none."""
-    match = _PEM.search(content_of("cert_file", path))
-    try:
-        import ssl
-
-        if match is None:
-            raise ValueError
-        return _not_after(ssl.PEM_cert_to_DER_cert(match[0].decode()))
-    except (ValueError, IndexError):
-        text = f"{path} holds no certificate; it must be one in PEM"
-        raise AccessError("cert_file", text) from None
-
-
-def _not_after(der: bytes) -> datetime:
-    (_, certificate), *_ = _elements(der)
-    (_, signed), *_ = _elements(certificate)
-    fields = [field for field in _elements(signed) if field[0] != _VERSION]
-    # Serial number, algorithm and issuer come first.
-    _, (kind, end) = _elements(fields[3][1])
-    form = _FORMS[kind == _GENERALIZED_TIME]
-    return datetime.strptime(end.decode(), form).replace(tzinfo=UTC)
-
-
-def _elements(der: bytes) -> Sequence[tuple[int, bytes]]:
-    """Return the tag and content of each DER element; raise IndexError if the DER is cut short."""
-    elements, at = [], 0
-    while at < len(der):
-        tag, size, at = der[at], der[at + 1], at + 2
-        if size & 0x80:
-            end = at + (size & 0x7F)
-            size, at = int.from_bytes(der[at:end], "big"), end
-        elements.append((tag, der[at : at + size]))
-        at += size
-    return elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +61,8 @@ def key_pair(field: str, path: str, seed: str) -> KeyPair:
 
 def new_seed() -> str:
     """Return the seed of a new nkey of a user."""
+    import secrets  # Imported here, because only making keys needs it.
+
     content = _USER_SEED + secrets.token_bytes(_SEED_BYTES - 4)
     return base64.b32encode(content + _checksum(content)).decode().rstrip("=")
 

@@ -13,6 +13,9 @@ from pathlib import Path
 from nodepool.nats.wire.errors import AccessError
 
 _INHERITED = re.compile(r"/dev/(?:fd/(\d{1,6})|stdin)|/proc/self/fd/(\d{1,6})", re.ASCII)
+_SECRET = re.compile(r"S[A-Z][A-Z2-7]{40,}|eyJ[\w-]+\.[\w.-]+|(?s:.*-----\s*BEGIN .*)", re.ASCII)
+"""Matches a seed, a JWT and PEM: what somebody may write where the path of its file belongs."""
+_OF_A_WORD = ("password_file", "token_file")
 _KINDS = (
     (stat.S_ISDIR, errno.EISDIR, "Is a directory"),
     (stat.S_ISFIFO, errno.EINVAL, "Is a named pipe and no file"),
@@ -67,11 +70,17 @@ def _open_regular(path: str, flags: int) -> int:
 
 def content_of(field: str, path: str, most: int = BYTES_MAX) -> bytes:
     """Return the content of a file of at most `most` bytes; raise AccessError if that fails."""
+    if _SECRET.fullmatch(path):
+        text = "it is a secret and no path; write it to a file of mode 0600, and name that file"
+        raise AccessError(field, text)
     try:
         with open_file(path) as file:
             content = file.read(most + 1)
     except OSError as error:
-        raise AccessError(field, f"cannot read {path}: {error.strerror}") from None
+        # Somebody may have set a password or a token where the path of its file belongs.
+        is_secret = field in _OF_A_WORD and error.errno in (errno.ENOENT, errno.ENAMETOOLONG)
+        shown = "the file that it names" if is_secret else path
+        raise AccessError(field, f"cannot read {shown}: {error.strerror}") from None
     except ValueError:  # A path may hold no null byte.
         raise AccessError(field, "it is no path of a file") from None
     if len(content) > most:

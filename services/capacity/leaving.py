@@ -1,0 +1,95 @@
+"""Which Nodes leave for a technician, and are then replaced."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from immutables import Map
+
+from nodepool.contract.events import (
+    CWNodeCordoned,
+    CWNodeUncordoned,
+    NodeActivityChanged,
+    NodeUpdated,
+)
+from nodepool.contract.health import cordon_cause
+from nodepool.contract.keys import MachineKey, OfferingKey
+from nodepool.contract.model import RemovalReason
+from nodepool.state.maps import mark, put
+from nodepool.state.values import replace
+
+Keys = Map[MachineKey, bool]
+NodeChanged = CWNodeCordoned | CWNodeUncordoned | NodeActivityChanged | NodeUpdated
+"""The messages that say whether a Node leaves, and what its drain waits for."""
+NO_KEYS: Final[Keys] = Map()
+_NOT_READY: Final = cordon_cause("Ready")
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The machines of Nodes that leave, or of Nodes on which their leaving depends.
+
+    to_triage: the machines that go to triage when their Nodes leave, for any reason.
+    replaced: the machines of each offering whose Nodes are removed as unhealthy, and replaced.
+    blocked: the machines on which Pods run that a drain waits for, which may take for ever.
+    silent: the machines that do not answer; their Nodes are deleted whatever runs there.
+    """
+
+    to_triage: Keys = NO_KEYS
+    replaced: Map[OfferingKey, Keys] = Map()
+    blocked: Keys = NO_KEYS
+    silent: Keys = NO_KEYS
+
+    def is_lost(self, offering: OfferingKey, key: MachineKey) -> bool:
+        """Return whether a Node leaves as unhealthy, and nothing can keep it for ever."""
+        is_replaced = key in self.replaced.get(offering, NO_KEYS)
+        return is_replaced and (key not in self.blocked or key in self.silent)
+
+    def lost(self, offering: OfferingKey) -> Iterator[MachineKey]:
+        """Yield the machines whose Nodes leave as unhealthy, and that nothing can keep for ever."""
+        return (key for key in self.replaced.get(offering, ()) if self.is_lost(offering, key))
+
+    def fold(self, offering: OfferingKey, event: NodeChanged) -> "Leaving":
+        """Return what is known of leaving Nodes after an event about a Node that is there."""
+        key = event.machine_key
+        match event:
+            case CWNodeCordoned(cause=cause, triage=triage):
+                return replace(
+                    self,
+                    to_triage=mark(self.to_triage, key, is_in=triage),
+                    silent=mark(self.silent, key, is_in=_NOT_READY in cause.split(",")),
+                )
+            case CWNodeUncordoned():
+                to_triage = mark(self.to_triage, key, is_in=False)
+                return replace(
+                    self, to_triage=to_triage, silent=mark(self.silent, key, is_in=False)
+                )
+            case NodeActivityChanged(blocking_count=count):
+                return replace(self, blocked=mark(self.blocked, key, is_in=count > 0))
+            case NodeUpdated(removal=removal):
+                is_replaced = removal is RemovalReason.UNHEALTHY
+                return self._with_replaced(offering, key, is_replaced=is_replaced)
+            case _:
+                assert_never(event)
+
+    def without(self, offering: OfferingKey, key: MachineKey) -> "Leaving":
+        """Return what is known of leaving Nodes after a Node has left."""
+        kept = self._with_replaced(offering, key, is_replaced=False)
+        return replace(
+            kept,
+            to_triage=mark(self.to_triage, key, is_in=False),
+            blocked=mark(self.blocked, key, is_in=False),
+            silent=mark(self.silent, key, is_in=False),
+        )
+
+    def _with_replaced(
+        self, offering: OfferingKey, key: MachineKey, *, is_replaced: bool
+    ) -> "Leaving":
+        before = self.replaced.get(offering, NO_KEYS)
+        if is_replaced is (key in before):
+            return self
+        after = mark(before, key, is_in=is_replaced)
+        return replace(self, replaced=put(self.replaced, offering, after if len(after) else None))
+
+
+NOBODY_LEAVES: Final = Leaving()
