@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nodepool.auth.accounts import GATEWAY, OPERATOR
+from nodepool.auth.accounts import GATEWAY, OPERATOR, PROVISIONER
 from nodepool.auth.users import Users, new_member
 from nodepool.contract.services import PROCESSES, SERVICES
 from nodepool.local.binary import find_server
@@ -63,7 +63,7 @@ class ControlPlane:
         self._let_in()
         self.server.start()
         if self._organisations:
-            asyncio.run(make_streams(self.server.url, self.server.auth))
+            asyncio.run(make_streams(self.server.url, self.server.access(PROVISIONER)))
         # Services end with this process, however it ends: then nothing holds the other end open.
         self._lifeline = os.pipe()
         for name in self._names:
