@@ -1,6 +1,6 @@
 """The queries of the gateway in the AsyncAPI document: requests with their answers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from contracts.schemas import REF, Json, close_schema, schemas_of
@@ -36,6 +36,25 @@ _ANSWER: Final[Json] = {
     ],
 }
 _PLAIN: Final = "application/json"
+_REVISION: Final = "7b2d0459a1c4-41"
+_EXAMPLES: Final[Mapping[str, Json]] = {
+    "Get": {"kind": "nodepools", "cluster": "prod", "name": "train", "current": True},
+    "List": {"kind": "nodes", "cluster": "prod", "labelSelector": "team=a", "limit": 500},
+    "Watch": {"kind": "nodepools", "cluster": "prod", "since": _REVISION, "waitSeconds": 20},
+    "Events": {"cluster": "prod", "pool": "train", "since": "2026-03-01T12:00:00Z"},
+    "Audit": {"cluster": "prod", "pool": "train", "last": True},
+    "Explain": {"cluster": "prod", "pool": "train", "current": True},
+    "FindCapacity": {"selections": [{"instanceType": "gd-8xh100ib-i128", "count": 4}]},
+}
+_ANSWERS: Final[tuple[Json, ...]] = (
+    {"position": 2228, "revision": _REVISION, "changes": []},
+    {
+        "reason": "NotFound",
+        "error": "'train' is not among the nodepools of prod",
+        "field": "name",
+        "fix": "list the nodepools to see their names",
+    },
+)
 
 
 def query_channels() -> Iterator[tuple[str, Json]]:
@@ -92,10 +111,16 @@ def query_messages() -> Json:
                 "name": name,
                 "contentType": _PLAIN,
                 "payload": close_schema(definitions[name], definitions, REF),
+                "examples": [{"payload": _EXAMPLES[name]}],
             }
             for name in QUERIES
         },
-        ANSWER: {"name": ANSWER, "contentType": _PLAIN, "payload": _ANSWER},
+        ANSWER: {
+            "name": ANSWER,
+            "contentType": _PLAIN,
+            "payload": _ANSWER,
+            "examples": [{"payload": each} for each in _ANSWERS],
+        },
     }
 
 
