@@ -112,6 +112,27 @@ async def test_the_stream_of_snapshots_of_an_earlier_release_is_brought_up_to_da
         await until(lambda: _has_only(connection, {MANIFEST, chunk}))
 
 
+async def errors(connection: Connection) -> object:
+    """How many requests the server counts as errors, of which an alert tells."""
+    usage = (await api.request(connection, "$JS.API.INFO"))["api"]
+    assert isinstance(usage, dict)
+    return usage.get("errors", 0)
+
+
+async def test_looking_for_a_snapshot_that_is_not_there_is_no_error(server: NatsServer) -> None:
+    async with connected(server.url) as connection:
+        # given a log without snapshots
+        log = await provision(connection)
+        before = await errors(connection)
+
+        # when a standby looks for one
+        found = await stored_position(connection, "quota", log)
+
+        # then there is none, and the server counts no error
+        assert found == 0
+        assert await errors(connection) == before
+
+
 async def is_stored(connection: Connection) -> bool:
     """Whether there is a snapshot of this log."""
     info = await stream_info(connection, STREAM)

@@ -14,7 +14,11 @@ import pytest
 import yaml
 
 from bus.harness import BINARY, ReplicaProcess, launched, until
+from nodepool.auth.folder import AuthFolder
+from nodepool.host.provision import prepare
+from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer
+from nodepool.nats.wire.access import PLACEHOLDER, Access
 from testbed.ports import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -22,8 +26,9 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 
 @contextmanager
 def shipped(folder: Path, monitor: int) -> Iterator[NatsServer]:
-    """A server with `deploy/nats.conf`, on other ports and with another folder."""
+    """A server with `deploy/nats.conf`, on other ports and with another folder, and its streams."""
     port = free_port()
+    AuthFolder(folder / "auth").init()
     text = (DEPLOY / "nats.conf").read_text(encoding="utf-8")
     changes = {
         "0.0.0.0:4222": f"127.0.0.1:{port}",
@@ -40,10 +45,17 @@ def shipped(folder: Path, monitor: int) -> Iterator[NatsServer]:
         subprocess.Popen([BINARY, "--config", configuration], stdout=log, stderr=log) as process,
     ):
         try:
+            url = f"nats://127.0.0.1:{port}"
+            asyncio.run(prepare(Settings(url, access=Access(nkey_file=key_files(folder)))))
             # A service needs nothing of it but its address.
-            yield cast("NatsServer", SimpleNamespace(url=f"nats://127.0.0.1:{port}"))
+            yield cast("NatsServer", SimpleNamespace(url=url))
         finally:
             process.terminate()
+
+
+def key_files(folder: Path) -> str:
+    """Where the key of each user is, as a setting names it."""
+    return str(AuthFolder(folder / "auth").key_file(PLACEHOLDER))
 
 
 def of_compose(name: str) -> str:
@@ -65,7 +77,14 @@ def test_the_leader_shows_how_much_is_stored_and_what_the_server_may_store(tmp_p
     monitor, limit = free_port(), of_compose("NODEPOOL_MAX_FILE_STORE")
     with (
         shipped(tmp_path, monitor) as server,
-        launched("aggregator", server, tmp_path, free_port(), max_file_store=limit) as replica,
+        launched(
+            "aggregator",
+            server,
+            tmp_path,
+            free_port(),
+            max_file_store=limit,
+            nkey_file=key_files(tmp_path),
+        ) as replica,
     ):
         # when it leads, then there are both series
         asyncio.run(until(lambda: shown(replica, "used") > 0 and shown(replica, "limit") > 0))

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +32,10 @@ LABEL = "com.docker.compose"
 IMAGE = "nodepool-test"
 IMAGE_OF_BUS = f"{IMAGE}-bus"
 """What the images of this project are called: not what a developer may have built."""
+ONCE = ("auth", "provision", "demo")
+"""What does its work once, and ends."""
+OPERATOR = "/auth/keys/operator.nk"
+"""Where the key of the operator is in a container."""
 PORTS = ("BUS_PORT", "PROMETHEUS_PORT", "ALERTMANAGER_PORT", "GRAFANA_PORT")
 
 Inspected = dict[str, Any]
@@ -69,12 +75,14 @@ class Stack:
     folder: where the compose file is.
     options: further options of Compose, such as an environment file.
     variables: those that the compose file reads; names and ports keep to what is this project's.
+    keys: the copies of keys that are there, by where each is in a container.
     """
 
     project: str
     folder: Path
     options: Sequence[str] = ()
     variables: dict[str, str] = field(default_factory=dict)
+    keys: dict[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.variables |= {"COMPOSE_PROJECT_NAME": self.project}
@@ -123,13 +131,16 @@ class Stack:
             docker("network", "rm", network)
 
     def down(self) -> None:
-        """Removes every container, network and volume of the project."""
+        """Removes every container, network and volume of the project, and copies of its keys."""
         self.run("down", "--volumes", "--remove-orphans", "--timeout", "30", check=False)
         for container in self.ids():
             docker("rm", "--force", "--volumes", container, check=False)
         for kind in ("network", "volume"):
             for name in self.left(kind):
                 docker(kind, "rm", name, check=False)
+        for copy in self.keys.values():
+            shutil.rmtree(copy.parent)
+        self.keys.clear()
 
     def left(self, kind: str) -> list[str]:
         """The names of the project's networks or volumes."""
@@ -170,7 +181,7 @@ class Stack:
             for state in [container["State"]]
             for health in [state.get("Health", {}).get("Status", "healthy")]
             if (state["Status"], health) != ("running", "healthy")
-            and not (service_of(container) == "demo" and _done(state))
+            and not (service_of(container) in ONCE and _done(state))
         ]
 
     def wait_until_at_work(self) -> None:
@@ -185,30 +196,40 @@ class Stack:
         """The address of the server, for this machine."""
         return f"nats://127.0.0.1:{self.variables['BUS_PORT']}"
 
-    def start_cli(self, *args: str) -> "subprocess.Popen[str]":
-        """Starts `nodepool` on this machine, on the project."""
+    def key(self, place: str = OPERATOR) -> Path:
+        """A copy of a key of the project, the operator's for one; the page says how to make it."""
+        if place not in self.keys:
+            # Not in the folder with the compose file, from which images are built.
+            copy = Path(tempfile.mkdtemp(prefix=f"{self.project}-")) / Path(place).name
+            self.run("cp", f"auth:{place}", str(copy))
+            self.keys[place] = copy
+        return self.keys[place]
+
+    def start_cli(self, *args: str, key: Path | None = None) -> "subprocess.Popen[str]":
+        """Starts `nodepool` on this machine, on the project; with the operator's key for one."""
         return subprocess.Popen(
             [sys.executable, "-m", "nodepool.cli", *args],
             env={
                 "PATH": os.environ["PATH"],
                 "PYTHONPATH": os.pathsep.join(sys.path),
                 "NODEPOOL_URL": self.url,
+                "NODEPOOL_NKEY_FILE": str(key or self.key()),
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
 
-    def cli(self, *args: str) -> str:
+    def cli(self, *args: str, key: Path | None = None) -> str:
         """What `nodepool` prints on this machine, on the project."""
-        process = self.start_cli(*args)
+        process = self.start_cli(*args, key=key)
         printed, _ = process.communicate(timeout=COMMAND_S)
         assert process.returncode == 0, f"nodepool {' '.join(args)}: {printed}"
         return printed
 
-    def works(self, *args: str) -> bool:
+    def works(self, *args: str, key: Path | None = None) -> bool:
         """Whether a command of `nodepool` ends with 0."""
-        process = self.start_cli(*args)
+        process = self.start_cli(*args, key=key)
         process.communicate(timeout=COMMAND_S)
         return process.returncode == 0
 

@@ -216,9 +216,6 @@ def test_what_a_new_user_changes_is_seen_on_the_dashboards(stack: Stack) -> None
 
     until(lambda: all(counted().values()), lambda: f"what happened is counted: {counted()}")
     assert batch not in nodes_of(stack, "batch")
-    # The page says that this does the same.
-    printed = stack.run("exec", "-T", "services-1", "nodepool", "get", "nodepools", "-o", "name")
-    assert printed.stdout == stack.cli("get", "nodepools", "-o", "name")
 
 
 def nodes_of(stack: Stack, pool: str) -> list[str]:

@@ -15,6 +15,8 @@ import yaml
 
 from containers.stack import BRING_UP
 from manifests.files import service_manifest, texts
+from nodepool.auth.accounts import OPERATOR
+from nodepool.auth.folder import AuthFolder
 from nodepool.client.manifests import read_manifests
 from nodepool.contract.services import EDGES, PROCESSES, SERVICES, SHARED
 from nodepool.host import settings
@@ -23,12 +25,16 @@ from nodepool.local import up
 from nodepool.local.binary import find_server
 from nodepool.local.config import QUEUE_MAX
 from nodepool.local.server import NatsServer
+from nodepool.nats.wire.access import PLACEHOLDER, Access
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "deploy" / "examples"
 BUS = "nats"
 SERVERS = (BUS, "nats-2", "nats-3")
 DEMO = "demo"
+ONCE = ("auth", "provision", DEMO)
+GATEWAY = "gateway"
+NKEYS = Access(nkey_file="/auth/keys/{service}.nk")
 WATCHING = ("prometheus", "alertmanager", "grafana", "nats-exporter")
 VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 SOURCES = ("shared", "services", "deploy", "tests")
@@ -151,7 +157,7 @@ def test_no_manifest_is_left_of_a_service_that_is_gone() -> None:
 
 
 def test_compose_runs_the_services_and_no_other_program(compose: Mapping[str, Any]) -> None:
-    assert set(compose["services"]) == {*SERVERS, DEMO, *WATCHING, *SHARED}
+    assert set(compose["services"]) == {*SERVERS, *ONCE, *WATCHING, *SHARED, GATEWAY}
 
 
 @pytest.mark.parametrize("count", PROCESSES)
@@ -197,8 +203,72 @@ def test_the_settings_of_each_container_are_ones_that_a_service_takes(
     parsed = {settings.read(environment(compose, name)) for name in SHARED}
 
     assert parsed == {
-        Settings(f"nats://{BUS}:4222", "0.0.0.0", 9464, max_file_store=file_store("nats.conf"))
+        Settings(
+            f"nats://{BUS}:4222",
+            "0.0.0.0",
+            9464,
+            max_file_store=file_store("nats.conf"),
+            access=NKEYS,
+        )
     }
+    assert environment(compose, GATEWAY)["NODEPOOL_MEMBERS_FILE"] == "/auth/members.json"
+
+
+# Who is who.
+
+
+def test_each_server_has_the_accounts_and_no_key(compose: Mapping[str, Any]) -> None:
+    # given the volumes of the servers, and where their configurations look for accounts
+    volumes = {name: compose["services"][name]["volumes"] for name in SERVERS}
+    for name in ("nats.conf", "cluster.conf"):
+        assert 'include "auth/accounts.conf"\n' in read("deploy", name)
+
+    # then the accounts are there, and keys are in another volume
+    assert all("auth:/etc/nats/auth:ro" in each for each in volumes.values())
+    assert not [line for each in volumes.values() for line in each if line.startswith("keys:")]
+
+
+def test_only_one_container_may_write_identities(compose: Mapping[str, Any]) -> None:
+    mounted = {
+        (name, volume)
+        for name, item in compose["services"].items()
+        for volume in item.get("volumes", [])
+        if volume.partition(":")[0] in ("auth", "keys") and not volume.endswith(":ro")
+    }
+
+    assert mounted == {("auth", "auth:/auth"), ("auth", "keys:/auth/keys")}
+
+
+def test_every_program_shows_a_key_of_its_own(compose: Mapping[str, Any]) -> None:
+    # given the programs of the image that connect
+    connecting = (*SHARED, GATEWAY, "provision", DEMO)
+
+    # then the demo is the operator, and the key of every other has the name of the program
+    keys = {name: environment(compose, name)["NODEPOOL_NKEY_FILE"] for name in connecting}
+    folder = AuthFolder(Path("/auth"))
+    assert keys == {
+        **dict.fromkeys(connecting, str(folder.key_file(PLACEHOLDER))),
+        DEMO: str(folder.key_file(OPERATOR)),
+    }
+    assert all("keys:/auth/keys:ro" in compose["services"][name]["volumes"] for name in connecting)
+
+
+def test_identities_come_first_then_servers_streams_and_programs(
+    compose: Mapping[str, Any],
+) -> None:
+    def awaited(name: str) -> dict[str, str]:
+        given: dict[str, dict[str, str]] = compose["services"][name].get("depends_on", {})
+        return {other: each["condition"] for other, each in given.items()}
+
+    assert awaited("auth") == {}
+    done = "service_completed_successfully"
+    assert [awaited(name) for name in SERVERS] == [{"auth": done}] * 3
+    assert awaited("provision") == {"nats": "service_healthy"}
+    names = (*SHARED, GATEWAY, DEMO)
+    assert [awaited(name) for name in names] == [{"provision": done}] * len(names)
+
+
+# Traces, and servers of a cluster.
 
 
 def test_traces_of_the_containers_are_off_and_go_where_the_environment_says() -> None:
@@ -245,7 +315,9 @@ def test_the_environment_for_a_cluster_starts_three_servers_that_keep_three_copi
     urls = ",".join(f"nats://{name}:4222" for name in SERVERS)
     parsed_settings = {settings.read(environment(parsed, name)) for name in SHARED}
     limit = file_store("cluster.conf")
-    assert parsed_settings == {Settings(urls, "0.0.0.0", 9464, replicas=3, max_file_store=limit)}
+    assert parsed_settings == {
+        Settings(urls, "0.0.0.0", 9464, replicas=3, max_file_store=limit, access=NKEYS)
+    }
     routes = re.findall(r'"nats://([a-z0-9-]+):6222"', read("deploy", "cluster.conf"))
     assert routes == list(SERVERS)
 
@@ -339,7 +411,7 @@ def test_a_container_shows_its_metrics_and_health_on_one_port(compose: Mapping[s
     dockerfile = read("deploy", "Dockerfile")
 
     assert 'CMD ["python", "-m", "nodepool.host.check"]' in dockerfile
-    for name in SHARED:
+    for name in (*SHARED, GATEWAY):
         port = environment(compose, name)["NODEPOOL_METRICS_PORT"]
 
         assert compose["services"][name]["expose"] == [port]
@@ -347,9 +419,10 @@ def test_a_container_shows_its_metrics_and_health_on_one_port(compose: Mapping[s
 
 
 def test_each_service_runs_twice(compose: Mapping[str, Any]) -> None:
-    replicas = {name: compose["services"][name]["deploy"]["replicas"] for name in SHARED}
+    names = (*SHARED, GATEWAY)
+    replicas = {name: compose["services"][name]["deploy"]["replicas"] for name in names}
 
-    assert replicas == dict.fromkeys(SHARED, 2)
+    assert replicas == dict.fromkeys(names, 2)
 
 
 def test_a_container_can_have_replicas(compose: Mapping[str, Any]) -> None:
@@ -368,7 +441,7 @@ CONFINED = {
 LIMITS = {"mem_limit", "memswap_limit", "cpus", "pids_limit", "logging", "stop_grace_period"}
 
 
-@pytest.mark.parametrize("name", [*SERVERS, DEMO, *SHARED])
+@pytest.mark.parametrize("name", [*SERVERS, *ONCE, *SHARED, GATEWAY])
 def test_a_container_has_no_rights_that_it_does_not_use(
     compose: Mapping[str, Any], name: str
 ) -> None:
@@ -378,7 +451,7 @@ def test_a_container_has_no_rights_that_it_does_not_use(
     assert not {"cap_add", "privileged", "user"} & container.keys()
 
 
-@pytest.mark.parametrize("name", [*SERVERS, *SHARED])
+@pytest.mark.parametrize("name", [*SERVERS, *SHARED, GATEWAY])
 def test_a_container_has_bounds_on_memory_processors_processes_and_logs(
     compose: Mapping[str, Any], name: str
 ) -> None:
@@ -424,7 +497,8 @@ def test_the_image_of_the_server_says_whether_it_stores_where_its_configurations
 def test_the_folder_of_the_log_belongs_to_the_user_of_the_server() -> None:
     bus = read("deploy", "bus.Dockerfile")
 
-    assert "RUN mkdir /data && chown 10001:10001 /data\nUSER 10001:10001\n" in bus
+    assert "RUN mkdir /data && chown 10001:10001 /data\n" in bus
+    assert "\nUSER 10001:10001\n" in bus
 
 
 # What is installed, and what for.

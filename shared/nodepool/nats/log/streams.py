@@ -245,10 +245,14 @@ async def stream_info(client: BusClient, stream: str) -> StreamInfo | None:
     )
 
 
-async def whole_stream_info(client: BusClient, stream: str) -> Json | None:
-    """Return the server's full info of a stream; None if the stream does not exist."""
+async def whole_stream_info(client: BusClient, stream: str, filter: str = "") -> Json | None:
+    """Return the server's full info of a stream; None if the stream does not exist.
+
+    filter: also has the state list the subjects that match.
+    """
+    body = {"subjects_filter": filter} if filter else None
     try:
-        return await request(client, f"$JS.API.STREAM.INFO.{stream}")
+        return await request(client, f"$JS.API.STREAM.INFO.{stream}", body)
     except ServerRefusal as refusal:
         if refusal.code != STREAM_NOT_FOUND:
             raise

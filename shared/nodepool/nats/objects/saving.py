@@ -18,7 +18,7 @@ from nodepool.contract.log import Entry
 from nodepool.engine.folded import Folded
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import count_lines, dump, dump_changes
-from nodepool.nats.log.api import leaders_message, leaders_message_at, publish, request
+from nodepool.nats.log.api import leaders_message, leaders_message_at, publish
 from nodepool.nats.log.publisher import Bus
 from nodepool.nats.log.streams import SNAPSHOTS, STREAM, provision_stream, streams
 from nodepool.nats.objects.snapshots import (
@@ -30,8 +30,8 @@ from nodepool.nats.objects.snapshots import (
     chunk_subject,
     manifest_subject,
     stored_position,
+    stored_subjects,
 )
-from nodepool.nats.wire.client import BusClient
 from nodepool.service import I, O, S, Service
 
 TURN_S = 0.003
@@ -87,7 +87,8 @@ async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, 
     newest, effort = storing.newest or Newest[S](), storing.effort or Effort()
     before = await leaders_message(connection, SNAPSHOTS, manifest_subject(service.name))
     draft = _Draft(service.name, folded, _find_base(newest, folded, before))
-    older = [] if draft.adds else await _chunk_subjects(connection, service.name)
+    chunks = chunk_subject(service.name, "*", "*")
+    older = () if draft.adds else await stored_subjects(connection, chunks)
     newest.saved = None  # If this fails, some chunks may be stored, and the next one is whole.
     await draft.publish(bus, effort)
     manifest = Manifest(
@@ -109,15 +110,6 @@ async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, 
     for subject in older:
         await bus.publisher.publish(subject, b"", EXPIRING)
     return committed
-
-
-async def _chunk_subjects(connection: BusClient, service: str) -> list[str]:
-    """Return the subject of each chunk that a service has stored."""
-    asked = {"subjects_filter": f"np-snapshot.{service}.*.*"}
-    info = await request(connection, f"$JS.API.STREAM.INFO.{SNAPSHOTS}", asked)
-    state = info["state"]
-    assert isinstance(state, dict), "a stream's info has a state"
-    return list(state.get("subjects") or ())
 
 
 async def _newer(storing: Storing, service: str) -> int:

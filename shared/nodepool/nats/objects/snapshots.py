@@ -9,7 +9,7 @@ size is checked before that much is read.
 import asyncio
 import hashlib
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Generic, NamedTuple
 
@@ -20,7 +20,7 @@ from nodepool.engine.folded import Folded
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import Loader
 from nodepool.nats.log.api import leaders_message, leaders_message_at
-from nodepool.nats.log.streams import SNAPSHOTS, STREAM, stream_info
+from nodepool.nats.log.streams import SNAPSHOTS, STREAM, whole_stream_info
 from nodepool.nats.wire.client import BusClient
 from nodepool.service import I, O, S, Service, commit_subject
 
@@ -121,7 +121,7 @@ async def restore(
 
 async def stored_position(connection: BusClient, service: str, log: LogId) -> int:
     """Return the position up to which a service's stored snapshot goes; 0 if none is usable."""
-    if await stream_info(connection, SNAPSHOTS) is None:
+    if not await stored_subjects(connection, manifest_subject(service)):
         return 0
     try:
         manifest = await _manifest(connection, service)
@@ -130,13 +130,24 @@ async def stored_position(connection: BusClient, service: str, log: LogId) -> in
     return manifest.committed if manifest is not None and manifest.log == log else 0
 
 
+async def stored_subjects(connection: BusClient, filter: str) -> Sequence[str]:
+    """Return the subjects of stored manifests and chunks; none if there is no stream.
+
+    The server counts a request for a message that does not exist as an error, and this not.
+    """
+    info = await whole_stream_info(connection, SNAPSHOTS, filter)
+    state = info["state"] if info is not None else {}
+    assert isinstance(state, dict), "a stream's info has a state"
+    return list(state.get("subjects") or ())
+
+
 def manifest_subject(service: str) -> str:
     """Return the subject of the manifest of a service's snapshot."""
     return f"np-snapshot.{service}.manifest"
 
 
-def chunk_subject(service: str, id: str, number: int) -> str:
-    """Return the subject of a chunk."""
+def chunk_subject(service: str, id: str, number: int | str) -> str:
+    """Return the subject of a chunk; of all chunks with `*` for `id` and `number`."""
     return f"np-snapshot.{service}.{id}.{number}"
 
 
