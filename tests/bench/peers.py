@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple, Protocol
@@ -21,7 +21,6 @@ from testbed.components import API_SERVER
 
 ACCOUNT = "peer"
 PEER_USER = f"system:serviceaccount:kube-system:{ACCOUNT}"
-PEER = (sys.executable, "-m", "bench.peer")
 LOG, TAIL = "peer.log", 20
 STOP_S = 10.0
 """How long an operator may take to stop, in seconds, before it is killed."""
@@ -116,15 +115,14 @@ def compare_peers(nodes: int) -> Generator[Measured]:
         kubeconfig = create_account(cluster)
         permit(cluster, "cluster-admin")
         for name, arguments in (("kopf, plain", ()), ("kopf, fair", (FAIR,))):
-            command = [*PEER, str(kubeconfig), *arguments]
-            with start_operator(folder, command, os.environ) as pid:
+            with start_peer(folder, kubeconfig, *arguments) as pid:
                 job = NodePoolJob(seen)
                 yield _measure(cluster, Operator(name, pid, (), PEER_USER), job, nodes)
         if karpenter.PROGRAM.exists():
             karpenter.declare(cluster)
             environment = karpenter.environment(kubeconfig)
             with (
-                start_operator(folder, [str(karpenter.PROGRAM)], environment) as pid,
+                _start(folder, [str(karpenter.PROGRAM)], environment) as pid,
                 closing(karpenter.StaticPool(cluster)) as pool,
             ):
                 yield _measure(cluster, Operator("karpenter", pid, (), PEER_USER), pool, nodes)
@@ -145,10 +143,15 @@ def permit(cluster: Cluster, role: str) -> None:
     until(lambda: cluster.run(*listed).returncode == 0)
 
 
+def start_peer(folder: Path, kubeconfig: Path, *arguments: str) -> AbstractContextManager[int]:
+    """Start the peer, which finds its modules where this program finds them."""
+    command = [sys.executable, "-m", "bench.peer", str(kubeconfig), *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return _start(folder, command, environment)
+
+
 @contextmanager
-def start_operator(
-    folder: Path, command: Sequence[str], environment: Mapping[str, str]
-) -> Iterator[int]:
+def _start(folder: Path, command: Sequence[str], environment: Mapping[str, str]) -> Iterator[int]:
     """Yield the process id of an operator; it ends with the context.
 
     An error in the context carries the end of the log of the operator.

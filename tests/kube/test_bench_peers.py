@@ -1,6 +1,5 @@
 """The operator that the agent is measured beside, as far as it writes what the agent writes."""
 
-import os
 from collections.abc import Mapping
 from contextlib import closing
 from itertools import islice
@@ -14,7 +13,7 @@ from testbed.cluster import missing
 pytest.importorskip("kopf")
 
 from bench.bed import NAME, Seen, apply, bed, until
-from bench.peers import PEER, PEER_USER, compare_peers, create_account, permit, start_operator
+from bench.peers import PEER_USER, compare_peers, create_account, permit, start_peer
 
 NODES: Final = 2
 READ: Final = (
@@ -55,7 +54,7 @@ def test_the_peer_writes_the_status_that_the_api_server_has_refused() -> None:
         rules = ("--verb=get,list,watch", f"--resource={','.join(READ)}")
         cluster.kubectl("create", "clusterrole", "reader", *rules)
         permit(cluster, "reader")
-        with start_operator(folder, [*PEER, str(account)], os.environ):
+        with start_peer(folder, account):
             # when a NodePool is created
             apply(cluster, NAME, 0)
             until(lambda: (STATUS, FORBIDDEN) in responses(audit))
