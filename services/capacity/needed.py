@@ -76,7 +76,9 @@ def place(
     for key, loser in losers.items():
         after = after.move(ranking.waiting.get(key), loser.waiting)
     at_once = _Line(ranking, operator, lambda key: claims[key].taken if key in claims else 0)
-    later = _Line(after, operator - coming, lambda key: _comes(claims.get(key)))
+    later = at_once
+    if losers or coming or any(claim.preempted for claim in claims.values()):
+        later = _Line(after, operator - coming, lambda key: _comes(claims.get(key)))
     needs = _Needs(ranking, losers, at_once, later, max(0, coming - operator))
     for key, claim in claims.items():
         claim.position = at_once.positions[key]
@@ -152,8 +154,10 @@ class _Needs:
         waiting = self._ranking.waiting[key]
         own = self._losers.get(key, claim.pool).claim - claim.taken - claim.preempted - self._spare
         now = max(claim.lacks - claim.taken, self._at_once.needed[key])
-        end, total = self._later.totals[waiting.is_spot]
         needed = max(own, self._later.needed[key] + claim.misfits)
+        if not self._losers:
+            return min(needed, now)
+        end, total = self._later.totals[waiting.is_spot]
         moments = [
             moment
             for priority, moment in self._by_group.get(waiting.group, ())
