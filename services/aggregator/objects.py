@@ -76,7 +76,7 @@ class NodePoolObject:
     has_lent: whether any of its Nodes was ever reserved for the control plane.
     allocation_error: why the allocator could not decide on its Nodes; empty after a success.
     removal_error: why its Nodes could not be removed; empty after a success.
-    deletion_error: why its deletion could not be ended; after a success it is gone.
+    deletion_error: why its deletion could not be ended; empty before a failure.
     busy: while it loses Nodes, its Nodes that are active or leave; only `projection` fills this.
     """
 

@@ -31,7 +31,7 @@ class Leaving:
 
     to_triage: the machines that go to triage when their Nodes leave, for any reason.
     replaced: the machines of each offering whose Nodes are removed as unhealthy, and replaced.
-    blocked: the machines on which Pods run that a drain waits for, which may take for ever.
+    blocked: the machines on which Pods run that a drain waits for; the wait may never end.
     silent: the machines that do not answer; their Nodes are deleted whatever runs there.
     """
 
@@ -41,12 +41,12 @@ class Leaving:
     silent: Keys = NO_KEYS
 
     def is_lost(self, offering: OfferingKey, key: MachineKey) -> bool:
-        """Return whether a Node leaves as unhealthy, and nothing can keep it for ever."""
+        """Return whether a Node leaves as unhealthy, and no Pod can keep it."""
         is_replaced = key in self.replaced.get(offering, NO_KEYS)
         return is_replaced and (key not in self.blocked or key in self.silent)
 
     def lost(self, offering: OfferingKey) -> Iterator[MachineKey]:
-        """Yield the machines whose Nodes leave as unhealthy, and that nothing can keep for ever."""
+        """Yield the machines whose Nodes leave as unhealthy, and that no Pod can keep."""
         return (key for key in self.replaced.get(offering, ()) if self.is_lost(offering, key))
 
     def fold(self, offering: OfferingKey, event: NodeChanged) -> "Leaving":

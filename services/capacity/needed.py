@@ -27,8 +27,8 @@ class Taking(Part):
     misfits: how many of the spot Nodes that give way to what is served before it do not satisfy its
         affinity. What is served before it may take other machines first, and leave it these.
     position: the position of its first missing Node among all missing Nodes.
-    needed: how many machines must become free for it and for all that is served before it, which an
-        operator is too.
+    needed: how many machines must become free for this NodePool, and for the NodePools and the
+        operator that are served before it.
     """
 
     compares = True

@@ -1,4 +1,4 @@
-"""What each organisation may send: so much per second, and so many bytes per hour."""
+"""Limit what each organisation may send per second, and store per hour."""
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field

@@ -337,7 +337,7 @@ def test_the_server_of_a_data_directory_says_whether_it_has_its_accounts(
     words = ["auth", "init", "--dir", str(data_dir / "auth")]
     # given a data directory without a server, then with one
     assert run(words) == 0
-    assert "no server was found" in capsys.readouterr().err
+    assert "found no server" in capsys.readouterr().err
     with NatsServer(data_dir, free_port(), Path(BINARY)) as server:
         # when identities are written
         # then the server has read them

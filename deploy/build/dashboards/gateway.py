@@ -20,7 +20,7 @@ GATEWAY: Final = Section(
         lines(
             "Commands and observations by organisation",
             "A second, by result: stored, or why they were refused. TooManyRequests is an "
-            "organisation that exceeds a budget, Unavailable is our fault.",
+            "organisation that exceeds a budget, Unavailable means that the gateway cannot store.",
             [Query(rate(gateway.TAKEN, by="org, result") + " > 0", "{{org}} {{result}}")],
             unit="cps",
             width=12,

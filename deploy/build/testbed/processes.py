@@ -28,12 +28,12 @@ OWNER = "owner"
 
 
 class ControlPlane:
-    """A nats-server and so many replicas of every service; a process that ends is started again.
+    """A nats-server and replicas of every service; a process that ends is started again.
 
     settings: the variables of the environment that each service has as well.
     processes: in how many processes the services of one set of replicas run; a key of PROCESSES.
     organisations: if there are any, the server has accounts, each organisation has an owner, and
-        so many replicas of the gateway run too.
+        as many replicas of the gateway run too.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ EXPLAIN_COST: Final = 5.0
 EVENTS_COST: Final = 10.0
 """What a query with a selector and these queries count against the rate; all others count 1."""
 COST_BYTES: Final = 64 << 10
-"""For each so many bytes, an answer counts 1 more: whoever reads slowly fills the way of others."""
+"""An answer counts 1 more per this many bytes: a slow reader of large answers delays others."""
 _SHOWN: Final[tuple[Bucket, ...]] = ("nodepools", "nodes", "quotas", "clusters")
 
 

@@ -35,9 +35,9 @@ SHUT_S: Final = 1.0
 """How long an organisation that floods is shut out: the server tells senders at once that nobody
 responds, and the gateway has no work with them."""
 SHUT_MAX_S: Final = 16.0
-"""How long at most: an organisation that floods again soon is shut out for twice as long."""
+"""How long an organisation is shut out at most: each flood soon after doubles the time."""
 SOON_S: Final = 5.0
-"""After being let in for so many seconds, an organisation has stopped to flood."""
+"""An organisation that has been let in for this many seconds no longer counts as flooding."""
 Reply = bytes | Refusal
 Handle = Callable[["Arrival"], Awaitable[Reply]]
 

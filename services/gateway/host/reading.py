@@ -31,7 +31,7 @@ CATCH_UP_S: Final = 2.0
 FRESH_S: Final = 0.5
 """How old the proof may be that the model is current before queries have it renewed."""
 AHEAD_MAX: Final = 10_000
-"""How far behind the end of the log a position may be that a query waits for."""
+"""How far beyond the known end of the log a query may name a position to wait for."""
 AGAIN_S: Final = 0.02
 """The pause between two proofs that a query waits for, in seconds."""
 Place = tuple[Bucket, str]

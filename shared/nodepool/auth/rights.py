@@ -87,12 +87,12 @@ def service_rights(service: AnyService) -> Rights:
 
 
 def feed_rights(user: str) -> Rights:
-    """Return what reads the log for all services of a process: nothing that writes a message."""
+    """Return the rights to read the log for all services of a process, and to write no message."""
     return Rights((*_look_at(stream_names()), *_read(LOG)), _own_inbox(user))
 
 
 def provisioner_rights(user: str) -> Rights:
-    """Return what makes and changes the streams: nothing that reads or writes a message."""
+    """Return the rights to make and change streams, and to read and write no message."""
     kept = f"{API}.STREAM.DELETE.{LOG}"
     changes = [
         f"{API}.STREAM.{verb}.{stream}"
@@ -104,9 +104,9 @@ def provisioner_rights(user: str) -> Rights:
 
 
 def gateway_rights(user: str) -> Rights:
-    """Return what the front door may do: hear tenants, forward to the log, read and reply.
+    """Return the rights of the gateway: hear organisations, forward to the log, read and reply.
 
-    Nobody hears what it says but tenants that await a reply, and whoever has asked it something.
+    Only a sender that awaits a reply hears the gateway.
     """
     streams = (LOG, *(f"KV_{bucket}" for bucket in BUCKETS))
     publish = (
@@ -120,7 +120,7 @@ def gateway_rights(user: str) -> Rights:
 
 
 def operator_rights(user: str) -> Rights:
-    """Return what runs the cell: every command, all of JetStream, and hearing the whole bus."""
+    """Return the rights of the operator: send every command, use all of JetStream, hear the bus."""
     publish = (COMMANDS, f"{API}.>", "$JS.SNAPSHOT.>", "$SRV.>")
     heard = (*SUBJECTS, "np.cmd.>", "np.evt.>", "np-snapshot.>", "$KV.>", "$JS.EVENT.>")
     return Rights(publish, (*heard, *_own_inbox(user)))

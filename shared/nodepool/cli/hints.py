@@ -15,7 +15,7 @@ VERBS = {
     "capacity": "'nodepool find capacity' ranks zones, and 'nodepool get capacity' counts machines",
     "config": "set NODEPOOL_URL, NODEPOOL_ORG and NODEPOOL_CLUSTER, or use --url, --org, --cluster",
     "cluster-info": "use 'nodepool get clusters' or 'nodepool version'",
-    "login": "set NODEPOOL_NKEY_FILE, or what else the server asks for; see shared/SETTINGS.md",
+    "login": "set NODEPOOL_NKEY_FILE, or what the server requires instead; see shared/SETTINGS.md",
     "ls": "use 'nodepool get'",
     "ps": "use 'nodepool get nodes'",
     "status": "use 'nodepool get', 'nodepool explain' or 'nodepool doctor'",

@@ -116,7 +116,7 @@ def title_of(org: str, name: str, *_: str) -> str:
 
 
 def _reload(folder: "AuthFolder", pid: int | None) -> None:
-    """Make the server use the accounts; say what to do if there is none to be found."""
+    """Make the server use the accounts; if no server is found, say what to do."""
     from nodepool.local.reloading import LOG, reload_server, running_server
 
     log = None
@@ -125,7 +125,7 @@ def _reload(folder: "AuthFolder", pid: int | None) -> None:
         pid, log = running_server(data_dir), data_dir / LOG
     if pid is None:
         print_note(
-            f"no server was found that uses {folder.accounts_file}; where one does, let it read"
+            f"found no server that uses {folder.accounts_file}; if a server does, make it read"
             " the file again: 'kill -HUP PID', or --signal-pid"
         )
         return

@@ -26,7 +26,7 @@ LATE_S: Final = 10.0
 What is heard is in the log a moment later, and may be lost on its way.
 """
 SINGLY_MAX: Final = 4
-"""Of so many objects the events are read one object after the other; of more, all together."""
+"""Events of up to this many objects are read one object after the other; of more, together."""
 
 
 async def read_events(

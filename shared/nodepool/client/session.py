@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nodepool.client.backend import Backend, Through
 
 Notice = Callable[[str], None]
-"""Is told what is gone or back."""
+"""Called with the name of a server or gateway that is gone or back."""
 PERMISSION: Final = "permissions violation for "
 """The server's text before the subject that the user has no permission for."""
 URL: Final = "nats://127.0.0.1:4222"

@@ -46,7 +46,7 @@ class Unreadable:
     cause: one sentence.
     correlationid: the id that the sender of a command waits for; None for an event.
     traceparent, tracestate: the trace that the sender of a command has given it.
-    actor: who has sent the command, as the gateway has written it.
+    actor: the sender of the command, as the gateway writes it.
     """
 
     address: Address

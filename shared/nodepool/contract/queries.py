@@ -1,8 +1,8 @@
 """The queries that the gateway answers: requests with JSON on `np.api.<org>.<Query>`.
 
 An answer is a JSON object with `position`: the read model shows what the log has accepted up to
-there. A refused query is answered with `error`, whose fields are those of a refused command. Every
-answer has at most `ANSWER_BYTES_MAX` bytes.
+there. The reply to a refused query has `reason`, `error`, `field` and `fix`, as for a refused
+command. Every answer has at most `ANSWER_BYTES_MAX` bytes.
 """
 
 from collections.abc import Mapping

@@ -119,7 +119,7 @@ def is_blocked(node: NodeFacts) -> bool:
 def without_lost(facts: Facts) -> Facts:
     """Return the facts as they are once the Nodes are gone that are replaced as unhealthy.
 
-    Each of them needs another machine. A Node whose drain waits for Pods may stay for ever.
+    Each of them needs another machine. A Node whose drain waits for Pods may never leave.
     """
     nodes = [node for node in facts.counted_nodes if node.removal == UNHEALTHY]
     lost = Counter(node.domain for node in nodes if not is_blocked(node))

@@ -9,7 +9,7 @@ from nodepool.nats.objects.saving import Effort
 from nodepool.nats.objects.snapshots import Newest
 
 REPLAY_S = 1.0
-"""A snapshot is saved once the work since the stored snapshot has taken so long. A restart does no
+"""A snapshot is saved once the work since the stored one has taken this long. A restart does no
 more than that work again, plus the work of the seconds in which a snapshot was saved."""
 SNAPSHOT_AFTER = 50_000
 """A snapshot is saved after this many positions of the log at the latest."""

@@ -251,7 +251,7 @@ def advice(url: str, org: str, cluster: str, key: Path, authority: Path | None =
     seed = f'nkeys_seed_str=open({str(key)!r}).read().split()[-1], inbox_prefix="{inbox}"'
     seed += trusted
     return f"""
-Only who shows a key may come in: 'nodepool' finds the operator's by itself. For the nats command,
+The server lets in only clients with a key; 'nodepool' finds the operator's by itself. For nats,
   nats context save nodepool {shown} --select
   nats pub {subject} '{{"targetNodes": 12}}'
   nats sub 'np.evt.*.{org}.{cluster}.*.*'

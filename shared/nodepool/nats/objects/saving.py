@@ -37,8 +37,8 @@ from nodepool.service import I, O, S, Service
 TURN_S = 0.003
 """After this time, saving sleeps for as long, so that no commit is delayed."""
 EXPIRING = {"Nats-TTL": "1s"}
-"""What replaces a chunk that is not needed any more goes away by itself: a service has no right to
-remove what others have stored."""
+"""The server removes these messages after a second. They overwrite chunks that are not needed any
+more, because a service has no right to remove what others have stored."""
 LINES_MAX = 2
 """A snapshot with this many times the lines of the state is followed by a whole one."""
 

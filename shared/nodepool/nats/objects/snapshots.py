@@ -133,7 +133,7 @@ async def stored_position(connection: BusClient, service: str, log: LogId) -> in
 async def stored_subjects(connection: BusClient, filter: str) -> Sequence[str]:
     """Return the subjects of stored manifests and chunks; none if there is no stream.
 
-    The server counts a request for a message that does not exist as an error, and this not.
+    The server counts a request for a missing message as an error. This request is no error.
     """
     info = await whole_stream_info(connection, SNAPSHOTS, filter)
     state = info["state"] if info is not None else {}
