@@ -3,7 +3,11 @@
 # $G, and nothing finds it there any more. No other server uses the volume meanwhile.
 set -eu
 streams=/data/jetstream
-if [ -d "$streams/\$G" ] && [ ! -e "$streams/PLATFORM" ]; then
+if [ -d "$streams/\$G/streams" ]; then
+    if [ -e "$streams/PLATFORM" ]; then
+        echo "$streams has streams of \$G and of PLATFORM: move the older ones away, and start again" >&2
+        exit 1
+    fi
     mv "$streams/\$G" "$streams/PLATFORM"
 fi
 # Servers of a cluster agree on which streams there are, and delete others: nothing can be moved there.

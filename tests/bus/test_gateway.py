@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -315,6 +316,10 @@ async def test_a_user_who_is_no_member_any_more_is_refused(door: FrontDoor) -> N
         assert await api.last_position(bus, "NODEPOOL") == last
 
 
+async def _is_unknown(client: Client) -> bool:
+    return (await send(client, SCALE, scale("c2"))).get("reason") == "Forbidden"
+
+
 async def _is_refused(client: Client) -> bool:
     return "reason" in await send(client, SCALE, scale("c2"))
 
@@ -413,6 +418,28 @@ async def test_a_flood_is_refused_and_delays_nobody_else(door: FrontDoor) -> Non
         assert {each["reason"] for each in refused} == {"TooManyRequests"}
         assert "NODEPOOL_GATEWAY_MESSAGES_PER_SECOND" in str(refused[0]["fix"])
         assert len(await read_all(bus)) == len(replies) - len(refused) + 1 <= 23
+
+
+async def test_a_flood_of_messages_that_name_no_sender_is_refused_as_any_other(
+    door: FrontDoor,
+) -> None:
+    async with (
+        connected(door.url),
+        gateway_at(door, messages_per_second=1, messages_burst=20),
+        door.user("edith") as client,
+    ):
+        # given a user who is no member any more
+        door.let_in([user for user in USERS if user[1] != "edith"])
+        await until(lambda: _is_unknown(client))
+
+        # when the user sends more than the rate of its organisation
+        replies = await asyncio.gather(
+            *(send(client, SCALE, scale(f"c{number}")) for number in range(60))
+        )
+
+        # then the flood is refused, and not examined message by message
+        reasons = Counter(str(each.get("reason")) for each in replies)
+        assert reasons["TooManyRequests"] >= 37
 
 
 async def test_an_organisation_that_keeps_flooding_is_shut_out_for_a_moment(

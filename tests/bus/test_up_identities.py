@@ -21,6 +21,7 @@ from bus.harness import (
 from nodepool.auth.folder import AuthFolder
 from nodepool.cli.app import run
 from nodepool.client import Client, Unreachable
+from nodepool.local.errors import ServerError
 from nodepool.local.server import NatsServer
 from nodepool.nats.wire.access import Access
 from nodepool.nats.wire.connection import Connection, connect
@@ -113,6 +114,17 @@ async def test_a_log_that_was_made_without_accounts_goes_on(tmp_path: Path) -> N
             # then everything is there, and is shown
             assert [entry[:4] for entry in now[: len(entries)]] == [entry[:4] for entry in entries]
             await until(lambda: _has_quota(client, f"{ZONE}.{H100}"))
+
+
+def test_no_log_is_left_behind_without_a_word(tmp_path: Path) -> None:
+    # given a folder in which a server with accounts and a server without have stored streams
+    for account in ("$G", "PLATFORM"):
+        (tmp_path / "jetstream" / account / "streams" / "NODEPOOL").mkdir(parents=True)
+
+    # when a server with accounts starts there, then it refuses, names both, and moves nothing
+    with pytest.raises(ServerError, match="both have streams: move the older ones away"):
+        NatsServer(tmp_path, free_port(), BINARY, has_accounts=True).start()
+    assert (tmp_path / "jetstream" / "$G" / "streams" / "NODEPOOL").is_dir()
 
 
 async def test_a_user_of_an_organisation_comes_in_through_the_gateway(tmp_path: Path) -> None:

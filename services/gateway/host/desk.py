@@ -80,11 +80,11 @@ class Desk:
 
     async def answer(self, arrival: Arrival) -> Reply:
         """Return the answer to a query, or a refusal."""
+        if refusal := self._charge(arrival.org, 1.0):
+            return refusal
         actor = identify(arrival, self._members)
         if isinstance(actor, Refusal):
             return actor
-        if refusal := self._charge(actor.org, 1.0):
-            return refusal
         name = arrival.message.subject.rpartition(".")[2]
         if arrival.message.subject.count(".") != _SUBJECT_DOTS:
             name = arrival.message.subject

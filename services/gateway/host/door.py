@@ -94,11 +94,12 @@ class Door:
             return _refuse_unstored(admitted, "it may or may not be stored: no reply in time")
 
     def _admit(self, arrival: Arrival) -> Admitted | Refusal:
+        # On the subjects of an organisation, the accounts let in messages of its users alone.
+        if wait_s := self._rate.take(arrival.org, self._clock()):
+            return refuse_flood(wait_s, "its messages per second", "MESSAGES_PER_SECOND")
         actor = identify(arrival, self._members)
         if isinstance(actor, Refusal):
             return actor
-        if wait_s := self._rate.take(actor.org, self._clock()):
-            return refuse_flood(wait_s, "its messages per second", "MESSAGES_PER_SECOND")
         message = arrival.message
         headers = message.headers or {}
         admitted = admit(message.subject, message.data, headers, actor, str(uuid4()))

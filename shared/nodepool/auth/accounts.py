@@ -38,7 +38,7 @@ PLATFORM_USERS: Final = (*SERVICES, FEED, PROVISIONER, GATEWAY, OPERATOR)
 SYSTEM_USER: Final = "system"
 ANSWER_S: Final = 60
 """For how long whoever may answer may do so, in seconds."""
-LIMITS: Final = {"max_connections": 512, "max_subscriptions": 256, "max_payload": 640 << 10}
+LIMITS: Final = {"max_connections": 128, "max_subscriptions": 64, "max_payload": 640 << 10}
 """What the users of an organisation may use: connections of all of them together, subscriptions of
 each connection, and bytes of each message. An observation of an agent has up to 512 KiB."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")

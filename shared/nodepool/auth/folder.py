@@ -173,14 +173,17 @@ class AuthFolder:
             raise AuthError(f"{text}; restore it from a backup") from None
 
     def _write(self, users: Users, made: Sequence["_Credentials"] = ()) -> None:
-        """Write everything beside what is there, and only then replace it, the source first."""
+        """Write everything beside what is there, and only then replace it, the source last.
+
+        Whatever is interrupted before that can be done again.
+        """
         source = users_text(users)
         accounts = f"{_HEAD}{_MARK}{_state_of(source)}\n{users.accounts_text(load_services())}"
         texts = {
             **{each.path: each.text for each in made},
-            self.users_file: source,
-            self.members_file: users.members_text(),
             self.accounts_file: accounts,
+            self.members_file: users.members_text(),
+            self.users_file: source,
         }
         with self._explained():
             _replace_files(texts)

@@ -9,7 +9,7 @@ from pathlib import Path
 from nodepool.auth.accounts import OPERATOR, PLATFORM
 from nodepool.auth.folder import AuthFolder
 from nodepool.local.console import report
-from nodepool.local.errors import UpError
+from nodepool.local.errors import ServerError, UpError
 from nodepool.nats.log.streams import provision
 from nodepool.nats.wire.access import Access
 from nodepool.nats.wire.connection import connect
@@ -24,11 +24,17 @@ GLOBAL = "$G"
 def move_to_platform(data_dir: Path) -> None:
     """Move streams that a server without accounts has stored to the account of the platform.
 
-    No server may use the folder meanwhile. Streams of the platform are never replaced.
+    No server may use the folder meanwhile. Streams of the platform are never replaced: raises
+    ServerError if both have streams, as after a start of a release without accounts.
     """
     old, new = (data_dir / "jetstream" / account for account in (GLOBAL, PLATFORM))
-    if old.exists() and not new.exists():
-        old.rename(new)
+    if not (old / "streams").exists():
+        return
+    if new.exists():
+        raise ServerError(
+            f"{old} and {new} both have streams: move the older ones away, and start again"
+        )
+    old.rename(new)
 
 
 async def make_streams(url: str, access: Access) -> None:
