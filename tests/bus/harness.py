@@ -268,11 +268,11 @@ class ReplicaProcess:
         """What it has written to standard error."""
         return self._errors.read_text()
 
-    def page(self, path: str) -> str:
+    def page(self, path: str, within_s: float = PATIENCE_S) -> str:
         """An HTTP page that it serves."""
         url = f"http://127.0.0.1:{self._port}{path}"
         # It may itself wait for some seconds until the page is made.
-        return page(url, PATIENCE_S)
+        return page(url, within_s)
 
     def metric(self, name: str) -> float:
         """The sum of a metric over all its labels; 0 where there is none."""

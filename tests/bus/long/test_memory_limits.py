@@ -14,12 +14,16 @@ MEGABYTE = 1024 * 1024
 LIMITS = range(40, 130, 6)
 """Limits in megabytes: too few to begin with, then too few for threads, and in the end enough."""
 PAGES = ("/livez", "/readyz", "/metrics")
+PROBE_S = 3.0
+"""How long a probe waits for its page. A thread that dies before it has begun leaves a client
+without a reply, and the client asks again."""
+SETTLED_S = 60.0
 
 
 def responds(replica: ReplicaProcess, path: str) -> bool:
     """Return whether there is a response, whatever it says."""
     try:
-        replica.page(path)
+        replica.page(path, PROBE_S)
     except PageFailure:
         return True
     except OSError:
@@ -48,7 +52,7 @@ async def test_no_service_works_on_without_its_pages_where_memory_ends(
             def is_settled(it: ReplicaProcess = replica) -> bool:
                 return has_ended(it) or all(responds(it, path) for path in PAGES)
 
-            await until(is_settled)
+            await until(is_settled, SETTLED_S)
             code = replica.process.poll()
             ended.append(code is not None)
 

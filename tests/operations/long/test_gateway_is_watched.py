@@ -18,7 +18,7 @@ from testbed.ports import free_port
 
 PATIENCE_S = 60.0
 SENT = 20
-BUDGET = 5_000
+BUDGET = 36_000
 """So many bytes have room for one command about an unknown NodePool, which uses 90 % of them."""
 
 
