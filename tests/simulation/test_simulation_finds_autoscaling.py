@@ -100,7 +100,7 @@ PLANTS = {
         "than quota allows",
         PROFILE,
         functions={"autoscaler.ledger.Ledger.room": 100},
-        seed=30,
+        seed=101,
     ),
     "Pods that are not heard of": Plant(
         "waits, and ", PROFILE, (hearing(AUTOSCALER, without_pods),)

@@ -190,7 +190,7 @@ PLANTS: Mapping[str, Plant] = {
         seed=4,
     ),
     "a preemption is not counted in a scale-down": Plant(
-        "left and", OVERTAKEN, (), {"allocator.state.drop_node": left_uncounted}, seed=28
+        "left and", OVERTAKEN, (), {"allocator.state.drop_node": left_uncounted}, seed=60
     ),
     "a deletion keeps the grant to its end": Plant(
         "keeps its grant at", DELETED, (saying(ALLOCATOR, grant_kept),)

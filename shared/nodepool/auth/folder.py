@@ -173,10 +173,7 @@ class AuthFolder:
             raise AuthError(f"{text}; restore it from a backup") from None
 
     def _write(self, users: Users, made: Sequence["_Credentials"] = ()) -> None:
-        """Write everything beside what is there, and only then replace it, the source last.
-
-        Whatever is interrupted before that can be done again.
-        """
+        """Write everything, the source last: what is interrupted before can be done again."""
         source = users_text(users)
         accounts = f"{_HEAD}{_MARK}{_state_of(source)}\n{users.accounts_text(load_services())}"
         texts = {
