@@ -17,7 +17,8 @@ PAGES = ("/livez", "/readyz", "/metrics")
 PROBE_S = 3.0
 """How long a probe waits for its page. A thread that dies before it has begun leaves a client
 without a reply, and the client asks again."""
-SETTLED_S = 60.0
+SETTLED_S = 120.0
+"""A server of pages that is silent is replaced after half a minute, and later on a busy machine."""
 
 
 def responds(replica: ReplicaProcess, path: str) -> bool:
