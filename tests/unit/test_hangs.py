@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from nodepool.host.health import SERVER_SILENT_S, HealthServer
 from nodepool.host.logs import ServiceLog
+from nodepool.host.page_server import STARVED_MAX, PageRequest
 from nodepool.host.settings import Settings
 from nodepool.host.silence import STEP_MAX_S, Silence
 from unit.test_health import page
@@ -93,6 +94,60 @@ def test_a_thread_that_dies_before_it_says_that_it_has_begun_keeps_no_other_clie
 
 
 @pytest.mark.timeout(60)
+def test_a_service_ends_if_no_client_gets_a_page_for_want_of_memory(
+    log: ServiceLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def starve(*_: object) -> list[bytes]:
+        raise MemoryError
+
+    # given a server of pages that finds no memory for clients, but once
+    server = HealthServer(Settings(metrics_port=0), lambda _: [], lambda: None)
+    clients: list[bytes] = []
+    for starved in (STARVED_MAX - 1, 0, STARVED_MAX):
+        with monkeypatch.context() as starving:
+            starving.setattr(PageRequest, "get_environ", starve)
+            for _ in range(starved):
+                with server_client(server.port) as client:
+                    client.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+                    clients.append(client.recv(1))
+        if starved < STARVED_MAX:
+            server.turn(0.0, log.logger)
+            assert page(server.port, "/livez") == (200, "ok\n")
+
+    # when the event loop looks at it
+    # then that ends the service, which says why
+    with pytest.raises(MemoryError, match="no memory is left for the pages /metrics, /livez"):
+        server.turn(0.0, log.logger)
+    assert clients == [b""] * (STARVED_MAX * 2 - 1)
+    server.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_service_ends_if_the_thread_of_a_client_never_begins_and_no_other_gets_a_page(
+    log: ServiceLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a server of pages, in whose process the thread of a client dies before it begins
+    server = HealthServer(Settings(metrics_port=0), lambda _: [], lambda: None)
+    died = threading.Event()
+
+    def die(*_: object) -> int:
+        died.set()
+        return 0
+
+    with monkeypatch.context() as starting:
+        starting.setattr("_thread.start_new_thread", die)
+        with server_client(server.port):
+            assert died.wait(30)
+
+    # when the event loop looks at it for some turns, then the service lives on until the last
+    for turn in range(STARVED_MAX - 1):
+        server.turn(float(turn), log.logger)
+    with pytest.raises(MemoryError):
+        server.turn(float(STARVED_MAX), log.logger)
+    server.close()
+
+
+@pytest.mark.timeout(60)
 def test_a_server_that_does_not_respond_is_made_again(
     log: ServiceLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +160,7 @@ def test_a_server_that_does_not_respond_is_made_again(
         raise SystemExit
 
     with monkeypatch.context() as ending:
-        ending.setattr("nodepool.host.health._Server.process_request", end)
+        ending.setattr("nodepool.host.page_server.PageServer.process_request", end)
         with server_client(port):
             assert ended.wait(30)
 

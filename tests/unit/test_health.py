@@ -10,7 +10,8 @@ from http.client import HTTPConnection
 import pytest
 
 from nodepool.host.exposition import Wanted, compress_pieces
-from nodepool.host.health import CLIENTS_MAX, HealthServer, Page
+from nodepool.host.health import HealthServer, Page
+from nodepool.host.page_server import CLIENTS_MAX
 from nodepool.host.settings import Settings, SettingsError
 from testbed.pages import fetch
 
@@ -175,7 +176,7 @@ def test_a_client_that_asks_for_nothing_keeps_no_other_waiting(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # given a client that has connected, and sends no request
-    monkeypatch.setattr("nodepool.host.health._Request.timeout", 0.1)
+    monkeypatch.setattr("nodepool.host.page_server.PageRequest.timeout", 0.1)
     with (
         serving() as port,
         socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as silent,

@@ -2,35 +2,24 @@
 
 import _thread
 import asyncio
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from http import HTTPStatus
-from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import make_server
 
 from nodepool.host.exposition import Wanted, choose_format
 from nodepool.host.logs import Logger
-from nodepool.host.protection import Protection, ServerCertificate
+from nodepool.host.page_server import PageRequest, PageServer
+from nodepool.host.protection import ServerCertificate
 from nodepool.host.settings import Settings, SettingsError
 from nodepool.host.silence import Silence
-
-if TYPE_CHECKING:
-    import ssl
 
 Environ = dict[str, object]
 StartResponse = Callable[..., object]
 Page = Callable[[Wanted], list[bytes] | None]
 """Makes the page of metrics, in pieces; None if too many pages are being made."""
-CLIENTS_MAX = 32
-"""The most clients at a time; a further client ends the connection that has been open longest."""
 TURN_S = 1.0
 """How often the event loop shows that it runs, and checks that the server runs."""
-TLS_HANDSHAKE = b"\x16"
-"""The first byte that a client sends if it speaks TLS: https://www.rfc-editor.org/rfc/rfc8446#section-5.1."""
 SERVER_SILENT_S = 30.0
 """After a silence of this length, the HTTP server is replaced."""
 
@@ -60,9 +49,9 @@ class HealthServer:
         self._loop = Silence()
         self._server = self._serve(settings.metrics_port)
 
-    def _serve(self, port: int) -> "_Server":
+    def _serve(self, port: int) -> PageServer:
         try:
-            server = make_server(self._host, port, self._respond, _Server, _Request)
+            server = make_server(self._host, port, self._respond, PageServer, PageRequest)
         except OSError as error:
             reason = error.strerror or str(error)
             address = f"{self._host}:{port}"
@@ -80,7 +69,7 @@ class HealthServer:
         """Show that the event loop turns, and replace a server that does not respond.
 
         Sets `stop` when this ends, and raises the error that ended it, such as SettingsError if the
-        server cannot be replaced.
+        server cannot be replaced, or MemoryError if the pages find no memory.
         """
         try:
             while True:
@@ -90,8 +79,13 @@ class HealthServer:
             stop.set()
 
     def turn(self, now: float, log: Logger) -> None:
-        """Show once that the event loop turns, and replace a server that is silent too long."""
+        """Show once that the event loop turns, and replace a server that is silent too long.
+
+        Raises MemoryError if the pages find no memory: a service without its pages must end.
+        """
         self._loop.end()
+        if self._server.is_starved():
+            raise MemoryError("no memory is left for the pages /metrics, /livez and /readyz")
         silent_s = self._server.silence.look(now)
         if silent_s > SERVER_SILENT_S:
             port = self.port
@@ -168,119 +162,3 @@ class _Response:
         fields = [("Content-Type", kind), ("Content-Length", length), *headers]
         self._start(f"{status.value} {status.phrase}", fields)
         return content if self._with_content else []
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    """Responds to each client in a thread of its own: no client waits for a slow client.
-
-    Slow clients occupy at most CLIENTS_MAX threads, and never keep a probe from getting its page.
-
-    loop: for how long the event loop has been silent, as observed by the server's thread.
-    silence: for how long the server's thread has been silent, as observed by the event loop.
-    certificate: what it shows to clients that speak TLS.
-    """
-
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = CLIENTS_MAX
-
-    def __init__(self, *args: object) -> None:
-        super().__init__(*args)  # type: ignore[arg-type]  # make_server calls it so.
-        self.loop, self.silence = Silence(), Silence()
-        self.certificate = ServerCertificate(Protection())
-        self._has_ended = False
-        self._clients: dict[socket.socket, None] = {}
-        self._changing = threading.Lock()
-
-    def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]  # No datagrams.
-        """Start the thread of a client; respond in this thread if no other can be started."""
-        with self._changing:
-            if len(self._clients) >= CLIENTS_MAX:
-                oldest = next(iter(self._clients))
-                del self._clients[oldest]
-                with suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)
-            self._clients[request] = None
-        # `Thread.start` would never return if the thread dies before it has started, for example
-        # because memory runs out: this server would never respond again.
-        try:
-            _thread.start_new_thread(self.process_request_thread, (request, client_address))
-        except (RuntimeError, MemoryError):  # There is no memory for another thread's stack.
-            self.process_request_thread(request, client_address)
-
-    def finish_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]  # As above.
-        """Respond to a client, with TLS if the client begins with it."""
-        context = self.certificate.context()
-        request.settimeout(_Request.timeout)
-        if context is None or request.recv(1, socket.MSG_PEEK) != TLS_HANDSHAKE:
-            super().finish_request(request, client_address)
-            return
-        encrypted = self._encrypt(context, request)
-        try:
-            encrypted.do_handshake()
-            super().finish_request(encrypted, client_address)
-        finally:
-            self.shutdown_request(encrypted)
-
-    def _encrypt(self, context: "ssl.SSLContext", request: socket.socket) -> "ssl.SSLSocket":
-        """Return the socket that takes the place of a client's, before the handshake."""
-        with self._changing:
-            self._clients.pop(request, None)
-            encrypted = context.wrap_socket(
-                request, server_side=True, do_handshake_on_connect=False
-            )
-            self._clients[encrypted] = None
-        return encrypted
-
-    def serve(self) -> None:
-        """Serve until `end`, which may come before this thread has begun."""
-        try:
-            self.serve_forever()
-        except (OSError, ValueError):  # The socket is closed.
-            if not self._has_ended:
-                raise
-
-    def service_actions(self) -> None:
-        """Note that the thread of the server turns, and look at the event loop."""
-        if self._has_ended:
-            raise SystemExit  # Silently ends only this thread.
-        self.silence.end()
-        self.loop.look(time.monotonic())
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Log nothing: the connection is closed, and a client without its page asks again."""
-
-    def end(self) -> None:
-        """Free the port, and end the thread; wait for nothing, since that thread may hang."""
-        self._has_ended = True
-        with suppress(OSError):  # Wakes the thread, which would otherwise hold the port longer.
-            self.socket.shutdown(socket.SHUT_RDWR)
-        self.server_close()
-        with self._changing:
-            clients, self._clients = self._clients, {}
-        for client in clients:  # Some of their threads may never have started.
-            client.close()
-
-    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]  # As above.
-        """End the connection of a client."""
-        with self._changing:
-            self._clients.pop(request, None)
-        super().shutdown_request(request)
-
-
-class _Request(WSGIRequestHandler):
-    timeout = 5.0
-    """How many seconds a client may be silent."""
-
-    def get_environ(self) -> dict[str, str]:
-        """Return the variables of a request; `HTTPS` is one of them if it came through TLS."""
-        is_encrypted = hasattr(self.connection, "getpeercert")
-        return super().get_environ() | ({"HTTPS": "on"} if is_encrypted else {})
-
-    def handle(self) -> None:
-        """Respond; a client that is silent or gone gets no response."""
-        with suppress(OSError):
-            super().handle()
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: a scrape is no event."""

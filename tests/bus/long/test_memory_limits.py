@@ -15,10 +15,7 @@ LIMITS = range(40, 130, 6)
 """Limits in megabytes: too few to begin with, then too few for threads, and in the end enough."""
 PAGES = ("/livez", "/readyz", "/metrics")
 PROBE_S = 3.0
-"""How long a probe waits for its page. A thread that dies before it has begun leaves a client
-without a reply, and the client asks again."""
-SETTLED_S = 120.0
-"""A server of pages that is silent is replaced after half a minute, and later on a busy machine."""
+"""How long a probe waits for its page: a thread that finds no memory never responds."""
 
 
 def responds(replica: ReplicaProcess, path: str) -> bool:
@@ -53,7 +50,7 @@ async def test_no_service_works_on_without_its_pages_where_memory_ends(
             def is_settled(it: ReplicaProcess = replica) -> bool:
                 return has_ended(it) or all(responds(it, path) for path in PAGES)
 
-            await until(is_settled, SETTLED_S)
+            await until(is_settled)
             code = replica.process.poll()
             ended.append(code is not None)
 
