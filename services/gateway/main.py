@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import random
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,6 +23,7 @@ from nodepool.contract.door import DOOR
 from nodepool.contract.events import CapacityFound, CommandRefused
 from nodepool.contract.gateway_metrics import BYTES, BYTES_MAX, WAITING
 from nodepool.contract.metrics import Sample
+from nodepool.host.edge import FAULTS, pause
 from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.process import ending_with_a_line, run_until_stopped
 from nodepool.host.version import version_of
@@ -33,34 +33,14 @@ from nodepool.nats.log.streams import STREAM, verify_log
 from nodepool.nats.objects.following import present, until_closed
 from nodepool.nats.wire.connection import Connection, connect
 from nodepool.nats.wire.endpoints import Endpoint, NatsService
-from nodepool.nats.wire.errors import (
-    AccessError,
-    ConnectionClosed,
-    InDoubt,
-    ServerRefusal,
-    StreamChanged,
-)
 from nodepool.nats.wire.library import NatsError
 from nodepool.nats.wire.waiting import until_first
-from nodepool.state.back_off import pause_s
 
 RUNNING: Final = 512
 """How many messages are stored at the same time."""
 ASKING: Final = 2_048
 """How many queries are answered at the same time; most of them wait for changes."""
-BACK_OFF_S: Final = 0.1
-BACK_OFF_MAX_S: Final = 2.0
 ABOUT: Final = "The front door of the control plane: commands and observations in, queries out."
-FAULTS: Final = (
-    AccessError,
-    ConnectionClosed,
-    InDoubt,
-    NatsError,
-    OSError,
-    ServerRefusal,
-    StreamChanged,
-)
-"""The errors that end a session, but need not end the next session."""
 
 
 def main() -> None:
@@ -133,21 +113,16 @@ class Gateway:
             except FAULTS as error:
                 self.fault = str(error) or type(error).__name__
                 self._telemetry.count_restart(self.fault)
-            failures = 1 if time.monotonic() - began > BACK_OFF_MAX_S else failures + 1
-            await asyncio.sleep(pause_s(failures, BACK_OFF_S, BACK_OFF_MAX_S, random.random()))
+            failures = await pause(failures, time.monotonic() - began)
 
     async def _session(self) -> None:
-        service, log = self._settings.service, self._telemetry.log
+        service = self._settings.service
         connection = await connect(
             service.url, NAME, patience_s=None, access=service.access, on_fault=self._note
         )
         self._connection = connection
-        connection.on_reconnect.append(self._note_reconnect)
-        connection.on_disconnect.append(
-            lambda: log.warning("lost connection", cause=connection.loss)
-        )
-        connection.on_error.append(lambda error: log.error("bus error", cause=str(error)))
-        log.info("connected", server=connection.address)
+        connection.on_reconnect.append(self._telemetry.count_reconnect)
+        self._telemetry.log_connection(connection)
         try:
             await self._serve(connection)
         finally:
@@ -203,10 +178,6 @@ class Gateway:
         if self._connection is None:
             self.fault = fault  # Once open, the connection reports its own faults.
         self._telemetry.log.warning("cannot connect", cause=fault)
-
-    def _note_reconnect(self) -> None:
-        self._telemetry.count_reconnect()
-        self._telemetry.log.info("reconnected")
 
     def _samples(self) -> Iterator[Sample]:
         """Yield the samples of a scrape, which runs in its own thread."""

@@ -1,7 +1,7 @@
 """The page of every metric, made from their list and from who uses it: `make metrics` writes it."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from contracts.services import load_services
@@ -13,6 +13,9 @@ from nodepool.contract.services import EDGES, SERVICES
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "deploy" / "METRICS.md"
+HOST = ROOT / "shared" / "nodepool" / "host"
+EDGE = HOST / "edge.py"
+"""The module of what every edge exports."""
 NAMES = {value: name for name, value in vars(metrics).items() if isinstance(value, Metric)}
 """The name of the constant of each metric."""
 OF_THE_READ_MODEL = metrics.READ_MODEL_LAG, metrics.READ_MODEL_PENDING_OBJECTS
@@ -78,23 +81,27 @@ def _process_rows() -> Iterator[tuple[str, ...]]:
 
 def exported_by_states() -> dict[Metric, list[str]]:
     """Return, per metric, the services whose state exports the metric."""
-    return _users({name: ROOT / "services" / name for name in SERVICES})
+    return _users({name: _files(name) for name in SERVICES})
 
 
 def of_replicas() -> set[Metric]:
     """Return the metrics that each replica exports, whatever its state."""
-    return set(_users({"host": ROOT / "shared" / "nodepool" / "host"}))
+    return set(_users({"host": {*HOST.rglob("*.py")} - {EDGE}}))
 
 
 def of_an_edge(edge: str) -> set[Metric]:
     """Return the metrics of each replica that an edge exports as well."""
-    return set(_users({edge: ROOT / "services" / edge}))
+    return set(_users({edge: {*_files(edge), EDGE}}))
 
 
-def _users(folders: dict[str, Path]) -> dict[Metric, list[str]]:
+def _files(service: str) -> set[Path]:
+    return set((ROOT / "services" / service).rglob("*.py"))
+
+
+def _users(files: Mapping[str, Iterable[Path]]) -> dict[Metric, list[str]]:
     users: dict[Metric, list[str]] = {}
-    for name, folder in folders.items():
-        used = {used for file in folder.rglob("*.py") for used in _names(file)}
+    for name, of_name in files.items():
+        used = {used for file in of_name for used in _names(file)}
         for metric, constant in NAMES.items():
             if constant in used:
                 users.setdefault(metric, []).append(name)

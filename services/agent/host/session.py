@@ -1,7 +1,6 @@
 """Connects to the bus: watches the read model, sends commands, and exchanges reports and events."""
 
 import asyncio
-import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -25,6 +24,7 @@ from nodepool.contract.keys import token
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Event, wrap
 from nodepool.contract.subjects import subject_of
+from nodepool.host.edge import FAULTS, pause
 from nodepool.host.version import version_of
 from nodepool.nats.log import api
 from nodepool.nats.log.consumers import AGENT, VERSION
@@ -33,16 +33,9 @@ from nodepool.nats.log.streams import STREAM, StreamInfo, verify_log
 from nodepool.nats.objects.following import LOOK_S, objects_reader, present, until_closed
 from nodepool.nats.objects.stored_objects import stored_object
 from nodepool.nats.wire.connection import Connection, connect
-from nodepool.nats.wire.errors import (
-    AccessError,
-    ConnectionClosed,
-    InDoubt,
-    ServerRefusal,
-    StreamChanged,
-)
+from nodepool.nats.wire.errors import InDoubt
 from nodepool.nats.wire.library import NatsError
 from nodepool.nats.wire.waiting import until_first
-from nodepool.state.back_off import pause_s
 
 CATCHING_UP: Final = 3
 """How many times to wait, for two seconds each, until the read model has caught up with the log.
@@ -52,18 +45,6 @@ bucket has no deletion mark of that Node.
 """
 OUTCOME_S: Final = 30.0
 """How long to wait for the outcome of a command before sending the command again."""
-BACK_OFF_S: Final = 0.1
-BACK_OFF_MAX_S: Final = 2.0
-FAULTS: Final = (
-    AccessError,
-    ConnectionClosed,
-    InDoubt,
-    NatsError,
-    OSError,
-    ServerRefusal,
-    StreamChanged,
-)
-"""The errors that end a session, but need not end the next session."""
 BUCKETS: Final = ("nodepools", "nodes")
 Following = Callable[[Connection, Log, StreamInfo], Coroutine[None, None, None]]
 
@@ -133,9 +114,7 @@ class Bus:
             finally:
                 self.model.clear()
                 await self.commander.end()
-            lasted = asyncio.get_running_loop().time() - began
-            failures = 1 if lasted > BACK_OFF_MAX_S else failures + 1
-            await asyncio.sleep(pause_s(failures, BACK_OFF_S, BACK_OFF_MAX_S, random.random()))
+            failures = await pause(failures, asyncio.get_running_loop().time() - began)
 
     async def _session(self) -> None:
         service = self._settings.service
@@ -144,12 +123,7 @@ class Bus:
         )
         self._connection = connection
         connection.on_reconnect.append(self._note_reconnect)
-        log = self._telemetry.log
-        connection.on_disconnect.append(
-            lambda: log.warning("lost connection", cause=connection.loss)
-        )
-        connection.on_error.append(lambda error: log.error("bus error", cause=str(error)))
-        log.info("connected", server=connection.address)
+        self._telemetry.log_connection(connection)
         try:
             await self._read(connection)
         finally:
@@ -169,7 +143,6 @@ class Bus:
 
     def _note_reconnect(self) -> None:
         self._telemetry.count_reconnect()
-        self._telemetry.log.info("reconnected")
         if not self.fault:
             self._resync()
 

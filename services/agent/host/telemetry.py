@@ -1,12 +1,10 @@
 """Shows the work of the agent: its log, its metrics and its health pages."""
 
-import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, get_args
 
 from agent.actions import Action, Place
 from agent.host.work import KINDS
-from nodepool.contract import metrics as contract
 from nodepool.contract.agent_metrics import (
     ACTIONS,
     FAILED,
@@ -17,9 +15,7 @@ from nodepool.contract.agent_metrics import (
     REQUESTS,
 )
 from nodepool.contract.metrics import Sample
-from nodepool.host.health import HealthServer
-from nodepool.host.logs import Logger, ServiceLog
-from nodepool.host.page import MetricsPage
+from nodepool.host.edge import EdgeTelemetry
 from nodepool.host.settings import Settings
 from nodepool.kube.api import Counted
 
@@ -30,7 +26,7 @@ NAME = "agent"
 """The name of the agent in logs, metrics and messages."""
 
 
-class Telemetry:
+class Telemetry(EdgeTelemetry):
     """The telemetry of one agent.
 
     place: the cluster that the agent connects; every metric names it.
@@ -44,20 +40,14 @@ class Telemetry:
     def __init__(
         self, settings: Settings, place: Place, samples: Callable[[], Iterable[Sample]]
     ) -> None:
-        self._settings = settings
-        self._log = ServiceLog(NAME, settings)
-        self._page = MetricsPage()
-        values = (NAME, place.org, place.cluster)
-        labels = dict(zip((contract.SERVICE_LABEL, *PLACE_LABELS), values, strict=True))
-        families = self._page.add(labels, samples)
+        labels = dict(zip(PLACE_LABELS, (place.org, place.cluster), strict=True))
+        super().__init__(NAME, settings, samples, labels)
+        families = self.families
         self._requests = families.counters(REQUESTS)
         self._request = families.histograms(REQUEST_SECONDS)
         self._reconcile = families.histograms(RECONCILE_SECONDS)
         self._actions = families.counters(ACTIONS)
-        self._reconnects = families.counter(contract.RECONNECTS)
-        self._restarts = families.counter(contract.SESSION_RESTARTS)
         self._begin()
-        self._pages: HealthServer | None = None
         self._exporting = _exporting(settings)
 
     def _begin(self) -> None:
@@ -70,11 +60,6 @@ class Telemetry:
         for action in get_args(Action):
             for result in (FAILED, REFUSED):
                 self._actions[action.__name__, result].inc(0)
-
-    @property
-    def log(self) -> Logger:
-        """The logger for single lines."""
-        return self._log.logger
 
     def count_request(self, request: Counted, seconds: float) -> None:
         """Count a request to the API server."""
@@ -90,34 +75,11 @@ class Telemetry:
         """Count an action."""
         self._actions[action, result].inc()
 
-    def count_reconnect(self) -> None:
-        """Count a reconnect to the bus."""
-        self._reconnects.inc()
-
-    def count_restart(self, cause: str) -> None:
-        """Count and log that the agent starts to read the bus again."""
-        self._restarts.inc()
-        self.log.warning("session restarts", cause=cause)
-
-    def serve(self, obstacle: Callable[[], str | None]) -> int:
-        """Serve metrics and health pages; return the port, or -1 if the settings disable them."""
-        if self._settings.metrics_port < 0:
-            return -1
-        self._pages = HealthServer(self._settings, self._page.pieces, obstacle)
-        return self._pages.port
-
-    async def watch(self, stop: asyncio.Event) -> None:
-        """Let the event loop and the pages watch each other; set `stop` if either fails."""
-        if self._pages is not None:
-            await self._pages.watch(stop, self.log)
-
     def close(self) -> None:
-        """Stop the pages, send the remaining spans, and close the log."""
-        if self._pages is not None:
-            self._pages.close()
+        """Send the remaining spans, stop the pages, and close the log."""
         if self._exporting is not None:
             self._exporting.close()
-        self._log.close()
+        super().close()
 
 
 def _exporting(settings: Settings) -> "Exporting | None":
