@@ -79,7 +79,7 @@ def test_a_new_user_gets_a_file_and_the_lines_that_let_its_programs_in(
 
     # and the line for nats-py finds the key in the file
     line = out.partition(PREFIX)[2]
-    assert "inbox_prefix=b'_INBOX_oneil'" in line
+    assert "inbox_prefix='_INBOX_oneil'" in line
     expression = line.partition("nkeys_seed_str=")[2].partition(", inbox")[0]
     assert eval(expression, {"pathlib": pathlib}) == path.read_text().splitlines()[-1]
 

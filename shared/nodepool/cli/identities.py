@@ -83,22 +83,22 @@ def ways_in(url: str, path: Path, org: str, name: str, may_change: bool) -> Iter
     """Yield the credentials of a user, and how programs connect with them."""
     from shlex import quote
 
-    from nodepool.auth.rights import inbox_prefix
+    from nodepool.auth.plain import nats_options, nats_py_call
     from nodepool.nats.wire.addresses import without_password
 
-    address, prefix, file = without_password(url), inbox_prefix(name), quote(str(path))
+    address, file = without_password(url), str(path)
     subject = f"np.cmd.{org}.CLUSTER.POOL.ScaleNodePool"
     example = (
         f"req {subject} '{{\"targetNodes\": 2}}'" if may_change else f"sub 'np.evt.*.{org}.*.*.*'"
     )
-    seed = f"pathlib.Path({str(path)!r}).read_text().split()[-1]"
     yield f"credentials: {path} (give it to nobody else; only this file has the key)"
     yield "nodepool:"
-    yield f"  NODEPOOL_URL={address} NODEPOOL_ORG={org} NODEPOOL_NKEY_FILE={file} nodepool get np"
+    settings = f"NODEPOOL_URL={address} NODEPOOL_ORG={org} NODEPOOL_NKEY_FILE={quote(file)}"
+    yield f"  {settings} nodepool get np"
     yield "nats:"
-    yield f"  nats --server {address} --nkey {file} --inbox-prefix {prefix} {example}"
+    yield f"  nats {nats_options(address, name, file)} {example}"
     yield "nats-py[nkeys]:"
-    yield f"  nats.connect({address!r}, nkeys_seed_str={seed}, inbox_prefix=b{prefix!r})"
+    yield f"  {nats_py_call(address, name, file)}"
 
 
 def identities(users: "Users") -> Iterator[tuple[str, str, str, str, str]]:

@@ -10,7 +10,7 @@ from shlex import quote
 from urllib.parse import urlsplit
 
 from nodepool.auth.accounts import GATEWAY, OPERATOR, PROVISIONER
-from nodepool.auth.rights import inbox_prefix
+from nodepool.auth.plain import nats_options, nats_py_call
 from nodepool.client import Client, ClientError, Document
 from nodepool.client.session import URL
 from nodepool.contract.services import PROCESSES, SERVICES
@@ -237,26 +237,21 @@ async def _set_up(options: Options, server: NatsServer) -> None:
 def advice(url: str, org: str, cluster: str, key: Path, authority: Path | None = None) -> str:
     """Return what to try on the control plane that runs; `authority` is None without TLS."""
     settings = [("URL", url, URL), ("ORG", org, "demo"), ("CLUSTER", cluster, "demo")]
-    trust, trusted = "", ""
-    if authority is not None:
-        trust = f" --tlsca {quote(str(authority))}"
-        trusted = f", tls=ssl.create_default_context(cafile={str(authority)!r})"
-        if urlsplit(url).hostname not in LOCAL_NAMES:  # Its key is not found by the address.
-            settings += [("NKEY_FILE", quote(str(key.absolute())), "")]
-            settings += [("CA_FILE", quote(str(authority)), "")]
+    if authority is not None and urlsplit(url).hostname not in LOCAL_NAMES:
+        # Its key is not found by the address.
+        settings += [("NKEY_FILE", quote(str(key.absolute())), "")]
+        settings += [("CA_FILE", quote(str(authority)), "")]
     unusual = [f"NODEPOOL_{name}={value}" for name, value, usual in settings if value != usual]
     where = f", after 'export {' '.join(unusual)}'," if unusual else ","
-    inbox, subject = inbox_prefix(OPERATOR), f"np.cmd.{org}.{cluster}.training.ScaleNodePool"
-    shown = f"--server {url} --nkey {quote(str(key))} --inbox-prefix {inbox}{trust}"
-    seed = f'nkeys_seed_str=open({str(key)!r}).read().split()[-1], inbox_prefix="{inbox}"'
-    seed += trusted
+    shown = url, OPERATOR, str(key), str(authority or "")
+    subject = f"np.cmd.{org}.{cluster}.training.ScaleNodePool"
     return f"""
 The server lets in only clients with a key; 'nodepool' finds the operator's by itself. For nats,
-  nats context save nodepool {shown} --select
+  nats context save nodepool {nats_options(*shown)} --select
   nats pub {subject} '{{"targetNodes": 12}}'
   nats sub 'np.evt.*.{org}.{cluster}.*.*'
 and for nats-py, with 'pip install nats-py[nkeys]',
-  await nats.connect("{url}", {seed})
+  await {nats_py_call(*shown)}
 In another terminal{where} try
   .venv/bin/nodepool get nodepools -w
   .venv/bin/nodepool describe nodepool training
