@@ -23,6 +23,7 @@ Hears = (
     | on.MachineReclaimed
     | on.MachineReturned
     | on.NodePreemptionRequested
+    | on.PreemptionPending
     | on.NodeReservationChanged
     | on.CapacityReclaimed
 )

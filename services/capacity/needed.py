@@ -119,6 +119,7 @@ class _Needs:
 
     A NodePool that has all its Nodes before it loses one waits behind all others for that Node.
     Then it takes the positions of NodePools with lower priorities, whose positions are the last.
+    The machines that come for nobody may fill a NodePool before its loss, as added machines do.
 
     at_once, later: what is missing now, and what is missing after the losses.
     spare: how many machines come for nobody, and fit everybody.
@@ -167,6 +168,6 @@ class _Needs:
         if is_at_risk:
             moments.append(now)
         is_new = self._later.ends[key] > end - self._new[waiting.is_spot]
-        if is_new or any(moment <= needed for moment in moments):
+        if is_new or any(moment - self._spare <= needed for moment in moments):
             needed = max(own, total + claim.misfits)
         return needed if is_at_risk else min(needed, now)

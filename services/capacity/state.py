@@ -35,7 +35,7 @@ class State(Placement[Pool]):
     short: the NodePools of each offering whose last verdict is that there are not enough machines,
         or whose last check failed.
     renewed: when the last verdict on each offering was published, for types that come in racks.
-    giving_way: the machines of spot Nodes that give way to an operator or to NodePools.
+    giving_way: the machines of spot Nodes that are preempted, for others or by command.
     leaving: what is known of Nodes that leave for other reasons.
     reserved: the machines of Nodes that are reserved for the control plane.
     zones: the zones in which each organisation has a cluster, in alphabetical order.
@@ -86,7 +86,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             offering = offering_key(message.zone, message.instance_type)
             inventory = state.inventory.reclaim(offering, message.count)
             return supply_changed(replace(state, inventory=inventory), offering)
-        case on.NodePreemptionRequested():
+        case on.NodePreemptionRequested() | on.PreemptionPending():
             if not _is_held(state, message):
                 return state
             return _giving_way(state, message.machine_key, gives_way=True)
@@ -173,7 +173,9 @@ def _short(state: State, pool: Pool, *, is_short: bool) -> State:
 # Which machines NodePools hold.
 
 
-def _is_held(state: State, event: on.NodePreemptionRequested | NodeChanged) -> bool:
+def _is_held(
+    state: State, event: on.NodePreemptionRequested | on.PreemptionPending | NodeChanged
+) -> bool:
     """Return whether the Node of an event is still there."""
     machine = state.inventory.machines.get(event.machine_key)
     stay = (machine.holder, machine.assignment) if machine is not None else None

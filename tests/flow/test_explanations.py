@@ -527,6 +527,75 @@ def test_the_loss_of_a_node_waits_behind_what_waits_already(
     ]
 
 
+def test_the_machine_of_a_node_that_is_preempted_by_command_is_awaited(
+    world: WorldHarness,
+) -> None:
+    # given a spot Node that a command preempts for nobody
+    world.given_data_center(machines=1)
+    world.apply("cheap", 1, computeClass="spot")
+    world.pass_time(minutes=1)
+    world.preempt("cheap", "n1")
+
+    # when a NodePool that is served before it waits
+    world.apply("train", 1)
+    helps = explained(world, "train").causes[0].helps
+    world.pass_time(minutes=8)
+
+    # then it gets the machine of that Node
+    assert helps == ("wait: 1 spot Node is being preempted for it, which takes at most 7 minutes",)
+    assert world.node_counts("train").current == 1
+
+
+def test_the_loss_of_a_node_that_is_preempted_by_command_waits_behind_what_waits_already(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool that lacks a Node and loses one by command, and a NodePool behind it
+    world.given_data_center(machines=2)
+    world.apply("cheap", 3, computeClass="spot")
+    world.pass_time(minutes=1)
+    world.apply("later", 1, computeClass="spot")
+    world.preempt("cheap", "n1")
+
+    # when as many machines are added as are advised
+    helps = explained(world, "cheap").causes[0].helps
+    world.given_machines(2)
+    world.pass_time(minutes=8)
+
+    # then it has all Nodes, and the machine of the lost Node went to the NodePool behind it
+    assert helps[0] == (
+        "add 2 machines of the type to the zone, up to 1 of them for what is served before it"
+    )
+    assert [world.node_counts(pool).current for pool in ("cheap", "later")] == [3, 1]
+
+
+def test_the_loss_of_a_node_comes_after_machines_that_come_for_nobody(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool that lacks a Node, one behind it, and one that loses a Node by command
+    world.given_data_center(machines=3)
+    world.apply("other", 1, computeClass="spot")
+    world.pass_time(minutes=1)
+    world.apply("cheap", 3, computeClass="spot")
+    world.pass_time(minutes=1)
+    world.apply("later", 1, computeClass="spot")
+    world.preempt("other", "n1")
+
+    # and it loses one by command a little later
+    world.pass_time(minutes=1)
+    world.preempt("cheap", "n2")
+
+    # when as many machines are added as are advised
+    helps = explained(world, "cheap").causes[0].helps
+    world.given_machines(2)
+    world.pass_time(minutes=8)
+
+    # then it has all Nodes, though the machine that came first had filled it before its loss
+    assert helps[0] == (
+        "add 2 machines of the type to the zone, up to 1 of them for what is served before it"
+    )
+    assert [world.node_counts(pool).current for pool in ("other", "cheap", "later")] == [1, 3, 1]
+
+
 def test_a_lower_target_gives_back_enough_for_what_the_autoscaler_takes_first(
     world: WorldHarness,
 ) -> None:

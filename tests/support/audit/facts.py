@@ -367,6 +367,7 @@ class Facts:
     times: when each entry was stored, by position.
     to_reclaim: how many machines of an offering are to be held back.
     giving_way: the Nodes that have to give way, by assignment, those that have left included.
+    preempted: those Nodes, and the Nodes that commands preempt with a warning.
     chosen: the Nodes that have to give way by one decision, by the position of its cause.
     activity: whether each Node was active, by assignment.
     sick: whether the machine of each Node goes to triage, by assignment.
@@ -388,6 +389,7 @@ class Facts:
         self.times: dict[int, datetime] = {}
         self.to_reclaim: dict[Offering, int] = {}
         self.giving_way: dict[int, Stay] = {}
+        self.preempted: dict[int, Stay] = {}
         self.chosen: dict[int, list[Stay]] = {}
         self.activity: dict[int, History[bool]] = {}
         self.sick: dict[int, History[bool]] = {}

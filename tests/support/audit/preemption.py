@@ -51,6 +51,7 @@ def _warned(facts: Facts, message: PreemptionPending, origin: Origin) -> None:
     if stay.pool.is_deleting(origin.cause):
         raise Violation(f"{stay.machine} is warned, and goes with its NodePool")
     stay.warned = (origin.position, message.since)
+    facts.preempted[message.assignment] = stay
 
 
 def _is_acknowledged(facts: Facts, stay: Stay) -> bool:

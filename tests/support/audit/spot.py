@@ -73,7 +73,7 @@ def _requested(facts: Facts, message: NodePreemptionRequested, origin: Origin) -
         raise Violation(f"{stay.machine} has to give way, and goes to triage")
     if stay.pool.is_deleting(origin.cause) and stay.removals.is_empty:
         raise Violation(f"{stay.machine} has to give way before it leaves with its NodePool")
-    facts.giving_way[message.assignment] = stay
+    facts.giving_way[message.assignment] = facts.preempted[message.assignment] = stay
     offering = stay.pool.offering
     short = [
         (spec, missing)
@@ -107,10 +107,10 @@ def _check_promised(facts: Facts, message: CapacityChecked, origin: Origin) -> N
         each.pool.offering == pool.offering
         and not each.has_left(origin.cause)
         and fits(version.spec, facts.machines[each.machine])
-        for each in facts.giving_way.values()
+        for each in facts.preempted.values()
     )
     if message.preempted > fitting:
-        text = f"{message.preempted} spot Nodes, and {fitting} that fit give way"
+        text = f"{message.preempted} spot Nodes, and {fitting} that fit are preempted"
         raise Violation(f"{pool.key} is promised {text}")
 
 

@@ -42,6 +42,7 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodePreemptionRequested,
     NodeReservationChanged,
+    PreemptionPending,
     QuotaChecked,
     QuotaCheckFailed,
 )
@@ -60,7 +61,7 @@ class Machine:
 
     stay: the number of its last stay in a NodePool.
     sick: whether it goes to triage when it leaves.
-    gives_way: whether it is a spot Node that gives way, to an operator or to NodePools.
+    gives_way: whether it is a spot Node that is preempted, for others or by command.
     lent: whether it is reserved for the control plane, so that its NodePool does not hold it.
     """
 
@@ -264,7 +265,7 @@ class CapacityModel:
                 self.machines[key].holder = RECLAIMED
             case MachineReturned(machine_key=key):
                 self.machines[key].holder = ""
-            case NodePreemptionRequested(machine_key=key):
+            case NodePreemptionRequested(machine_key=key) | PreemptionPending(machine_key=key):
                 machine = self.machines[key]
                 is_there = machine.holder not in ("", TRIAGE, RECLAIMED)
                 if is_there and machine.stay == message.assignment:
