@@ -145,7 +145,6 @@ FOR_PEOPLE = {
     "HeartbeatsStopped": "folded by the fleet service that says it; Ready=Unknown follows",
     "NodeSilent": "folded by the lifecycle service that says it; others see what follows",
     "NodeActionRequested": "folded by the lifecycle service that says it; a Node shows the rest",
-    "NodeUpdateFailed": "folded by the lifecycle service that says it and tries again",
     "AutoscalingFailed": "folded by the autoscaler service that says it and tries again",
     "PreemptionFailed": "folded by the preemption service that says it and tries again",
     "MachineUpdateFailed": "folded by the fleet service that says it and tries again",

@@ -13,6 +13,7 @@ CheckFailed = (
     | on.CapacityCheckFailed
     | on.AllocationFailed
     | on.CWNodePoolNodesRemoveError
+    | on.NodeUpdateFailed
 )
 """A condition of a NodePool could not be determined."""
 Recovered = on.AllocationRecovered | on.NodeRemovalRecovered

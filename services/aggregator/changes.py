@@ -74,6 +74,7 @@ def evolve(  # noqa: C901, PLR0912  # It lists the messages.
             | on.CapacityCheckFailed()
             | on.AllocationFailed()
             | on.CWNodePoolNodesRemoveError()
+            | on.NodeUpdateFailed()
         ):
             return _pool_changed(model, message, pools.check_failed, context)
         case on.NodeReservationChanged():

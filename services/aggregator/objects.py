@@ -75,7 +75,7 @@ class NodePoolObject:
     away: how many of its Nodes are reserved for the control plane.
     has_lent: whether any of its Nodes was ever reserved for the control plane.
     allocation_error: why the allocator could not decide on its Nodes; empty after a success.
-    removal_error: why its Nodes could not be removed; empty after a success.
+    node_error: why its Nodes could not be updated or removed; empty after a success.
     deletion_error: why its deletion could not be ended; empty before a failure.
     busy: while it loses Nodes, its Nodes that are active or leave; only `projection` fills this.
     """
@@ -112,7 +112,7 @@ class NodePoolObject:
     away: int = 0
     has_lent: bool = False
     allocation_error: str = ""
-    removal_error: str = ""
+    node_error: str = ""
     deletion_error: str = ""
     busy: "tuple[NodeObject, ...]" = ()
 

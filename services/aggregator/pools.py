@@ -133,9 +133,9 @@ def _without_queue(pool: NodePoolObject) -> NodePoolObject:
 def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> NodePoolObject:
     """Return the NodePool with a condition that could not be determined.
 
-    A failed allocation or removal shows in AtTarget; during a deletion it shows in NodesRemoved
-    instead, and no other condition is determined. A Node whose machine does not answer is no such
-    error: the Node is deleted all the same.
+    A failed allocation, update or removal of Nodes shows in AtTarget; during a deletion it shows in
+    NodesRemoved instead, and no other condition is determined. A Node whose machine does not answer
+    is no such error: the Node is deleted all the same.
 
     Quota and capacity of an invalid NodePool are not checked. An error that is reported then is
     about an earlier generation, and no later check would clear its condition.
@@ -145,10 +145,12 @@ def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> 
     match event:
         case on.AllocationFailed():
             return with_counts(replace(pool, allocation_error=event.message), context)
+        case on.NodeUpdateFailed():
+            return _with_node_error(pool, event.message, context)
         case on.CWNodePoolNodesRemoveError():
             if failure_of(event.message) == NodeFailure.UNANSWERED:
                 return pool
-            return _with_removal_error(pool, event.message, context)
+            return _with_node_error(pool, event.message, context)
         case on.CWNodePoolQuotaCheckFailed() | on.CapacityCheckFailed() if not pool.is_checked:
             return pool
         case on.CWNodePoolQuotaCheckFailed():
@@ -168,15 +170,15 @@ def clear_error(pool: NodePoolObject, event: Recovered, context: Context) -> Nod
     if event.uid != pool.uid:
         return pool
     if isinstance(event, on.NodeRemovalRecovered):
-        return _with_removal_error(pool, "", context)
+        return _with_node_error(pool, "", context)
     return with_counts(replace(pool, allocation_error=""), context)
 
 
-def _with_removal_error(pool: NodePoolObject, error: str, context: Context) -> NodePoolObject:
-    """Return the NodePool with the error of a removal; empty after a success."""
-    if error == pool.removal_error:
+def _with_node_error(pool: NodePoolObject, error: str, context: Context) -> NodePoolObject:
+    """Return the NodePool with the error of its Nodes; empty after a success."""
+    if error == pool.node_error:
         return pool
-    return with_counts(replace(pool, removal_error=error), context)
+    return with_counts(replace(pool, node_error=error), context)
 
 
 def nodes_removed(

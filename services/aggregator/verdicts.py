@@ -104,11 +104,11 @@ def with_counts(
 def _judge_nodes(pool: NodePoolObject) -> Iterator[Verdict]:
     """Yield the verdicts on the Nodes of a NodePool, which follow from its counts and errors.
 
-    While an error of the allocation or of a removal stands, AtTarget is InternalError, whatever the
+    While an error of the allocation or of its Nodes stands, AtTarget is InternalError, whatever the
     counts are. While the NodePool is being deleted, NodesRemoved shows the error instead. Once no
     Node is left, only the error of the deletion's end counts.
     """
-    error = pool.deletion_error or pool.removal_error or pool.allocation_error
+    error = pool.deletion_error or pool.node_error or pool.allocation_error
     if pool.deleting is None:
         yield (AtTarget.INTERNAL_ERROR if error else pool.at_target), error
         return

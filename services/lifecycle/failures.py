@@ -20,10 +20,11 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
     key = _find_failed_pool(state, failure)
     if key is None:
         return
-    text = f"internal error while removing a Node: {failure.cause}"
-    yield NodeUpdateFailed(**pool_fields(key), message=text)
-    if state.told.get(key) != text and _is_removal(state, failure):
-        uid = state.templates[key].uid
+    uid, is_removal = state.templates[key].uid, _is_removal(state, failure)
+    work = "removing" if is_removal else "updating"
+    text = f"internal error while {work} a Node: {failure.cause}"
+    yield NodeUpdateFailed(**pool_fields(key), uid=uid, message=text)
+    if is_removal and state.told.get(key) != text:
         yield CWNodePoolNodesRemoveError(**pool_fields(key), uid=uid, message=text)
 
 

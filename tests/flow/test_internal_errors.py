@@ -297,6 +297,47 @@ def test_a_scale_down_that_cannot_be_carried_out_is_an_internal_error_until_it_c
     assert world.conditions("train")["AtTarget"] == "TargetMet"
 
 
+def test_nodes_that_cannot_be_updated_are_an_internal_error_until_they_can() -> None:
+    # given a lifecycle service that cannot decide on one NodePool
+    broken: set[tuple[str, str]] = set()
+    world = given_broken("lifecycle", broken)
+    world.given_data_center()
+    world.apply("train", 1)
+    world.apply("serve", 1)
+    broken.add(("lifecycle", "acme/prod/train"))
+
+    # when the Nodes are to have labels, and the service is mended later
+    world.apply("train", 1, nodeLabels={"team": "red"})
+    world.apply("serve", 1, nodeLabels={"team": "red"})
+    world.pass_time(minutes=40)
+    failed, other = world.condition("train", "AtTarget"), world.conditions("serve")["AtTarget"]
+    broken.clear()
+    world.pass_time(minutes=16)
+
+    # then the condition names the cause, and only of that NodePool
+    assert failed == (
+        f"Unknown InternalError: internal error while updating a Node: RuntimeError: {INJECTED}"
+    )
+    assert other == "TargetMet"
+    assert world.conditions("train")["AtTarget"] == "TargetMet"
+
+
+def test_a_node_that_cannot_join_for_an_internal_error_shows_it_until_it_joins() -> None:
+    # given a lifecycle service that fails on the report of a boot
+    world = given_failing("lifecycle", "MachineBooted")
+    world.given_data_center()
+
+    # when a Node boots, and the failed decision is tried again
+    world.apply("train", 1)
+    failed = world.condition("train", "AtTarget")
+    world.pass_time(minutes=1)
+
+    assert failed == (
+        f"Unknown InternalError: internal error while updating a Node: RuntimeError: {INJECTED}"
+    )
+    assert world.conditions("train")["AtTarget"] == "TargetMet"
+
+
 def test_a_broken_invariant_of_one_pool_leaves_the_others_alone(harness: Harness) -> None:
     harness.given_data_center()
     harness.apply("train", 1)

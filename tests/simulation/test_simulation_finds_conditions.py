@@ -31,7 +31,7 @@ WORKING = replace(
 
 def only_while_deleting(pool: NodePoolObject) -> Iterator[Verdict]:
     """A failed removal shows during a deletion only."""
-    known = pool if pool.deleting is not None else replace(pool, removal_error="")
+    known = pool if pool.deleting is not None else replace(pool, node_error="")
     return _judge_nodes(known)
 
 

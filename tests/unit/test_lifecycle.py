@@ -1525,7 +1525,7 @@ def test_a_removal_that_fails_shows_on_its_pool() -> None:
 
     text = "internal error while removing a Node: is missing"
     assert list(outputs) == [
-        NodeUpdateFailed(**OF, message=text),
+        NodeUpdateFailed(**OF, uid="u1", message=text),
         CWNodePoolNodesRemoveError(**OF, uid="u1", message=text),
     ]
 
@@ -1663,8 +1663,8 @@ def test_a_deadline_that_failed_is_tried_again_with_the_pool_of_its_node() -> No
     story.now += timedelta(minutes=1)
     outputs = [short(event) for event in story.wake()]
 
-    text = "internal error while removing a Node: TypeError: 'NoneType' object is not callable"
-    assert failed == [NodeUpdateFailed(**OF, message=text)]
+    text = "internal error while updating a Node: TypeError: 'NoneType' object is not callable"
+    assert failed == [NodeUpdateFailed(**OF, uid="u1", message=text)]
     assert outputs == ["CWNodeRegistrationFailed n1", "NodeRemovalRecovered"]
 
 

@@ -890,6 +890,7 @@ SAMPLES: tuple[Message, ...] = (
         since=NOON,
         message="Node g3779b1 is assigned to NodePool train.v1",
     ),
+    NodeUpdateFailed(**OF, uid=UID, message="internal error while updating a Node: KeyError"),
 )
 
 

@@ -13,6 +13,7 @@ from nodepool.contract.events import (
     AllocationFailed,
     CWNodePoolNodesRemoveError,
     NodePoolUpdateFailed,
+    NodeUpdateFailed,
 )
 from nodepool.contract.model import NodePhase
 from nodepool.engine.world import World
@@ -241,7 +242,11 @@ _ENDS_OF_FAILURES: Final = frozenset(
 def _failed_pool(message: object) -> str:
     """Return the uid of the NodePool whose Nodes a service could not decide about; "" for none."""
     match message:
-        case AllocationFailed(uid=uid) | CWNodePoolNodesRemoveError(uid=uid, node=""):
+        case (
+            AllocationFailed(uid=uid)
+            | CWNodePoolNodesRemoveError(uid=uid, node="")
+            | NodeUpdateFailed(uid=uid)
+        ):
             return uid
         case _:
             return ""

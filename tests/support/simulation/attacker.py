@@ -19,7 +19,6 @@ from nodepool.contract.events import (
     CommandRefused,
     CWNodePoolCreated,
     CWNodeRequestQueued,
-    NodeUpdateFailed,
     QuotaCheckFailed,
     Wake,
 )
@@ -43,7 +42,6 @@ UNHEARD = frozenset(
         CommandRefused,
         CWNodePoolCreated,
         CWNodeRequestQueued,
-        NodeUpdateFailed,
         QuotaCheckFailed,
     )
 )

@@ -271,11 +271,17 @@ class CWNodePoolNodesRemoveError(KubernetesEvent):
 
 
 class NodeUpdateFailed(Event, OfPool):
-    """The Nodes of a NodePool could not be updated or removed; this is tried again later."""
+    """The Nodes of a NodePool could not be updated or removed: AtTarget is InternalError.
+
+    During a deletion NodesRemoved is InternalError instead. This is tried again later.
+
+    uid: the NodePool's; empty in earlier releases.
+    """
 
     speaker: ClassVar[str] = "lifecycle"
 
     message: str
+    uid: str = ""
 
 
 class NodeRemovalRecovered(Event, OfPool):
