@@ -175,7 +175,7 @@ lock: setup ## Write requirements.lock from pyproject.toml (ARGS="--upgrade" for
 		$(call fail,lock: needs the oldest Python: make distclean lock PYTHON=python3.11)
 	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet \
 		--generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
-		--no-emit-trusted-host --no-emit-find-links --extra dev --extra local --extra otlp --extra nkeys \
+		--no-emit-trusted-host --no-emit-find-links --extra dev --extra local --extra otlp --extra nkeys --extra auth \
 		--extra kubernetes --extra peer \
 		--output-file requirements.lock $(ARGS) pyproject.toml
 # pip-compile drops this marker of pyproject.toml: on other Pythons libcst needs what the lock has not.

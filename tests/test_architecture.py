@@ -32,6 +32,7 @@ ROOMS = (
     "nodepool.engine",
     "nodepool.auth",
     "nodepool.nats.wire",
+    "nodepool.auth.credentials",
     "nodepool.auth.folder",
     "nodepool.nats.log",
     "nodepool.nats.objects",

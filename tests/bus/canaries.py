@@ -37,9 +37,11 @@ class Canaries:
         self.plant(path.name, secret[len(secret) // 3 :])
 
     def plant_folder(self, auth: AuthFolder) -> None:
-        """Look for every seed in a folder of identities."""
+        """Look for every seed and every password in a folder of identities."""
         for path in auth.path.rglob("*.nk"):
             self.plant_seed(path.stem, path.read_text().split()[-1])
+        for path in auth.path.rglob("*.password"):
+            self.plant(path.stem, path.read_text().split()[-1])
 
     def found_in(self, written: Mapping[str, str]) -> set[str]:
         """Where there is a piece of a secret, and of which."""

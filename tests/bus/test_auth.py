@@ -21,7 +21,7 @@ from nodepool.cli.app import run
 from nodepool.host.settings import Settings
 from nodepool.local.config import MAX_PAYLOAD
 from nodepool.local.server import NatsServer
-from nodepool.nats.log.api import last_position
+from nodepool.nats.log.api import last_position, leaders_message_at
 from nodepool.nats.log.streams import STREAM, provision
 from nodepool.nats.wire.access import Access
 from nodepool.nats.wire.connection import Connection, connect
@@ -70,6 +70,23 @@ class Installation:
         path = self._folder / "stolen.nk"
         shutil.copy(self.access(user).nkey_file, path)
         return Access(nkey_file=str(path))
+
+    def with_user(self, org: str, name: str) -> str:
+        """The address with the name of a user who has a password."""
+        return self.url.replace("://", f"://{org}.{name}@")
+
+    async def connect_by_password(self, org: str, name: str) -> Connection:
+        """A connection of a user who has a password."""
+        path = self.identities.path / "keys" / org / f"{name}.password"
+        return await connect(
+            self.with_user(org, name), name, access=Access(password_file=str(path))
+        )
+
+    def copy_of_password(self, org: str, name: str) -> Access:
+        """What somebody shows who has copied the password of a user."""
+        path = self._folder / "stolen.password"
+        shutil.copy(self.identities.path / "keys" / org / f"{name}.password", path)
+        return Access(password_file=str(path))
 
     @asynccontextmanager
     async def user(self, name: str) -> AsyncIterator[Connection]:
@@ -240,6 +257,49 @@ async def test_whoever_is_revoked_is_cut_off_within_a_second_and_nobody_else_is(
             assert kept == []
         await one.close()
         await two.close()
+
+
+async def test_a_user_with_a_password_is_known_to_the_gateway_until_it_is_taken_away(
+    tmp_path: Path,
+) -> None:
+    with installed(tmp_path) as installation:
+        # given users of two organisations with the same name, each with a password of its own
+        await prepared(installation)
+        for org in ORGS:
+            installation.auth(f"add-user {org} paul --role editor --password")
+        async with installation.at_work("validator", "aggregator"):
+            for org in ORGS:
+                async with installation.user(f"{org}/agent-prod") as agent:
+                    await ask(agent, f"np.cmd.{org}.prod._.RegisterCluster", zone=ZONE)
+
+                # when each applies a NodePool
+                paul = await installation.connect_by_password(org, "paul")
+                manifest = {**MANIFEST, "metadata": {"name": org}}
+                reply = await ask(paul, f"np.cmd.{org}.prod.{org}.ApplyNodePool", **manifest)
+
+                # then it is stored as that user's, and shown to its organisation
+                assert await names(paul, org, reply["position"]) == [org]
+                async with installation.user(OPERATOR) as operator:
+                    position = int(str(reply["position"]))
+                    stored = await leaders_message_at(operator, STREAM, position)
+                assert stored is not None
+                assert json.loads(stored.content)["actor"] == f"{org};paul;editor;127.0.0.1"
+                await paul.close()
+
+        # when the password of the one is rotated, and the other one is revoked
+        first, second = [await installation.connect_by_password(org, "paul") for org in ORGS]
+        stolen = installation.copy_of_password(ORGS[0], "paul")
+        cut = [losses(first), losses(second)]
+        installation.auth(f"rotate {ORGS[0]} paul")
+        installation.auth(f"revoke {ORGS[1]} paul")
+        await until(lambda: all(cut))
+
+        # then the old password is refused, and the new one lets its user in again
+        await unreachable(installation.with_user(ORGS[0], "paul"), REFUSED, stolen)
+        await until(lambda: first.is_connected)
+        await until(lambda: "cannot read" in second.reason)
+        for connection in (first, second):
+            await connection.close()
 
 
 async def test_a_service_whose_key_is_rotated_goes_on_and_the_key_before_is_refused(

@@ -58,7 +58,9 @@ AUTH_VERBS = (
     "can-i subscribe np.evt.> --as quota",
     "add-user acme carol --role viewer",
     "add-user acme carol --role viewer",
+    "add-user acme dave --role editor --password",
     "rotate acme carol",
+    "rotate acme dave",
     "rotate quota",
     "revoke acme carol",
     "revoke quota",
@@ -103,7 +105,7 @@ def written_in(folder: Path) -> dict[str, str]:
     return {
         str(path): path.read_text(errors="replace")
         for path in folder.rglob("*")
-        if path.is_file() and path.suffix not in (".nk", ".key")
+        if path.is_file() and path.suffix not in (".nk", ".key", ".password")
     }
 
 
@@ -154,6 +156,14 @@ async def test_nothing_that_a_whole_run_writes_has_a_secret_in_it(
         canaries.plant_folder(auth)
         written |= await asyncio.to_thread(commands, lines, capfd, "auth")
         canaries.plant_folder(auth)
+
+        # and a user works who has a password
+        monkeypatch.delenv("NODEPOOL_NKEY_FILE")
+        monkeypatch.setenv("NODEPOOL_PASSWORD_FILE", str(auth.path / "keys/acme/dave.password"))
+        url = f"nats://acme.dave@127.0.0.1:{port}"
+        shown = await asyncio.to_thread(commands, verbs, capfd, "--url", url)
+        assert "acme/dave" in shown["audit --since 1h (exit code 0)"]
+        written |= {f"dave: {line}": text for line, text in shown.items()}
 
         # and the pages of every process are read
         addresses = re.findall(r"http://\S+(?=/metrics)", output.read_text())

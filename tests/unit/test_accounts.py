@@ -61,7 +61,7 @@ def test_an_organisation_is_an_account_without_jetstream_that_only_imports() -> 
     account = text[text.index('  "acme" {') :]
     assert "jetstream" not in account
     assert "exports" not in account
-    assert f'user: "ann"\n        password: "{HASH}"' in account
+    assert f'user: "acme.ann"\n        password: "{HASH}"' in account
 
     # and what the platform exports is for this organisation alone
     exports = [line for line in text.splitlines() if "accounts: [" in line]

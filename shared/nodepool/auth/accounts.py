@@ -130,6 +130,15 @@ class Organisation:
             raise ValueError(f"organisation: {fault}")
 
 
+def known_as(org: str, user: User) -> str:
+    """Return how the server names a user: by its key, or by a name that no other account has.
+
+    The server has one list of the names with a password, whatever their accounts. No name of a user
+    has a dot, so that `acme.alice` is one user alone. `org` is "" for the platform.
+    """
+    return user.proof.key or (f"{org}.{user.name}" if org else user.name)
+
+
 def platform_rights(services: Sequence[AnyService]) -> dict[str, Rights]:
     """Return what each user of the platform may do, by name: each service has a user."""
     return {
@@ -206,18 +215,18 @@ def _account(organisation: Organisation) -> Iterator[str]:
         yield f"      {{service: {service}, to: {json.dumps(subject)}, share: true}}"
     yield f"      {{stream: {{account: {PLATFORM}, subject: {json.dumps(_events(org))}}}}}"
     yield "    ]"
-    yield from _users([(member.user, member.rights(org)) for member in organisation.members])
+    yield from _users([(member.user, member.rights(org)) for member in organisation.members], org)
     yield "  }"
 
 
-def _users(users: Sequence[tuple[User, Rights | None]]) -> Iterator[str]:
+def _users(users: Sequence[tuple[User, Rights | None]], org: str = "") -> Iterator[str]:
     yield "    users: ["
     for user, rights in users:
         yield "      {"
         if user.proof.key:
             yield f"        nkey: {user.proof.key}  # {user.name}"
         else:
-            yield f"        user: {json.dumps(user.name)}"
+            yield f"        user: {json.dumps(known_as(org, user))}"
             yield f"        password: {json.dumps(user.proof.password)}"
         if rights is not None:
             yield "        permissions: {"

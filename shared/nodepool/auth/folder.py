@@ -2,27 +2,28 @@
 
 `users.json` is the one source: who there is, by public key, and with which role. `accounts.conf`,
 which the configuration of the server includes, and `members.json`, which the gateway reads, follow
-from it. `keys/` has the credentials of each user: a seed, which is never stored elsewhere.
+from it. `keys/` has the credentials of each user: a seed or a password, which is never stored
+elsewhere.
 """
 
 import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
-from nodepool.auth.accounts import PLATFORM_USERS, SYSTEM_USER, Member
-from nodepool.auth.rights import inbox_prefix
+from nodepool.auth.accounts import PLATFORM_USERS, SYSTEM_USER, Member, Proof, User
+from nodepool.auth.credentials import KEY_SUFFIX, Secret, file_name, file_text, new_secret
 from nodepool.auth.users import AuthError, Users, users_in, users_text
 from nodepool.contract.services import SERVICES
 from nodepool.nats.wire.access import Access
-from nodepool.nats.wire.credentials import key_pair, new_seed, nkey_of
+from nodepool.nats.wire.credentials import nkey_of
 from nodepool.nats.wire.errors import AccessError
 from nodepool.service import AnyService
 
@@ -33,15 +34,6 @@ _HEAD: Final = "# Written by 'nodepool auth' from users.json: never edit it.\n"
 _MARK: Final = "# State: "
 _CODE: Final = ("nodepool.contract", "nodepool.auth", *SERVICES)
 """The packages that the rights of users derive from."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Credentials:
-    """New credentials of a user: where they belong, and what the file has, which is a secret."""
-
-    path: Path
-    key: str
-    text: str = field(repr=False)
 
 
 class AuthFolder:
@@ -66,11 +58,15 @@ class AuthFolder:
         return self.path / "members.json"
 
     def key_file(self, user: str, org: str = "") -> Path:
-        """Return where the credentials of a user are; `org` is "" for the platform."""
-        return self.path / "keys" / org / f"{user}.nk"
+        """Return where the seed of a user is; `org` is "" for the platform."""
+        return self.path / "keys" / org / f"{user}{KEY_SUFFIX}"
+
+    def credentials_file(self, user: User, org: str = "") -> Path:
+        """Return where the seed or the password of a user is; `org` is "" for the platform."""
+        return self.path / "keys" / org / file_name(user.name, user.proof)
 
     def access(self, user: str, org: str = "") -> Access:
-        """Return what a connection of a user shows to the server."""
+        """Return what a connection of a user with a key shows to the server."""
         return Access(nkey_file=str(self.key_file(user, org)))
 
     def users(self) -> Users:
@@ -92,13 +88,14 @@ class AuthFolder:
                 text = f"{self.users_file} is missing, and {self.accounts_file} is there"
                 raise AuthError(f"{text}; restore the missing file, or remove the folder")
             users = users or Users()
-            made = list[_Credentials]()
+            made = dict[Path, str]()
             for name in (*PLATFORM_USERS, SYSTEM_USER):
                 if self.key_file(name).exists():
                     key = self._key(name)
                 else:
-                    made.append(self._new_credentials(name, "platform"))
-                    key = made[-1].key
+                    secret = new_secret()
+                    made |= self._file(secret, name, "platform")
+                    key = secret.proof.key
                 users = users.with_platform_key(name, key)
             if not made and users == before and self._is_current(users_text(users)):
                 return False
@@ -112,34 +109,39 @@ class AuthFolder:
             self._write(users)
             return users
 
-    def add_member(self, org: str, make: Callable[[str], Member]) -> Member:
-        """Add the user of an organisation that `make` returns for a public key."""
-        seed, key = _new_key()
-        member = make(key)
+    def add_member(
+        self, org: str, make: Callable[[Proof], Member], *, by_password: bool = False
+    ) -> Member:
+        """Add the user of an organisation that `make` returns for what the server knows of it."""
+        secret = new_secret(by_password=by_password)
+        member = make(secret.proof)
         with self._locked():
             users = self.users().with_member(org, member)
-            path = self.key_file(member.user.name, org)
-            made = _Credentials(path, key, _text(seed, member.user.name, member.title, org))
-            self._write(users, [made])
+            self._write(users, self._file(secret, member.user.name, member.title, org))
         return member
 
-    def rotate(self, *who: tuple[str, str]) -> None:
-        """Give users new keys; once the server has reloaded, the old ones are refused.
+    def rotate(self, *who: tuple[str, str]) -> list[Path]:
+        """Give users new credentials, and return their files.
+
+        Once the server has reloaded, the old credentials are refused.
 
         who: organisation and name of each user; the organisation is "" for the platform.
         """
         with self._locked():
-            users, made = self.users(), list[_Credentials]()
+            users, made = self.users(), dict[Path, str]()
             for org, name in who:
                 if org:
-                    title = users.member(org, name).title
-                    made.append(self._new_credentials(name, title, org))
-                    users = users.with_key(org, name, made[-1].key)
+                    member = users.member(org, name)
+                    secret = new_secret(by_password=bool(member.user.proof.password))
+                    made |= self._file(secret, name, member.title, org)
+                    users = users.with_proof(org, name, secret.proof)
                 else:
                     self._check_platform(users, name)
-                    made.append(self._new_credentials(name, "platform"))
-                    users = users.with_platform_key(name, made[-1].key)
+                    secret = new_secret()
+                    made |= self._file(secret, name, "platform")
+                    users = users.with_platform_key(name, secret.proof.key)
             self._write(users, made)
+            return list(made)
 
     def revoke(self, name: str, org: str) -> None:
         """Remove a user of an organisation, and its credentials."""
@@ -149,9 +151,10 @@ class AuthFolder:
                 self._check_platform(users, name)
                 text = f"the platform needs {name}; give it a new key instead"
                 raise AuthError(f"{text}, with 'nodepool auth rotate {name}'")
+            user = users.member(org, name).user
             self._write(users.without_member(org, name))
             with self._explained():
-                self.key_file(name, org).unlink(missing_ok=True)
+                self.credentials_file(user, org).unlink(missing_ok=True)
 
     def _check_platform(self, users: Users, name: str) -> None:
         if users.of_platform(name) is None:
@@ -172,18 +175,18 @@ class AuthFolder:
             text = f"{self.users_file} cannot be used: {' '.join(str(error).split())}"
             raise AuthError(f"{text}; restore it from a backup") from None
 
-    def _write(self, users: Users, made: Sequence["_Credentials"] = ()) -> None:
+    def _write(self, users: Users, made: Mapping[Path, str] = MappingProxyType({})) -> None:
         """Write everything, the source last: what is interrupted before can be done again."""
         source = users_text(users)
         accounts = f"{_HEAD}{_MARK}{_state_of(source)}\n{users.accounts_text(load_services())}"
         texts = {
-            **{each.path: each.text for each in made},
+            **made,
             self.accounts_file: accounts,
             self.members_file: users.members_text(),
             self.users_file: source,
         }
         with self._explained():
-            _replace_files(texts)
+            replace_files(texts)
 
     def _is_current(self, source: str) -> bool:
         """Return whether the files follow from this source and from this program."""
@@ -202,9 +205,9 @@ class AuthFolder:
             text = f"the credentials of {name}: {error}"
             raise AuthError(f"{text}; restore the file, or remove it to get a new key") from None
 
-    def _new_credentials(self, name: str, title: str, org: str = "") -> "_Credentials":
-        seed, key = _new_key()
-        return _Credentials(self.key_file(name, org), key, _text(seed, name, title, org))
+    def _file(self, secret: Secret, name: str, title: str, org: str = "") -> dict[Path, str]:
+        path = self.credentials_file(User(name, secret.proof), org)
+        return {path: file_text(secret, org, name, title)}
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -241,21 +244,7 @@ def load_services() -> list[AnyService]:
     return [import_module(f"{name}.decide").SERVICE for name in SERVICES]
 
 
-def _new_key() -> tuple[str, str]:
-    """Return a new seed and its public key."""
-    seed = new_seed()
-    try:
-        return seed, key_pair("nkey_file", "a new seed", seed).public_key
-    except AccessError as error:
-        raise AuthError(f"making keys {error}") from None
-
-
-def _text(seed: str, name: str, title: str, org: str) -> str:
-    who = f"{org}/{name}" if org else name
-    return f"# {who}, {title}\n# inbox prefix: {inbox_prefix(name)}\n{seed}\n"
-
-
-def _replace_files(texts: Mapping[Path, str]) -> None:
+def replace_files(texts: Mapping[Path, str]) -> None:
     """Replace files, each as a whole; only their owner may read them.
 
     None of them changes before all of them are stored: a full disk changes nothing.

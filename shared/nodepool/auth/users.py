@@ -1,4 +1,7 @@
-"""Every identity of an installation, as one document: public keys and roles, and never a secret."""
+"""Every identity of an installation, as one document: public keys and roles, and never a secret.
+
+A user with a password has its hash there. Passwords are random: nobody finds one from that.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +16,7 @@ from nodepool.auth.accounts import (
     Proof,
     User,
     configuration,
+    known_as,
 )
 from nodepool.contract.actors import Member as KnownMember
 from nodepool.contract.actors import members_text
@@ -98,10 +102,10 @@ class Users:
             )
         return self._with_members(organisation, (*organisation.members, member))
 
-    def with_key(self, org: str, name: str, key: str) -> "Users":
-        """Return the users in which a user of an organisation has a key; or raise AuthError."""
+    def with_proof(self, org: str, name: str, proof: Proof) -> "Users":
+        """Return the users in which a user of an organisation has a proof; or raise AuthError."""
         changed, organisation = self.member(org, name), self.organisation(org)
-        new = replace(changed, user=User(name, Proof(key)))
+        new = replace(changed, user=User(name, proof))
         members = [new if each is changed else each for each in organisation.members]
         return self._with_members(organisation, members)
 
@@ -118,7 +122,9 @@ class Users:
     def members_text(self) -> str:
         """Return the content of the members file, which the gateway reads."""
         return members_text(
-            KnownMember(org.name, _known_as(each.user), each.user.name, each.role, each.cluster)
+            KnownMember(
+                org.name, known_as(org.name, each.user), each.user.name, each.role, each.cluster
+            )
             for org in self.organisations
             for each in org.members
         )
@@ -129,12 +135,12 @@ class Users:
         return replace(self, organisations=tuple(organisations))
 
 
-def new_member(name: str, key: str, role: str, cluster: str = "") -> Member:
+def new_member(name: str, proof: Proof, role: str, cluster: str = "") -> Member:
     """Return a user of an organisation; raise AuthError for a bad name, role or cluster."""
     roles = [each for each in ROLES if each != "operator"]
     if role not in roles:
         raise AuthError(f"{role!r} is no role; choose one of {', '.join(roles)}")
-    return _checked(lambda: Member(User(name, Proof(key)), cast("Role", role), cluster))
+    return _checked(lambda: Member(User(name, proof), cast("Role", role), cluster))
 
 
 def users_text(users: Users) -> str:
@@ -227,11 +233,6 @@ def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 def _proof_fields(user: User) -> dict[str, str]:
     proof = user.proof
     return {"key": proof.key} if proof.key else {"password": proof.password}
-
-
-def _known_as(user: User) -> str:
-    """Return how the server names a user."""
-    return user.proof.key or user.name
 
 
 def _checked(make: Callable[[], _T]) -> _T:

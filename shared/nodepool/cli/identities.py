@@ -13,6 +13,7 @@ from nodepool.cli.errors import DONE, CliError
 from nodepool.cli.output import print_note, print_text
 
 if TYPE_CHECKING:
+    from nodepool.auth.accounts import User
     from nodepool.auth.folder import AuthFolder
     from nodepool.auth.users import Users
 
@@ -79,38 +80,16 @@ def known_names(context: click.Context, parameter: click.Parameter, text: str) -
     return [each for each in found if each.startswith(text)]
 
 
-def ways_in(url: str, path: Path, org: str, name: str, may_change: bool) -> Iterator[str]:
-    """Yield the credentials of a user, and how programs connect with them."""
-    from shlex import quote
-
-    from nodepool.auth.plain import nats_options, nats_py_call
-    from nodepool.nats.wire.addresses import without_password
-
-    address, file = without_password(url), str(path)
-    subject = f"np.cmd.{org}.CLUSTER.POOL.ScaleNodePool"
-    example = (
-        f"req {subject} '{{\"targetNodes\": 2}}'" if may_change else f"sub 'np.evt.*.{org}.*.*.*'"
-    )
-    yield f"credentials: {path} (give it to nobody else; only this file has the key)"
-    yield "nodepool:"
-    settings = f"NODEPOOL_URL={address} NODEPOOL_ORG={org} NODEPOOL_NKEY_FILE={quote(file)}"
-    yield f"  {settings} nodepool get np"
-    yield "nats:"
-    yield f"  nats {nats_options(address, name, file)} {example}"
-    yield "nats-py[nkeys]:"
-    yield f"  {nats_py_call(address, name, file)}"
-
-
-def identities(users: "Users") -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield organisation, name, role, cluster and public key of every user."""
+def identities(users: "Users") -> Iterator[tuple[str, str, str, str, "User"]]:
+    """Yield organisation, name, role and cluster of every user, and the user."""
     for user in (*users.platform, *users.system):
-        yield "", user.name, "<platform>", "", user.proof.key
+        yield "", user.name, "<platform>", "", user
     for org in users.organisations:
         for each in org.members:
-            yield org.name, each.user.name, each.role, each.cluster, each.user.proof.key
+            yield org.name, each.user.name, each.role, each.cluster, each.user
 
 
-def title_of(org: str, name: str, *_: str) -> str:
+def title_of(org: str, name: str, *_: object) -> str:
     """Return a user as a person writes it: `acme/alice`."""
     return f"{org}/{name}" if org else name
 

@@ -6,7 +6,14 @@ from typing import Final, cast
 
 import click
 
-from nodepool.auth.accounts import OPERATOR, SYSTEM_USER, Member, User, platform_rights
+from nodepool.auth.accounts import (
+    OPERATOR,
+    SYSTEM_USER,
+    Member,
+    Proof,
+    User,
+    platform_rights,
+)
 from nodepool.auth.folder import AuthFolder, load_services
 from nodepool.auth.rights import Rights
 from nodepool.auth.users import AuthError, Users, new_member
@@ -16,7 +23,6 @@ from nodepool.contract.messages import Command
 from nodepool.contract.roles import ROLES, SENDERS, Role
 from nodepool.contract.suggest import did_you_mean
 from nodepool.nats.wire.access import Access
-from nodepool.nats.wire.credentials import comments_of
 
 READS: Final = ("get", "list", "watch", "describe", "events", "explain", "wait", "rollout")
 SUBJECTS: Final = ("publish", "subscribe")
@@ -28,6 +34,8 @@ ALIASES: Final = {
     "ackpreemption": "AcknowledgePreemption",
 }
 """Other names of commands, as verb and type."""
+NO_KEY: Final = Proof(f"U{'A' * 55}")
+"""Stands for the key of a user where only the role and the names matter."""
 COMMANDS: Final = {command.__name__: command for command in SENDERS}
 
 
@@ -56,8 +64,7 @@ class Asker:
         if not self.org:
             return platform_rights(load_services())[self.name]
         assert self.role is not None
-        # The rights depend on the role and the names alone.
-        return new_member(self.name, f"U{'A' * 55}", self.role, self.cluster).rights(self.org)
+        return new_member(self.name, NO_KEY, self.role, self.cluster).rights(self.org)
 
 
 def named_asker(folder: AuthFolder, user: str) -> Asker:
@@ -75,21 +82,28 @@ def named_asker(folder: AuthFolder, user: str) -> Asker:
 def asker_in_use(folder: AuthFolder, access: Access) -> Asker:
     """Return the user whose credentials are in use.
 
-    The folder knows every key. Where there is no folder, a comment in the credentials says whose
-    they are. Raises CliError if there are no credentials of a known user.
+    The folder knows every key. Of a password, and where there is no folder, a comment in the
+    credentials says whose they are. Raises CliError if there are no credentials of a known user.
     """
-    if not access.nkey_file:
+    if not (access.nkey_file or access.password_file):
         text = "no credentials are in use: set NODEPOOL_NKEY_FILE, or name a user with --as"
         raise CliError(text)
     users = folder.users() if folder.users_file.exists() else Users()
-    owner = users.owner_of(access.key_pair().public_key)
+    owner = users.owner_of(access.key_pair().public_key) if access.nkey_file else None
     if owner is not None:
         return _asker(*owner)
-    for comment in comments_of(access.nkey_file):
+    for comment in access.comments():
         if (asker := _described(comment)) is not None:
-            return asker
+            return asker if access.nkey_file or users == Users() else _known(users, asker)
     text = f"{folder.path} does not know the key in {access.nkey_file}"
+    if not access.nkey_file:
+        text = f"{access.password_file} has no comment that says whose password it is"
     raise CliError(f"{text}; name a user with --as, or the folder with --dir")
+
+
+def _known(users: Users, asker: Asker) -> Asker:
+    """Return the user with the role that the folder gives to it; raise AuthError if unknown."""
+    return _asker(asker.org, users.member(asker.org, asker.name))
 
 
 def _asker(org: str, user: User | Member) -> Asker:

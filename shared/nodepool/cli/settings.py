@@ -154,7 +154,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
 
 def _own_organisation(access: Access) -> str:
     """Return the organisation of the user of these credentials; `demo` if they name none."""
-    if not access.nkey_file:
+    if not (access.nkey_file or access.password_file):
         return "demo"
     # Imported here, because most programs have no credentials.
     from nodepool.client.holder import holder_of

@@ -4,7 +4,6 @@ import re
 from typing import Final, NamedTuple
 
 from nodepool.nats.wire.access import Access
-from nodepool.nats.wire.credentials import comments_of
 from nodepool.nats.wire.errors import AccessError
 
 _COMMENT: Final = re.compile(r"([a-z0-9][a-z0-9-]*)/([A-Za-z0-9][\w.-]*), *([a-z]+)\b.*", re.ASCII)
@@ -30,7 +29,7 @@ def holder_of(access: Access) -> Holder | None:
     connecting tells why.
     """
     try:
-        comments = comments_of(access.nkey_file) if access.nkey_file else ()
+        comments = access.comments()
     except AccessError:
         return None
     for comment in comments:

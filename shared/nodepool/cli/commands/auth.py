@@ -11,13 +11,13 @@ from nodepool.cli.identities import (
     identities,
     known_names,
     title_of,
-    ways_in,
     with_folder,
 )
 from nodepool.cli.output import print_lines, print_text
 from nodepool.cli.settings import Group, Settings
 
 if TYPE_CHECKING:
+    from nodepool.auth.accounts import Member, Proof
     from nodepool.auth.folder import AuthFolder
 
 ROLES = ("viewer", "editor", "owner")
@@ -64,13 +64,24 @@ def add_organisation(folder: "AuthFolder", organisation: str) -> None:
     required=True,
     help="viewer reads; editor also changes NodePools; owner also deletes them.",
 )
+@click.option(
+    "--password",
+    "by_password",
+    is_flag=True,
+    help="Make a random password, for a client that has no nkeys.  [default: a key]",
+)
 @changing
 @click.pass_obj
 def add_user(
-    settings: Settings, folder: "AuthFolder", organisation: str, name: str, role: str
+    settings: Settings,
+    folder: "AuthFolder",
+    organisation: str,
+    name: str,
+    role: str,
+    by_password: bool,
 ) -> None:
     """Add a person or a program to an organisation, and write their credentials."""
-    _add(settings, folder, organisation, name, role)
+    _add(settings, folder, organisation, name, role, by_password=by_password)
 
 
 @auth.command("add-agent")
@@ -92,7 +103,7 @@ def add_agent(
 @click.option("--all", "every", is_flag=True, help="All users: of ORG if named, or of everyone.")
 @changing
 def rotate(folder: "AuthFolder", who: tuple[str, ...], every: bool) -> None:
-    """Give a user a new key in the same file; the old one is refused from then on.
+    """Give a user a new key or password in the same file; the old one is refused from then on.
 
     A service reads its file again when it connects again. Copies of the file have to be replaced.
     """
@@ -103,9 +114,8 @@ def rotate(folder: "AuthFolder", who: tuple[str, ...], every: bool) -> None:
         chosen = [(org, name) for org, name, *_ in identities(users) if not who or org == who[0]]
     else:
         chosen = [_pair(who)]
-    folder.rotate(*chosen)
-    for org, name in chosen:
-        print_text(f"user/{title_of(org, name)} rotated: {folder.key_file(name, org)}")
+    for (org, name), path in zip(chosen, folder.rotate(*chosen), strict=True):
+        print_text(f"user/{title_of(org, name)} rotated: {path}")
 
 
 @auth.command()
@@ -130,8 +140,8 @@ def list_(folder: "AuthFolder", organisation: str, no_headers: bool) -> int:
     if organisation:
         users.organisation(organisation)
     rows = []
-    for org, name, role, cluster, key in identities(users):
-        path = folder.key_file(name, org)
+    for org, name, role, cluster, user in identities(users):
+        path, key = folder.credentials_file(user, org), user.proof.key or "<password>"
         place = str(path) if path.exists() else "<none>"
         if organisation in ("", org):
             rows.append((org or "<platform>", name, role, cluster or "<none>", key, place))
@@ -172,14 +182,24 @@ def can_i(
 
 
 def _add(
-    settings: Settings, folder: "AuthFolder", org: str, name: str, role: str, cluster: str = ""
+    settings: Settings,
+    folder: "AuthFolder",
+    org: str,
+    name: str,
+    role: str,
+    cluster: str = "",
+    *,
+    by_password: bool = False,
 ) -> None:
     from nodepool.auth.users import new_member
+    from nodepool.cli.ways_in import ways_in
 
-    member = folder.add_member(org, lambda key: new_member(name, key, role, cluster))
-    title, path = title_of(org, name), folder.key_file(name, org)
-    print_text(f"user/{title} created: {member.title}")
-    print_lines(ways_in(settings.url, path, org, name, member.may_change))
+    def make(proof: "Proof") -> "Member":
+        return new_member(name, proof, role, cluster)
+
+    member = folder.add_member(org, make, by_password=by_password)
+    print_text(f"user/{title_of(org, name)} created: {member.title}")
+    print_lines(ways_in(settings.url, folder.credentials_file(member.user, org), org, member))
 
 
 def _pair(who: Sequence[str]) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from nodepool.nats.wire.addresses import user_of
 from nodepool.nats.wire.certificates import certificate_end, load_certificate
 from nodepool.nats.wire.credentials import (
     KeyPair,
+    comments_of,
     inbox_prefix_of,
     is_prefix,
     jwt_of,
@@ -42,10 +43,11 @@ class Access:
     key_file: the private key of the certificate, as PEM; "" if `cert_file` contains the key.
     creds_file: credentials: a user's JWT and the seed of its nkey, as `nsc` writes them.
     nkey_file: the seed of a user's nkey alone, below comments.
-    password_file: the password of the user in the address, or a token if the address has no user.
+    password_file: the password of the user in the address, or a token if the address has no user;
+        below comments, as in `nkey_file`.
     inbox_prefix: the prefix of the subjects of replies; "" for the prefix that a comment in
-        `nkey_file` names, or `_INBOX`. If the server permits each user only a prefix of its own, no
-        user can read the replies to another user.
+        `nkey_file` or `password_file` names, or `_INBOX`. If the server permits each user only a
+        prefix of its own, no user can read the replies to another user.
     """
 
     ca_file: str = ""
@@ -82,6 +84,7 @@ class Access:
             self.reply_prefix()
         if self.password_file:
             self.password()
+            self.reply_prefix()
 
     def tls_context(self) -> "ssl.SSLContext":
         """Return the TLS context for connections; raise AccessError if a file cannot be used."""
@@ -114,9 +117,23 @@ class Access:
 
     def reply_prefix(self) -> str:
         """Return the prefix of replies; raise AccessError if the file that names it is unusable."""
-        if self.inbox_prefix or not self.nkey_file:
-            return self.inbox_prefix or INBOX_PREFIX
-        return inbox_prefix_of(self.nkey_file) or INBOX_PREFIX
+        field, path = self._commented_file
+        own = self.inbox_prefix or (inbox_prefix_of(field, path) if path else "")
+        return own or INBOX_PREFIX
+
+    def comments(self) -> Sequence[str]:
+        """Return the comments in the file of a key or a password, one of which says whose it is.
+
+        Raises AccessError if the file cannot be read.
+        """
+        field, path = self._commented_file
+        return comments_of(field, path) if path else ()
+
+    @property
+    def _commented_file(self) -> tuple[str, str]:
+        if self.nkey_file:
+            return "nkey_file", self.nkey_file
+        return "password_file", self.password_file
 
     def jwt(self) -> str:
         """Return the user's JWT; raise AccessError if the credentials file cannot be used."""

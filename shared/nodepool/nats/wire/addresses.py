@@ -18,6 +18,12 @@ def without_password(url: str) -> str:
     return ",".join(map(_without_password, split_addresses(url)))
 
 
+def with_user(url: str, user: str) -> str:
+    """Return the addresses, none of which has a user yet, with one in each."""
+    pieces = [address.rpartition("://") for address in split_addresses(url)]
+    return ",".join(f"{scheme}{mark}{user}@{rest}" for scheme, mark, rest in pieces)
+
+
 def _without_password(address: str) -> str:
     scheme, mark, rest = address.rpartition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"

@@ -25,7 +25,7 @@ _USER = b"\xa0"
 _BLOCK = r"-{3,}\s*BEGIN %s\s*-{3,}\s+([\w.=-]+)\s+-{3,}\s*END"
 _JWT = re.compile(_BLOCK % "NATS USER JWT")
 _SEED = re.compile(_BLOCK % "USER NKEY SEED")
-_PREFIX_LINE = re.compile(r"#\s*inbox prefix:\s*(.*)")
+_PREFIX_COMMENT = re.compile(r"inbox prefix:\s*(.*)")
 _PREFIX = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _INSTALL = "needs the package PyNaCl: pip install 'nodepool[nkeys]'"
 
@@ -72,7 +72,7 @@ def nkey_of(path: str) -> KeyPair:
 
     The lines above the seed may be comments, which begin with `#`.
     """
-    lines = [line for line in _nkey_lines(path) if not line.startswith("#")]
+    lines = [line for line in _lines("nkey_file", path) if not line.startswith("#")]
     if len(lines) != 1:
         found = "holds no seed" if not lines else "holds more than one line"
         text = f"{path} {found}; it must hold one line with a seed, which begins with SU"
@@ -80,17 +80,22 @@ def nkey_of(path: str) -> KeyPair:
     return key_pair("nkey_file", path, lines[0])
 
 
-def comments_of(path: str) -> Sequence[str]:
-    """Return the comments in the file of a seed, without `#`; raise AccessError if unreadable."""
-    return [line[1:].strip() for line in _nkey_lines(path) if line.startswith("#")]
+def comments_of(field: str, path: str) -> Sequence[str]:
+    """Return the comments in the file of a seed or a password, without `#`.
+
+    The only line of a file is no comment. Raises AccessError if the file cannot be read.
+    """
+    lines = _lines(field, path)
+    return [line[1:].strip() for line in lines if line.startswith("#") and len(lines) > 1]
 
 
-def inbox_prefix_of(path: str) -> str:
-    """Return the prefix of replies that a comment in the file of a seed names; "" for none."""
-    found = [match[1] for line in _nkey_lines(path) if (match := _PREFIX_LINE.fullmatch(line))]
+def inbox_prefix_of(field: str, path: str) -> str:
+    """Return the prefix of replies that a comment in such a file names; "" for none."""
+    comments = comments_of(field, path)
+    found = [match[1] for comment in comments if (match := _PREFIX_COMMENT.fullmatch(comment))]
     if found and not is_prefix(found[0]):
         text = f"the inbox prefix in {path} cannot begin a subject; write it as _INBOX_name"
-        raise AccessError("nkey_file", text)
+        raise AccessError(field, text)
     return found[0] if found else ""
 
 
@@ -99,12 +104,12 @@ def is_prefix(text: str) -> bool:
     return _PREFIX.fullmatch(text) is not None
 
 
-def _nkey_lines(path: str) -> Sequence[str]:
+def _lines(field: str, path: str) -> Sequence[str]:
     try:
-        lines = content_of("nkey_file", path).decode().splitlines()
+        lines = content_of(field, path).decode().splitlines()
     except UnicodeDecodeError:
-        text = f"{path} holds no text; it must hold the seed of an nkey"
-        raise AccessError("nkey_file", text) from None
+        what = "the seed of an nkey" if field == "nkey_file" else "one line of it"
+        raise AccessError(field, f"{path} holds no text; it must hold {what}") from None
     return [line.strip() for line in lines if line.strip()]
 
 

@@ -89,11 +89,16 @@ def content_of(field: str, path: str, most: int = BYTES_MAX) -> bytes:
 
 
 def one_line(field: str, path: str) -> str:
-    """Return the only line of a file, stripped; raise AccessError if it is not a single line."""
+    """Return the only line of a file, stripped; raise AccessError if it is not a single line.
+
+    Other lines of the file may be comments, which begin with `#`.
+    """
     try:
         text = content_of(field, path).decode().strip()
     except UnicodeDecodeError:
         raise AccessError(field, f"{path} holds no text; it must hold one line of it") from None
+    if len(lines := text.splitlines()) > 1:
+        text = "\n".join(line.strip() for line in lines if not line.startswith("#"))
     if not text or not text.isprintable():
         found = "is empty" if not text else "holds more than one line"
         raise AccessError(field, f"{path} {found}; it must hold one line")
