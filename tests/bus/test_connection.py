@@ -530,9 +530,13 @@ async def test_a_server_that_leaves_tls_to_the_client_is_used_with_tls(
 ) -> None:
     port = free_port()
     with running(tmp_path, port, encrypted(made) + "\nallow_non_tls: true"):
-        for scheme, is_encrypted in (("tls", True), ("nats", False)):
-            url = f"{scheme}://{HOST}:{port}"
-            connection = await connect(url, "test", access=Access(ca_file=str(made.ca)))
+        trusting = Access(ca_file=str(made.ca))
+        for scheme, access, is_encrypted in (
+            ("tls", trusting, True),
+            ("nats", trusting, True),
+            ("nats", Access(), False),
+        ):
+            connection = await connect(f"{scheme}://{HOST}:{port}", "test", access=access)
             assert (cipher(connection) is not None) is is_encrypted
             await connection.close()
 

@@ -1,13 +1,16 @@
 """`nodepool up --listen`: others come in with TLS, and nobody comes in without."""
 
 import asyncio
+import pathlib
 import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
+import nats
 import pytest
 
 from bus.cli import running
@@ -15,10 +18,13 @@ from bus.harness import BINARY, unreachable
 from nodepool.auth.folder import AuthFolder
 from nodepool.cli.app import run
 from nodepool.client import Client
+from nodepool.host.settings import SettingsError, read
 from nodepool.local.errors import ServerError
 from nodepool.local.server import NatsServer
 from nodepool.nats.wire.access import Access
 from nodepool.nats.wire.connection import connect
+from nodepool.nats.wire.errors import AccessError
+from support.certificates import certificates, needs_openssl
 from testbed.ports import free_port
 
 ORG, EDITOR = "acme", "alice"
@@ -28,12 +34,27 @@ CLEAR = (
 PATIENCE_S = 30.0
 
 
-async def test_others_come_in_with_tls_alone(tmp_path: Path) -> None:
+async def test_others_come_in_with_tls_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # given a control plane that listens on every address, with a user of an organisation
     with running(tmp_path, "--listen", "0.0.0.0") as up:
         auth, authority = AuthFolder(tmp_path / "auth"), tmp_path / "tls" / "ca.pem"
-        for line in (f"add-organisation {ORG}", f"add-user {ORG} {EDITOR} --role editor"):
-            assert run(["auth", *line.split(), "--dir", str(auth.path)]) == 0
+        common = ["--dir", str(auth.path), "--url", f"nats://127.0.0.1:{up.port}"]
+        user = f"add-user {ORG} {EDITOR} --role editor"
+        for line in (
+            f"add-organisation {ORG}",
+            user,
+            f"add-user {ORG} bob --role viewer --password",
+        ):
+            assert run(["auth", *line.split(), *common]) == 0
+
+        # then what is printed for each leads to the server with TLS, and trusts the authority
+        ways = [line for line in capsys.readouterr().out.splitlines() if str(authority) in line]
+        assert [f"127.0.0.1:{up.port}" in line and "tls://" in line for line in ways] == [True] * 6
+        client = await eval(ways[-1], {"nats": nats, "pathlib": pathlib, "ssl": ssl})
+        await client.close()
+
         alice = Access(ca_file=str(authority), nkey_file=str(auth.key_file(EDITOR, ORG)))
 
         # when the user connects with TLS, by a name that the certificate has, then that works
@@ -69,6 +90,36 @@ async def test_who_is_told_that_there_is_no_tls_sends_nothing(tmp_path: Path) ->
         url = f"tls://user:secret@127.0.0.1:{port}"
         await unreachable(url, "the server offers no TLS, which tls:// asks for")
         await unreachable(f"tls://127.0.0.1:{port}", "offers no TLS", key.access("operator"))
+        assert b"".join(received) == b""
+
+
+@needs_openssl
+@pytest.mark.parametrize("shown", ["ca_file", "cert_file"])
+async def test_who_names_certificates_never_talks_to_a_server_without_tls(
+    tmp_path: Path, shown: str
+) -> None:
+    # given a client with certificates and a password, and addresses that do not ask for TLS
+    made, password = certificates(tmp_path), tmp_path / "password"
+    password.write_text("canary-secret\n")
+    key = str(made.key) if shown == "cert_file" else ""
+    path = str(made.ca if shown == "ca_file" else made.certificate)
+    access = replace(Access(password_file=str(password), key_file=key), **{shown: path})
+
+    # when somebody on the network answers in the place of the server
+    async with impostor() as (port, received):
+        reason = "the server offers no TLS, which the certificates of the client ask for"
+        for scheme in ("nats://", ""):
+            await unreachable(f"{scheme}alice@127.0.0.1:{port}", reason, access)
+
+        # then that one has received nothing
+        assert b"".join(received) == b""
+
+        # and an address that can never be encrypted is refused with the one to use
+        with pytest.raises(AccessError, match="is not encrypted; write it as wss://HOST:PORT"):
+            await connect(f"ws://alice@127.0.0.1:{port}", "alice", access=access)
+        named = {f"NODEPOOL_{shown.upper()}": path, "NODEPOOL_KEY_FILE": key}
+        with pytest.raises(SettingsError, match=f"^NODEPOOL_{shown.upper()}: "):
+            read({**named, "NODEPOOL_URL": f"ws://127.0.0.1:{port}"})
         assert b"".join(received) == b""
 
 

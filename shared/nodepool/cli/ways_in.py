@@ -3,43 +3,42 @@
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
+from typing import Final
 
 from nodepool.auth.accounts import Member, known_as
-from nodepool.auth.rights import inbox_prefix
-from nodepool.nats.wire.addresses import with_user, without_password
+from nodepool.auth.plain import nats_command, nats_py_call
+from nodepool.nats.wire.addresses import split_addresses, with_user, without_password
+
+_WEB: Final = ("ws", "wss")
 
 
-def ways_in(url: str, path: Path, org: str, member: Member) -> Iterator[str]:
+def ways_in(url: str, authority: str, path: Path, org: str, member: Member) -> Iterator[str]:
     """Yield the credentials of a user, and how `nodepool`, `nats` and nats-py connect with them.
 
-    No line has the secret: each reads the file. Arguments of a program can be read by others on the
-    same machine, so the password goes to `nats` in a variable.
+    authority: the file with the certificates that clients trust; "" without TLS.
     """
-    address, prefix, file = without_password(url), inbox_prefix(member.user.name), quote(str(path))
-    nats = f"nats --server {address}"
-    secret = f"pathlib.Path({str(path)!r}).read_text().split()[-1]"
-    extra = ""
-    if member.user.proof.key:
-        what, nats, own = "key", f"{nats} --nkey {file}", f"NODEPOOL_NKEY_FILE={file}"
-        shown, extra = f"nkeys_seed_str={secret}", "[nkeys]"
-    else:
-        user = known_as(org, member.user)
-        what, own = "password", f"NODEPOOL_PASSWORD_FILE={file}"
-        nats = f'NATS_USER={user} NATS_PASSWORD="$(tail -n 1 {file})" {nats}'
-        shown = f"user={user!r}, password={secret}"
-    own = f"NODEPOOL_URL={_own_address(address, org, member)} NODEPOOL_ORG={org} {own}"
+    address = _encrypted(url) if authority else without_password(url)
+    has_key, file = bool(member.user.proof.key), str(path)
+    login = "" if has_key else known_as(org, member.user)
+    own = with_user(address, login) if login else address
+    settings = f"NODEPOOL_URL={own} NODEPOOL_ORG={org}"
+    settings += f" NODEPOOL_{'NKEY' if has_key else 'PASSWORD'}_FILE={quote(file)}"
+    settings += f" NODEPOOL_CA_FILE={quote(authority)}" if authority else ""
+    shown = address, member.user.name, file, authority
+    what = "key" if has_key else "password"
     yield f"credentials: {path} (give it to nobody else; only this file has the {what})"
     yield "nodepool:"
-    yield f"  {own} nodepool get np"
+    yield f"  {settings} nodepool get np"
     yield "nats:"
-    yield f"  {nats} --inbox-prefix {prefix} {_example(org, member)}"
-    yield f"nats-py{extra}:"
-    yield f"  nats.connect({address!r}, {shown}, inbox_prefix=b{prefix!r})"
+    yield f"  {nats_command(*shown, login=login)} {_example(org, member)}"
+    yield f"nats-py{'[nkeys]' if has_key else ''}:"
+    yield f"  {nats_py_call(*shown, login=login)}"
 
 
-def _own_address(address: str, org: str, member: Member) -> str:
-    """Return the address as `nodepool` needs it: with the name of a user who has a password."""
-    return address if member.user.proof.key else with_user(address, known_as(org, member.user))
+def _encrypted(url: str) -> str:
+    """Return the addresses so that everything is encrypted or nothing is sent."""
+    pieces = [address.rpartition("://") for address in split_addresses(without_password(url))]
+    return ",".join(f"{'wss' if scheme in _WEB else 'tls'}://{rest}" for scheme, _, rest in pieces)
 
 
 def _example(org: str, member: Member) -> str:

@@ -1,6 +1,7 @@
 """`nodepool auth`: makes identities, gives and takes keys, and says who may do what."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -199,7 +200,20 @@ def _add(
 
     member = folder.add_member(org, make, by_password=by_password)
     print_text(f"user/{title_of(org, name)} created: {member.title}")
-    print_lines(ways_in(settings.url, folder.credentials_file(member.user, org), org, member))
+    path, authority = folder.credentials_file(member.user, org), _authority(settings)
+    print_lines(ways_in(settings.url, authority, path, org, member))
+
+
+def _authority(settings: Settings) -> str:
+    """Return the file with the certificates to trust at the address; empty for none.
+
+    While `nodepool up` listens for others, the file of its authority is found by the address.
+    """
+    from nodepool.nats.wire.access import NO_ACCESS
+    from nodepool.nats.wire.installed import access_to
+
+    found = settings.access.ca_file or access_to(settings.url, NO_ACCESS).ca_file
+    return str(Path(found).resolve()) if found else ""
 
 
 def _pair(who: Sequence[str]) -> tuple[str, str]:

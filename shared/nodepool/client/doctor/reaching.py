@@ -136,7 +136,7 @@ def unreachable(url: str, reason: str) -> Finding:
     elif "user, password or credentials" in reason:
         fix = "set NODEPOOL_CREDS_FILE, NODEPOOL_NKEY_FILE or NODEPOOL_PASSWORD_FILE"
     elif "TLS" in reason:
-        fix = "use tls:// for a server with TLS, and nats:// for one without"
+        fix = "use nats:// without NODEPOOL_CA_FILE and NODEPOOL_CERT_FILE for a server without TLS"
     else:
         fix = "check that a NATS server listens there"
     return problem(check, reason, fix)

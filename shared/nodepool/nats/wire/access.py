@@ -38,8 +38,9 @@ INBOX_PREFIX = "_INBOX"
 class Access:
     """Whom to trust, who asks, and where replies go; each `_file` is a path, "" for none.
 
-    ca_file: the certificates to trust for `tls://` and `wss://`, as PEM; "" for the system's.
-    cert_file: the client's own certificate and its intermediate certificates, as PEM.
+    ca_file: the certificates to trust, as PEM; "" for the system's.
+    cert_file: the client's own certificate and its intermediate certificates, as PEM. With either
+        of these two files, a client sends nothing to a server without TLS, whatever its address.
     key_file: the private key of the certificate, as PEM; "" if `cert_file` contains the key.
     creds_file: credentials: a user's JWT and the seed of its nkey, as `nsc` writes them.
     nkey_file: the seed of a user's nkey alone, below comments.
@@ -105,6 +106,11 @@ class Access:
         return context
 
     @property
+    def certificates(self) -> str:
+        """The first field with certificates, which have a use over TLS alone; "" for none."""
+        return next((name for name in ("ca_file", "cert_file") if getattr(self, name)), "")
+
+    @property
     def is_shown(self) -> bool:
         """Return whether any certificate, key, credential or password file is set."""
         return replace(self, inbox_prefix="") != NO_ACCESS
@@ -154,7 +160,10 @@ NO_ACCESS = Access()
 
 
 def check_address(access: Access, addresses: Sequence[str]) -> None:
-    """Raise AccessError if the addresses contradict each other or the password file."""
+    """Raise AccessError if the addresses contradict each other or the files."""
+    if access.certificates and any(address.startswith("ws://") for address in addresses):
+        text = "an address with ws:// is not encrypted; write it as wss://HOST:PORT"
+        raise AccessError(access.certificates, text)
     if not access.password_file:
         return
     users = [user_of(address) for address in addresses]

@@ -74,18 +74,30 @@ class AuthenticatingClient(BusClient):
     ) -> None:
         server, hosts = self._current_server, info.pop("connect_urls", None)
         named = [host for host in hosts if isinstance(host, str)] if isinstance(hosts, list) else []
-        is_clear = initial_connection and server is not None and server.uri.scheme == "tls"
+        asking = self._asking_for_tls(server)
+        is_clear = initial_connection and bool(asking)
         if isinstance(hosts, list) and server is not None and not is_clear:
             self._learn(named[:SERVERS_MAX], server)
         if is_clear:
             if not (info.get("tls_required") or info.get("tls_available")):
-                raise NatsError("nats: the server offers no TLS, which tls:// asks for")
+                raise NatsError(f"nats: the server offers no TLS, which {asking}")
             # The client encrypts only if the server requires TLS.
             info["tls_required"] = True
         await super()._process_info(info, initial_connection)
         before, self._named = self._named, frozenset(named)
         if before - self._named and not initial_connection:
             self._server_lost()
+
+    def _asking_for_tls(self, server: Srv | None) -> str:
+        """Return what asks for TLS, as a clause; empty if an unencrypted server may be used.
+
+        Over a WebSocket, TLS has begun before the first message.
+        """
+        if server is None or server.uri.scheme in ("ws", "wss"):
+            return ""
+        if server.uri.scheme == "tls":
+            return "tls:// asks for"
+        return "the certificates of the client ask for" if self._access.certificates else ""
 
     def _learn(self, named: Sequence[str], server: Srv) -> None:
         """Add the other servers that this server names, and forget servers no longer named."""
