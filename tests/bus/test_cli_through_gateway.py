@@ -33,12 +33,13 @@ from testbed.ports import free_port
 pytest.importorskip("nacl", reason="needs the package PyNaCl")
 
 FULL = "nodepool.compute.coreweave.com"
-ORG, OTHER = "acme", "umbra"
+ORG, OTHER, NEW = "acme", "umbra", "newcomer"
 USERS = (
     (ORG, "vera", "viewer"),
     (ORG, "edith", "editor"),
     (ORG, "olga", "owner"),
     (OTHER, "ulrich", "owner"),
+    (NEW, "nora", "owner"),
 )
 SERVER = """\
 listen: "127.0.0.1:{port}"
@@ -124,7 +125,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     folder, port = tmp_path_factory.mktemp("installation"), free_port()
     identities = AuthFolder(folder / "auth")
     identities.init()
-    for org in (ORG, OTHER):
+    for org in (ORG, OTHER, NEW):
         identities.change(methodcaller("with_organisation", org))
     for org, name, role in USERS:
         identities.add_member(org, partial(new_member, name, role=role))
@@ -377,6 +378,22 @@ def test_what_a_role_may_not_do_is_refused_with_the_role_and_who_may(
     assert done.code == 1
     assert message in done.err
     assert message.endswith("(Forbidden)") or "only an operator of the platform may" in done.err
+
+
+def test_a_user_without_a_cluster_hears_who_registers_one(
+    installation: Installation, cluster: None, user: User
+) -> None:
+    # given an owner of an organisation that has no cluster yet
+    owner = user("nora", NEW)
+    with installation.gateway():
+        # when something is looked for in a cluster, or is to be created in the best one
+        lines = ("get np", "get np train", f"find capacity {H100}=1 --create train")
+        said = [owner(*line.split()).err for line in lines]
+
+        # then who can register one is named, and no command that is refused to the user
+        for text in said:
+            assert "ask the operator of the platform to register one" in text
+            assert "nodepool register" not in text
 
 
 def test_nothing_of_another_organisation_is_seen(

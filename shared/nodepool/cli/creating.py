@@ -1,6 +1,6 @@
 """Commands that create a NodePool from flags, or from a result of Capacity Finder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nodepool.cli.errors import CliError
@@ -33,11 +33,17 @@ def only_new(command: "ApplyNodePool") -> "ApplyNodePool":
     return command.model_copy(update={"create_only": True})
 
 
-def best_place(found: "CapacityFound", zone_of_cluster: Mapping[str, str], preferred: str) -> Place:
+def best_place(
+    found: "CapacityFound",
+    zone_of_cluster: Mapping[str, str],
+    preferred: str,
+    registering: Callable[[str], str],
+) -> Place:
     """Return the best zone that may have the Nodes and has a cluster, and this cluster.
 
     zone_of_cluster: the zone of each cluster of the organisation.
     preferred: the cluster to take where the zone has several clusters.
+    registering: returns how the user gets a cluster in a zone.
 
     Raise `CliError` where no zone may have the Nodes, where none of these zones has a cluster, and
     where the preferred cluster is not among several clusters of the zone.
@@ -53,7 +59,7 @@ def best_place(found: "CapacityFound", zone_of_cluster: Mapping[str, str], prefe
             return zone, _cluster(zone.zone, clusters, preferred)
     raise CliError(
         f"{found.org} has no cluster in a zone that may have {_format_selections(found)}; "
-        f"register one with 'nodepool register cluster NAME --zone {likely[0].zone}'"
+        f"{registering(likely[0].zone)}"
     )
 
 

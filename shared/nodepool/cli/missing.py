@@ -47,18 +47,25 @@ async def unknown_place(client: "Client", kind: Kind) -> str | None:
     clusters = await client.clusters.list_registered()
     organisations = {org for org, _ in clusters}
     if client.org not in organisations:
-        hint = _nearest(client.org, organisations)
+        hint = _nearest(client, client.org, organisations)
         return f"organisation {client.org!r} has no clusters{hint}"
     own = {cluster for org, cluster in clusters if org == client.org}
     if kind.scope == "cluster" and client.cluster not in own:
-        hint = _nearest(client.cluster, own)
+        hint = _nearest(client, client.cluster, own)
         return f"cluster {client.cluster!r} of {client.org!r} is not registered{hint}"
     return None
 
 
-def _nearest(name: str, known: set[str]) -> str:
+def registering(client: "Client", zone: str = "ZONE") -> str:
+    """Return how a cluster is registered, which only the operator can do, or the agent in it."""
+    if client.session.through == "gateway":
+        return "ask the operator of the platform to register one"
+    return f"register one with 'nodepool register cluster NAME --zone {zone}'"
+
+
+def _nearest(client: "Client", name: str, known: set[str]) -> str:
     if not known:
-        return "; register one with 'nodepool register cluster NAME --zone ZONE'"
+        return f"; {registering(client)}"
     shown = ", ".join(sorted(known)[:5])
     there = f"; there are: {shown}{', ...' if len(known) > 5 else ''}"
     return did_you_mean(name, sorted(known)) or there

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from nodepool.cli.creating import Place, best_place, new_pool
 from nodepool.cli.formats import Format
+from nodepool.cli.missing import registering
 from nodepool.cli.names import ZONE
 from nodepool.cli.options import DryRun, Output, no_headers_option, output_options
 from nodepool.cli.output import full_name, print_lines, print_note, print_text
@@ -98,7 +100,7 @@ def _create(settings: Settings, name: str, selections: Sequence[Selection], outp
         found = await client.capacity.find(selections)
         clusters = [item.document or {} for item in await client.clusters.list()]
         zones = {text(each, "metadata", "name"): text(each, "spec", "zone") for each in clusters}
-        return best_place(found, zones, settings.cluster)
+        return best_place(found, zones, settings.cluster, partial(registering, client))
 
     zone, cluster = settings.result(choose)
     print_note(f"{zone.zone}, cluster {cluster}: {zone.availability.value}")
