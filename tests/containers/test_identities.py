@@ -8,7 +8,7 @@ import pytest
 
 from containers.stack import IMAGE_OF_BUS, Stack, docker, until
 from nodepool.auth.accounts import SYSTEM_USER
-from nodepool.cli.errors import REFUSED
+from nodepool.cli.errors import REFUSED, UNREACHABLE
 from nodepool.contract.log import LogId
 from nodepool.nats.log.api import last_position
 from nodepool.nats.log.streams import STREAM, provision
@@ -77,7 +77,11 @@ def test_a_user_that_is_added_in_a_container_comes_in_through_the_gateway(stack:
     assert (scale.returncode, "may not send ScaleNodePool" in said) == (REFUSED, True), said
 
     # and with a key that is revoked cannot come in
-    stack.run(*auth, "revoke", "demo", "vera")
+    revoked = stack.run(*auth, "revoke", "demo", "vera", check=False)
+    assert (revoked.returncode, "until the server has read" in revoked.stderr) == (
+        UNREACHABLE,
+        True,
+    )
     stack.run("run", "--rm", "provision")
     assert not stack.works(*names, key=key)
 

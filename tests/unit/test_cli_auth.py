@@ -121,7 +121,7 @@ def test_a_password_is_rotated_listed_and_revoked_as_a_key_is(
     code, out, _ = auth("rotate", "acme", "bob")
 
     # then the file has another password, which the accounts know
-    assert (code, out.splitlines()[0]) == (0, f"user/acme/bob rotated: {path}")
+    assert (code, out.splitlines()[0]) == (4, f"user/acme/bob rotated: {path}")
     assert path.read_text() != before
     assert folder.accounts_file.read_text() != accounts
 
@@ -137,7 +137,7 @@ def test_a_password_is_rotated_listed_and_revoked_as_a_key_is(
     copy = path.with_name("copy")
     shutil.copy(path, copy)
     monkeypatch.setenv("NODEPOOL_PASSWORD_FILE", str(copy))
-    assert auth("revoke", "acme", "bob")[0] == 0
+    assert auth("revoke", "acme", "bob")[0] == 4
     assert not path.exists()
     assert "acme has no user bob" in auth("can-i", "scale", "np")[2]
 
@@ -282,9 +282,35 @@ def test_every_key_is_rotated_at_once(auth: Auth, folder: AuthFolder) -> None:
 
     code, out, _ = auth("rotate", "--all")
 
-    assert code == 0
+    assert code == 4
     assert not before & keys()
     assert len(out.splitlines()) == len(before)
+
+
+@pytest.mark.parametrize("words", ["rotate acme alice", "revoke acme alice", "rotate --all"])
+def test_what_takes_access_away_is_no_success_while_no_server_knows_of_it(
+    auth: Auth, folder: AuthFolder, words: str
+) -> None:
+    # given identities of which no running server is found
+    before = folder.users_file.read_bytes()
+
+    # when access is taken away
+    code, out, err = auth(*words.split())
+
+    # then that is done in the folder, and the exit code and the last line say that it is not enough
+    assert folder.users_file.read_bytes() != before
+    assert "rotated" in out or "revoked" in out
+    assert code == 4
+    assert "error: the old credentials work until the server has read" in err
+    assert "'kill -HUP PID'" in err
+
+    # and with the server it is a success, while giving access needs none
+    handler = signal.signal(signal.SIGHUP, lambda *_: None)
+    try:
+        assert auth("rotate", "acme", "vera", "--signal-pid", str(os.getpid()))[0] == 0
+    finally:
+        signal.signal(signal.SIGHUP, handler)
+    assert auth("add-user", "acme", "carol", "--role", "viewer")[0] == 0
 
 
 def test_a_process_that_is_named_gets_the_signal(auth: Auth) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from nodepool.cli.errors import DONE, CliError
-from nodepool.cli.output import print_note, print_text
+from nodepool.cli.errors import DONE, UNREACHABLE, CliError
+from nodepool.cli.output import print_error, print_note, print_text
 
 if TYPE_CHECKING:
     from nodepool.auth.accounts import User
@@ -42,11 +42,26 @@ def with_folder(function: F) -> Callable[..., object]:
 
 def changing(function: F) -> Callable[..., object]:
     """Add `--dir` and `--signal-pid`; the function changes the folder, then the server reads it."""
+    return _changing(function, is_taking=False)
 
+
+def taking_access(function: F) -> Callable[..., object]:
+    """Add the same; it is an error if there is no server, which would let in as before."""
+    return _changing(function, is_taking=True)
+
+
+def _changing(function: F, *, is_taking: bool) -> Callable[..., object]:
     @wraps(function)
     def command(*args: object, folder: "AuthFolder", pid: int | None, **rest: object) -> int:
         function(*args, folder=folder, **rest)
-        _reload(folder, pid)
+        if _reload(folder, pid):
+            return DONE
+        advice = "make it do so: 'kill -HUP PID', --signal-pid PID, or a restart"
+        if is_taking:
+            text = f"the old credentials work until the server has read {folder.accounts_file}"
+            print_error(f"{text}, and none was found: {advice}")
+            return UNREACHABLE
+        print_note(f"found no server that uses {folder.accounts_file}; if there is one, {advice}")
         return DONE
 
     return click.option(
@@ -94,8 +109,8 @@ def title_of(org: str, name: str, *_: object) -> str:
     return f"{org}/{name}" if org else name
 
 
-def _reload(folder: "AuthFolder", pid: int | None) -> None:
-    """Make the server use the accounts; if no server is found, say what to do."""
+def _reload(folder: "AuthFolder", pid: int | None) -> bool:
+    """Make the server use the accounts; return whether a server was found."""
     from nodepool.local.reloading import LOG, reload_server, running_server
 
     log = None
@@ -103,14 +118,11 @@ def _reload(folder: "AuthFolder", pid: int | None) -> None:
         data_dir = folder.path.absolute().parent
         pid, log = running_server(data_dir), data_dir / LOG
     if pid is None:
-        print_note(
-            f"found no server that uses {folder.accounts_file}; if a server does, make it read"
-            " the file again: 'kill -HUP PID', or --signal-pid"
-        )
-        return
+        return False
     reload_server(pid, log)
     is_sure = log is not None
     print_text(f"process {pid} {'has read' if is_sure else 'was told to read'} its accounts")
+    return True
 
 
 def _folder(auth_dir: Path | None) -> "AuthFolder":

@@ -11,6 +11,7 @@ from nodepool.cli.identities import (
     changing,
     identities,
     known_names,
+    taking_access,
     title_of,
     with_folder,
 )
@@ -102,11 +103,12 @@ def add_agent(
 @auth.command()
 @WHO
 @click.option("--all", "every", is_flag=True, help="All users: of ORG if named, or of everyone.")
-@changing
+@taking_access
 def rotate(folder: "AuthFolder", who: tuple[str, ...], every: bool) -> None:
     """Give a user a new key or password in the same file; the old one is refused from then on.
 
     A service reads its file again when it connects again. Copies of the file have to be replaced.
+    Exit code 4: no server was found that has read it.
     """
     if every:
         users = folder.users()
@@ -121,9 +123,12 @@ def rotate(folder: "AuthFolder", who: tuple[str, ...], every: bool) -> None:
 
 @auth.command()
 @WHO
-@changing
+@taking_access
 def revoke(folder: "AuthFolder", who: tuple[str, ...]) -> None:
-    """Remove a user; its connections end at once, and its credentials are refused."""
+    """Remove a user; its connections end at once, and its credentials are refused.
+
+    Exit code 4: no server was found that has read it.
+    """
     org, name = _pair(who)
     folder.revoke(name, org)
     print_text(f"user/{title_of(org, name)} revoked")
