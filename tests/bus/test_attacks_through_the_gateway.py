@@ -14,6 +14,7 @@ from bus.asking import opened
 from bus.guarded_gateway import MANIFEST, ask, at_work, user
 from bus.harness import read_all, until
 from gateway.host.door import NEW_OBJECT_BYTES
+from gateway.host.history import READERS_MAX, WAITING_MAX
 from gateway.host.settings import GatewaySettings
 from nodepool.auth.accounts import LIMITS, OPERATOR
 from nodepool.contract.commands import COMMANDS
@@ -25,6 +26,8 @@ from nodepool.nats.wire.library import NatsError
 from support.constants import ZONE
 
 PLENTY = {"queries_per_second": 100_000, "queries_burst": 100_000}
+PAGES = 60
+"""How many pages of history somebody asks for at once."""
 SECRET = "s3cret"  # A label of an object of the other organisation.
 SCALE = f"np.cmd.{ORG}.{CLUSTER}.train.ScaleNodePool"
 QUESTIONS: tuple[tuple[str, Mapping[str, object]], ...] = (
@@ -311,6 +314,43 @@ async def test_commands_that_are_refused_add_nothing_to_the_log(tmp_path: Path) 
             # then each is refused, and the log is empty
             assert all("reason" in reply for reply in replies)
             assert [entry.subject for entry in await read_all(operator)] == []
+
+
+async def test_who_reads_history_all_the_time_delays_one_page_of_another_by_a_turn(
+    tmp_path: Path,
+) -> None:
+    with guarded_server(tmp_path) as server:
+        await server.until_ready()
+        await server.provision()
+        async with (
+            at_work(server, tmp_path, **PLENTY),
+            user(server, "editor") as editor,
+            user(server, "other-owner") as other,
+        ):
+            # given an organisation with commands, each of which is read with its outcome
+            for number in range(60):
+                await ask(editor, SCALE, targetNodes=number)
+            answered = list[float]()
+
+            async def read() -> None:
+                page = await ask(editor, f"np.api.{ORG}.Audit", limit=60)
+                answered.append(time.monotonic())
+                assert "items" in page
+
+            # when its user asks for many pages at once, and then somebody else for one
+            asked = [asyncio.create_task(read()) for _ in range(PAGES)]
+            await until(lambda: len(answered) >= READERS_MAX)
+            before = len(answered)
+            assert (await ask(other, f"np.api.{OTHER_ORG}.Audit", limit=60))["atEnd"]
+
+            # then that page comes after the pages that were being read, and before those that wait
+            assert len(answered) - before <= 2 * READERS_MAX
+            await asyncio.gather(*asked)
+
+            # and nobody can have more pages waiting than there is room for
+            many = [read() for _ in range(READERS_MAX + WAITING_MAX + 5)]
+            done = await asyncio.gather(*many, return_exceptions=True)
+            assert sum(isinstance(each, Exception) for each in done) == 5
 
 
 async def test_new_names_are_bounded_because_the_server_keeps_each_in_memory(

@@ -1,8 +1,11 @@
 """What an organisation may send through the front door, and whose turn it is."""
 
+import asyncio
+
 import pytest
 
 from gateway.budgets import HOUR_S, ORGS_MAX, Rate, Storage
+from gateway.host.waiting import FairPlaces
 from gateway.turns import Turns
 
 
@@ -83,3 +86,30 @@ def test_turns_go_from_one_organisation_to_the_next() -> None:
     assert added == [True, True, True, False]
     assert len(turns) == 5
     assert [turns.next() for _ in range(6)] == ["a0", "b0", "c0", "a1", "a2", None]
+
+
+async def test_who_gives_up_waiting_for_a_place_costs_nobody_a_place() -> None:
+    # given one place that is taken, and two who wait for it, of whom the first gives up
+    places, order = FairPlaces(1, 8), list[str]()
+
+    async def work(org: str) -> None:
+        async with places.place(org) as has_place:
+            assert has_place
+            order.append(org)
+
+    async with places.place("acme"):
+        gone, next_one = (asyncio.create_task(work(org)) for org in ("umbra", "other"))
+        await asyncio.sleep(0)
+        gone.cancel()
+
+    # when the place is free at the moment at which another one gives up
+    await next_one
+    async with places.place("acme"):
+        late = asyncio.create_task(work("umbra"))
+        await asyncio.sleep(0)
+    late.cancel()
+    await asyncio.gather(gone, late, return_exceptions=True)
+
+    # then it is there for the next one
+    await work("acme")
+    assert order == ["other", "acme"]

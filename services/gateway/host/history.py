@@ -1,6 +1,5 @@
 """Reads pages of events from the log: one message after the other, without a consumer."""
 
-import asyncio
 import json
 from dataclasses import asdict
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 from gateway.host.audit import read_audit
 from gateway.host.intake import Reply
 from gateway.host.pages import READS_MAX, page_of, position_before
+from gateway.host.waiting import FairPlaces
 from gateway.refusals import Refusal
 from nodepool.client.events import ObjectEvent, object_events, regards
 from nodepool.contract.keys import token
@@ -21,6 +21,8 @@ from nodepool.nats.wire.library import NatsError
 
 READERS_MAX: Final = 4
 """How many pages are read at the same time."""
+WAITING_MAX: Final = 64
+"""How many queries of an organisation wait for a page; a further one is refused."""
 
 
 class History:
@@ -28,14 +30,18 @@ class History:
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
-        self._turn = asyncio.Semaphore(READERS_MAX)
+        self._places = FairPlaces(READERS_MAX, WAITING_MAX)
 
     async def read(self, query: Events | Audit, org: str) -> Reply:
         """Return a page of events or of commands of an organisation."""
-        if self.connection is None:
-            return Refusal("Unavailable", "the gateway is not connected", "ask again in a moment")
         try:
-            async with self._turn:
+            async with self._places.place(org) as has_place:
+                if not has_place:
+                    error = f"{WAITING_MAX} queries of {org} wait for the log"
+                    return Refusal("TooManyRequests", error, "wait for their answers first")
+                if self.connection is None:
+                    error = "the gateway is not connected"
+                    return Refusal("Unavailable", error, "ask again in a moment")
                 if fault := _find_wildcard(query):
                     return fault
                 if isinstance(query, Audit):
