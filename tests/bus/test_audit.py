@@ -1,7 +1,9 @@
 """The command line shows who has sent what through the front door, when and from where."""
 
 import asyncio
+import getpass
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -76,6 +78,12 @@ class Story:
         assert (code, printed.err) == (0, note)
         return printed.out
 
+    async def try_nodepool(self, *arguments: str) -> tuple[int, str, str]:
+        """Runs a command; its exit code, and what it prints on each output."""
+        code = await asyncio.to_thread(run, list(arguments))
+        printed = self._capsys.readouterr()
+        return code, printed.out, printed.err
+
     async def audit(self, *arguments: str) -> list[list[str]]:
         """The rows of `audit`, without the time."""
         lines = (await self.nodepool("audit", "--no-headers", *arguments)).splitlines()
@@ -112,10 +120,11 @@ async def _story_at(
 
 async def test_what_the_operator_sends_directly_is_shown_as_the_operators(story: Story) -> None:
     assert await story.audit() == [
-        ["operator", "-", "-", "RegisterCluster", "cluster/prod", "accepted:", "created"],
-        ["operator", "-", "-", "ApplyNodePool", "nodepool/train", "accepted:", "created"],
+        ["operator", "-", "(me)", "RegisterCluster", "cluster/prod", "accepted:", "created"],
+        ["operator", "-", "(me)", "ApplyNodePool", "nodepool/train", "accepted:", "created"],
     ]
-    assert "ApplyNodePool by operator at 20" in await story.nodepool("describe", "np/train")
+    change = "ApplyNodePool by operator (who says: me) at 20"
+    assert change in await story.nodepool("describe", "np/train")
     (event,) = (await story.nodepool("events", "-o", "wide", "--no-headers")).splitlines()
     assert "operator" in event.split()
 
@@ -142,6 +151,52 @@ async def test_a_scale_shows_its_user_role_and_address_everywhere(story: Story) 
         [*sent, "ApplyNodePool", "nodepool/serve", "accepted:", "created"],
     ]
     assert len(await story.audit("nodepool/train")) == 2
+
+
+async def test_the_operator_says_from_which_machine_a_command_comes(story: Story) -> None:
+    # when the operator scales a NodePool with the command line
+    await story.nodepool("scale", "nodepool", "train", "--target", "4", "-o", "name")
+
+    # then the machine is shown as what the operator says, because the server does not stamp it
+    *_, (user, role, origin, command, *_) = await story.audit()
+    assert (user, role, command) == ("operator", "-", "ScaleNodePool")
+    assert origin == f"(nodepool-cli/{getpass.getuser()}@{socket.gethostname()})"
+
+
+async def test_who_has_deleted_a_nodepool_is_named_once_it_is_gone(
+    story: Story, tmp_path: Path
+) -> None:
+    # given a NodePool that an owner deletes
+    (allocator,) = services("allocator")
+    async with (
+        serving(allocator, story.door, tmp_path / "3.log"),
+        story.door.user("olga") as owner,
+    ):
+        await owner.request(f"{TRAIN}.DeleteNodePool", b"{}", timeout=10)
+
+        # when it is gone, and somebody looks for it
+        where = ("--url", story.url, "--org", ORG, "--cluster", "prod")
+        await story.try_nodepool("wait", "np/train", "--for", "delete", *where)
+        found = [
+            await story.try_nodepool(verb, "nodepool", "train", *where)
+            for verb in ("describe", "explain")
+        ]
+
+    # then the error says who has deleted it, when and from where
+    change = "DeleteNodePool by acme/olga (owner) from 127.0.0.1 at 20"
+    for code, _, error in found:
+        assert code == 1
+        assert f'nodepool "train" not found in acme/prod; the last change was {change}' in error
+
+    # and so do the events
+    events = (await story.nodepool("events", "-o", "wide", "--no-headers")).splitlines()
+    assert ["CWNodePoolDeleted", "NodePool/train", "acme/olga"] in [
+        line.split()[2:5] for line in events
+    ]
+
+    # and of a name that nobody had, nothing is said
+    _, _, error = await story.try_nodepool("describe", "np", "nowhere", *where)
+    assert error == 'error: nodepool "nowhere" not found in acme/prod\n'
 
 
 async def test_a_refusal_is_shown_with_its_reason(story: Story) -> None:

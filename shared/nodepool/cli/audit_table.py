@@ -19,10 +19,12 @@ WAITING = "none yet"
 def cells(record: "CommandRecord", *, wide: bool) -> list[str]:
     """Return the cells of a command in a table."""
     actor = record.actor
+    # The server stamps only what comes through the gateway; the rest is what the sender says.
+    said = f"({record.source})" if record.source else ABSENT
     shown = [
         rfc3339(record.time),
         record.user,
-        *((actor.role, actor.host) if actor else (ABSENT, ABSENT)),
+        *((actor.role, actor.host) if actor else (ABSENT, said)),
         record.command,
         f"{record.kind}/{record.name}",
     ]
@@ -44,7 +46,9 @@ def outcome_text(record: "CommandRecord") -> str:
 def change_text(record: "CommandRecord") -> str:
     """Return who sent a command, when and from where, as one phrase."""
     actor = record.actor
-    origin = f" ({actor.role}) from {actor.host}" if actor else ""
+    origin = f" (who says: {record.source})" if record.source else ""
+    if actor is not None:
+        origin = f" ({actor.role}) from {actor.host}"
     return f"{record.command} by {record.user}{origin} at {rfc3339(record.time)}"
 
 

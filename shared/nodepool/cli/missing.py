@@ -1,10 +1,10 @@
 """Messages about names, clusters and organisations that do not exist."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nodepool.cli.errors import DONE, REFUSED, CliError
-from nodepool.cli.names import Kind
+from nodepool.cli.names import NODEPOOL, Kind
 from nodepool.cli.output import name_of, print_error
 from nodepool.cli.sources import read
 from nodepool.contract.suggest import did_you_mean
@@ -12,9 +12,16 @@ from nodepool.contract.suggest import did_you_mean
 if TYPE_CHECKING:
     from nodepool.client import Client
 
+_DELETE: Final = "DeleteNodePool"
 
-async def report_missing(client: "Client", kind: Kind, names: Sequence[str]) -> int:
-    """Print an error for each name that no object has, and return the exit code."""
+
+async def report_missing(
+    client: "Client", kind: Kind, names: Sequence[str], *, deletions: bool = False
+) -> int:
+    """Print an error for each name that no object has, and return the exit code.
+
+    deletions: whether to say who has deleted a NodePool of this name.
+    """
     if not names:
         return DONE
     place = await unknown_place(client, kind)
@@ -26,8 +33,24 @@ async def report_missing(client: "Client", kind: Kind, names: Sequence[str]) -> 
     where = "" if kind.scope == "cell" else f" in {client.org}"
     where += f"/{client.cluster}" if kind.scope == "cluster" else ""
     for name in names:
-        print_error(f'{kind.singular} "{name}" not found{where}{did_you_mean(name, known)}')
+        deletion = await _deletion(client, name) if deletions and kind is NODEPOOL else ""
+        hint = deletion or did_you_mean(name, known)
+        print_error(f'{kind.singular} "{name}" not found{where}{hint}')
     return REFUSED
+
+
+async def _deletion(client: "Client", name: str) -> str:
+    """Return who has deleted a NodePool; empty if nobody has, or the log no longer has it."""
+    from nodepool.cli.audit_table import change_text
+    from nodepool.client.errors import ClientError
+
+    try:
+        change = await client.audit.last_of_pool(name)
+    except ClientError:  # That there is no such NodePool is known already.
+        return ""
+    if change is None or change.command != _DELETE:
+        return ""
+    return f"; the last change was {change_text(change)}"
 
 
 async def check_place(client: "Client", kind: Kind) -> None:

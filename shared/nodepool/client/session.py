@@ -2,6 +2,7 @@
 
 import asyncio
 import getpass
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
@@ -76,7 +77,7 @@ class Session:
         self.org = check_name("org", org)
         self.cluster = check_name("cluster", cluster)
         self.timeout_s = timeout_s
-        self.source = f"{source}/{_user()}"
+        self.source = f"{source}/{_user()}@{socket.gethostname()}"
         self.holder = holder = holder_of(access)
         if holder is not None and org != holder.org:
             text = f"the credentials are those of {holder}, who sees {holder.org} only"

@@ -79,7 +79,9 @@ async def _describe(client: "Client", views: Sequence[View], most: int) -> int:
     elif not any(names for _, names in missing):
         await check_place(client, views[0].kind)
         print_note("No resources found")
-    codes = [await report_missing(client, view.kind, names) for view, names in missing]
+    codes = [
+        await report_missing(client, view.kind, names, deletions=True) for view, names in missing
+    ]
     return max(codes, default=DONE)
 
 

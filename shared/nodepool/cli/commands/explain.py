@@ -61,7 +61,7 @@ async def _explain(client: "Client", name: str, form: Format) -> int:
 
     items = await read(client, NODEPOOL, [name])
     if not items:
-        return await report_missing(client, NODEPOOL, [name])
+        return await report_missing(client, NODEPOOL, [name], deletions=True)
     explanation = await explain_pool(client, items[0].document or {})
     if form.is_table:
         print_text(format_explanation(explanation, datetime.now(UTC)))
