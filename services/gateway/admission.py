@@ -33,13 +33,15 @@ class Admitted:
 
     subject: where it is stored.
     content: the CloudEvent that is stored.
-    path: the identity that it is about.
+    address: the identity that it is about.
+    cost: what it counts against the storage budget of its organisation, in bytes.
     """
 
     id: str
     subject: str
     content: bytes
     address: Address
+    cost: int = 0
 
 
 def admit(

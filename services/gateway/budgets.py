@@ -97,6 +97,17 @@ class Storage:
         hour.sum += size
         return 0.0
 
+    def note(self, org: str, now: float, at: float, size: int) -> None:
+        """Count bytes that were stored at an earlier moment, also if they exceed the budget."""
+        hour, slot = self._hours.get(org) or _Hour(), int(at * SLOTS / HOUR_S)
+        if slot <= int(now * SLOTS / HOUR_S) - SLOTS:
+            return
+        sizes = dict(hour.slots)
+        sizes[slot] = sizes.get(slot, 0) + size
+        hour.slots = deque(sorted(sizes.items()))
+        hour.sum += size
+        self._hours.use(org, hour)
+
     def used(self, now: float) -> dict[str, int]:
         """Return how many bytes each organisation has stored within the last hour.
 

@@ -3,12 +3,13 @@
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
 from uuid import uuid4
 
+from gateway.host.counting import count_stored
 from gateway.host.desk import Desk
 from gateway.host.door import Door
 from gateway.host.intake import QUEUE, Intake
@@ -75,6 +76,7 @@ class Gateway:
         endpoints[0].data = lambda: self._door.storage.largest(clock())
         self._service = NatsService(NAME, uuid4().hex, _version(), ABOUT, endpoints)
         self._connection: Connection | None = None
+        self._has_counted = False
         self.fault = "connecting to the bus"
         self.port = -1
 
@@ -96,6 +98,10 @@ class Gateway:
         finally:
             watching.cancel()
             telemetry.close()
+
+    def used_bytes(self) -> Mapping[str, int]:
+        """Return how many bytes count against the budget of each organisation."""
+        return self._door.storage.used(time.monotonic())
 
     def obstacle(self) -> str | None:
         """Return why the gateway is not ready, as one line; None if it is ready."""
@@ -165,6 +171,9 @@ class Gateway:
     async def _open(self, connection: Connection) -> None:
         """Take messages once the model is current; return when the connection is closed."""
         await self._reader.prove_all()
+        if not self._has_counted:
+            await count_stored(connection, self._door.storage, time.monotonic)
+            self._has_counted = True
         self._desk.is_ready = True
         for intake in self._intakes:
             await intake.open(connection)
@@ -188,7 +197,7 @@ class Gateway:
         for intake in self._intakes:
             yield Sample(WAITING, (intake.endpoint.name,), intake.waiting)
         yield Sample(BYTES_MAX, (), self._door.storage.per_hour)
-        for org, used in self._door.storage.used(time.monotonic()).items():
+        for org, used in self.used_bytes().items():
             yield Sample(BYTES, (org,), used)
 
 

@@ -14,10 +14,12 @@ from nats.errors import TimeoutError as NatsTimeout
 from bus.front_door import ORG, OTHER, USERS, FrontDoor, ask, front_door, gateway_at, said
 from bus.harness import connected, launched, outcomes, read_all, serving, until
 from contracts.samples import sample
+from gateway.host.counting import COST
+from gateway.host.door import MESSAGE_BYTES, NEW_OBJECT_BYTES
 from nodepool.client.sender import encode_command
 from nodepool.contract.commands import CordonNode, RegisterCluster, ScaleNodePool
 from nodepool.contract.events import NodeReported
-from nodepool.contract.log import CONTENT_TYPE
+from nodepool.contract.log import CONTENT_TYPE, Entry
 from nodepool.contract.messages import wrap
 from nodepool.contract.queries import QUERIES
 from nodepool.contract.subjects import subject_of
@@ -38,6 +40,7 @@ TOO_LARGE = b'{"targetNodes": 1, "resourceVersion": "%b"}' % (b"x" * 300_000)
 REPORTED = "train.NodeReported"
 SCALE = f"np.cmd.{ORG}.prod.train.ScaleNodePool"
 HOSTILE = {
+    COST: "0",
     "Nats-Msg-Id": "m1",
     "Nats-Expected-Stream": "OTHER",
     "Nats-Expected-Last-Sequence": "99",
@@ -76,6 +79,12 @@ async def send(client: Client, subject: str, content: bytes, **headers: str) -> 
 # Commands in.
 
 
+def stored_headers(entry: Entry) -> dict[str, str]:
+    """The headers that the gateway gives a command about an unknown NodePool."""
+    size = len(entry.content) + len(entry.subject) + MESSAGE_BYTES + NEW_OBJECT_BYTES
+    return {"Content-Type": CONTENT_TYPE, COST: str(size)}
+
+
 async def test_a_plain_client_sends_a_command_and_gets_its_acknowledgement(door: FrontDoor) -> None:
     # given a gateway, and a client of an organisation
     async with connected(door.url) as bus, gateway_at(door), door.user("edith") as client:
@@ -89,7 +98,7 @@ async def test_a_plain_client_sends_a_command_and_gets_its_acknowledgement(door:
         assert entry.subject == SCALE
         assert stored["actor"] == "acme;edith;editor;127.0.0.1"
         assert stored["data"]["targetNodes"] == 3
-        assert entry.headers == {"Content-Type": CONTENT_TYPE}
+        assert entry.headers == stored_headers(entry)
 
 
 async def test_a_command_without_a_reply_subject_is_stored(door: FrontDoor) -> None:
@@ -247,7 +256,7 @@ async def test_headers_of_a_sender_do_nothing(door: FrontDoor) -> None:
         # then both are stored, without any of them
         entries = await read_all(bus)
         assert [json.loads(entry.content)["id"] for entry in entries] == ["c1", "c2"]
-        assert [entry.headers for entry in entries] == [{"Content-Type": CONTENT_TYPE}] * 2
+        assert [entry.headers for entry in entries] == [stored_headers(each) for each in entries]
         assert "traceparent" not in json.loads(entries[0].content)
 
 
@@ -496,6 +505,37 @@ async def test_the_bytes_that_an_organisation_adds_to_the_log_are_bounded(door: 
         # then the rest is refused
         assert ["position" in reply for reply in replies] == [True] * 4 + [False] * 4
         assert "stored bytes" in str(replies[-1]["error"])
+
+
+async def test_a_gateway_that_starts_again_knows_what_has_been_stored_within_the_hour(
+    door: FrontDoor,
+) -> None:
+    async def send_some(first: int, count: int) -> list[bool]:
+        numbers = range(first, first + count)
+        subjects = [f"np.cmd.{ORG}.prod.p{number}.ScaleNodePool" for number in numbers]
+        async with door.user("edith") as client:
+            # Sent at once, so that some of them are stored as a batch.
+            content = b'{"targetNodes": 1}'
+            replies = await asyncio.gather(*(send(client, each, content) for each in subjects))
+        return ["position" in reply for reply in replies]
+
+    async with connected(door.url) as bus:
+        # given an organisation that has used most of its budget, and an operator who counts nowhere
+        async with gateway_at(door, bytes_per_hour=140_000):
+            assert await send_some(0, 3) == [True] * 3
+            for number in range(5):
+                subject = f"np.cmd.{ORG}.prod.p{number}.ScaleNodePool"
+                await bus.request(subject, scale(f"o{number}"), timeout=10)
+
+        # when the gateway is replaced by another one
+        async with gateway_at(door, bytes_per_hour=140_000) as gateway:
+            used = gateway.used_bytes()
+
+            # then that one knows what is used, and lets in the rest of the budget alone
+            assert await send_some(10, 3) == [True, False, False]
+        async with gateway_at(door, bytes_per_hour=140_000) as gateway:
+            assert gateway.used_bytes()[ORG] > used[ORG] > 3 * NEW_OBJECT_BYTES
+            assert await send_some(20, 1) == [False]
 
 
 # Queries out.

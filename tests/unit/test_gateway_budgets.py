@@ -88,6 +88,22 @@ def test_turns_go_from_one_organisation_to_the_next() -> None:
     assert [turns.next() for _ in range(6)] == ["a0", "b0", "c0", "a1", "a2", None]
 
 
+def test_bytes_that_were_stored_before_a_start_count_until_they_are_an_hour_old() -> None:
+    # given an organisation that has stored some now
+    storage = Storage(per_hour=100)
+    assert storage.take("acme", 7_200.0, 30) == 0
+
+    # when it becomes known what was stored before, in any order, and some of it too long ago
+    for at, size in ((7_000.0, 20), (5_400.0, 10), (7_200.0, 5), (7_001.0, 1), (3_000.0, 99)):
+        storage.note("acme", 7_200.0, at, size)
+
+    # then it counts as what was stored in this hour
+    assert storage.used(7_200.0) == {"acme": 66}
+    assert storage.take("acme", 7_200.0, 40) == pytest.approx(5_400 + HOUR_S - 7_200)
+    assert storage.take("acme", 5_400 + HOUR_S, 44) == 0
+    assert storage.used(20_000.0) == {"acme": 0}
+
+
 async def test_who_gives_up_waiting_for_a_place_costs_nobody_a_place() -> None:
     # given one place that is taken, and two who wait for it, of whom the first gives up
     places, order = FairPlaces(1, 8), list[str]()

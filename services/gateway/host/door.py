@@ -3,11 +3,13 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from gateway.admission import Admitted, admit
 from gateway.budgets import Rate, Storage
+from gateway.host.counting import COST
 from gateway.host.intake import Arrival, Reply
 from gateway.host.members import MembersFile
 from gateway.host.settings import GatewaySettings
@@ -87,7 +89,8 @@ class Door:
             return _refuse_unstored(admitted, "the gateway is not connected")
         try:
             async with asyncio.timeout(STORE_S):
-                return await publisher.publish(admitted.subject, admitted.content)
+                cost = {COST: str(admitted.cost)}
+                return await publisher.publish(admitted.subject, admitted.content, cost)
         except (Conflict, ServerRefusal) as error:
             return _refuse_unstored(admitted, f"it is not stored: {error}")
         except (InDoubt, TimeoutError):
@@ -111,7 +114,7 @@ class Door:
         size += 0 if self._is_known(admitted) else NEW_OBJECT_BYTES
         if wait_s := self.storage.take(admitted.address.path[0], self._clock(), size):
             return refuse_flood(wait_s, "its stored bytes per hour", "BYTES_PER_HOUR")
-        return admitted
+        return replace(admitted, cost=size)
 
     def _is_known(self, admitted: Admitted) -> bool:
         org, cluster, pool = admitted.address.path

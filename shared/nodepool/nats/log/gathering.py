@@ -7,7 +7,8 @@ https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-50.md.
 import asyncio
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from nodepool.contract.log import CONTENT_TYPE
@@ -21,10 +22,13 @@ BATCH_MESSAGES_MAX: Final = 500
 BATCH_BYTES_MAX: Final = 1 << 20
 """No message is added to a batch that has this many bytes."""
 
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
 
 class _Waiting(NamedTuple):
     subject: str
     content: bytes
+    headers: Mapping[str, str]
     stored: "asyncio.Future[int]"
 
 
@@ -40,13 +44,17 @@ class Gatherer:
         self._waiting: deque[_Waiting] = deque()
         self._task: asyncio.Task[None] | None = None
 
-    async def publish(self, subject: str, content: bytes) -> int:
+    async def publish(
+        self, subject: str, content: bytes, headers: Mapping[str, str] = NO_HEADERS
+    ) -> int:
         """Store a CloudEvent as structured JSON and return its position.
+
+        headers: further headers of the message, with names of this project alone.
 
         Raises Conflict, InDoubt or ServerRefusal.
         """
         stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(subject, content, stored))
+        self._waiting.append(_Waiting(subject, content, headers, stored))
         if self._task is None:
             self._task = asyncio.create_task(self._store_all())
         return await stored
@@ -81,9 +89,9 @@ class Gatherer:
         id, (*firsts, last) = os.urandom(8).hex(), batch
         try:
             for number, message in enumerate(firsts, 1):
-                headers = _headers(id, number)
+                headers = {**message.headers, **_headers(id, number)}
                 await self._connection.publish(message.subject, message.content, headers=headers)
-            headers = {**_headers(id, len(batch)), "Nats-Batch-Commit": "1"}
+            headers = {**last.headers, **_headers(id, len(batch)), "Nats-Batch-Commit": "1"}
             reply = await self._connection.request(
                 last.subject, last.content, REPLY_TIMEOUT_S, headers=headers
             )
@@ -96,7 +104,9 @@ class Gatherer:
 
     async def _store_alone(self, message: _Waiting) -> None:
         try:
-            position = await publish_event(self._connection, message.subject, message.content)
+            position = await publish_event(
+                self._connection, message.subject, message.content, message.headers
+            )
         except (Conflict, InDoubt, ServerRefusal) as error:
             _fail([message], error)
         else:

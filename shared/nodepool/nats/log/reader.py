@@ -59,6 +59,7 @@ class Reader:
 
     consumer: the newest consumer, which may be given up already; None before the first one.
     metadata: what its consumers show of the reader.
+    headers_only: whether to read messages without their content; to be set before `open`.
     last: the position of the last message received.
     arrived: set by messages; the caller of `take` clears it.
     heard_at: the last sign of life of the server, by Python's monotonic clock.
@@ -81,6 +82,7 @@ class Reader:
     ) -> None:
         self.consumer: Consumer | None = None
         self.metadata: Mapping[str, str] = {}
+        self.headers_only = False
         self.last = start - 1
         self.arrived = asyncio.Event()
         self.heard_at = 0.0
@@ -292,6 +294,8 @@ class Reader:
     async def _create(self, stack: AsyncExitStack, filters: Sequence[str]) -> Consumer:
         config = consumer_config(filters, self.last + 1, newest=self._newest)
         config["metadata"] = self.metadata
+        if self.headers_only:
+            config["headers_only"] = True
         opening = consume(self._client, self._stream, config, self._receive)
         made = await stack.enter_async_context(opening)
         self._remaining, self.heard_at = made.pending, time.monotonic()

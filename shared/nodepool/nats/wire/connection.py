@@ -44,7 +44,7 @@ _BATCH = b"NATS/1.0\r\nNats-Batch-Id:"
 _DENIED = "permissions violation for publish to "
 _KEPT = f'{_DENIED}"$js.api.consumer.delete.'
 """An error to ignore: if the user may not delete consumers, the server removes idle ones itself."""
-_SEQUENCE, _SENDER = (b"\r\n" + name.encode() for name in (SEQUENCE, REQUEST_INFO))
+_NEEDED = tuple(b"\r\n" + name.encode() for name in (SEQUENCE, REQUEST_INFO, "Nats-Msg-Size"))
 
 
 class Connection(AuthenticatingClient):
@@ -106,11 +106,10 @@ class Connection(AuthenticatingClient):
     async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
         # Parsing headers is a tenth of the cost of receiving a message, and readers do not need the
         # headers that a commit puts on its outputs. A reply to a direct get has its sequence there,
-        # and a message to the gateway its sender.
+        # a message to the gateway its sender, and a message without its content the size of that.
         if headers is None:
             return None
-        is_batch = headers.startswith(_BATCH)
-        if is_batch and _SEQUENCE not in headers and _SENDER not in headers:
+        if headers.startswith(_BATCH) and not any(name in headers for name in _NEEDED):
             return None
         return parse_headers(headers)
 
