@@ -209,7 +209,7 @@ async def test_a_reader_buffers_a_bounded_number_of_messages_and_loses_none_of_t
 
 def foreign(count: int, first: int = 0) -> list[tuple[str, bytes]]:
     """Messages that are not wanted, each on a subject of its own."""
-    return [(f"np.evt.a.acme.prod.q{first + number}.Unwanted", b"") for number in range(count)]
+    return [(f"np.evt.a.acme.prod.q{first + number}.Unwanted", b"{}") for number in range(count)]
 
 
 def mixed(count: int) -> list[tuple[str, bytes]]:

@@ -72,6 +72,15 @@ def pull_request(batch: int, heartbeat_s: float) -> bytes:
     return json.dumps({"batch": batch, "expires": _OPEN_NS, "idle_heartbeat": heartbeat}).encode()
 
 
+def ends_replies(message: Msg) -> bool:
+    """Return whether the server sends no further reply to the pull request that this one answers.
+
+    To a reader in another account than the stream it sends what is requested up to an empty message
+    without headers, and not the messages after it.
+    """
+    return not (message.data or message.headers)
+
+
 def missing_of(headers: Mapping[str, str]) -> int | None:
     """Return how many messages a pull request will no longer bring, by a status message.
 

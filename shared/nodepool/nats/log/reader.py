@@ -22,6 +22,7 @@ from nodepool.nats.log.consumers import (
     consume,
     consumer_config,
     delivery_of,
+    ends_replies,
     missing_of,
 )
 from nodepool.nats.log.direct import read_on
@@ -312,6 +313,8 @@ class Reader:
         try:
             if not consumer.given_up.done():
                 await (self._take_in if message.reply else self._note_status)(consumer, message)
+                if ends_replies(message):
+                    consumer.give_up()
         except (StreamChanged, *NO_FAILURE) as error:  # The client would skip to the next message.
             if not consumer.given_up.done():
                 consumer.given_up.set_exception(error)
