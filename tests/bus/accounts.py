@@ -9,7 +9,10 @@ from pathlib import Path
 
 from bus.harness import BINARY
 from nodepool.auth.accounts import (
+    OWNERS,
+    PLATFORM,
     PROVISIONER,
+    SPEAKERS,
     Member,
     Organisation,
     Proof,
@@ -105,7 +108,7 @@ def identities() -> tuple[list[Identity], str]:
     keys = (key("user", number) for number in range(1, 200))
     every = services()
     platform = [
-        Identity(name, name, "PLATFORM", next(keys), rights)
+        Identity(name, name, PLATFORM if name in OWNERS else SPEAKERS, next(keys), rights)
         for name, rights in platform_rights(every).items()
     ]
     system = Identity(SYSTEM_USER, SYSTEM_USER, "SYS", next(keys), None)

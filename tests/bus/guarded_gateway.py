@@ -15,6 +15,7 @@ from nodepool.contract.actors import Member, members_text
 from nodepool.contract.roles import ROLES
 from nodepool.host.settings import Settings
 from nodepool.nats.wire.connection import Connection, connect
+from nodepool.nats.wire.library import Msg
 from support.constants import H100
 from support.services import services
 
@@ -62,6 +63,18 @@ async def at_work(
     finally:
         stop.set()
         await task
+
+
+async def listen(connection: Connection, subject: str) -> list[str]:
+    """The subjects of what a user hears on a subject from now on."""
+    heard: list[str] = []
+
+    async def note(message: Msg) -> None:
+        heard.append(message.subject)
+
+    await connection.subscribe(subject, cb=note)
+    await connection.flush()
+    return heard
 
 
 @asynccontextmanager

@@ -4,7 +4,20 @@ from collections.abc import Callable
 
 import pytest
 
-from nodepool.auth.accounts import Member, Organisation, Proof, User, configuration
+from nodepool.auth.accounts import (
+    OWNERS,
+    PLATFORM,
+    PLATFORM_USERS,
+    SPEAKERS,
+    Member,
+    Organisation,
+    Proof,
+    User,
+    configuration,
+    platform_rights,
+)
+from nodepool.auth.rights import imports
+from nodepool.contract.log import covers
 from support.nats_users import key
 from support.services import services
 
@@ -63,10 +76,51 @@ def test_an_organisation_is_an_account_without_jetstream_that_only_imports() -> 
     assert "exports" not in account
     assert f'user: "acme.ann"\n        password: "{HASH}"' in account
 
-    # and what the platform exports is for this organisation alone
-    exports = [line for line in text.splitlines() if "accounts: [" in line]
+    # and what it may import is about this organisation alone, and from an account without JetStream
+    exports = [line for line in text.splitlines() if 'accounts: ["acme"]' in line]
     assert len(exports) == 4
-    assert all('accounts: ["acme"]' in line and ".acme." in line for line in exports)
+    assert all(".acme." in line for line in exports)
+    assert PLATFORM not in account
+
+
+def test_whoever_may_read_has_no_jetstream_in_its_account() -> None:
+    # given a user of each kind
+    users = [User(name, by_key(number)) for number, name in enumerate(PLATFORM_USERS, 1)]
+
+    # when the accounts are rendered
+    text = configuration(services(), users, [])
+
+    # then those with JetStream are the operator and who makes the streams
+    platform, speakers = text.split(f"  {SPEAKERS} {{")
+    assert [name for name in PLATFORM_USERS if f"  # {name}\n" in platform] == [*OWNERS]
+    assert "jetstream" not in speakers
+
+
+def test_the_services_import_what_they_may_publish_and_nothing_that_changes_a_stream() -> None:
+    # given what services, feed and gateway may publish, but for their replies
+    rights = platform_rights(services())
+    published = {
+        subject
+        for name, each in rights.items()
+        if name not in OWNERS
+        for subject in each.publish
+        if not subject.startswith("_R_.")
+    }
+
+    # then imports lead all of it to JetStream, and each of them is needed
+    found = {each: [s for s in published if covers(each, s)] for each in imports()}
+    assert {subject for subjects in found.values() for subject in subjects} == published
+    assert all(found.values())
+
+    # and no import changes or removes anything but a consumer
+    verbs = {each.removeprefix("$JS.API.").partition(".*")[0] for each in found if "$JS" in each}
+    assert verbs == {
+        *("INFO", "STREAM.INFO", "STREAM.MSG.GET"),
+        *(f"CONSUMER.{verb}" for verb in ("CREATE", "INFO", "LIST", "MSG.NEXT", "DELETE")),
+    }
+
+    # and the server sends no reply on through an import of messages, as each has a wildcard
+    assert all(subject[-1] in "*>" for subject in found if "$JS" not in subject)
 
 
 def test_the_cluster_of_an_agent_is_one_token_of_its_subjects() -> None:

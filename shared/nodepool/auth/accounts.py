@@ -1,8 +1,10 @@
 """The accounts and users of a nats-server as the text of its configuration.
 
-JetStream is in the account of the platform alone. An organisation has an account without it, and
-imports what leads to the front door and its own events; nothing else connects two accounts. See
-https://docs.nats.io/running-a-nats-service/configuration/securing_nats/accounts.
+JetStream is in the account of the platform alone. The services and the gateway share an account
+without it, which imports what they say and read: the server sends what is read to any subject that
+the reader names, without its rights, but only in the account of the reader. An organisation has an
+account too, and imports what leads to the front door and its own events; nothing else connects two
+accounts. See https://docs.nats.io/running-a-nats-service/configuration/securing_nats/accounts.
 """
 
 import json
@@ -12,10 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from nodepool.auth.rights import (
+    NEXT,
+    SERVED,
     Rights,
     agent_rights,
     feed_rights,
     gateway_rights,
+    imports,
     operator_rights,
     provisioner_rights,
     service_rights,
@@ -28,6 +33,7 @@ from nodepool.contract.services import FEED, SERVICES
 from nodepool.service import AnyService
 
 PLATFORM: Final = "PLATFORM"
+SPEAKERS: Final = "SERVICES"
 SYSTEM: Final = "SYS"
 """The names of accounts that no organisation has; its account has the name of the organisation."""
 PROVISIONER: Final = "provisioner"
@@ -35,6 +41,8 @@ GATEWAY: Final = "gateway"
 OPERATOR: Final = "operator"
 PLATFORM_USERS: Final = (*SERVICES, FEED, PROVISIONER, GATEWAY, OPERATOR)
 """The users of the platform: each service, the reader of a process of services, and the others."""
+OWNERS: Final = (PROVISIONER, OPERATOR)
+"""The users of the platform whose account has JetStream."""
 SYSTEM_USER: Final = "system"
 ANSWER_S: Final = 60
 """For how long whoever may answer may do so, in seconds."""
@@ -174,10 +182,12 @@ def configuration(
         _refuse_doubles([user.name for user in users], "user")
     everyone = [user for users in (platform, system, *members) for user in users]
     _refuse_doubles([user.proof.key for user in everyone if user.proof.key], "key")
+    ruled = [(user, rights[user.name]) for user in platform]
     lines = [
         f"system_account: {SYSTEM}",
         "accounts {",
-        *_platform([(user, rights[user.name]) for user in platform], organisations),
+        *_platform([each for each in ruled if each[0].name in OWNERS]),
+        *_speakers([each for each in ruled if each[0].name not in OWNERS], organisations),
         f"  {SYSTEM} {{",
         *_users([(user, None) for user in system]),
         "  }",
@@ -187,21 +197,46 @@ def configuration(
     return "\n".join(lines) + "\n"
 
 
-def _platform(
-    users: Sequence[tuple[User, Rights]], organisations: Sequence[Organisation]
-) -> Iterator[str]:
+def _platform(users: Sequence[tuple[User, Rights]]) -> Iterator[str]:
     yield f"  {PLATFORM} {{"
     yield "    jetstream: enabled"
     yield "    exports: ["
-    for each in organisations:
-        accounts = f"accounts: [{json.dumps(each.name)}]"
-        for subject in _doors(each.name):
-            many = ", response_type: stream" if subject.startswith(QUERIES) else ""
-            yield f"      {{service: {json.dumps(door_of(subject))}{many}, {accounts}}}"
-        yield f"      {{stream: {json.dumps(_events(each.name))}, {accounts}}}"
+    yield from (_export(each, SPEAKERS, many=each == NEXT) for each in imports())
+    yield "    ]"
+    yield "    imports: ["
+    yield _import(SERVED, SPEAKERS)
     yield "    ]"
     yield from _users(users)
     yield "  }"
+
+
+def _speakers(
+    users: Sequence[tuple[User, Rights]], organisations: Sequence[Organisation]
+) -> Iterator[str]:
+    yield f"  {SPEAKERS} {{"
+    yield "    exports: ["
+    yield _export(SERVED, PLATFORM, many=True)
+    for each in organisations:
+        for subject in _doors(each.name):
+            yield _export(door_of(subject), each.name, many=subject.startswith(QUERIES))
+        accounts = json.dumps([each.name])
+        yield f"      {{stream: {json.dumps(_events(each.name))}, accounts: {accounts}}}"
+    yield "    ]"
+    yield "    imports: ["
+    yield from (_import(each, PLATFORM) for each in imports())
+    yield "    ]"
+    yield from _users(users)
+    yield "  }"
+
+
+def _export(subject: str, account: str, *, many: bool) -> str:
+    """Return the line that lets an account ask on a subject; `many` replies come, or one."""
+    kind = ", response_type: stream" if many else ""
+    return f"      {{service: {json.dumps(subject)}{kind}, accounts: {json.dumps([account])}}}"
+
+
+def _import(subject: str, account: str) -> str:
+    return f"      {{service: {{account: {account}, subject: {json.dumps(subject)}}}}}"
 
 
 def _account(organisation: Organisation) -> Iterator[str]:
@@ -211,9 +246,9 @@ def _account(organisation: Organisation) -> Iterator[str]:
     yield "    imports: ["
     for subject in _doors(org):
         # With "share", the server tells the gateway the account, the user and the host.
-        service = f"{{account: {PLATFORM}, subject: {json.dumps(door_of(subject))}}}"
+        service = f"{{account: {SPEAKERS}, subject: {json.dumps(door_of(subject))}}}"
         yield f"      {{service: {service}, to: {json.dumps(subject)}, share: true}}"
-    yield f"      {{stream: {{account: {PLATFORM}, subject: {json.dumps(_events(org))}}}}}"
+    yield f"      {{stream: {{account: {SPEAKERS}, subject: {json.dumps(_events(org))}}}}}"
     yield "    ]"
     yield from _users([(member.user, member.rights(org)) for member in organisation.members], org)
     yield "  }"

@@ -3,8 +3,8 @@
 The rights are permissions of nats-server, see
 https://docs.nats.io/running-a-nats-service/configuration/securing_nats/authorization. Whoever may
 publish a request may name any subject for its reply, and the server does not verify that the sender
-may publish there. The replies of most requests are JSON that no service believes. The reply to a
-direct get is a stored message as it is, so nobody but the operator may send direct gets.
+may publish there: a message that is read, stored again, or an empty one that removes a stream. So
+whoever reads has no JetStream in its account, where the reply stays.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +25,10 @@ from nodepool.service import AnyService, commit_subject
 AGENT: Final = "agent"
 """The speaker of what agents observe."""
 API: Final = "$JS.API"
+NEXT: Final = f"{API}.CONSUMER.MSG.NEXT.*.*"
+"""The requests that many messages answer, from any consumer of any stream."""
+SERVED: Final = "$SRV.>"
+"""Where the gateway says what it is, as each NATS service does."""
 _REPLIES: Final = "_R_.>"
 """Where the server awaits the reply to a request that has come from another account."""
 
@@ -52,6 +56,23 @@ class Rights:
         """
         asked = f"{subject[:-1]}*" if subject.endswith(">") else subject
         return any(covers(allowed, each) for allowed in self.subscribe for each in (subject, asked))
+
+
+def imports() -> tuple[str, ...]:
+    """Return what the services and the gateway publish to JetStream, which is in another account.
+
+    Each subject of messages has a wildcard. The server sends the reply to a request on through an
+    import of one subject, and so stores what is read again, but not through one with a wildcard.
+    """
+    return (
+        *SUBJECTS,
+        "np-snapshot.>",
+        "$KV.>",
+        f"{API}.INFO",
+        f"{API}.CONSUMER.LIST.*",
+        *_look_at(["*"]),
+        *_read("*"),
+    )
 
 
 def inbox_prefix(user: str) -> str:
@@ -116,12 +137,12 @@ def gateway_rights(user: str) -> Rights:
         *(subject for stream in streams for subject in _read(stream)),
         _REPLIES,
     )
-    return Rights(publish, (f"{DOOR}.>", "$SRV.>", *_own_inbox(user)), answers=True)
+    return Rights(publish, (f"{DOOR}.>", SERVED, *_own_inbox(user)), answers=True)
 
 
 def operator_rights(user: str) -> Rights:
     """Return the rights of the operator: send every command, use all of JetStream, hear the bus."""
-    publish = (COMMANDS, f"{API}.>", "$JS.SNAPSHOT.>", "$SRV.>")
+    publish = (COMMANDS, f"{API}.>", "$JS.SNAPSHOT.>", SERVED)
     heard = (*SUBJECTS, "np.cmd.>", "np.evt.>", "np-snapshot.>", "$KV.>", "$JS.EVENT.>")
     return Rights(publish, (*heard, *_own_inbox(user)))
 
