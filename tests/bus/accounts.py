@@ -22,7 +22,7 @@ from nodepool.auth.accounts import (
 )
 from nodepool.auth.rights import Rights, inbox_prefix
 from nodepool.contract.roles import Role
-from nodepool.local.config import MAX_PAYLOAD
+from nodepool.local.config import MAX_PAYLOAD, PENDING_MAX
 from nodepool.nats.log.streams import provision
 from nodepool.nats.wire.access import Access
 from nodepool.nats.wire.connection import connect
@@ -34,10 +34,11 @@ ORG, OTHER_ORG, CLUSTER, OTHER_CLUSTER = "acme", "umbra", "prod", "test"
 ANONYMOUS = "anonymous"
 SYSTEM_USER = "system"
 MEMBERS: tuple[Role, ...] = ("viewer", "editor", "owner", "agent")
-SERVER = """\
-listen: "127.0.0.1:{port}"
-max_payload: {max_payload}
-jetstream {{ store_dir: "{folder}/data" }}
+SERVER = f"""\
+listen: "127.0.0.1:{{port}}"
+max_payload: {{max_payload}}
+max_pending: {PENDING_MAX}
+jetstream {{{{ store_dir: "{{folder}}/data" }}}}
 include "accounts.conf"
 """
 VIOLATION = re.compile(r"(?:Publish|Subscription) Violation[^\n]*")
@@ -73,6 +74,10 @@ class Guarded:
         seed = self._folder / f"{name}.nk"
         seed.write_text(identity.key.seed)
         return Access(nkey_file=str(seed), inbox_prefix=inbox_prefix(identity.user))
+
+    def says(self, text: str) -> int:
+        """How often a text is in the log of the server."""
+        return (self._folder / "nats.log").read_text().count(text)
 
     def violations(self) -> list[str]:
         """Every violation of a permission in the log of the server."""

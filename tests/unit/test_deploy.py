@@ -23,7 +23,7 @@ from nodepool.host import settings
 from nodepool.host.settings import Settings
 from nodepool.local import up
 from nodepool.local.binary import find_server
-from nodepool.local.config import QUEUE_MAX
+from nodepool.local.config import PENDING_MAX, QUEUE_MAX
 from nodepool.local.server import NatsServer
 from nodepool.nats.wire.access import PLACEHOLDER, Access
 
@@ -349,7 +349,9 @@ def first_line(arguments: Sequence[str]) -> str:
 def test_a_server_of_a_cluster_is_configured_as_a_single_one_is(path: tuple[str, ...]) -> None:
     single, cluster = read("deploy", "nats.conf"), read("deploy", *path)
 
-    shared = r"(?m)^\s*(listen|http|max_payload|sync_interval|max_buffered_msgs): (\S+)$"
+    shared = (
+        r"(?m)^\s*(listen|http|max_payload|max_pending|sync_interval|max_buffered_msgs): (\S+)$"
+    )
     ports = [("listen", '"0.0.0.0:6222"')]
     assert sorted(re.findall(shared, cluster)) == sorted([*re.findall(shared, single), *ports])
 
@@ -599,6 +601,7 @@ def test_the_server_of_the_compose_file_syncs_each_message(compose: Mapping[str,
     assert compose["services"][BUS]["command"] == ["--config", ours[1]]
     assert re.search(r"^\s*sync_interval: always$", conf, re.MULTILINE)
     assert re.search(rf"^\s*max_buffered_msgs: {QUEUE_MAX}$", conf, re.MULTILINE)
+    assert re.search(rf"^max_pending: {PENDING_MAX >> 20}MB$", conf, re.MULTILINE)
     assert 'store_dir: "' + dict(mounted)["nats-data"] in conf
 
 

@@ -10,7 +10,7 @@ import pytest
 from nodepool.auth.accounts import OPERATOR
 from nodepool.auth.rights import operator_rights
 from nodepool.contract.commands import MACHINES_MAX
-from nodepool.local.config import QUEUE_MAX, server_config
+from nodepool.local.config import PENDING_MAX, QUEUE_MAX, server_config
 from nodepool.local.demo import DATA_CENTRE, Machines, additions
 from nodepool.local.directory_lock import DirectoryLock
 from nodepool.local.disk import DiskWatch
@@ -38,6 +38,10 @@ def test_the_server_syncs_each_message_before_it_acknowledges_it() -> None:
 
 def test_the_server_holds_a_bounded_number_of_messages_that_are_not_stored_yet() -> None:
     assert f"  max_buffered_msgs: {QUEUE_MAX}" in config().splitlines()
+
+
+def test_the_server_cuts_off_a_client_for_which_too_much_waits() -> None:
+    assert f"max_pending: {PENDING_MAX}" in config().splitlines()
 
 
 def test_a_path_in_the_configuration_is_quoted() -> None:

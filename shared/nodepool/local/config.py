@@ -14,6 +14,11 @@ A flood of unacknowledged messages therefore delays other messages by at most th
 this many. For the 100,000 messages of the server's default, a disk may need minutes. The limit has
 room for twice the largest commit.
 """
+PENDING_MAX = 16 * 1024 * 1024
+"""How many bytes wait in memory for each client that does not read, until the server cuts it off.
+
+A service that is busy has requested at most half of it.
+"""
 LOG_LIMIT = 16 * 1024 * 1024
 """The size in bytes at which the server begins a new log file."""
 
@@ -38,6 +43,7 @@ def server_config(
         ("server_name", name),
         ("listen", listening.address),
         ("max_payload", MAX_PAYLOAD),
+        ("max_pending", PENDING_MAX),
         ("log_file", str(log_file)),
         ("logfile_size_limit", LOG_LIMIT),
         ("logfile_max_num", 2),

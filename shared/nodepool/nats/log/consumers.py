@@ -66,10 +66,10 @@ def delivery_of(reply: str) -> Delivery:
 def pull_request(batch: int, heartbeat_s: float) -> bytes:
     """Return the body of a pull request for up to `batch` messages, with heartbeats when idle.
 
-    The request stays open for 30 seconds.
+    The request stays open for 30 seconds, or until PULL_BYTES have come.
     """
-    heartbeat = int(heartbeat_s * 1e9)
-    return json.dumps({"batch": batch, "expires": _OPEN_NS, "idle_heartbeat": heartbeat}).encode()
+    limits = {"batch": batch, "max_bytes": PULL_BYTES, "expires": _OPEN_NS}
+    return json.dumps({**limits, "idle_heartbeat": int(heartbeat_s * 1e9)}).encode()
 
 
 def ends_replies(message: Msg) -> bool:
@@ -124,7 +124,11 @@ def consumer_config(filters: Sequence[str], start: int, *, newest: bool) -> dict
 
 
 PULL = 2_048
-"""The most messages that the server delivers for one pull request."""
+PULL_BYTES = 2 * 1024 * 1024
+"""The most messages and bytes that the server delivers for one pull request.
+
+What all open requests may bring is less than the server keeps for a client that does not read.
+"""
 GONE = frozenset({10014, STREAM_NOT_FOUND})
 """The error codes for a consumer or a stream that does not exist."""
 LOOK_S = 5.0
