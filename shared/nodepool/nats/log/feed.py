@@ -48,8 +48,11 @@ class Feed:
             await reader.close()
 
     def reads(self, log: LogId) -> bool:
-        """Return whether the feed reads this log now."""
-        return self._log == log and self._reader is not None and self._reader.is_reading
+        """Return whether the feed reads this log now, and hears the server."""
+        reader = self._reader
+        return (
+            self._log == log and reader is not None and reader.is_reading and not reader.is_silent
+        )
 
     def add(self, member: "Member") -> None:
         """Hand each further message to a member, which has read as far as the feed."""

@@ -116,6 +116,11 @@ class Reader:
         return consumer is not None and not consumer.given_up.done() and self._client.is_connected
 
     @property
+    def is_silent(self) -> bool:
+        """Return whether the server, which sends heartbeats, has been silent for too long."""
+        return time.monotonic() - self.heard_at > 3 * HEARTBEAT_S
+
+    @property
     def oldest(self) -> datetime | None:
         """Return when the oldest message not handed over, or the message before it, was stored."""
         if self._buffer:
@@ -210,8 +215,7 @@ class Reader:
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             self.verification.awake()
-            silent_s = time.monotonic() - self.heard_at
-            if self._client.is_connected and silent_s > 3 * HEARTBEAT_S:
+            if self._client.is_connected and self.is_silent:
                 self._doubt()
 
     async def _bridge(self, wants: Callable[[str], bool]) -> None:
