@@ -130,7 +130,7 @@ class Term:
         self._lease = lease
         self.work = work = Work(lambda: lease.held)
         model = BusModel(work.wake)
-        commander = Commander(model, LogReader(place), work, log)
+        commander = Commander(model, LogReader(), work, log)
         self.view = ClusterView(api, place, model, work, self.resync, log)
         self.recorder = EventRecorder(place, model, self.view, self._record, log, lease.progress)
         self.bus = Bus(

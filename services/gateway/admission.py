@@ -9,7 +9,7 @@ from gateway.refusals import Refusal
 from nodepool.contract import commands, events
 from nodepool.contract.actors import Actor
 from nodepool.contract.decode import TOO_LONG, Unreadable, decode
-from nodepool.contract.door import subject_behind
+from nodepool.contract.door import OBSERVER, subject_behind
 from nodepool.contract.grammar import NAME, SUBDOMAIN_LIMIT
 from nodepool.contract.keys import UNNAMED
 from nodepool.contract.messages import Command, Envelope, Event, M, wrap
@@ -18,8 +18,6 @@ from nodepool.contract.roles import SENDERS
 from nodepool.contract.subjects import Address, address_of
 from nodepool.contract.suggest import did_you_mean
 
-OBSERVER: Final = "agent"
-"""The speaker of what agents observe."""
 OBSERVATION_BYTES_MAX: Final = 512 << 10
 """The largest observation that is taken."""
 _ID_HEADERS: Final = ("ce-id", "nats-msg-id")

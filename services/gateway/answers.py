@@ -180,7 +180,7 @@ def _build_changes(
     changes = b",".join(
         b'{"type":"MODIFIED","key":%b,"object":%b}' % (_key(change), change.held.content)
         if change.held.content
-        else b'{"type":"DELETED","key":%b}' % _key(change)
+        else b'{"type":"DELETED","key":%b,"version":"%d"}' % (_key(change), change.held.version)
         for change in items
     )
     shown = _revision(model, bucket, revision)

@@ -74,6 +74,7 @@ class Gateway:
         )
         endpoints = [each.endpoint for each in self._intakes]
         endpoints[0].data = lambda: self._door.storage.largest(clock())
+        endpoints[2].data = self._desk.list_agents
         self._service = NatsService(NAME, uuid4().hex, _version(), ABOUT, endpoints)
         self._connection: Connection | None = None
         self._has_counted = False

@@ -72,7 +72,8 @@ class Guarded:
         """What a connection of an identity shows."""
         identity = self.identities[name]
         seed = self._folder / f"{name}.nk"
-        seed.write_text(identity.key.seed)
+        role = f"# {identity.account}/{identity.user}, {identity.user}\n"
+        seed.write_text(f"{role if identity.user in MEMBERS else ''}{identity.key.seed}\n")
         return Access(nkey_file=str(seed), inbox_prefix=inbox_prefix(identity.user))
 
     def says(self, text: str) -> int:

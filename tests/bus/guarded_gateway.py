@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 from bus.accounts import ORG, OTHER_ORG, Guarded
-from bus.harness import serving, until
+from bus.harness import ReplicaProcess, launched, serving, until
 from gateway.host.settings import GatewaySettings
 from gateway.main import Gateway
 from nodepool.auth.accounts import GATEWAY
@@ -18,6 +18,7 @@ from nodepool.nats.wire.connection import Connection, connect
 from nodepool.nats.wire.library import Msg
 from support.constants import H100
 from support.services import services
+from testbed.ports import free_port
 
 MANIFEST = {
     "apiVersion": "compute.coreweave.com/v1alpha1",
@@ -32,6 +33,46 @@ async def at_work(
     server: Guarded, folder: Path, *names: str, **budgets: int
 ) -> AsyncIterator[Gateway]:
     """A gateway with these budgets, and the services of these names."""
+    service = Settings(
+        url=server.url, log_file=str(folder / "gateway.log"), access=server.access(GATEWAY)
+    )
+    gateway = Gateway(GatewaySettings(service, str(members_file(server, folder)), **budgets))
+    stop = asyncio.Event()
+    task = asyncio.create_task(gateway.run(stop))
+    try:
+        async with served(server, folder, *names):
+            await until(lambda: gateway.obstacle() is None or task.done())
+            yield gateway
+    finally:
+        stop.set()
+        await task
+
+
+@asynccontextmanager
+async def served(server: Guarded, folder: Path, *names: str) -> AsyncIterator[None]:
+    """The services of these names, each with its own key."""
+    async with AsyncExitStack() as stack:
+        for each in services(*names) if names else ():
+            log, access = folder / f"{each.name}.log", server.access(each.name)
+            await stack.enter_async_context(serving(each, server, log, access=access))
+        yield
+
+
+@contextmanager
+def gateway_process(server: Guarded, folder: Path) -> Iterator[ReplicaProcess]:
+    """A gateway as a process, which is killed at the end."""
+    access, members = server.access(GATEWAY), str(members_file(server, folder))
+    with launched(
+        *(GATEWAY, server, folder, free_port()),
+        members_file=members,
+        nkey_file=access.nkey_file,
+        inbox_prefix=access.inbox_prefix,
+    ) as process:
+        yield process
+
+
+def members_file(server: Guarded, folder: Path) -> Path:
+    """Writes the file with the users of both organisations; its path."""
     members = folder / "members.json"
     tenants = [each for each in server.identities.values() if each.account in (ORG, OTHER_ORG)]
     roles = {role: role for role in ROLES}
@@ -47,22 +88,7 @@ async def at_work(
             for each in tenants
         )
     )
-    service = Settings(
-        url=server.url, log_file=str(folder / "gateway.log"), access=server.access(GATEWAY)
-    )
-    gateway = Gateway(GatewaySettings(service, str(members), **budgets))
-    stop = asyncio.Event()
-    task = asyncio.create_task(gateway.run(stop))
-    try:
-        async with AsyncExitStack() as stack:
-            for each in services(*names) if names else ():
-                log, access = folder / f"{each.name}.log", server.access(each.name)
-                await stack.enter_async_context(serving(each, server, log, access=access))
-            await until(lambda: gateway.obstacle() is None or task.done())
-            yield gateway
-    finally:
-        stop.set()
-        await task
+    return members
 
 
 async def listen(connection: Connection, subject: str) -> list[str]:

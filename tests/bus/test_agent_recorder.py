@@ -16,12 +16,15 @@ from agent.host.work import Work
 from agent.pools.objects import Log
 from bus.harness import connected, until
 from nodepool.cli.app import run
+from nodepool.client import Client
+from nodepool.client.mirror import mirror_of
 from nodepool.contract.events import CWNodeAssigned, CWNodePoolCreated
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
-from nodepool.nats.log.streams import STREAM, stream_info
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.access import NO_ACCESS, Access
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.waiting import cancel
 from support.agent.answered import unanswered
@@ -79,17 +82,20 @@ class Cluster:
             self.counts.append(event.count)
 
     @asynccontextmanager
-    async def followed(self, connection: Connection) -> AsyncIterator[None]:
+    async def followed(
+        self, connection: Connection, url: str, access: Access = NO_ACCESS
+    ) -> AsyncIterator[None]:
         """An agent records the events of the log here, until the context ends."""
-        info = await stream_info(connection, STREAM)
-        assert info is not None
-        async with unanswered() as (api_server, lines):
+        client = Client(url, org=PLACE.org, cluster=PLACE.cluster, access=access)
+        async with unanswered() as (api_server, lines), client:
+            mirror = mirror_of(client.session, "")
+            state = await mirror.open()
             model = BusModel(lambda _key: None)
-            log = model.log = Log(info.log, info.last)
+            log = model.log = Log(state.id, state.end)
             view = ClusterView(api_server, PLACE, model, Work(lambda: True), lambda: None, lines)
             view.pools.fault = view.nodes.fault = ""
             recorder = EventRecorder(PLACE, model, view, self._record, lines, self.progress)
-            following = asyncio.create_task(recorder.follow(connection, log, info))
+            following = asyncio.create_task(recorder.follow(mirror, log, state))
             try:
                 yield
                 end = await api.last_position(connection, STREAM)
@@ -106,10 +112,10 @@ async def test_events_are_recorded_once_by_one_agent_after_another(server: NatsS
     cluster = Cluster()
     async with connected(server.url) as connection:
         await say(connection, "before")
-        async with cluster.followed(connection):
+        async with cluster.followed(connection, server.url):
             await say(connection, "first")
         await say(connection, "between")
-        async with cluster.followed(connection):
+        async with cluster.followed(connection, server.url):
             await say(connection, "second")
 
     assert cluster.events == ["before", "first", "between", "second"]
@@ -122,7 +128,7 @@ async def test_events_are_recorded_of_a_log_restored_from_a_backup(
     cluster, folder = Cluster(), str(tmp_path / "backup")
     async with connected(server.url) as connection:
         # given a backup, and events that were recorded since
-        async with cluster.followed(connection):
+        async with cluster.followed(connection, server.url):
             await say(connection, "a")
             assert await asyncio.to_thread(run, ["--url", server.url, "backup", folder]) == 0
             await say(connection, "lost-1", "lost-2", "lost-3")
@@ -132,7 +138,7 @@ async def test_events_are_recorded_of_a_log_restored_from_a_backup(
         line = ["--url", server.url, "restore", "--force", folder]
         assert await asyncio.to_thread(run, line) == 0
         await say(connection, *since)
-        async with cluster.followed(connection):
+        async with cluster.followed(connection, server.url):
             await say(connection, "last")
 
     # then what has taken the places of the events that are lost is recorded as well
@@ -143,7 +149,7 @@ async def test_events_about_the_nodes_of_a_nodepool_are_few_events_with_their_co
     server: NatsServer,
 ) -> None:
     cluster = Cluster()
-    async with connected(server.url) as connection, cluster.followed(connection):
+    async with connected(server.url) as connection, cluster.followed(connection, server.url):
         await assign(connection, "train", *(f"n{number}" for number in range(40)))
         await assign(connection, "serve", "only")
 
@@ -160,13 +166,13 @@ async def test_an_agent_that_is_killed_leaves_each_event_counted_once(
     cluster = Cluster()
     async with connected(server.url) as connection:
         await assign(connection, "train", "n1", "n2")
-        async with cluster.followed(connection):
+        async with cluster.followed(connection, server.url):
             before = cluster.progress
         cluster.progress = cluster.progress if is_noted else before
         await assign(connection, "train", "n3")
 
         # when another one takes its place
-        async with cluster.followed(connection):
+        async with cluster.followed(connection, server.url):
             await say(connection, "created")
 
     # then each event counts once

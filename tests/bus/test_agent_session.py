@@ -17,16 +17,16 @@ from agent.host.telemetry import Telemetry
 from agent.host.work import Work
 from agent.pools.objects import Log
 from bus.harness import connected, restart, until
+from nodepool.client import Client
+from nodepool.client.mirror import LogState, Mirror, mirror_of
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import NodePoolValidated
-from nodepool.contract.log import LogId
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.model import NodePoolSpec
 from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
-from nodepool.nats.log.streams import STREAM, StreamInfo
-from nodepool.nats.wire.connection import Connection
+from nodepool.nats.log.streams import STREAM
 from nodepool.nats.wire.waiting import cancel
 from support.agent.answered import answered
 from support.constants import H100
@@ -35,7 +35,7 @@ PLACE = Place("acme", "prod", "zone-a")
 KUBE_SYSTEM = b'{"metadata": {"uid": "5c1f7a52"}}'
 
 
-async def nothing(_connection: Connection, _log: Log, _info: StreamInfo) -> None:
+async def nothing(_mirror: Mirror, _log: Log, _state: LogState) -> None:
     """Follows no event."""
     await asyncio.Event().wait()
 
@@ -50,7 +50,7 @@ async def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection
     telemetry = Telemetry(service, PLACE, lambda: ())
     model = BusModel(lambda _key: None)
     work = Work(lambda: True)
-    commander = Commander(model, LogReader(PLACE), work, telemetry.log)
+    commander = Commander(model, LogReader(), work, telemetry.log)
     compared: list[str] = []
     settings = AgentSettings(service, PLACE, config)
     async with connected(server.url), answered(lambda _path: (200, KUBE_SYSTEM)) as api:
@@ -84,15 +84,20 @@ async def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection
 async def test_an_agent_reads_which_commands_a_nodepool_follows_from(server: NatsServer) -> None:
     # given a log with two changes of a NodePool, one of another, and one that cannot be read
     subject = "np.evt.validator.acme.prod.{}.NodePoolValidated".format
-    async with connected(server.url) as connection:
+    async with (
+        connected(server.url) as connection,
+        Client(server.url, org="acme", cluster="prod") as client,
+    ):
         for id, pool in (("uid.1.new.a", "train"), ("b", "other"), ("uid.2.1.c", "train")):
             await api.publish_event(connection, subject(pool), _validated(id, pool))
         await api.publish_event(connection, subject("train"), b"{}")
         end = await api.last_position(connection, STREAM)
 
         # when the agent asks for what came after a position
-        events = LogReader(PLACE)
-        events.begin(connection, LogId(""))
+        mirror = mirror_of(client.session, "")
+        await mirror.open()
+        events = LogReader()
+        events.begin(mirror)
         everything = await events.origins_of("train", 0)
         later = await events.origins_of("train", end - 2)
         never = await events.origins_of("none", 0)

@@ -38,12 +38,13 @@ QUESTIONS: tuple[tuple[str, Mapping[str, object]], ...] = (
     ("List", {"kind": "nodepools", "fieldSelector": "metadata.name=POOL"}),
     ("Events", {"cluster": "CLUSTER"}),
     ("Events", {"cluster": "CLUSTER", "pool": "POOL"}),
+    ("Messages", {"cluster": "CLUSTER", "pool": "POOL", "names": ["NodePoolValidated"]}),
     ("Audit", {"cluster": "CLUSTER", "pool": "POOL"}),
     ("Audit", {"cluster": "CLUSTER", "pool": "POOL", "last": True}),
     ("Explain", {"cluster": "CLUSTER", "pool": "POOL"}),
 )
 """Queries that name an object by placeholders."""
-TIMED = (QUESTIONS[0], QUESTIONS[5], QUESTIONS[9])
+TIMED = (QUESTIONS[0], QUESTIONS[5], QUESTIONS[10])
 GUESSES = (
     *(f"{ORG}.{CLUSTER}.train", f"{CLUSTER}.train", f"../{ORG}/{CLUSTER}/train"),
     *(f"{CLUSTER}~train", "*", ">", f"{ORG}~{CLUSTER}", f"_.{ORG}", "train\u0000", ""),
@@ -109,7 +110,7 @@ async def test_a_foreign_name_is_answered_like_a_name_that_nobody_has(tmp_path: 
 
             async def answer(query: str, fields: Mapping[str, object], *names: str) -> str:
                 reply = await ask(other, f"np.api.{OTHER_ORG}.{query}", **asked(fields, *names))
-                for name in ("position", "revision", "after"):
+                for name in ("position", "revision", "after", "time"):
                     reply.pop(name, None)
                 text = json.dumps(reply)
                 for name, placeholder in zip(names, ("CLUSTER", "POOL"), strict=True):

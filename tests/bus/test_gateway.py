@@ -35,6 +35,8 @@ MANIFEST = {
     "metadata": {"name": "train", "labels": {"team": "a"}},
     "spec": {"instanceType": H100, "targetNodes": 1},
 }
+MANY = ["CWNodeAssigned", "CWNodeDeleted", "NodePoolValidated", "NodeUpdated", "QuotaChecked"]
+"""More names of events than are looked for one by one."""
 SELECTION = {"instanceType": H100, "count": 1}
 TOO_LARGE = b'{"targetNodes": 1, "resourceVersion": "%b"}' % (b"x" * 300_000)
 REPORTED = "train.NodeReported"
@@ -556,11 +558,15 @@ async def test_a_gateway_that_starts_again_knows_what_has_been_stored_within_the
         ("vera", "Watch", {"kind": "nodes", "since": "x"}, "Invalid", "since"),
         ("vera", "Watch", {"kind": "nodes", "since": "other-4"}, "Expired", "since"),
         ("vera", "Events", {"cluster": ">"}, "Invalid", "cluster"),
+        ("vera", "Messages", {"cluster": "prod", "names": ["NodeUpdate"]}, "Invalid", "names"),
+        ("vera", "Messages", {"cluster": "prod", "names": MANY, "last": True}, "Invalid", "names"),
+        ("vera", "Messages", {"cluster": ">", "names": MANY}, "Invalid", "cluster"),
         ("vera", "Explain", {"cluster": "prod", "pool": "none"}, "NotFound", "pool"),
         ("vera", "FindCapacity", {"selections": []}, "Invalid", "selections"),
         ("agent-prod", "List", {"kind": "nodepools", "cluster": "test"}, "Forbidden", "cluster"),
         ("agent-prod", "List", {"kind": "quotas"}, "Forbidden", "kind"),
         ("agent-prod", "Events", {"cluster": "test"}, "Forbidden", "cluster"),
+        ("agent-prod", "Messages", {"cluster": "test", "names": MANY}, "Forbidden", "cluster"),
         ("agent-prod", "FindCapacity", {"selections": [SELECTION]}, "Forbidden", "subject"),
     ],
 )

@@ -4,7 +4,7 @@ import asyncio
 
 import structlog
 
-from agent.actions import Place, Send
+from agent.actions import Send
 from agent.host.commander import SHOWN_S, Commander
 from agent.host.log import LogReader
 from agent.host.model import BusModel
@@ -39,7 +39,7 @@ async def test_a_node_is_compared_once_a_command_counts_as_shown_whatever_else_w
     work = Work(lambda: True)
     queue, model = work.queue, BusModel(work.wake)
     model.nodes["n1"] = NODE
-    events = LogReader(Place("acme", "prod", "zone-a"))
+    events = LogReader()
     commander = Commander(model, events, work, structlog.get_logger())
     connection = Connection()
     outcomes = PendingOutcomes(Reader(connection, STREAM, []), CommandAccepted)

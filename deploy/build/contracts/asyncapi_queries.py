@@ -42,6 +42,7 @@ _EXAMPLES: Final[Mapping[str, Json]] = {
     "List": {"kind": "nodes", "cluster": "prod", "labelSelector": "team=a", "limit": 500},
     "Watch": {"kind": "nodepools", "cluster": "prod", "since": _REVISION, "waitSeconds": 20},
     "Events": {"cluster": "prod", "pool": "train", "since": "2026-03-01T12:00:00Z"},
+    "Messages": {"cluster": "prod", "names": ["CWNodeAssigned", "CWNodeDeleted"], "after": 41},
     "Audit": {"cluster": "prod", "pool": "train", "last": True},
     "Explain": {"cluster": "prod", "pool": "train", "current": True},
     "FindCapacity": {"selections": [{"instanceType": "gd-8xh100ib-i128", "count": 4}]},

@@ -10,13 +10,12 @@ from agent.host.model import BusModel
 from agent.host.work import Key, Work
 from agent.pools.objects import WantedPool
 from agent.reading import version_number
-from nodepool.client.accepted import Accepted, is_outdated, read_accepted
+from nodepool.client.accepted import Accepted, is_outdated
 from nodepool.client.errors import NoOutcome, Refused
+from nodepool.client.mirror import FAULTS
 from nodepool.client.sender import Sender
 from nodepool.contract.events import CommandAccepted
 from nodepool.host.logs import Logger
-from nodepool.nats.wire.errors import InDoubt, ServerRefusal
-from nodepool.nats.wire.library import NatsError
 from nodepool.nats.wire.waiting import cancel
 
 SHOWN_S: Final = 2.0
@@ -27,7 +26,7 @@ outside its spec."""
 IN_FLIGHT_MAX: Final = 64
 """The most commands that may wait for their outcomes at one time."""
 INFINITY: Final = float("inf")
-_PASSING: Final = frozenset({"TooManyRequests", "InternalError"})
+_PASSING: Final = frozenset({"TooManyRequests", "InternalError", "Unavailable"})
 """The reasons for refusals after which the same command may be sent again."""
 
 
@@ -116,8 +115,8 @@ class Commander:
             return
         try:
             if key.kind == "NodePool":
-                sent.accepted = await self._find_accepted(key.name)
-        except (NatsError, OSError, InDoubt, ServerRefusal) as error:
+                sent.accepted = await self.log.accepted(key.name)
+        except FAULTS as error:
             self._retry_command(key, f"no outcome of {action.id}: {error}")
             return
         now = asyncio.get_running_loop().time()
@@ -140,9 +139,6 @@ class Commander:
         self._lines.warning(
             "no outcome", kind=key.kind, name=key.name, cause=cause, again_in_s=round(pause_s)
         )
-
-    async def _find_accepted(self, pool: str) -> Accepted | None:
-        return await read_accepted(lambda event: self.log.newest(event, pool))
 
     def _shows(self, key: Key, sent: _Sent, now: float, deleted: int) -> bool:
         if key.kind == "Node":

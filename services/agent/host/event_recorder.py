@@ -5,21 +5,18 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Final, NamedTuple
 
 from agent.actions import Place, RecordEvent
 from agent.host.model import BusModel
 from agent.host.view import ClusterView
 from agent.pools.objects import Log
+from nodepool.client.backend import Heard
 from nodepool.client.events import KINDS, ObjectEvent, object_events
-from nodepool.contract.keys import token
+from nodepool.client.mirror import LogState, Mirror
 from nodepool.host.logs import Logger
 from nodepool.kube.failures import ApiFailure, ApiUnreachable
-from nodepool.nats.log import api
-from nodepool.nats.log.reader import Reader
-from nodepool.nats.log.streams import STREAM, StreamInfo, verify_log
-from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.waiting import cancel
 
 HISTORY: Final = timedelta(minutes=50)
 """How far back to begin: the API server keeps Events for an hour, so none is recorded twice."""
@@ -106,24 +103,17 @@ class EventRecorder:
         self._similar: dict[tuple[str, str], _Waiting] = {}
         self._window = self._since = 0
 
-    async def follow(self, connection: Connection, log: Log, info: StreamInfo) -> None:
+    async def follow(self, mirror: Mirror, log: Log, state: LogState) -> None:
         """Record the events of this log until the task is cancelled."""
         self._waiting.clear()
         self._similar.clear()
         self._window = 0
-        if not await self._is_of(connection, log):
+        if not await self._is_of(mirror, log):
             self._log.info("log restored from a backup", log=log.id, recorded=self.recorded)
             self.recorded = ""
-        start = max(self._parse_recorded(log).position + 1, await _position_at(connection, info))
-        path = ".".join(map(token, (self._place.org, self._place.cluster)))
-        filters = [f"np.evt.{kind.speaker}.{path}.*.{name}" for name, kind in KINDS.items()]
-        verify = partial(verify_log, connection, log.id)
-        reader = Reader(connection, STREAM, filters, start=start, verify=verify)
-        await reader.open()
-        try:
-            await self._read(reader, log)
-        finally:
-            await reader.close()
+        after = max(self._parse_recorded(log).position, await _position_before(mirror, state))
+        async with mirror.follow(KINDS.keys(), after) as heard:
+            await self._read(heard, log)
 
     def _parse_recorded(self, log: Log) -> _Noted:
         id, *numbers = self.recorded.rsplit(":", 2)
@@ -131,39 +121,53 @@ class EventRecorder:
             return _Noted(0, 0)
         return _Noted(*map(int, numbers))
 
-    async def _is_of(self, connection: Connection, log: Log) -> bool:
+    async def _is_of(self, mirror: Mirror, log: Log) -> bool:
         """Return whether what is noted is of the history that a log has.
 
-        A log that is restored from an older backup keeps its identity. What lies at the position
-        now, if anything does, was stored after all that had been read before.
+        A log that is restored from an older backup keeps its identity. What came since lies beyond
+        the position, unless the log was set back to a backup.
         """
         noted = self._parse_recorded(log)
         if noted.position > log.end:
             return False
         if not noted.position:
             return True
-        entry = await api.leaders_message_at(connection, STREAM, noted.position)
-        return entry is None or microseconds(entry.time) <= noted.read_to
+        since = _EPOCH + timedelta(microseconds=noted.read_to + 1)
+        after, is_over = 0, False
+        while not is_over:
+            page = await mirror.read(KINDS.keys(), since=since, after=after, limit=1)
+            if page.entries:
+                return page.entries[0].position > noted.position
+            after, is_over = page.after, page.at_end or page.after >= noted.position
+        return True
 
-    async def _read(self, reader: Reader, log: Log) -> None:
+    async def _read(self, heard: Heard, log: Log) -> None:
         clock = asyncio.get_running_loop().time
         read_to, moment = self._parse_recorded(log)
-        while True:
-            if len(self._waiting) < WAITING_MAX:
-                for entry in await reader.next(LOOK_S if self._waiting else None):
-                    # Do not wait for the object of an old event: it may be long gone.
-                    until = clock() + (OBJECT_S if entry.position > log.end else 0.0)
-                    for event in object_events(entry):
-                        self._add(event, clock(), until)
-                    read_to, moment = entry.position, microseconds(entry.time)
-            else:
-                await asyncio.sleep(LOOK_S)
-            if self._view.pools.fault or self._view.nodes.fault or not self._model.log:
-                await asyncio.sleep(LOOK_S)
-                continue
-            await self._record_ready(clock())
-            oldest = min((each.since for each in self._waiting), default=read_to + 1)
-            self.recorded = f"{log.id}:{min(read_to, oldest - 1)}:{moment}"
+        reading = asyncio.ensure_future(heard.next())
+        try:
+            while True:
+                # While events wait, nothing more is taken once they are too many.
+                timeout_s = LOOK_S if self._waiting else None
+                await asyncio.wait((reading,), timeout=timeout_s)
+                if reading.done() and len(self._waiting) < WAITING_MAX:
+                    for entry in reading.result():
+                        # Do not wait for the object of an old event: it may be long gone.
+                        until = clock() + (OBJECT_S if entry.position > log.end else 0.0)
+                        for event in object_events(entry):
+                            self._add(event, clock(), until)
+                        read_to, moment = entry.position, microseconds(entry.time)
+                    reading = asyncio.ensure_future(heard.next())
+                elif reading.done():
+                    await asyncio.sleep(LOOK_S)
+                if self._view.pools.fault or self._view.nodes.fault or not self._model.log:
+                    await asyncio.sleep(LOOK_S)
+                    continue
+                await self._record_ready(clock())
+                oldest = min((each.since for each in self._waiting), default=read_to + 1)
+                self.recorded = f"{log.id}:{min(read_to, oldest - 1)}:{moment}"
+        finally:
+            await cancel(reading)
 
     def _add(self, event: ObjectEvent, now: float, until: float) -> None:
         """Add an event; of the same reason about Nodes of a NodePool, one window is one Event.
@@ -244,15 +248,7 @@ def _is_passing(result: object) -> bool:
     return result.lacks_right or result.code == 429 or result.code >= 500
 
 
-async def _position_at(connection: Connection, info: StreamInfo) -> int:
-    """Return the position of the first message within `HISTORY`, by the clock of the log."""
-    since = info.time - HISTORY
-    low, high = 1, info.last + 1
-    while low < high:
-        middle = (low + high) // 2
-        entry = await api.leaders_message_at(connection, STREAM, middle)
-        if entry is not None and entry.time >= since:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+async def _position_before(mirror: Mirror, state: LogState) -> int:
+    """Return the position before the first event within `HISTORY`, by the clock of the log."""
+    page = await mirror.read(KINDS.keys(), since=state.time - HISTORY, limit=1)
+    return page.entries[0].position - 1 if page.entries else page.after

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Final
 
-from agent.actions import Place
 from agent.pools.sides import Deletion, Origin
-from nodepool.client.accepted import DELETED, VALIDATED
+from nodepool.client.accepted import DELETED, DELETING, VALIDATED, Accepted, accepted_by
+from nodepool.client.mirror import Mirror
 from nodepool.contract.decode import decode
 from nodepool.contract.events import (
     CWNodeDeleted,
@@ -15,17 +14,11 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     NodePoolValidated,
 )
-from nodepool.contract.keys import token
-from nodepool.contract.log import Entry, LogId
+from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope
-from nodepool.nats.log import api
-from nodepool.nats.log.reader import Reader
-from nodepool.nats.log.streams import STREAM, verify_log
-from nodepool.nats.objects.following import LOOK_S
-from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import InDoubt
 
-CREATED: Final = ("validator", "CWNodePoolCreated")
+CREATED: Final = "CWNodePoolCreated"
 ORIGINS_MAX: Final = 32
 """How many states of a NodePool to read after an agreement, in addition to the newest."""
 FRESH_S: Final = 2.0
@@ -38,42 +31,47 @@ ENDS: Final[Mapping[str, type[CWNodeDeleted | CWNodeRegistrationFailed]]] = {
 
 
 class LogReader:
-    """Asks the leader of the log about one cluster.
+    """Asks the log about one cluster.
 
     Without a connection or a reply, the methods raise an error of the bus.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._connection: Connection | None = None
-        self._log = LogId("")
+    def __init__(self) -> None:
+        self._mirror: Mirror | None = None
         self._turn = asyncio.Lock()
         self.end()
 
-    def begin(self, connection: Connection, log: LogId) -> None:
-        """Ask about this log on this connection from now on."""
-        # A read on an earlier connection may have ended after `end`.
+    def begin(self, mirror: Mirror) -> None:
+        """Ask with this mirror from now on."""
+        # A read with an earlier mirror may have ended after `end`.
         self.end()
-        self._connection, self._log = connection, log
+        self._mirror = mirror
 
     def end(self) -> None:
-        """Forget the connection, and what was read on it."""
-        self._connection = None
+        """Forget the mirror, and what was read with it."""
+        self._mirror = None
         self._ended: dict[str, int] = {}
         self._from = self._to = 0
         self._fresh_until = float("-inf")
 
     async def newest_position(self) -> int:
         """Return the position of the newest message of the log."""
-        return await api.last_position(self._require_connection(), STREAM)
+        return (await self._require_mirror().find_state()).end
 
     async def deletion_of(self, pool: str) -> Deletion:
         """Return the last deletion of a NodePool of this name in the log."""
-        entry = await self.newest(DELETED, pool)
+        entry = await self._newest(DELETED[1], pool)
         if entry is None:
             return Deletion()
         read = decode(CWNodePoolDeleted, entry.subject, entry.content, {}, entry.position)
         return Deletion(entry.position, read.data.uid if isinstance(read, Envelope) else "")
+
+    async def accepted(self, pool: str) -> Accepted | None:
+        """Return what the log says of a NodePool; None if the NodePool never existed."""
+        names = [name for _, name in (VALIDATED, DELETING, DELETED)]
+        page = await self._require_mirror().newest(names, pool)
+        found = {each.subject.rpartition(".")[2]: each for each in page.entries}
+        return accepted_by(*map(found.get, names))
 
     async def origins_of(self, pool: str, agreed: int) -> Sequence[Origin]:
         """Return the states of a NodePool after a position of the log, the oldest first.
@@ -84,38 +82,25 @@ class LogReader:
         agreed: the position; 0 for the creation of the NodePool.
         """
         if not agreed:
-            created = await self.newest(CREATED, pool)
+            created = await self._newest(CREATED, pool)
             agreed = created.position if created is not None else 0
-        entries: dict[int, Entry] = {}
-        subject, position = self._subject(VALIDATED, pool), agreed
-        while len(entries) < ORIGINS_MAX:
-            entry = await api.leaders_next_message(
-                self._require_connection(), STREAM, subject, position + 1
-            )
-            if entry is None:
-                break
-            entries[entry.position] = entry
-            position = entry.position
-        newest = await self.newest(VALIDATED, pool)
+        names = [VALIDATED[1]]
+        page = await self._require_mirror().read(names, pool=pool, after=agreed, limit=ORIGINS_MAX)
+        entries = {entry.position: entry for entry in page.entries}
+        newest = await self._newest(VALIDATED[1], pool)
         if newest is not None:
             entries[newest.position] = newest
         return [origin_in(entry) for _, entry in sorted(entries.items())]
 
-    async def newest(self, event: tuple[str, str], pool: str) -> Entry | None:
-        """Return the newest event of a kind, given as service and name; None without an event."""
-        return await api.leaders_message(
-            self._require_connection(), STREAM, self._subject(event, pool)
-        )
+    async def _newest(self, name: str, pool: str) -> Entry | None:
+        """Return the newest event of a name about a NodePool; None without an event."""
+        page = await self._require_mirror().newest([name], pool)
+        return next(iter(page.entries), None)
 
-    def _subject(self, event: tuple[str, str], pool: str) -> str:
-        (service, name), place = event, self._place
-        path = ".".join(map(token, (place.org, place.cluster, pool)))
-        return f"np.evt.{service}.{path}.{name}"
-
-    def _require_connection(self) -> Connection:
-        if self._connection is None:
+    def _require_mirror(self) -> Mirror:
+        if self._mirror is None:
             raise InDoubt("the bus is not connected")
-        return self._connection
+        return self._mirror
 
     async def has_ended(
         self, node: str, assignment: int, since: int, oldest: Callable[[], int]
@@ -128,35 +113,27 @@ class LogReader:
 
         oldest: from where to read, if anything has to be; raises an error of the bus.
         """
-        connection = self._require_connection()
+        mirror = self._require_mirror()
         async with self._turn:
             clock = asyncio.get_running_loop().time
             if not self._from or since < self._from:
                 first = max(1, min(since, oldest()))
-                await self._read(connection, first)
+                await self._read(mirror, first)
                 self._from, self._fresh_until = first, clock() + FRESH_S
             elif clock() >= self._fresh_until:
-                await self._read(connection, self._to + 1)
+                await self._read(mirror, self._to + 1)
                 self._fresh_until = clock() + FRESH_S
         return self._ended.get(node, 0) >= assignment
 
-    async def _read(self, connection: Connection, first: int) -> None:
+    async def _read(self, mirror: Mirror, first: int) -> None:
         """Read from a position to the current end of the log."""
-        end = await api.last_position(connection, STREAM)
-        if end < first:
-            return
-        verify = partial(verify_log, connection, self._log)
-        path = ".".join(map(token, (self._place.org, self._place.cluster)))
-        filters = [f"np.evt.{kind.speaker}.{path}.*.{name}" for name, kind in ENDS.items()]
-        reader = Reader(connection, STREAM, filters, start=first, verify=verify)
-        await reader.open()
-        try:
-            while reader.pending:
-                for entry in await reader.next(LOOK_S):
-                    self._take(entry)
-        finally:
-            await reader.close()
-        self._to = end
+        after, at_end = first - 1, False
+        while not at_end:
+            page = await mirror.read(ENDS.keys(), after=after)
+            for entry in page.entries:
+                self._take(entry)
+            after, at_end = page.after, page.at_end
+        self._to = after
 
     def _take(self, entry: Entry) -> None:
         kind = ENDS[entry.subject.rpartition(".")[2]]

@@ -30,9 +30,9 @@ from agent.pools.actions import missing_for_pool
 from agent.pools.agreement import agreement_of, is_unresolved
 from agent.pools.objects import Log, PoolObject
 from agent.pools.sides import NOT_DELETED, Facts, Origin
+from nodepool.client.mirror import FAULTS
 from nodepool.kube.failures import ApiFailure, ApiUnreachable
-from nodepool.nats.wire.errors import InDoubt, ServerRefusal
-from nodepool.nats.wire.library import NatsError
+from nodepool.nats.wire.errors import InDoubt
 
 ROUNDS_MAX: Final = 10
 """The most comparisons in a row that find something missing before a pause follows."""
@@ -74,7 +74,7 @@ class ReconcileLoop:
             result = await self._carry_out(key, actions)
         except ApiFailure as failure:
             self._retry_later(key, failure)
-        except (ApiUnreachable, InDoubt, ServerRefusal, NatsError, OSError) as error:
+        except (ApiUnreachable, *FAULTS) as error:
             pause_s = self._work.retry(key)
             self._log_failure(key, str(error), pause_s)
         except Exception:  # A bug that concerns this object alone.

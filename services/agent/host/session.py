@@ -1,13 +1,10 @@
 """Connects to the bus: watches the read model, sends commands, and exchanges reports and events."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
-from functools import partial
-from typing import Final
-from uuid import uuid4
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Final
 
-from agent.actions import Place
 from agent.host.commander import Commander
 from agent.host.model import BusModel
 from agent.host.registration import Registration
@@ -16,26 +13,21 @@ from agent.host.telemetry import NAME, Telemetry
 from agent.pools.objects import Log
 from agent.reading import Document
 from nodepool.client.client import Client
-from nodepool.client.errors import Unreachable
-from nodepool.client.objects import document_of
-from nodepool.client.sender import PendingOutcomes, Sender
+from nodepool.client.errors import ClientError
+from nodepool.client.mirror import FAULTS, LogState, Mirror, mirror_of
+from nodepool.client.objects import Listed, Object
+from nodepool.client.sender import PendingOutcomes
+from nodepool.contract.buckets import Bucket
 from nodepool.contract.events import CommandAccepted, CommandRefused
-from nodepool.contract.keys import token
-from nodepool.contract.log import Entry
-from nodepool.contract.messages import Event, wrap
-from nodepool.contract.subjects import subject_of
-from nodepool.host.edge import FAULTS, pause
+from nodepool.contract.messages import Event
+from nodepool.host.edge import pause
 from nodepool.host.version import version_of
-from nodepool.nats.log import api
-from nodepool.nats.log.consumers import AGENT, VERSION
-from nodepool.nats.log.reader import Reader
-from nodepool.nats.log.streams import STREAM, StreamInfo, verify_log
-from nodepool.nats.objects.following import LOOK_S, objects_reader, present, until_closed
-from nodepool.nats.objects.stored_objects import stored_object
-from nodepool.nats.wire.connection import Connection, connect
+from nodepool.nats.objects.following import until_closed
 from nodepool.nats.wire.errors import InDoubt
-from nodepool.nats.wire.library import NatsError
 from nodepool.nats.wire.waiting import until_first
+
+if TYPE_CHECKING:
+    from nodepool.nats.wire.connection import Connection
 
 CATCHING_UP: Final = 3
 """How many times to wait, for two seconds each, until the read model has caught up with the log.
@@ -45,8 +37,9 @@ bucket has no deletion mark of that Node.
 """
 OUTCOME_S: Final = 30.0
 """How long to wait for the outcome of a command before sending the command again."""
-BUCKETS: Final = ("nodepools", "nodes")
-Following = Callable[[Connection, Log, StreamInfo], Coroutine[None, None, None]]
+BUCKETS: Final[tuple[Bucket, ...]] = ("nodepools", "nodes")
+OUTCOMES: Final = (CommandAccepted.__name__, CommandRefused.__name__)
+Following = Callable[[Mirror, Log, LogState], Coroutine[None, None, None]]
 
 
 class Bus:
@@ -85,6 +78,8 @@ class Bus:
         self._following = following
         self.log = commander.log
         self._connection: Connection | None = None
+        self._mirror: Mirror | None = None
+        self._lost = ""
 
     @property
     def obstacle(self) -> str:
@@ -92,14 +87,13 @@ class Bus:
         connection = self._connection
         if connection is not None and not connection.is_connected:
             return connection.fault
-        return self.fault
+        return self.fault or self._lost
 
     async def publish(self, event: Event) -> None:
         """Store an event; raise an error of the bus if it is uncertain that the event is stored."""
-        if self._connection is None:
+        if self._mirror is None:
             raise InDoubt("the bus is not connected")
-        envelope = wrap(event, id=str(uuid4()), source=NAME)
-        await api.publish_event(self._connection, subject_of(event, NAME), envelope.encode())
+        await self._mirror.publish(event)
 
     async def run(self) -> None:
         """Read and send until the task is cancelled; a fault only delays the work."""
@@ -117,26 +111,43 @@ class Bus:
             failures = await pause(failures, asyncio.get_running_loop().time() - began)
 
     async def _session(self) -> None:
-        service = self._settings.service
-        connection = await connect(
-            service.url, NAME, patience_s=None, access=service.access, on_fault=self._note
+        service, place = self._settings.service, self._settings.place
+        client = Client(
+            service.url,
+            org=place.org,
+            cluster=place.cluster,
+            timeout_s=OUTCOME_S,
+            source=NAME,
+            access=service.access,
         )
-        self._connection = connection
-        connection.on_reconnect.append(self._note_reconnect)
-        self._telemetry.log_connection(connection)
+        session = client.session
         try:
-            await self._read(connection)
+            await session.open(self._note)
+            connection = self._connection = session.connection
+            session.observe_gateway(self._note_lost, self._note_back)
+            connection.on_reconnect.append(self._note_reconnect)
+            self._telemetry.log_connection(connection, through=session.through)
+            await until_first(self._read(client), until_closed(connection))
         finally:
-            self._connection = None
+            self._connection = self._mirror = None
+            self._lost = ""
             self.log.end()
-            connection.on_disconnect.clear()
-            with suppress(NatsError, OSError):
-                await connection.close()
+            await session.close()
 
     def _note(self, fault: str) -> None:
         if self._connection is None:
             self.fault = fault  # Once open, the connection reports its own faults.
         self._telemetry.log.warning("cannot connect", cause=fault)
+
+    def _note_lost(self, what: str) -> None:
+        self._lost = f"{what} does not respond"
+        self._telemetry.log.warning("gateway lost", cause=self._lost)
+
+    def _note_back(self, _what: str) -> None:
+        self._lost = ""
+        self._telemetry.log.info("gateway back")
+        if not self.fault:
+            self._resync()
 
     def _note_registration(self, fault: str) -> None:
         self.fault = fault
@@ -146,113 +157,96 @@ class Bus:
         if not self.fault:
             self._resync()
 
-    async def _read(self, connection: Connection) -> None:
-        place = self._settings.place
+    async def _read(self, client: Client) -> None:
         self.fault = "no control plane has been set up on the bus"
-        await present(connection, STREAM)
+        mirror = mirror_of(client.session, version_of())
+        await mirror.open()
         # Read nothing before the registration: the data may be of another cluster of this name.
         await self._registration.run(self._note_registration)
         self.fault = "reading the read model"
-        info = await present(connection, STREAM)
-        buckets = [await present(connection, f"KV_{bucket}") for bucket in BUCKETS]
-        log = Log(info.log, info.last, cluster=self._registration.uid)
-        readers = [
-            objects_reader(
-                connection, bucket, f"$KV.{bucket}.{place.org}.{place.cluster}.>", log.id, found
-            )
-            for bucket, found in zip(BUCKETS, buckets, strict=True)
-        ]
-        heard = Reader(
-            connection,
-            STREAM,
-            _outcomes_in(place),
-            start=info.last + 1,
-            verify=partial(verify_log, connection, log.id),
-        )
-        heard.metadata = {AGENT: f"{place.org}/{place.cluster}", VERSION: version_of()}
-        try:
-            await heard.open()
+        state = await mirror.open()
+        log = Log(state.id, state.end, cluster=self._registration.uid)
+        async with mirror.follow(OUTCOMES, state.end) as heard:
             outcomes = PendingOutcomes(heard, CommandAccepted)
-            sender = Sender(connection, outcomes, source=NAME, timeout_s=OUTCOME_S)
-            self.commander.begin(sender)
-            self.log.begin(connection, log.id)
+            self.commander.begin(client.session.backend.sender(outcomes))
+            self.log.begin(mirror)
             self.model.log = log
+            self._mirror = mirror
             await until_first(
                 outcomes.listen(),
-                self._read_objects(readers),
-                self._following(connection, log, info),
-                until_closed(connection),
+                self._read_objects(client, mirror),
+                self._following(mirror, log, state),
             )
-        finally:
-            for reader in (heard, *readers):
-                await reader.close()
 
-    async def _read_objects(self, readers: Sequence[Reader]) -> None:
+    async def _read_objects(self, client: Client, mirror: Mirror) -> None:
         """Read the objects of the cluster until the task is cancelled."""
-        for reader in readers:
-            await reader.open()
+        shown = await self._catch_up(client, mirror)
+        self.fault = "reading the read model"
+        unlisted = set(BUCKETS)
         takes = (self.model.take_pool, self.model.take_node)
-        for reader, take, bucket in zip(readers, takes, BUCKETS, strict=True):
-            while reader.pending:
-                self._take(bucket, await reader.next(LOOK_S), take)
-        await self._catch_up()
+
+        def note_listed(bucket: Bucket) -> None:
+            unlisted.discard(bucket)
+            if not unlisted:
+                self._begin(shown)
+
+        await until_first(
+            *(
+                self._follow(mirror, bucket, shown, take, note_listed)
+                for bucket, take in zip(BUCKETS, takes, strict=True)
+            )
+        )
+
+    def _begin(self, shown: int) -> None:
+        """Compare everything, now that all objects are read; they show the log up to a position."""
+        if shown:
+            self.model.caught_up(shown)
         self.fault = ""
         self._telemetry.log.info(
             "read model read", nodepools=len(self.model.pools), nodes=len(self.model.nodes)
         )
         self._resync()
-        await until_first(
-            *(
-                self._follow(bucket, reader, take)
-                for reader, take, bucket in zip(readers, takes, BUCKETS, strict=True)
-            )
-        )
 
-    async def _catch_up(self) -> None:
+    async def _catch_up(self, client: Client, mirror: Mirror) -> int:
         """Wait until the read model shows all that the log has, as far as that can be seen.
 
-        The wait is limited: an object that cannot be stored must not stop all comparisons.
+        The wait is limited: an object that cannot be stored must not stop all comparisons. Returns
+        up to which position of the log the objects that are read next are known to be complete; 0
+        if that is not known.
         """
-        service, place = self._settings.service, self._settings.place
         self.fault = "the read model is behind the log"
-        client = Client(
-            service.url, org=place.org, cluster=place.cluster, source=NAME, access=service.access
-        )
-        with suppress(Unreachable):
-            async with client:
-                for _ in range(CATCHING_UP):
-                    end = await client.events.newest_position()
-                    if await client.nodepools.catch_up() and await client.nodes.catch_up():
-                        self.model.caught_up(end)
-                        return
+        with suppress(ClientError):
+            for _ in range(CATCHING_UP):
+                end = (await mirror.find_state()).end
+                if await client.nodepools.catch_up() and await client.nodes.catch_up():
+                    return end
         self._telemetry.log.warning("read model behind", log=self.model.log and self.model.log.id)
+        return 0
 
-    async def _follow(self, bucket: str, reader: Reader, take: "_Take") -> None:
-        while True:
-            self._take(bucket, await reader.next(), take)
+    async def _follow(
+        self,
+        mirror: Mirror,
+        bucket: Bucket,
+        shown: int,
+        take: "_Take",
+        listed: Callable[[Bucket], None],
+    ) -> None:
+        async with aclosing(mirror.objects(bucket, shown)) as changes:
+            async for change in changes:
+                if isinstance(change, Listed):
+                    listed(bucket)
+                else:
+                    self._take(bucket, change, take)
 
-    def _take(self, bucket: str, entries: Iterable[Entry], take: "_Take") -> None:
-        place, log = self._settings.place, self.model.log
-        prefix = len(f"$KV.{bucket}.{place.org}.{place.cluster}.")
-        for entry in entries:
-            name, document = entry.subject[prefix:], document_of(entry)
-            written = stored_object(entry.headers, entry.position)
-            if log is not None and written.log not in ("", log.id):
-                document = None
-            elif bucket == "nodes" and written.deleted and written.log:
-                self.model.note_gone(name, written.version)
-            try:
-                take(name, document)
-            except ValueError as error:
-                self._telemetry.log.warning(
-                    "unreadable", bucket=bucket, name=name, cause=str(error)
-                )
+    def _take(self, bucket: Bucket, change: Object, take: "_Take") -> None:
+        if bucket == "nodes" and change.deleted_at:
+            self.model.note_gone(change.key, change.deleted_at)
+        try:
+            take(change.key, change.document)
+        except ValueError as error:
+            self._telemetry.log.warning(
+                "unreadable", bucket=bucket, name=change.key, cause=str(error)
+            )
 
 
 _Take = Callable[[str, Document | None], None]
-
-
-def _outcomes_in(place: Place) -> Sequence[str]:
-    """Return the subject filters of the outcomes of all commands about a cluster."""
-    path = ".".join(map(token, (place.org, place.cluster, "*")))
-    return [f"np.evt.*.{path}.{kind.__name__}" for kind in (CommandAccepted, CommandRefused)]

@@ -11,6 +11,7 @@ from yaml import MarkedYAMLError, YAMLError
 
 from agent.actions import Place
 from nodepool.client.errors import Refused
+from nodepool.client.holder import holder_of
 from nodepool.client.names import check_name
 from nodepool.host.settings import PREFIX, Settings, SettingsError, read
 from nodepool.nats.wire.files import open_file
@@ -54,6 +55,10 @@ def read_agent(environment: Mapping[str, str] = os.environ) -> AgentSettings:
     """
     service = read(environment)
     place = Place(*(_read_name(environment, name) for name in ("ORG", "CLUSTER", "ZONE")))
+    holder = holder_of(service.access)
+    if holder is not None and holder.org != place.org:
+        text = f"the credentials are those of {holder}"
+        raise SettingsError(f"{PREFIX}ORG is {place.org}, and {text}; set it to {holder.org}")
     return AgentSettings(
         service,
         place,

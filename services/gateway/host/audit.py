@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.host.intake import Reply
-from gateway.host.pages import READS_MAX, page_of, position_before
+from gateway.host.pages import page_of
 from gateway.refusals import Refusal
 from nodepool.client.audit import (
     OUTCOMES,
@@ -19,6 +19,7 @@ from nodepool.client.audit import (
 from nodepool.contract.log import Entry
 from nodepool.contract.queries import ANSWER_BYTES_MAX, Audit
 from nodepool.nats.log import api
+from nodepool.nats.log.pages import READS_MAX, position_before
 from nodepool.nats.log.streams import STREAM
 from nodepool.nats.wire.connection import Connection
 

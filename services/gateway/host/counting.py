@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from gateway.budgets import HOUR_S, Storage
-from gateway.host.pages import position_before
 from nodepool.contract.log import Entry
 from nodepool.contract.subjects import address_of
 from nodepool.nats.log import api
+from nodepool.nats.log.pages import position_before
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM
 from nodepool.nats.wire.connection import Connection

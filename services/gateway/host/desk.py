@@ -18,6 +18,7 @@ from gateway.answers import (
     find_refusal,
 )
 from gateway.budgets import Rate
+from gateway.followers import Followers
 from gateway.host.door import Door, identify, refuse_flood
 from gateway.host.history import History
 from gateway.host.intake import Arrival, Reply
@@ -38,6 +39,7 @@ from nodepool.contract.queries import (
     FindCapacity,
     Get,
     List,
+    Messages,
     Query,
     Watch,
     query_in,
@@ -53,6 +55,7 @@ OUTCOME_S: Final = 10.0
 SELECTOR_COST: Final = 5.0
 EXPLAIN_COST: Final = 5.0
 EVENTS_COST: Final = 10.0
+MESSAGES_COST: Final = 2.0
 """What a query with a selector and these queries count against the rate; all others count 1."""
 COST_BYTES: Final = 64 << 10
 """An answer counts 1 more per this many bytes: a slow reader of large answers delays others."""
@@ -75,8 +78,14 @@ class Desk:
         self._watches_max = settings.watches
         self._watches: Counter[str] = Counter()
         self.history = History()
+        self._followers = Followers()
         self.outcomes: PendingOutcomes[CapacityFound] | None = None
         self.is_ready = False
+
+    def list_agents(self) -> dict[str, object]:
+        """Return the release of each agent that follows its cluster, by `<org>/<cluster>`."""
+        at_work = self._followers.at_work(self._clock()).items()
+        return {"agents": {"/".join(place): release for place, release in at_work}}
 
     async def answer(self, arrival: Arrival) -> Reply:
         """Return the answer to a query, or a refusal."""
@@ -126,7 +135,9 @@ class Desk:
                 if isinstance(position, Refusal):
                     return position
                 return answer_explain(model, org, query, position, datetime.now(UTC))
-            case Events() | Audit():
+            case Events() | Messages() | Audit():
+                if actor.cluster and isinstance(query, Messages):
+                    self._followers.note((org, actor.cluster), query.release, self._clock())
                 return await self.history.read(query, org)
             case FindCapacity():
                 return await self._find_capacity(actor, content)
@@ -216,6 +227,8 @@ def _cost_of(query: Query) -> float:
             return EXPLAIN_COST
         case Events() | Audit():
             return EVENTS_COST
+        case Messages():
+            return MESSAGES_COST
         case List() | Watch() if query.label_selector or query.field_selector:
             return SELECTOR_COST
     return 1.0

@@ -6,14 +6,18 @@ from typing import Final
 
 from gateway.host.audit import read_audit
 from gateway.host.intake import Reply
-from gateway.host.pages import READS_MAX, page_of, position_before
+from gateway.host.pages import page_of
 from gateway.host.waiting import FairPlaces
 from gateway.refusals import Refusal
 from nodepool.client.events import ObjectEvent, object_events, regards
+from nodepool.contract.cluster_events import SINGLY_MAX, event_kinds, subjects_of_events
 from nodepool.contract.keys import token
+from nodepool.contract.log import Entry
 from nodepool.contract.moments import rfc3339
-from nodepool.contract.queries import ANSWER_BYTES_MAX, Audit, Events
+from nodepool.contract.queries import ANSWER_BYTES_MAX, Audit, Events, Messages
+from nodepool.contract.suggest import did_you_mean
 from nodepool.nats.log import api
+from nodepool.nats.log.pages import READS_MAX, newest_of, position_before, read_page
 from nodepool.nats.log.streams import STREAM
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal
@@ -32,7 +36,7 @@ class History:
         self.connection: Connection | None = None
         self._places = FairPlaces(READERS_MAX, WAITING_MAX)
 
-    async def read(self, query: Events | Audit, org: str) -> Reply:
+    async def read(self, query: Events | Messages | Audit, org: str) -> Reply:
         """Return a page of events or of commands of an organisation."""
         try:
             async with self._places.place(org) as has_place:
@@ -46,6 +50,8 @@ class History:
                     return fault
                 if isinstance(query, Audit):
                     return await read_audit(self.connection, query, org)
+                if isinstance(query, Messages):
+                    return await _read_messages(self.connection, query, org)
                 return await self._read(self.connection, query, org)
         except (InDoubt, ServerRefusal, NatsError, OSError):
             return Refusal("Unavailable", "the log does not answer", "ask again in a moment")
@@ -73,7 +79,46 @@ class History:
         return page_of(items, end=end, after=after, at_end=at_end)
 
 
-def _find_wildcard(query: Events | Audit) -> Refusal | None:
+async def _read_messages(connection: Connection, query: Messages, org: str) -> Reply:
+    """Return a page of events as they are in the log."""
+    unknown = next((name for name in query.names if name not in event_kinds()), None)
+    if unknown is not None:
+        error = f"{unknown!a} is no event{did_you_mean(unknown, event_kinds())}"
+        return Refusal("Invalid", error, "see the events in shared/asyncapi.yaml", "names")
+    if query.last and len(query.names) > SINGLY_MAX:
+        error = f"the newest of {len(query.names)} names are asked for"
+        return Refusal("Invalid", error, f"name at most {SINGLY_MAX}", "names")
+    subjects = subjects_of_events(query.names, org, query.cluster, query.pool)
+    if query.last:
+        page = await newest_of(connection, subjects)
+    else:
+        page = await read_page(
+            connection,
+            subjects,
+            query.names,
+            after=query.after,
+            since=query.since,
+            limit=query.limit,
+            size=ANSWER_BYTES_MAX // 2,
+        )
+    items = [item for each in page.entries if (item := _encode_message(each)) is not None]
+    answer = page_of(items, end=page.end, after=page.after, at_end=page.at_end)
+    about = {"log": page.log, "time": page.time.isoformat()}
+    return json.dumps(about).encode()[:-1] + b"," + answer[1:]
+
+
+def _encode_message(entry: Entry) -> bytes | None:
+    """Return an event of the log as JSON; None for what no service can have said."""
+    try:
+        json.loads(entry.content.decode())
+    except (ValueError, RecursionError):
+        return None
+    time = entry.time.isoformat()
+    place = {"position": entry.position, "time": time, "subject": entry.subject}
+    return json.dumps(place).encode()[:-1] + b',"event":%b}' % entry.content
+
+
+def _find_wildcard(query: Events | Messages | Audit) -> Refusal | None:
     """Return the refusal of names that would be more than one token of a subject."""
     for field in ("cluster", "pool"):
         name = getattr(query, field)

@@ -138,7 +138,9 @@ class ModelReader:
                     group = label(document, POOL_LABEL)
                 elif bucket == "machines":
                     group = text(document, "spec", "instanceType")
-            held = Held(entry.position, written.version, content, group)
+            # The version of another log means nothing in this one.
+            version = written.version if content or written.log == log else 0
+            held = Held(entry.position, version, content, group)
             self.model.take(bucket, owner, key, held, entry.time)
             touched.add(owner)
         for owner in touched:

@@ -13,7 +13,7 @@ from typing import Final
 
 from nodepool.contract import events
 from nodepool.contract.buckets import BUCKETS
-from nodepool.contract.door import DOOR, QUERIES
+from nodepool.contract.door import DOOR, OBSERVER, QUERIES
 from nodepool.contract.events import Wake
 from nodepool.contract.keys import token
 from nodepool.contract.log import COMMANDS, LOG, SNAPSHOTS, SUBJECTS, covers
@@ -22,8 +22,6 @@ from nodepool.contract.subjects import filter_of
 from nodepool.engine.wakes import wake_subject
 from nodepool.service import AnyService, commit_subject
 
-AGENT: Final = "agent"
-"""The speaker of what agents observe."""
 API: Final = "$JS.API"
 NEXT: Final = f"{API}.CONSUMER.MSG.NEXT.*.*"
 """The requests that many messages answer, from any consumer of any stream."""
@@ -181,7 +179,7 @@ def _observations(org: str, cluster: str) -> Iterator[str]:
     for name in events.__all__:
         kind = getattr(events, name)
         # The base class of some events has no speaker.
-        if getattr(kind, "speaker", "") == AGENT:
+        if getattr(kind, "speaker", "") == OBSERVER:
             yield filter_of(kind).replace("*.*", f"{org}.{cluster}", 1)
 
 

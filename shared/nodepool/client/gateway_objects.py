@@ -86,9 +86,19 @@ class GatewayObjects:
         return True
 
     async def list_all(
-        self, bucket: Bucket, *, everywhere: bool, fields: str = "", current: bool = False
+        self,
+        bucket: Bucket,
+        *,
+        everywhere: bool,
+        fields: str = "",
+        current: bool = False,
+        not_older_than: int = 0,
     ) -> tuple[list[Object], str]:
-        """Return all objects, and the revision from which to watch them."""
+        """Return all objects, and the revision from which to watch them.
+
+        not_older_than: if given, raise `Refused` instead of returning objects that are older.
+        """
+        ask = self._asker.ask if not_older_than else self._ask_shown
         clusters: Sequence[str] = [self._session.cluster]
         if everywhere and bucket in OF_A_CLUSTER:
             clusters = [name for _, name in await self.list_clusters()]
@@ -97,16 +107,11 @@ class GatewayObjects:
             reply = await self._asker.ask("List", self.ask_about(bucket, "", limit=1))
             first = text(reply, "revision")
         for cluster in clusters:
-            asked = self.ask_about(
-                bucket,
-                cluster,
-                fieldSelector=fields,
-                limit=PAGE,
-                current=current,
-                notOlderThan=self._shown.get(bucket, 0),
-            )
+            shown = not_older_than or self._shown.get(bucket, 0)
+            asked = self.ask_about(bucket, cluster, fieldSelector=fields, limit=PAGE)
+            asked |= {"current": current, "notOlderThan": shown}
             while True:
-                reply = await self._ask_shown("List", asked)
+                reply = await ask("List", asked)
                 revision = text(reply, "revision")
                 first = first or revision
                 for document in items(reply, "items"):
@@ -162,16 +167,24 @@ class GatewayObjects:
             if is_first:
                 is_first = False
                 yield Listed()
-            asked = self.ask_about(
-                bucket, "" if everywhere else None, fieldSelector=fields, limit=PAGE
-            )
-            while (changes := await self._changes_since(asked, revision)) is not None:
-                revision = text(changes, "revision")
-                for change in items(changes, "changes"):
-                    document = change.get("object") if isinstance(change, Mapping) else None
-                    key = self._key(bucket, text(change, "key"), everywhere)
-                    (known.add if document else known.discard)(key)
-                    yield Object(key, document, _position_in(revision))
+            changes = self.changes_after(bucket, revision, everywhere=everywhere, fields=fields)
+            async with aclosing(changes):
+                async for change in changes:
+                    (known.add if change.document else known.discard)(change.key)
+                    yield change
+
+    async def changes_after(
+        self, bucket: Bucket, revision: str, *, everywhere: bool = False, fields: str = ""
+    ) -> AsyncGenerator[Object, None]:
+        """Yield every change after a revision, until the objects have to be listed again."""
+        asked = self.ask_about(bucket, "" if everywhere else None, fieldSelector=fields, limit=PAGE)
+        while (changes := await self._changes_since(asked, revision)) is not None:
+            revision = text(changes, "revision")
+            for change in items(changes, "changes"):
+                document = change.get("object") if isinstance(change, Mapping) else None
+                key = self._key(bucket, text(change, "key"), everywhere)
+                deleted_at = int(version) if (version := text(change, "version")).isdecimal() else 0
+                yield Object(key, document, _position_in(revision), deleted_at)
 
     async def _changes_since(self, asked: Asked, revision: str) -> Reply | None:
         """Return what has changed; None if the objects have to be listed again."""

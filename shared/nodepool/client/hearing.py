@@ -39,6 +39,10 @@ class Hearing:
         self._messages.clear()
         return messages
 
+    def wake(self) -> None:
+        """End the wait for messages: some may have been missed."""
+        self._arrived.set()
+
     async def wait(self, timeout_s: float) -> bool:
         """Return whether a message arrives within the timeout; drop what has arrived."""
         with suppress(TimeoutError):

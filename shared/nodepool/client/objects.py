@@ -30,11 +30,13 @@ class Object:
       both if the objects of all organisations and clusters were requested.
     document: its content; None for an object that has been deleted.
     position: the position of this version in the bucket's stream.
+    deleted_at: the position in the log of its deletion; 0 if it exists, or if that is not known.
     """
 
     key: str
     document: Document | None
     position: int
+    deleted_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from nodepool.nats.wire import errors
 from nodepool.nats.wire.access import NO_ACCESS, Access
 from nodepool.nats.wire.addresses import without_password
 from nodepool.nats.wire.client import give_up
-from nodepool.nats.wire.connection import Connection, connect
+from nodepool.nats.wire.connection import SILENCE_S, Connection, FaultListener, connect
 from nodepool.nats.wire.errors import (
     STREAM_NOT_FOUND,
     AccessError,
@@ -104,16 +104,18 @@ class Session:
         if self.through == "gateway":
             raise Refused("", "Forbidden", describe_limit(what, self.holder))
 
-    async def open(self) -> None:
-        """Connect; raise `Unreachable` if no server responds or an access file cannot be used."""
+    async def open(self, on_fault: FaultListener | None = None) -> None:
+        """Connect; raise `Unreachable` if no server responds or an access file cannot be used.
+
+        on_fault: if given, connecting is tried without limit, and `on_fault` hears why it fails.
+        """
         address = without_password(self.url)
+        patience_s = min(self.timeout_s, CONNECTING_S) if on_fault is None else None
+        silence_s = self.timeout_s if on_fault is None else SILENCE_S
+        connecting = partial(connect, self.url, self.source, access=self._access)
         try:
-            self._connection = await connect(
-                self.url,
-                self.source,
-                patience_s=min(self.timeout_s, CONNECTING_S),
-                silence_s=self.timeout_s,
-                access=self._access,
+            self._connection = await connecting(
+                patience_s=patience_s, silence_s=silence_s, on_fault=on_fault
             )
         except errors.ServerUnreachable as error:
             raise Unreachable(
@@ -152,6 +154,10 @@ class Session:
         server = f"the server at {without_password(self.url)}"
         self.connection.on_disconnect.append(partial(lost, server))
         self.connection.on_reconnect.append(partial(back, server))
+        self.observe_gateway(lost, back)
+
+    def observe_gateway(self, lost: "Notice", back: "Notice") -> None:
+        """Call `lost` whenever the gateway is gone, and `back` when it is back."""
         self._listeners.append((lost, back))
 
     def note_gateway(self, *, is_back: bool) -> None:

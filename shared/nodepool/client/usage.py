@@ -1,8 +1,9 @@
-"""What each organisation has stored within an hour, as the replicas of the gateway count it."""
+"""What the replicas of the gateway say of its use: bytes that are stored, and agents at work."""
 
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -33,6 +34,27 @@ async def read_usage(session: Session) -> list[Usage]:
     """Return the use of the storage budget of each organisation, most first."""
     stored: Counter[str] = Counter()
     budget = 0
+    for data in await _read_data(session):
+        by_org, own = data.get("storedBytes"), data.get("bytesPerHour")
+        budget += own if isinstance(own, int) else 0
+        if isinstance(by_org, dict):
+            stored.update({org: size for org, size in by_org.items() if isinstance(size, int)})
+    return [Usage(org, size, budget) for org, size in stored.most_common()]
+
+
+async def read_agents(session: Session) -> dict[str, str]:
+    """Return the release of each agent that works through the gateway, by `<org>/<cluster>`."""
+    agents: dict[str, str] = {}
+    for data in await _read_data(session):
+        found = data.get("agents")
+        if isinstance(found, dict):
+            agents |= {name: str(release) for name, release in found.items()}
+    return agents
+
+
+async def _read_data(session: Session) -> list[Mapping[str, object]]:
+    """Return what each endpoint of each replica says of its use."""
+    found: list[Mapping[str, object]] = []
     inbox = session.connection.new_inbox()
     async with hear(session, [inbox]) as hearing:
         await session.connection.publish(STATS, b"", reply=inbox)
@@ -40,24 +62,16 @@ async def read_usage(session: Session) -> list[Usage]:
             async with asyncio.timeout(REPLIES_S):
                 while True:
                     for reply in await hearing.next():
-                        of_replica = _usage_in(reply.content)
-                        budget += of_replica.pop("", 0)
-                        stored.update(of_replica)
-    return [Usage(org, size, budget) for org, size in stored.most_common()]
+                        found += _data_in(reply.content)
+    return found
 
 
-def _usage_in(content: bytes) -> dict[str, int]:
-    """Return the bytes by organisation in the reply of a replica; its budget by the empty name."""
+def _data_in(content: bytes) -> Iterator[Mapping[str, object]]:
     try:
         reply: object = json.loads(content)
     except (ValueError, RecursionError):
-        return {}
-    usage: dict[str, int] = {}
+        return
     for endpoint in items(reply, "endpoints"):
         data = field(endpoint, "data")
-        by_org = field(data, "storedBytes") if isinstance(data, dict) else None
-        if isinstance(by_org, dict):
-            usage = {org: size for org, size in by_org.items() if isinstance(size, int)}
-            budget = field(data, "bytesPerHour")
-            usage[""] = budget if isinstance(budget, int) else 0
-    return usage
+        if isinstance(data, dict):
+            yield data

@@ -28,6 +28,9 @@ LIMIT_MAX: Final = 1_000
 WAIT_MAX_S: Final = 30.0
 """The longest that a query waits, in seconds."""
 POSITION_MAX: Final = 2**53
+NAMES_MAX: Final = 64
+"""The most names of events in a query."""
+RELEASE_MAX: Final = 64
 
 Name = Annotated[str, Field(max_length=SUBDOMAIN_LIMIT)]
 Selector = Annotated[str, Field(max_length=SELECTOR_MAX)]
@@ -86,7 +89,8 @@ class List(Query):
 class Watch(Query):
     """Returns what has changed since a revision as `changes`, and waits if nothing has.
 
-    A change has the `type` `MODIFIED` with the `object` as it is now, or `DELETED` with its `key`.
+    A change has the `type` `MODIFIED` with the `object` as it is now, or `DELETED` with its `key`
+    and, as `version`, the position of the log at which it was deleted; 0 if that is not known.
     Several changes of one object may come as one. `revision` is where the next `Watch` continues.
     An object that no longer has the selected labels or fields comes as `DELETED`. A revision that
     is too old is refused with the reason `Expired`: list the objects again.
@@ -126,6 +130,33 @@ class Events(Query):
     after: Position = 0
     since: AwareDatetime | None = None
     limit: Limit = 100
+
+
+class Messages(Query):
+    """Returns events of a cluster as they are in the log, as `items`, in their order.
+
+    An item has the `position`, the `time`, the `subject` and the `event` itself, a CloudEvent.
+    `log` is the identity of the log, and `time` when it ended at `position`. `after` and `atEnd`
+    are those of `Events`.
+
+    cluster: the cluster of the events.
+    names: the names of the events, such as `NodePoolValidated`.
+    pool: only events of this NodePool and its Nodes.
+    last: only the newest event of each name.
+    after: only events after this position of the log.
+    since: only events that were stored at this time or later.
+    limit: the most events of the answer.
+    release: of an agent that follows its cluster; `nodepool doctor` shows it.
+    """
+
+    cluster: Annotated[str, Field(min_length=1, max_length=SUBDOMAIN_LIMIT)]
+    names: Annotated[tuple[Name, ...], Field(min_length=1, max_length=NAMES_MAX)]
+    pool: Name = ""
+    last: bool = False
+    after: Position = 0
+    since: AwareDatetime | None = None
+    limit: Limit = 100
+    release: Annotated[str, Field(max_length=RELEASE_MAX)] = ""
 
 
 class Audit(Query):
@@ -173,7 +204,8 @@ class FindCapacity(Query):
 
 
 QUERIES: Final[Mapping[str, type[Query]]] = {
-    kind.__name__: kind for kind in (Get, List, Watch, Events, Audit, Explain, FindCapacity)
+    kind.__name__: kind
+    for kind in (Get, List, Watch, Events, Messages, Audit, Explain, FindCapacity)
 }
 """Every query by the last token of its subject."""
 

@@ -81,14 +81,14 @@ class EdgeTelemetry:
         """The logger for single lines."""
         return self._log.logger
 
-    def log_connection(self, connection: Connection) -> None:
+    def log_connection(self, connection: Connection, **fields: str) -> None:
         """Log that a connection is open, and from now on each loss of it and each error on it."""
         log = self.log
         connection.on_disconnect.append(
             lambda: log.warning("lost connection", cause=connection.loss)
         )
         connection.on_error.append(lambda error: log.error("bus error", cause=str(error)))
-        log.info("connected", server=connection.address)
+        log.info("connected", server=connection.address, **fields)
 
     def count_reconnect(self) -> None:
         """Count and log a reconnect to the bus."""

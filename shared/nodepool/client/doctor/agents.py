@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from nodepool.client.client import Client
 from nodepool.client.doctor.finding import Finding, note, ok, problem
 from nodepool.client.objects import Document
+from nodepool.client.usage import read_agents
 from nodepool.nats.log.replicas import agents_at_work
 from nodepool.nats.wire.connection import Connection
 
@@ -15,7 +16,7 @@ async def agents(connection: Connection, client: Client, own: str) -> AsyncGener
     connected = {each.key: name for each in listed if (name := _format_cluster(each.document))}
     if not connected:
         return
-    at_work = await agents_at_work(connection)
+    at_work = {**await agents_at_work(connection), **await read_agents(client.session)}
     for key, cluster in connected.items():
         version = at_work.get(cluster)
         if version is not None:
