@@ -32,7 +32,11 @@ KEY = re.compile(
 )
 """The key of a label, an annotation or a taint, as the sources write it."""
 FOREIGN = frozenset(
-    {"compute.coreweave.com/v1alpha1", "kubectl.kubernetes.io/last-applied-configuration"}
+    {
+        "app.kubernetes.io/part-of",
+        "compute.coreweave.com/v1alpha1",
+        "kubectl.kubernetes.io/last-applied-configuration",
+    }
 )
 """What looks like such a key, and is a version, or belongs to another program."""
 

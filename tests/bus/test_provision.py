@@ -9,7 +9,7 @@ from bus.harness import BINARY
 from nodepool.auth.accounts import GATEWAY, OPERATOR
 from nodepool.auth.users import new_member
 from nodepool.contract.door import door_of
-from nodepool.host.provision import prepare, prepare_patiently
+from nodepool.host.provision import prepare, prepare_at_changes, prepare_patiently
 from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer
 from nodepool.nats.log.api import last_position
@@ -18,6 +18,7 @@ from nodepool.nats.wire.access import PLACEHOLDER, Access
 from nodepool.nats.wire.connection import connect
 from nodepool.nats.wire.errors import ServerRefusal, ServerUnreachable
 from nodepool.nats.wire.library import Msg
+from nodepool.nats.wire.waiting import cancel
 from testbed.ports import free_port
 
 ORG, NAME = "acme", "alice"
@@ -103,3 +104,28 @@ async def test_with_one_key_the_streams_alone_are_made(tmp_path: Path) -> None:
         await operator.close()
         with pytest.raises(ServerUnreachable):
             await connect(server.url, NAME, patience_s=2, access=server.auth.access(NAME, ORG))
+
+
+async def test_a_user_comes_in_once_the_accounts_have_changed_and_a_revoked_one_does_not(
+    tmp_path: Path,
+) -> None:
+    # given a server that is prepared whenever its accounts change
+    with NatsServer(tmp_path, free_port(), BINARY, has_accounts=True) as server:
+        accounts = server.auth.accounts_file
+        preparing = asyncio.create_task(prepare_at_changes(settings(server), accounts))
+        try:
+            # when a user is added
+            add_user(server)
+            shown = server.auth.access(NAME, ORG)
+            user = await connect(server.url, NAME, patience_s=30, access=shown)
+
+            # and revoked
+            server.auth.revoke(NAME, ORG)
+
+            # then it was let in, and is cut off
+            async with asyncio.timeout(30):
+                while user.is_connected:  # noqa: ASYNC110  # The client has no callback for it.
+                    await asyncio.sleep(0.05)
+            await user.close()
+        finally:
+            await cancel(preparing)

@@ -1,5 +1,6 @@
 """`nodepool auth`: what each verb prints and writes, and who may do what."""
 
+import base64
 import json
 import os
 import pathlib
@@ -341,3 +342,30 @@ def test_the_document_has_no_secret(auth: Auth, folder: AuthFolder) -> None:
 
     for path in (folder.path / "keys").rglob("*.nk"):
         assert path.read_text().split()[-1] not in text
+
+
+def test_each_program_has_a_secret_of_its_own_and_the_operator_has_none(
+    auth: Auth, folder: AuthFolder
+) -> None:
+    code, printed, _ = auth("secrets", "--namespace", "control-plane")
+
+    secrets = {each["metadata"]["name"]: each for each in json.loads(printed)["items"]}
+    assert code == 0
+    assert {each["metadata"]["namespace"] for each in secrets.values()} == {"control-plane"}
+    assert [*secrets["nodepool-accounts"]["data"]] == ["accounts.conf"]
+    assert [*secrets["nodepool-members"]["data"]] == ["members.json"]
+    key = base64.b64decode(secrets["nodepool-key-quota"]["data"]["quota.nk"])
+    assert key == folder.key_file("quota").read_bytes()
+    assert not any("operator" in name or "alice" in name for name in secrets)
+
+
+def test_a_secret_without_its_file_is_named_with_what_makes_it(
+    auth: Auth, folder: AuthFolder
+) -> None:
+    folder.key_file("quota").unlink()
+
+    code, printed, told = auth("secrets")
+
+    assert (code, printed) == (1, "")
+    assert str(folder.key_file("quota")) in told
+    assert "nodepool auth init" in told

@@ -16,6 +16,7 @@ NEED_NO_WORDS = (
     "audit",
     "auth init",
     "auth list",
+    "auth secrets",
     "dead list",
     "demo",
     "doctor",

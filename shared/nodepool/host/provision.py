@@ -1,6 +1,8 @@
 """Prepares the servers for the services: `python -m nodepool.host.provision`.
 
-The servers read their accounts again, and the streams that are missing are made.
+The servers read their accounts again, and the streams that are missing are made. With
+`NODEPOOL_ACCOUNTS_FILE`, that is done again whenever the file changes, until the process ends; with
+the argument `once`, it is not.
 """
 
 import asyncio
@@ -8,10 +10,12 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from nodepool.auth.accounts import PROVISIONER, SYSTEM_USER
 from nodepool.host.process import ending_with_a_line
-from nodepool.host.settings import Settings, read
+from nodepool.host.settings import PREFIX, Settings, read
 from nodepool.nats.log.streams import provision
 from nodepool.nats.wire.access import PLACEHOLDER, Access
 from nodepool.nats.wire.addresses import split_addresses, without_password
@@ -29,6 +33,8 @@ REPLY_S = 10.0
 PATIENCE_S = 60.0
 """How long to try again, in seconds: servers of a new cluster first find each other."""
 PAUSE_S = 1.0
+ACCOUNTS_FILE = f"{PREFIX}ACCOUNTS_FILE"
+ONCE = "once"
 
 
 async def prepare_patiently(settings: Settings) -> None:
@@ -41,6 +47,24 @@ async def prepare_patiently(settings: Settings) -> None:
         except FAULTS as error:
             if time.monotonic() >= deadline:
                 raise
+            sys.stderr.write(f"{NAME}: {error}; trying again\n")
+        await asyncio.sleep(PAUSE_S)
+
+
+async def prepare_at_changes(settings: Settings, accounts: Path) -> None:
+    """Prepare the servers now, and whenever the file with their accounts has changed.
+
+    What fails is tried again, without limit.
+    """
+    prepared = b""
+    while True:
+        try:
+            content = await asyncio.to_thread(accounts.read_bytes)
+            if content != prepared:
+                await prepare(settings)
+                prepared = content
+                sys.stderr.write(f"{NAME}: prepared, as {accounts} says\n")
+        except FAULTS as error:
             sys.stderr.write(f"{NAME}: {error}; trying again\n")
         await asyncio.sleep(PAUSE_S)
 
@@ -84,6 +108,15 @@ async def reload_accounts(address: str, access: Access) -> None:
         await connection.close()
 
 
+async def main(environment: Mapping[str, str], arguments: Sequence[str]) -> None:
+    """Prepare the servers that the settings name: once, or as long as the process runs."""
+    settings, accounts = read(environment), environment.get(ACCOUNTS_FILE, "")
+    if accounts and ONCE not in arguments:
+        await prepare_at_changes(settings, Path(accounts))
+    else:
+        await prepare_patiently(settings)
+
+
 if __name__ == "__main__":
     with ending_with_a_line(NAME):
-        asyncio.run(prepare_patiently(read(os.environ)))
+        asyncio.run(main(os.environ, sys.argv[1:]))

@@ -134,7 +134,7 @@ _CHOICES = {
 }
 OTHERS = frozenset(
     {"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR", "AUTH_DIR", "NODE", "PROCESSES"}
-    | {"ZONE", "LEASE_NAMESPACE", "LEASE_NAME", "MEMBERS_FILE", "THROUGH"}
+    | {"ZONE", "LEASE_NAMESPACE", "LEASE_NAME", "ACCOUNTS_FILE", "MEMBERS_FILE", "THROUGH"}
     | {f"GATEWAY_{name}" for name in ("BYTES_PER_HOUR", "WATCHES")}
     | {f"GATEWAY_{name}_PER_SECOND" for name in ("MESSAGES", "QUERIES")}
     | {f"GATEWAY_{name}_BURST" for name in ("MESSAGES", "QUERIES")}

@@ -156,6 +156,22 @@ def list_(folder: "AuthFolder", organisation: str, no_headers: bool) -> int:
     return DONE
 
 
+@auth.command()
+@click.option("--namespace", default="nodepool", show_default=True, help="Where they belong.")
+@with_folder
+def secrets(folder: "AuthFolder", namespace: str) -> int:
+    """Print the Secrets of Kubernetes with the accounts, and with the key of each program.
+
+    \b
+    They are secret, so hand them on at once:
+      nodepool auth secrets | kubectl apply --server-side -f -
+    """
+    from nodepool.local.secrets import secrets_text
+
+    print_text(secrets_text(folder, namespace))
+    return DONE
+
+
 @auth.command("can-i")
 @click.argument("verb")
 @click.argument("thing", metavar="OBJECT")
