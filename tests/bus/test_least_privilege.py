@@ -10,6 +10,7 @@ import pytest
 from bus.accounts import CLUSTER, ORG, Guarded, guarded_server
 from bus.harness import ReplicaProcess, launched, limit, outcome, send, serving, until
 from nodepool.auth.accounts import OPERATOR, PROVISIONER
+from nodepool.cli.app import run
 from nodepool.client import Client
 from nodepool.contract.commands import AddMachines
 from nodepool.contract.services import FEED, SERVICES
@@ -163,3 +164,27 @@ async def test_whoever_may_change_streams_provisions_them_again(tmp_path: Path, 
         assert await provision(connection) == await provision(connection)
         await connection.close()
         assert server.violations() == []
+
+
+async def test_the_operator_examines_backs_up_and_restores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with guarded_server(tmp_path) as server:
+        await server.until_ready()
+        await server.provision()
+        shown, folder = server.access(OPERATOR), str(tmp_path / "backup")
+        monkeypatch.setenv("NODEPOOL_NKEY_FILE", shown.nkey_file)
+        monkeypatch.setenv("NODEPOOL_INBOX_PREFIX", shown.inbox_prefix)
+
+        async def nodepool(*words: str) -> int:
+            return await asyncio.to_thread(run, ["--url", server.url, *words])
+
+        assert await nodepool("backup", folder) == 0
+        assert await nodepool("restore", "--force", folder) == 0
+        capsys.readouterr()
+        await nodepool("doctor")
+
+    found = capsys.readouterr().out
+    assert "commands of demo: this user may send them" in found
+    assert "cannot be looked at" not in found
+    assert server.violations() == []

@@ -25,15 +25,17 @@ from kube.test_manifests import (
     selected,
     service_settings,
 )
+from nodepool.cli.app import run
+from nodepool.client.holder import holder_of
 from nodepool.contract.pods import PodClass, reserved_taint
 from nodepool.host import settings
+from nodepool.nats.wire.access import Access
 from nodepool.nats.wire.addresses import split_addresses
 from testbed.cluster import Cluster, without_skew
 from testbed.plane import CLUSTER, H100, ORG, Plane
 
 BUS_PORT = 4222
 README = ROOT / AGENT / "README.md"
-PERMISSIONS = ROOT / "deploy" / "permissions.conf"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
@@ -46,7 +48,8 @@ def agent_manifests() -> Manifests:
 def test_the_settings_of_the_agent_are_ones_that_it_takes(agent_manifests: Manifests) -> None:
     data = agent_manifests.named("ConfigMap", "nodepool-agent")["data"]
 
-    read = settings.read(data)
+    # The key is there once its Secret is.
+    read = settings.read({k: value for k, value in data.items() if k != "NODEPOOL_NKEY_FILE"})
 
     assert (read.metrics_host, read.metrics_port) == ("0.0.0.0", 9464)
     assert {"NODEPOOL_ORG", "NODEPOOL_CLUSTER", "NODEPOOL_ZONE"} <= data.keys()
@@ -58,15 +61,27 @@ def example(name: str) -> str:
     return str(value)
 
 
-def test_the_overlay_of_the_page_is_that_of_a_user_whom_the_example_lets_in() -> None:
-    user, cluster = example("NODEPOOL_URL").rpartition("@")[0].rpartition("/")[2], "acme.prod"
-    # What stands between its name and the next user.
-    _, _, mine = PERMISSIONS.read_text(encoding="utf-8").partition(f'user: "{user}"')
-    mine, _, _ = mine.partition("user: ")
+def test_the_key_that_the_page_has_one_make_is_the_one_that_the_agent_shows(
+    agent_manifests: Manifests, tmp_path: Path
+) -> None:
+    page = README.read_text(encoding="utf-8")
+    (line,) = re.findall(r"(?m)^nodepool (auth .*) && nodepool (auth add-agent .*)$", page)
+    (key, made) = re.findall(r"--from-file=(agent\S*)=(\S+)", page)[0]
 
-    assert f"{example('NODEPOOL_ORG')}.{example('NODEPOOL_CLUSTER')}" == cluster
-    assert f'publish: [\n          "np.cmd.{cluster}.*.*"' in mine
-    assert f'subscribe: ["{example("NODEPOOL_INBOX_PREFIX")}.>"]' in mine
+    # when somebody types the lines of the page
+    for words in (["auth", "init"], *(each.split() for each in line)):
+        assert run([*words, "--dir", str(tmp_path)]) == 0
+
+    # then the key is that of the organisation and cluster of the overlay
+    org, cluster = example("NODEPOOL_ORG"), example("NODEPOOL_CLUSTER")
+    holder = holder_of(Access(nkey_file=str(tmp_path / "keys" / org / made)))
+    assert holder is not None
+    assert (holder.org, holder.role, line[1].split()[-1]) == (org, "agent", cluster)
+    data = agent_manifests.named("ConfigMap", "nodepool-agent")["data"]
+    (volume,) = pod(agent_manifests.named("Deployment", "nodepool-agent"))["volumes"]
+    (mounted,) = container(agent_manifests.named("Deployment", "nodepool-agent"))["volumeMounts"]
+    assert data["NODEPOOL_NKEY_FILE"] == f"{mounted['mountPath']}/{key}"
+    assert f"secret generic {volume['secret']['secretName']} " in page
 
 
 def test_the_certificate_of_the_servers_has_every_name_that_they_are_asked_for_by(
@@ -74,7 +89,7 @@ def test_the_certificate_of_the_servers_has_every_name_that_they_are_asked_for_b
 ) -> None:
     page = (ROOT / "deploy" / "kubernetes" / "README.md").read_text(encoding="utf-8")
     (row,) = re.findall(r"(?m)^\| `nats-tls` \|.*$", page)
-    (forwarded,) = re.findall(r"NODEPOOL_URL=(tls://\S+)", page)
+    (forwarded,) = re.findall(r"NODEPOOL_URL=(tls://[^`\s]+)", page)
     urls = [
         service_settings(manifests)["NODEPOOL_URL"],
         agent_manifests.named("ConfigMap", "nodepool-agent")["data"]["NODEPOOL_URL"],

@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 
 from kube.manifests import MONITORING, WHOLE, overlay
+from nodepool.auth.accounts import GATEWAY
+from nodepool.auth.folder import AuthFolder
+from nodepool.auth.users import new_member
 from nodepool.contract.services import SERVICES
+from nodepool.local.secrets import ACCOUNTS, MEMBERS, secrets_text
 from testbed.cluster import CACHE, WITHIN_S, Cluster, Document, wait_until
 
 NAMESPACE = "nodepool"
+PROGRAMS = (*SERVICES, GATEWAY)
 ROLLOUT = "--timeout=60s"
 ZONE = "topology.kubernetes.io/zone"
 ZONES = ("a", "b", "c")
@@ -54,8 +59,24 @@ def hosts() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def installed(cluster: Cluster) -> Cluster:
+def identities(tmp_path_factory: pytest.TempPathFactory) -> AuthFolder:
+    """The identities of an installation, on the machine of an operator."""
+    folder = AuthFolder(tmp_path_factory.mktemp("identities") / "auth")
+    folder.init()
+    return folder
+
+
+def bring(cluster: Cluster, folder: AuthFolder) -> None:
+    """Has the cluster hold the Secrets of the identities, as they are now."""
+    apply = ("apply", "--server-side", "-f", "-")
+    cluster.kubectl(*apply, given=secrets_text(folder, NAMESPACE))
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster, identities: AuthFolder) -> Cluster:
     """A cluster with hosts and volumes, to which the manifests were applied as the page says."""
+    cluster.kubectl("apply", "-f", f"{WHOLE}/namespace.yaml")
+    bring(cluster, identities)
     volumes = (VOLUME.format(number=number) for number in range(SERVERS))
     cluster.kubectl("apply", "-f", "-", given="---\n".join((*hosts(), *volumes)))
     done = cluster.run("apply", "-k", WHOLE)
@@ -69,7 +90,7 @@ def pods(cluster: Cluster, selector: str = "") -> Sequence[Document]:
 
 def rolled_out(cluster: Cluster) -> None:
     """Waits until each workload has all its Pods; raises where that takes too long."""
-    for name in SERVICES:
+    for name in PROGRAMS:
         cluster.kubectl(
             "rollout", "status", f"deployment/nodepool-{name}", "-n", NAMESPACE, ROLLOUT
         )
@@ -84,7 +105,7 @@ def test_every_pod_is_admitted_under_the_restricted_profile_and_runs(installed: 
         for item in pods(installed)
         if item["status"]["phase"] == "Running"
     )
-    assert running == {"nodepool": 2 * len(SERVICES), "nats": SERVERS}
+    assert running == {"nodepool": 2 * len(PROGRAMS), "nats": SERVERS}
 
 
 def test_a_pod_with_more_rights_is_refused_beside_them(installed: Cluster) -> None:
@@ -102,7 +123,7 @@ def test_replicas_run_on_different_hosts_and_in_different_zones(installed: Clust
         for item in installed.objects("nodes", selector=ZONE)
     }
 
-    for name in SERVICES:
+    for name in PROGRAMS:
         replicas = pods(installed, f"app.kubernetes.io/component={name}")
         assert len({zones[item["spec"]["nodeName"]] for item in replicas}) == 2, name
     servers = pods(installed, "app.kubernetes.io/name=nats")
@@ -119,7 +140,7 @@ def disruptions_allowed(cluster: Cluster) -> Mapping[str, int]:
 
 def test_a_drain_takes_one_replica_of_each_at_a_time(installed: Cluster) -> None:
     rolled_out(installed)
-    names = [*(f"nodepool-{name}" for name in SERVICES), "nats"]
+    names = [*(f"nodepool-{name}" for name in PROGRAMS), "nats"]
 
     wait_until(
         "each budget allows one disruption",
@@ -146,11 +167,36 @@ def test_applied_again_everything_is_unchanged(installed: Cluster) -> None:
 
     # then no object changes; kubectl sends the selector of each budget, since a patch replaces it
     changed = [line for line in printed.splitlines() if not line.endswith(" unchanged")]
-    budgets = ["nats", *(f"nodepool-{name}" for name in sorted(SERVICES))]
+    budgets = ["nats", *(f"nodepool-{name}" for name in sorted(PROGRAMS))]
     assert changed == [f"poddisruptionbudget.policy/{name} configured" for name in budgets]
     assert installed.run("diff", "-k", WHOLE).stdout == ""
     assert versions(installed) == before
     assert "PodDisruptionBudget/nats 1" in before
+
+
+def secret_versions(cluster: Cluster) -> Mapping[str, str]:
+    """The version of each Secret that a program mounts, by name."""
+    found = cluster.objects("secrets", NAMESPACE, "app.kubernetes.io/part-of=nodepool")
+    return {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in found}
+
+
+def test_an_organisation_that_is_added_changes_what_servers_and_the_gateway_read_alone(
+    installed: Cluster, identities: AuthFolder
+) -> None:
+    # given Secrets that are brought again without a change
+    before = secret_versions(installed)
+    bring(installed, identities)
+    assert secret_versions(installed) == before
+
+    # when an organisation and a user are added, and the Secrets brought again
+    identities.change(lambda users: users.with_organisation("acme"))
+    identities.add_member("acme", lambda key: new_member("alice", key, "editor"))
+    bring(installed, identities)
+
+    # then no key has changed, and no Pod is replaced: the kubelets bring what has
+    after = secret_versions(installed)
+    changed = {name for name in after if after[name] != before.get(name)}
+    assert changed == {ACCOUNTS, MEMBERS}
 
 
 def test_what_a_rollout_changes_is_replaced_without_a_gap(installed: Cluster) -> None:
@@ -226,7 +272,7 @@ def test_what_is_scraped_is_every_replica_of_every_service(installed: Cluster) -
     replicas = {
         item["metadata"]["name"] for item in pods(installed, "app.kubernetes.io/name=nodepool")
     }
-    assert len(replicas) == 2 * len(SERVICES)
+    assert len(replicas) == 2 * len(PROGRAMS)
     wait_until("each replica is an endpoint", lambda: scraped() == replicas, WITHIN_S)
 
 

@@ -1,5 +1,7 @@
 """The manifests under deploy/kubernetes fit the code, the compose file and one another."""
 
+import base64
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,8 +14,11 @@ import yaml
 from kube.declared import AGENT
 from kube.manifests import MONITORING, ROOT, WHOLE, Document, Manifests, overlay, rendered
 from monitoring import rules
-from nodepool.contract.services import SERVICES, SHARED
+from nodepool.auth.accounts import GATEWAY, PROVISIONER, SYSTEM_USER
+from nodepool.auth.folder import AuthFolder
+from nodepool.contract.services import FEED, SERVICES, SHARED
 from nodepool.host import settings
+from nodepool.local.secrets import key_secret, secrets_text
 from nodepool.nats.wire.addresses import split_addresses
 
 WORKLOADS = ("Deployment", "StatefulSet")
@@ -38,7 +43,7 @@ def container(workload: Document) -> Mapping[str, Any]:
     """Return its container; of a server, the container of the server itself."""
     first, *others = pod(workload)["containers"]
     assert isinstance(first, dict)
-    assert [each["name"] for each in others] in ([], ["exporter"])
+    assert {each["name"] for each in others} in (set(), {"exporter", "provisioner"})
     return first
 
 
@@ -73,13 +78,83 @@ def test_every_service_of_the_list_is_a_deployment_of_two_replicas(manifests: Ma
         for item in manifests.of_kind("Deployment")
     }
 
-    assert found == {f"nodepool-{name}": (2, ["-m", name]) for name in SERVICES}
+    assert found == {f"nodepool-{name}": (2, ["-m", name]) for name in (*SERVICES, GATEWAY)}
+
+
+def keys_of(workload: Document) -> list[str]:
+    """The Secrets with keys that its Pods mount."""
+    (keys,) = (each for each in pod(workload)["volumes"] if each["name"] == "keys")
+    return [each["secret"]["name"] for each in keys["projected"]["sources"]]
+
+
+def test_each_program_mounts_its_own_key_and_no_other(manifests: Manifests) -> None:
+    found = {item["metadata"]["name"]: keys_of(item) for item in manifests.of_kind(*WORKLOADS)}
+
+    assert found == {
+        **{f"nodepool-{name}": [key_secret(name)] for name in (*SERVICES, GATEWAY)},
+        "nats": [key_secret(PROVISIONER), key_secret(SYSTEM_USER)],
+    }
+    # A server itself sees the accounts, which say who may come in, and no key.
+    servers = manifests.named("StatefulSet", "nats")
+    mounted = {
+        each["name"]: {mount["name"] for mount in each.get("volumeMounts", ())}
+        for each in containers(servers)
+    }
+    assert mounted == {
+        "nats": {"data", "config", "accounts"},
+        "exporter": set(),
+        "provisioner": {"accounts", "keys"},
+    }
+
+
+def test_every_secret_that_a_pod_mounts_is_one_that_the_command_line_prints(
+    manifests: Manifests, tmp_path: Path
+) -> None:
+    folder = AuthFolder(tmp_path / "auth")
+    folder.init()
+    made = {
+        each["metadata"]["name"]: each for each in json.loads(secrets_text(folder, "x"))["items"]
+    }
+
+    mounted = {
+        source["secret"]["name" if "name" in source["secret"] else "secretName"]
+        for item in manifests.of_kind(*WORKLOADS)
+        for volume in pod(item)["volumes"]
+        for source in volume.get("projected", {}).get("sources", [volume])
+        if "secret" in source
+    }
+
+    # The reader of a process of several services is in the component for small cells.
+    assert made.keys() == {*mounted, key_secret(FEED)}
+    assert [*made[key_secret("quota")]["data"]] == ["quota.nk"]
+    text = json.dumps([*made.values()])
+    assert b64(folder.key_file("quota")) in text
+    assert b64(folder.key_file("operator")) not in text
+
+
+def b64(path: Path) -> str:
+    """The content of a file as a Secret has it."""
+    return base64.b64encode(path.read_bytes()).decode()
 
 
 def test_the_settings_of_the_services_are_ones_that_they_take(manifests: Manifests) -> None:
     read = settings.read(service_settings(manifests))
 
     assert (read.replicas, read.metrics_host, read.metrics_port) == (3, "0.0.0.0", 9464)
+
+
+def test_the_program_beside_a_server_makes_as_many_copies_as_the_services_know(
+    manifests: Manifests,
+) -> None:
+    beside = provisioner(manifests.named("StatefulSet", "nats"))
+
+    assert beside["NODEPOOL_REPLICAS"] == service_settings(manifests)["NODEPOOL_REPLICAS"]
+
+
+def provisioner(servers: Document) -> Mapping[str, str]:
+    """The environment of the program beside a server."""
+    (found,) = (each for each in containers(servers) if each["name"] == PROVISIONER)
+    return {each["name"]: each["value"] for each in found["env"]}
 
 
 def test_services_know_the_address_of_each_server(manifests: Manifests) -> None:
@@ -143,7 +218,8 @@ def test_each_workload_has_probes_resources_and_no_rights(any_manifests: Manifes
             probes = {"livenessProbe", "readinessProbe"} & each.keys()
             is_server_or_service = each == container(item)
             assert ("readinessProbe" in probes) is is_server_or_service, each["name"]
-            assert "livenessProbe" in probes, each["name"]
+            # What is beside a server serves nothing: its process ends where it cannot go on.
+            assert ("livenessProbe" in probes) is (each["name"] != PROVISIONER), each["name"]
             assert each["resources"]["requests"].keys() == {"cpu", "memory"}
             assert each["resources"]["limits"].keys() == {"memory"}
             assert each["securityContext"] == {
@@ -173,7 +249,7 @@ def selected(manifests: Manifests, selector: Mapping[str, Any]) -> Iterator[str]
             yield item["metadata"]["name"]
 
 
-ALL_SERVICES = {f"nodepool-{name}" for name in SERVICES}
+ALL_SERVICES = {f"nodepool-{name}" for name in (*SERVICES, GATEWAY)}
 
 
 def test_each_workload_selects_its_own_pods_and_so_does_its_budget(
@@ -234,7 +310,7 @@ def test_what_one_side_may_send_the_other_side_may_receive(manifests: Manifests)
         port["containerPort"]
         for item in manifests.of_kind(*WORKLOADS)
         for each in containers(item)
-        for port in each["ports"]
+        for port in each.get("ports", ())
     }
 
     sent = [ports(rule) for name in ("clients", "nats") for rule in policies[name]["egress"]]
@@ -319,7 +395,10 @@ def test_three_deployments_run_every_service_of_a_small_cell_once(tmp_path: Path
     args = [container(item)["args"] for item in small.of_kind("Deployment")]
 
     run = [[name for name in each if name in SERVICES] for each in args]
-    assert sorted(run) == sorted(map(list, SHARED.values()))
+    assert sorted(filter(None, run)) == sorted(map(list, SHARED.values()))
+    assert keys_of(small.named("Deployment", "nodepool-allocator")) == [
+        key_secret(name) for name in ("allocator", "preemption", "aggregator", FEED)
+    ]
     assert sorted(name for names in run for name in names) == sorted(SERVICES)
     budgets = {item["metadata"]["name"] for item in small.of_kind("PodDisruptionBudget")}
     assert budgets == {"nats", *(item["metadata"]["name"] for item in small.of_kind("Deployment"))}

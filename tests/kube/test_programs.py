@@ -1,5 +1,6 @@
 """The servers with the configuration of the manifests, and a service with its settings, at work."""
 
+import asyncio
 import json
 import os
 import re
@@ -10,21 +11,26 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from kube.manifests import ROOT, Document, Manifests, overlay, rendered
+from kube.manifests import Document, Manifests, overlay, rendered
 from kube.test_manifests import (
     configuration,
     container,
     pod,
+    provisioner,
     server_files,
     service_settings,
 )
+from nodepool.auth.folder import AuthFolder
+from nodepool.auth.users import new_member
 from nodepool.local.binary import find_server
 from nodepool.local.ports import HOST
+from nodepool.nats.wire.addresses import split_addresses
+from nodepool.nats.wire.connection import connect
 from support.certificates import OPENSSL, certificates
 from testbed.cluster import WITHIN_S, wait_until
 from testbed.pages import fetch
@@ -32,7 +38,7 @@ from testbed.ports import free_port
 
 GRACE_S = 2
 """`lame_duck_grace_period` of the configuration."""
-PASSWORD = "open-sesame"
+NONE: Mapping[str, str] = {}
 PORTS = ("client", "cluster", "monitor")
 
 
@@ -73,9 +79,7 @@ class Servers:
             file = etc / "nats" / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(self._here(text, number))
-        for mounted in ("nats-tls", "nats-users"):
-            if (self.folder / mounted).exists():
-                shutil.copytree(self.folder / mounted, etc / mounted)
+        (etc / "nodepool-accounts").symlink_to(self.folder / "nodepool-accounts")
         command = [str(find_server(None)), "--config", str(etc / "nats" / "nats.conf")]
         return command, {"POD_NAME": f"nats-{number}"}, etc / "log"
 
@@ -88,13 +92,24 @@ class Servers:
         text = text.replace('"/data"', f'"{self.folder / f"data-{number}"}"')
         return text.replace('"/etc/nats-tls/', f'"{self.folder}/nats-tls/')
 
-    def settings(self) -> Mapping[str, str]:
+    def settings(self, own: Mapping[str, str] = NONE) -> Mapping[str, str]:
         """The environment of a service, with addresses and files of this machine."""
-        values = dict(service_settings(self.manifests))
+        values = {**service_settings(self.manifests), **own}
         for number, ports in enumerate(self.ports):
             at = f"{HOST}:{ports['client']}"
             values["NODEPOOL_URL"] = values["NODEPOOL_URL"].replace(f"nats-{number}.nats:4222", at)
         assert ".nats:" not in values["NODEPOOL_URL"]
+        return self._environment(values)
+
+    def beside(self, number: int) -> Mapping[str, str]:
+        """The environment of the program beside one of them."""
+        values = dict(provisioner(self.manifests.named("StatefulSet", "nats")))
+        port = str(self.ports[number]["client"])
+        return self._environment(
+            {**values, "NODEPOOL_URL": values["NODEPOOL_URL"].replace("4222", port)}
+        )
+
+    def _environment(self, values: Mapping[str, str]) -> Mapping[str, str]:
         return {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": os.pathsep.join(sys.path),
@@ -104,39 +119,54 @@ class Servers:
 
 @contextmanager
 def started(manifests: Manifests, folder: Path) -> Iterator[Servers]:
-    """Three servers inside the context."""
+    """Three servers inside the context, each with the program that prepares it."""
     count = manifests.named("StatefulSet", "nats")["spec"]["replicas"]
     ports = [{name: free_port() for name in PORTS} for _ in range(count)]
     servers = Servers(manifests, folder, ports)
     with ExitStack() as stack:
         for number in range(count):
             stack.enter_context(process(*servers.start(number)))
+            command = [sys.executable, "-m", "nodepool.host.provision"]
+            log = folder / f"beside-{number}.log"
+            stack.enter_context(process(command, servers.beside(number), log))
         yield servers
+
+
+def with_identities(folder: Path) -> AuthFolder:
+    """The identities of an installation, as files where the Pods mount the Secrets with them."""
+    auth = AuthFolder(folder / "auth")
+    auth.init()
+    (folder / "nodepool-accounts").mkdir()
+    mount(auth, folder)
+    (folder / "nodepool-keys").symlink_to(auth.path / "keys")
+    (folder / "nodepool-members").symlink_to(auth.path)
+    return auth
+
+
+def mount(auth: AuthFolder, folder: Path) -> None:
+    """Has the Pods see the accounts as they are now, as a kubelet does some time after a change."""
+    shutil.copy(auth.accounts_file, folder / "nodepool-accounts" / "accounts.conf")
 
 
 def secured(folder: Path) -> Manifests:
     """The manifests with the component `secured`, and the Secrets that it asks for as files."""
-    for name in ("authority", "nats-tls", "nats-users", "nodepool"):
+    for name in ("authority", "nats-tls", "nodepool"):
         (folder / name).mkdir()
     made = certificates(folder / "authority")
     shutil.copy(made.certificate, folder / "nats-tls" / "tls.crt")
     shutil.copy(made.key, folder / "nats-tls" / "tls.key")
     shutil.copy(made.ca, folder / "nats-tls" / "ca.crt")
     shutil.copy(made.ca, folder / "nodepool" / "ca.crt")
-    (folder / "nodepool" / "password").write_text(PASSWORD)
-    users = (ROOT / "deploy" / "permissions.conf").read_text()
-    for variable in ("$SERVICES_PASSWORD", "$ACME_PASSWORD", "$AGENT_PASSWORD"):
-        users = users.replace(variable, f'"{PASSWORD}"')
-    (folder / "nats-users" / "permissions.conf").write_text(users)
     return rendered(overlay(folder / "overlay", "secured"))
 
 
-@pytest.fixture(scope="module", params=["open", "secured"])
+@pytest.fixture(scope="module", params=["plain", "secured"])
 def servers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Servers]:
-    """The servers of the manifests as they are, and with TLS and passwords."""
+    """The servers of the manifests as they are, and with TLS."""
     folder = tmp_path_factory.mktemp(request.param)
+    with_identities(folder)
     if request.param == "secured" and OPENSSL is None:
         pytest.skip("openssl is not on PATH")
     manifests = secured(folder) if request.param == "secured" else rendered()
@@ -166,13 +196,15 @@ def test_three_servers_find_each_other_and_their_probes_pass(servers: Servers) -
     wait_until("each probe passes", lambda: {status(url) for url in urls} == {200}, WITHIN_S)
 
 
+@pytest.mark.parametrize("name", ["quota", "gateway"])
 def test_a_service_with_the_settings_of_the_manifests_becomes_ready(
-    servers: Servers, tmp_path: Path
+    servers: Servers, tmp_path: Path, name: str
 ) -> None:
     port = free_port()
-    deployment = servers.manifests.named("Deployment", "nodepool-quota")
+    deployment = servers.manifests.named("Deployment", f"nodepool-{name}")
+    own = {each["name"]: each["value"] for each in container(deployment).get("env", ())}
     environment = {
-        **servers.settings(),
+        **servers.settings(own),
         "NODEPOOL_METRICS_HOST": HOST,
         "NODEPOOL_METRICS_PORT": str(port),
     }
@@ -190,13 +222,13 @@ def info(port: int) -> Mapping[str, object]:
     return fields
 
 
-def test_a_client_is_asked_for_a_password_where_it_is_secured(servers: Servers) -> None:
+def test_a_client_is_asked_for_a_key_and_for_tls_where_it_is_secured(servers: Servers) -> None:
     wait_until("a server responds", lambda: status(monitor(servers)) == 200, WITHIN_S)
 
     asked = info(servers.ports[0]["client"])
 
     expected = servers.is_secured or None
-    assert (asked.get("auth_required"), asked.get("tls_required")) == (expected, expected)
+    assert (asked.get("auth_required"), asked.get("tls_required")) == (True, expected)
 
 
 def monitor(servers: Servers) -> str:
@@ -245,6 +277,30 @@ def test_what_a_pod_reads_is_mounted_there(servers: Servers) -> None:
         )
     }
 
-    more = {"/etc/nats-tls", "/etc/nats-users"} if servers.is_secured else set()
-    assert mounted["server"] == {"/data", "/etc/nats", *more}
-    assert mounted["service"] == ({"/etc/nodepool"} if servers.is_secured else set())
+    more = {"/etc/nats-tls"} if servers.is_secured else set()
+    assert mounted["server"] == {"/data", "/etc/nats", "/etc/nodepool-accounts", *more}
+    more = {"/etc/nodepool"} if servers.is_secured else set()
+    assert mounted["service"] == {"/etc/nodepool-keys", *more}
+
+
+def test_a_user_who_is_added_comes_in_at_each_server_and_none_is_restarted(
+    servers: Servers,
+) -> None:
+    # given an organisation and a user that are added, and the Secret with them
+    auth = AuthFolder(servers.folder / "auth")
+    auth.change(lambda users: users.with_organisation("acme"))
+    auth.add_member("acme", lambda key: new_member("alice", key, "viewer"))
+    url = servers.settings()["NODEPOOL_URL"]
+    ca = str(servers.folder / "nodepool" / "ca.crt") if servers.is_secured else ""
+    shown = replace(auth.access("alice", "acme"), ca_file=ca)
+
+    async def comes_in(address: str) -> None:
+        connection = await connect(address, "alice", patience_s=WITHIN_S, access=shown)
+        await connection.close()
+
+    # when the kubelets see it
+    mount(auth, servers.folder)
+
+    # then the user comes in at each server
+    for address in split_addresses(url):
+        asyncio.run(comes_in(address))

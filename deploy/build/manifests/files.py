@@ -5,7 +5,7 @@ from pathlib import Path
 
 from manifests.marks import fill
 from manifests.pages import diagram, flow
-from nodepool.contract.services import REPLACEABLE, SERVICES, SHARED
+from nodepool.contract.services import FEED, REPLACEABLE, SERVICES, SHARED
 
 ROOT = Path(__file__).parents[3]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
@@ -22,6 +22,9 @@ patches:
   - target: {{ kind: Deployment }}
     patch: |-
       - {{ op: add, path: /spec/template/spec/containers/0/args, value: [-m, {name}] }}
+      - op: add
+        path: /spec/template/spec/volumes/0/projected/sources/-
+        value: {{ secret: {{ name: nodepool-key-{name} }} }}
 """
 _SMALL = """\
 # Three Deployments for all services: an addition to ../ for small cells, see ../README.md.
@@ -41,6 +44,21 @@ _SHARING = """\
       - op: replace
         path: /spec/template/spec/containers/0/args
         value: [-m, nodepool.host, {services}]
+  - target: {{ kind: Deployment, name: nodepool-{first} }}
+    patch: |-
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {{ name: any }}
+      spec:
+        template:
+          spec:
+            volumes:
+              - name: keys
+                projected:
+                  sources:
+{keys}"""
+_KEY = """\
+                    - secret: {{ name: nodepool-key-{name} }}
 """
 _ENTRY = '''\
 """Runs the {name} service: `python -m {name}`."""
@@ -117,7 +135,11 @@ def _small() -> str:
     return _SMALL.format(
         others="|".join(name for name in SERVICES if name not in firsts),
         shared="".join(
-            _SHARING.format(first=group[0], services=", ".join(group))
+            _SHARING.format(
+                first=group[0],
+                services=", ".join(group),
+                keys="".join(_KEY.format(name=name) for name in (*group, FEED)),
+            )
             for group in groups
             if len(group) > 1
         ),

@@ -22,6 +22,7 @@ from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.pods import reserved_taint
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM
+from nodepool.nats.wire.access import NO_ACCESS, Access
 from nodepool.nats.wire.connection import connect
 from testbed.machines import Machine, after, filters, name_of, read
 
@@ -56,9 +57,11 @@ class Kubelets:
     never: names of machines, and instance types, whose kubelets never come.
     """
 
-    def __init__(self, url: str, kubeconfig: Path, org: str, cluster: str) -> None:
+    def __init__(
+        self, url: str, kubeconfig: Path, org: str, cluster: str, access: Access = NO_ACCESS
+    ) -> None:
         self.never: set[str] = set()
-        self._url = url
+        self._url, self._access = url, access
         self._config = KubeConfig.from_file(kubeconfig)
         self._filters = filters(org, cluster)
         self._machines: dict[str, Machine] = {}
@@ -126,7 +129,7 @@ class Kubelets:
 
         As a whole, this goes on over any loss of the server.
         """
-        connection = await connect(self._url, "kubelets", patience_s=None)
+        connection = await connect(self._url, "kubelets", patience_s=None, access=self._access)
         reader = Reader(connection, STREAM, self._filters)
         await reader.open()
         changed: set[str] = set()

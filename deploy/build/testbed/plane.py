@@ -45,7 +45,11 @@ class Plane:
 
         async def connect_and_work() -> T:
             async with Client(
-                self.url, org=ORG, cluster=self.cluster, timeout_s=WITHIN_S
+                self.url,
+                org=ORG,
+                cluster=self.cluster,
+                timeout_s=WITHIN_S,
+                access=self.processes.access(),
             ) as client:
                 return await work(client)
 

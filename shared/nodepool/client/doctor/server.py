@@ -64,8 +64,10 @@ async def _storage(connection: Connection, storing: Storing) -> Finding:
         return problem(check, refusal.description, fix)
     except (NatsError, OSError):
         text = "no answer: it is off, or this user may not publish to $JS.API.>, or hears no reply"
-        fix = "give the user the permissions in deploy/permissions.conf, and this program the"
-        return problem(check, text, f"{fix} NODEPOOL_INBOX_PREFIX that the user has there")
+        fix = (
+            "use the key of the operator, which 'nodepool auth init' makes, or give the user these"
+        )
+        return problem(check, text, f"{fix} rights and this program its NODEPOOL_INBOX_PREFIX")
     used, most = storage_of(account, storing.replicas or 1)
     fix = "give the account more storage; nothing is stored without"
     if most is None and storing.limit is not None:
