@@ -25,6 +25,7 @@ README = ROOT / "README.md"
 
 ROOMS = (
     "nodepool.contract",
+    "nodepool.archive",
     "nodepool.state",
     "nodepool.placement",
     "nodepool.explanation",
@@ -32,6 +33,7 @@ ROOMS = (
     "nodepool.engine",
     "nodepool.auth",
     "nodepool.nats.wire",
+    "nodepool.archive.storage",
     "nodepool.auth.credentials",
     "nodepool.auth.folder",
     "nodepool.nats.log",
@@ -360,6 +362,18 @@ def test_only_an_edge_of_kubernetes_needs_lightkube() -> None:
         if room_of(module.name) != KUBE and module.package != "agent"
         for parts in module.imports()
         if parts[0] == "lightkube" or room_of(".".join(parts)) == KUBE
+    ]
+
+    assert found == []
+
+
+def test_only_the_storage_of_the_archive_needs_obstore_and_pyarrow() -> None:
+    found = [
+        f"{module.name} imports {'.'.join(parts)}"
+        for module in modules()
+        if room_of(module.name) != "nodepool.archive.storage"
+        for parts in module.imports()
+        if parts[0] in ("obstore", "pyarrow")
     ]
 
     assert found == []
