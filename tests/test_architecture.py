@@ -14,9 +14,10 @@ import pytest
 
 from nodepool.contract import commands, events, messages, metrics
 from nodepool.contract.agent_metrics import OF_THE_AGENT
+from nodepool.contract.archive_metrics import OF_THE_ARCHIVER
 from nodepool.contract.gateway_metrics import OF_THE_GATEWAY
 from nodepool.contract.messages import Command, Event, Message, Outcome
-from nodepool.contract.services import EDGES, FORWARDING, SERVICES
+from nodepool.contract.services import EDGES, SERVICES, SILENT
 from nodepool.host import settings
 from nodepool.service import AnyService
 
@@ -536,10 +537,10 @@ def test_every_event_is_said_by_its_one_speaker() -> None:
     assert said == expected
 
 
-def test_every_edge_says_events_of_its_own_or_forwards() -> None:
+def test_every_edge_says_events_of_its_own_or_is_silent() -> None:
     speakers = {kind.speaker for kind in EVENTS.values() if issubclass(kind, Event)}
 
-    assert set(EDGES) - speakers == FORWARDING
+    assert set(EDGES) - speakers == SILENT
     assert set(EDGES).isdisjoint(SERVICES)
 
 
@@ -838,9 +839,9 @@ def test_every_metric_that_a_readme_names_exists() -> None:
     named = _named_in_readmes(r"\b(nodepool_[a-z_]+)")
 
     # The label of the service has the same prefix.
-    assert named <= {metric.name for metric in (*metrics.ALL, *OF_THE_AGENT, *OF_THE_GATEWAY)} | {
-        metrics.SERVICE_LABEL
-    }
+    assert named <= {
+        metric.name for metric in (*metrics.ALL, *OF_THE_AGENT, *OF_THE_GATEWAY, *OF_THE_ARCHIVER)
+    } | {metrics.SERVICE_LABEL}
 
 
 def test_every_setting_that_a_readme_names_exists() -> None:

@@ -5,13 +5,14 @@ The disk is a file system in memory of some megabytes, which only an administrat
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from bus.conftest import MEGABYTES
 from bus.harness import BINARY, connected, limit, outcome, outcomes, send, serving, until
 from bus.test_runtime import ALARM
 from nodepool.local.server import NatsServer
@@ -22,26 +23,7 @@ from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 from quota.decide import SERVICE as QUOTA
 from testbed.ports import free_port
 
-MEGABYTES = 24
 SUBJECT = "np.cmd.a.b.c.D"
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of its own, with room for `MEGABYTES`."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "tmpfs", str(folder)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    except OSError as error:
-        pytest.skip(f"no file system can be mounted here: {error}")
-    if done.returncode != 0:
-        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @asynccontextmanager

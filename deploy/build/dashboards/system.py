@@ -3,6 +3,7 @@
 from typing import Final
 
 from dashboards.agents import AGENTS
+from dashboards.archive import ARCHIVE
 from dashboards.gateway import GATEWAY
 from dashboards.graphs import heatmap, lines, timeline
 from dashboards.log import COMMANDS, LOG, of_log
@@ -264,6 +265,6 @@ SYSTEM: Final = Page(
     description="Are the bus, the services and the agents at work, and will there be room?",
     variables=(_SERVICE,),
     annotations=EVENTS,
-    sections=(GLANCE, REPLICAS, WORK, COMMANDS, GATEWAY, LOG, SERVERS, AGENTS),
+    sections=(GLANCE, REPLICAS, WORK, COMMANDS, GATEWAY, LOG, ARCHIVE, SERVERS, AGENTS),
     since="now-3h",
 )

@@ -18,6 +18,7 @@ from nodepool.auth.rights import (
     SERVED,
     Rights,
     agent_rights,
+    archiver_rights,
     feed_rights,
     gateway_rights,
     imports,
@@ -38,8 +39,9 @@ SYSTEM: Final = "SYS"
 """The names of accounts that no organisation has; its account has the name of the organisation."""
 PROVISIONER: Final = "provisioner"
 GATEWAY: Final = "gateway"
+ARCHIVER: Final = "archiver"
 OPERATOR: Final = "operator"
-PLATFORM_USERS: Final = (*SERVICES, FEED, PROVISIONER, GATEWAY, OPERATOR)
+PLATFORM_USERS: Final = (*SERVICES, FEED, PROVISIONER, GATEWAY, ARCHIVER, OPERATOR)
 """The users of the platform: each service, the reader of a process of services, and the others."""
 OWNERS: Final = (PROVISIONER, OPERATOR)
 """The users of the platform whose account has JetStream."""
@@ -154,6 +156,7 @@ def platform_rights(services: Sequence[AnyService]) -> dict[str, Rights]:
         FEED: feed_rights(FEED),
         PROVISIONER: provisioner_rights(PROVISIONER),
         GATEWAY: gateway_rights(GATEWAY),
+        ARCHIVER: archiver_rights(ARCHIVER),
         OPERATOR: operator_rights(OPERATOR),
     }
 

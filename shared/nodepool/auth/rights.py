@@ -138,6 +138,12 @@ def gateway_rights(user: str) -> Rights:
     return Rights(publish, (f"{DOOR}.>", SERVED, *_own_inbox(user)), answers=True)
 
 
+def archiver_rights(user: str) -> Rights:
+    """Return the rights of the archiver: read the log and the snapshots, and write no message."""
+    publish = (*_look_at((LOG, SNAPSHOTS)), *_read(LOG), f"{API}.STREAM.MSG.GET.{SNAPSHOTS}")
+    return Rights(publish, _own_inbox(user))
+
+
 def operator_rights(user: str) -> Rights:
     """Return the rights of the operator: send every command, use all of JetStream, hear the bus."""
     publish = (COMMANDS, f"{API}.>", "$JS.SNAPSHOT.>", SERVED)

@@ -138,9 +138,13 @@ OTHERS = frozenset(
     | {f"GATEWAY_{name}" for name in ("BYTES_PER_HOUR", "WATCHES")}
     | {f"GATEWAY_{name}_PER_SECOND" for name in ("MESSAGES", "QUERIES")}
     | {f"GATEWAY_{name}_BURST" for name in ("MESSAGES", "QUERIES")}
+    | {"ARCHIVE", "ARCHIVE_SEGMENT_BYTES"}
+    | {f"ARCHIVE_{name}_SECONDS" for name in ("SEGMENT", "QUIET", "PATIENCE")}
+    | {f"ARCHIVE_{name}_HOURS" for name in ("SNAPSHOT", "VERIFY")}
 )
-"""Settings of the command line, of `nodepool up`, of the agent of a Kubernetes cluster and of the
-gateway, which other services ignore; and the variable that `nodepool run` sets for its program."""
+"""Settings of the command line, of `nodepool up`, of the agent of a Kubernetes cluster, of the
+gateway and of the archiver, which other services ignore; and the variable that `nodepool run` sets
+for its program."""
 
 
 def read(environment: Mapping[str, str]) -> Settings:

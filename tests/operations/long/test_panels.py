@@ -13,6 +13,7 @@ import pytest
 
 from bus.harness import restart, until
 from dashboards.agents import AGENTS
+from dashboards.archive import ARCHIVE
 from dashboards.gateway import GATEWAY
 from dashboards.page import Page, Variable
 from dashboards.pages import PAGES
@@ -62,9 +63,11 @@ COUNTED = (
 """What has grown from 0 while two services came to another leader."""
 OF_AGENTS = "there is no Kubernetes here; tests/kube/test_agent_watched.py asks them beside one"
 OF_GATEWAYS = "there are no accounts here; test_gateway_is_watched.py has some"
+OF_ARCHIVERS = "nothing is archived here; bus/test_archiver.py reads these metrics"
 EMPTY: Mapping[tuple[str, str, str], str] = {
     **{(asked.page, asked.panel, asked.ref): OF_AGENTS for asked in queries_of(SYSTEM, AGENTS)},
     **{(asked.page, asked.panel, asked.ref): OF_GATEWAYS for asked in queries_of(SYSTEM, GATEWAY)},
+    **{(asked.page, asked.panel, asked.ref): OF_ARCHIVERS for asked in queries_of(SYSTEM, ARCHIVE)},
     ("nodepool-system", "Memory of the servers", "B"): "the server is told no limit here",
 }
 """Queries that have no series, and why."""

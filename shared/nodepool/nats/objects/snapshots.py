@@ -106,7 +106,7 @@ async def restore(
     A snapshot is not used if it is damaged, of another log, or of a state of another shape.
     """
     try:
-        manifest = await _manifest(connection, service.name)
+        manifest = await stored_manifest(connection, service.name)
         if manifest is None:
             return Restored(Replica(service, log=log), "")
         await _check_log(connection, service.name, manifest, log)
@@ -124,7 +124,7 @@ async def stored_position(connection: BusClient, service: str, log: LogId) -> in
     if not await stored_subjects(connection, manifest_subject(service)):
         return 0
     try:
-        manifest = await _manifest(connection, service)
+        manifest = await stored_manifest(connection, service)
     except ValueError:
         return 0
     return manifest.committed if manifest is not None and manifest.log == log else 0
@@ -151,7 +151,7 @@ def chunk_subject(service: str, id: str, number: int | str) -> str:
     return f"np-snapshot.{service}.{id}.{number}"
 
 
-async def _manifest(connection: BusClient, service: str) -> Manifest | None:
+async def stored_manifest(connection: BusClient, service: str) -> Manifest | None:
     """Return the stored manifest, None if there is none; raise ValueError for an invalid one."""
     entry = await leaders_message(connection, SNAPSHOTS, manifest_subject(service))
     if entry is None:
@@ -212,7 +212,7 @@ async def _stored_chunks(
         entry = await leaders_message(connection, SNAPSHOTS, subject)
         if entry is None:
             raise ValueError(f"chunk {number} of {manifest.chunks} is missing")
-        return _unpack_chunk(entry.content, number)
+        return unpack_chunk(entry.content, number)
 
     for first in range(0, manifest.chunks, READS_MAX):
         numbers = range(first, min(first + READS_MAX, manifest.chunks))
@@ -220,7 +220,8 @@ async def _stored_chunks(
             yield chunk
 
 
-def _unpack_chunk(content: bytes, number: int) -> bytes:
+def unpack_chunk(content: bytes, number: int) -> bytes:
+    """Return a chunk before compression; raise ValueError if it is damaged or too large."""
     decompression = zlib.decompressobj()
     try:
         # One byte above the limit shows that the content is too large.

@@ -1,0 +1,5 @@
+"""Runs the archiver: `python -m archiver`."""
+
+from archiver.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""Reads the bus, and writes segments and snapshot sets into the archive."""

@@ -1,0 +1,247 @@
+"""Runs the archiver. Several at once do no harm: each goes on where the others have stopped."""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from archiver.host.patience import Patience
+from archiver.host.recording import Recorder
+from archiver.host.sets import SnapshotSets
+from archiver.host.settings import ArchiverSettings, read_archiver
+from archiver.host.telemetry import NAME, Telemetry
+from archiver.proof import Proof
+from nodepool.archive.manifests import Manifest
+from nodepool.archive.storage.archive import Archive
+from nodepool.archive.storage.checking import verify
+from nodepool.archive.storage.errors import ArchiveError, Damaged, StoreError
+from nodepool.archive.storage.store import Store
+from nodepool.contract import archive_metrics
+from nodepool.contract import metrics as contract
+from nodepool.contract.metrics import Sample
+from nodepool.host.foreign_logs import foreign_logs
+from nodepool.host.process import ending_with_a_line, run_until_stopped
+from nodepool.host.settings import SettingsError
+from nodepool.host.version import version_of
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM, StreamInfo, verify_log
+from nodepool.nats.objects.following import present, until_closed
+from nodepool.nats.wire.connection import Connection, connect
+from nodepool.nats.wire.errors import (
+    AccessError,
+    ConnectionClosed,
+    InDoubt,
+    ServerRefusal,
+    StreamChanged,
+)
+from nodepool.nats.wire.library import NatsError
+from nodepool.nats.wire.waiting import until_first
+from nodepool.state.back_off import pause_s
+
+BACK_OFF_S: Final = 0.1
+BACK_OFF_MAX_S: Final = 5.0
+FAULTS: Final = (
+    AccessError,
+    ArchiveError,
+    ConnectionClosed,
+    InDoubt,
+    NatsError,
+    OSError,
+    ServerRefusal,
+    StoreError,
+    StreamChanged,
+)
+"""The errors that end a session, but need not end the next session."""
+
+
+def main() -> None:
+    """Run the archiver until SIGTERM or SIGINT; settings come from the environment."""
+    with ending_with_a_line(NAME):
+        settings = read_archiver(os.environ)
+        run_until_stopped(lambda stop: Archiver(settings).run(stop), settings.service)
+
+
+class Archiver:
+    """One archiver.
+
+    fault: why it cannot work, as one line; empty while it works.
+    port: where it serves metrics and health; -1 if nowhere.
+    """
+
+    def __init__(self, settings: ArchiverSettings) -> None:
+        self._settings = settings
+        try:
+            self._store = Store(settings.archive, settings.patience_seconds)
+        except StoreError as error:
+            raise SettingsError(f"NODEPOOL_ARCHIVE: {error}") from None
+        self._telemetry = telemetry = Telemetry(settings.service, self._samples)
+        self._recording, self._copying, self._verifying = (
+            Patience(telemetry.count_failure) for _ in range(3)
+        )
+        self._connection: Connection | None = None
+        self._archive: Archive | None = None
+        self._recorder: Recorder | None = None
+        self._faults: int | None = None
+        self._proof = Proof()
+        self._set_at = self._verified_at = 0.0
+        self._idle_since = time.time()
+        self._opened, self._doubted = asyncio.Event(), asyncio.Event()
+        self.fault = "connecting to the bus"
+        self.port = -1
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set; a fault of the bus or of the store only delays the archiver."""
+        telemetry = self._telemetry
+        self.port = telemetry.serve(self.obstacle)
+        telemetry.log.info("started", version=version_of(), **self._settings.list_settings())
+        watching = asyncio.create_task(telemetry.watch(stop))
+        try:
+            with foreign_logs(lambda: telemetry.log):
+                await until_first(_until_set(stop), self._work(), self._verify())
+                telemetry.log.info("stopping")
+            if watching.done():
+                watching.result()  # Raises the error that ended the pages.
+        except Exception:  # A bug: the process ends, and its log says why.
+            telemetry.log.error("crashed", exc_info=True)
+            raise
+        finally:
+            watching.cancel()
+            telemetry.close()
+            await self._store.close()
+
+    def obstacle(self) -> str | None:
+        """Return why the archiver is not ready, as one line; None if it is ready."""
+        connection = self._connection
+        if connection is not None and not connection.is_connected:
+            return connection.fault
+        return self.fault or self._recording.fault or None
+
+    async def _work(self) -> None:
+        failures = 0
+        while True:
+            began = time.monotonic()
+            try:
+                await self._session()
+            except FAULTS as error:
+                self.fault = str(error) or type(error).__name__
+                if isinstance(error, Damaged):
+                    self._doubted.set()
+                self._telemetry.count_restart(self.fault)
+            failures = 1 if time.monotonic() - began > BACK_OFF_MAX_S else failures + 1
+            await asyncio.sleep(pause_s(failures, BACK_OFF_S, BACK_OFF_MAX_S, random.random()))
+
+    async def _session(self) -> None:
+        service, log = self._settings.service, self._telemetry.log
+        connection = await connect(
+            service.url, NAME, patience_s=None, access=service.access, on_fault=self._note
+        )
+        self._connection = connection
+        connection.on_reconnect.append(self._telemetry.count_reconnect)
+        connection.on_disconnect.append(
+            lambda: log.warning("lost connection", cause=connection.loss)
+        )
+        connection.on_error.append(lambda error: log.error("bus error", cause=str(error)))
+        log.info("connected", server=connection.address)
+        try:
+            self.fault = "no control plane has been set up on the bus"
+            info = await present(connection, STREAM)
+            self.fault = ""
+            archive = await self._recording.insist(
+                lambda: Archive.open(self._store, info.log, info.first)
+            )
+            self._archive = archive
+            self._opened.set()
+            copying = SnapshotSets(
+                connection, archive, self._settings.snapshot_hours, self._copying, self._note_set
+            )
+            log.info("ready", position=archive.head.last)
+            await until_first(
+                self._record(connection, archive, info), copying.run(), until_closed(connection)
+            )
+        finally:
+            self._connection = self._recorder = None
+            connection.on_disconnect.clear()
+            with suppress(NatsError, OSError):
+                await connection.close()
+
+    async def _record(self, connection: Connection, archive: Archive, info: StreamInfo) -> None:
+        """Write the log into the archive, and begin anew wherever another program has added."""
+        while True:
+            head = archive.head
+            check = partial(verify_log, connection, info.log, is_whole=True)
+            ended = datetime.fromisoformat(head.ended) if head.ended else None
+            await check(head.last, ended)
+            reader = Reader(connection, STREAM, [], start=head.last + 1, verify=check)
+            await reader.open()
+            try:
+                self._recorder = Recorder(
+                    archive, reader, self._settings.limits, self._recording, self._note_segment
+                )
+                await self._recorder.run()
+            finally:
+                self._recorder, self._idle_since = None, time.time()
+                await reader.close()
+            self._telemetry.log.info("another archiver came first", position=archive.head.last)
+
+    async def _verify(self) -> None:
+        """Read the whole archive back at the start, from time to time, and once it is doubted."""
+        await self._opened.wait()
+        while True:
+            try:
+                report = await self._verifying.insist(lambda: verify(self._store))
+            except ArchiveError as error:
+                self._faults = 1
+                self._telemetry.log.error("archive not read back", cause=str(error))
+            else:
+                self._faults, self._verified_at = report.faults, time.time()
+                self._proof = self._proof.reach(report.sound)
+                self._telemetry.note_report(report)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.verify_hours * 3_600):
+                    await self._doubted.wait()
+            self._doubted.clear()
+
+    def _note(self, fault: str) -> None:
+        if self._connection is None:
+            self.fault = fault  # Once open, the connection reports its own faults.
+        self._telemetry.log.warning("cannot connect", cause=fault)
+
+    def _note_segment(self, manifest: Manifest) -> None:
+        self._proof = self._proof.add(manifest.first, manifest.last)
+        self._telemetry.note_segment(manifest)
+
+    def _note_set(self, made: datetime) -> None:
+        if made.timestamp() != self._set_at:
+            self._set_at = made.timestamp()
+            self._telemetry.log.info("snapshot set", made=made.isoformat())
+
+    def _samples(self) -> Iterator[Sample]:
+        """Yield the samples of a scrape, which runs in its own thread."""
+        connection, archive, recorder = self._connection, self._archive, self._recorder
+        yield Sample(contract.BUILD_INFO, (version_of(),), 1)
+        yield Sample(contract.READY, (), self.obstacle() is None)
+        yield Sample(contract.CONNECTED, (), connection is not None and connection.is_connected)
+        yield Sample(archive_metrics.READ_BACK, (), self._proof.position)
+        yield Sample(archive_metrics.SET_TIME, (), self._set_at)
+        yield Sample(archive_metrics.VERIFIED_TIME, (), self._verified_at)
+        if self._faults is not None:
+            yield Sample(archive_metrics.FAULTS, (), self._faults)
+        if archive is not None:
+            yield Sample(archive_metrics.POSITION, (), archive.head.last)
+            yield Sample(archive_metrics.SEGMENTS, (), archive.segments)
+            yield Sample(archive_metrics.BYTES, (), archive.bytes)
+        since = self._idle_since
+        if recorder is not None:
+            oldest = recorder.oldest
+            since = time.time() if oldest is None else oldest.timestamp()
+            yield Sample(archive_metrics.LAG_MESSAGES, (), recorder.waiting)
+        yield Sample(archive_metrics.LAG_SECONDS, (), max(0.0, time.time() - since))
+
+
+async def _until_set(stop: asyncio.Event) -> None:
+    await stop.wait()

@@ -1,0 +1,125 @@
+"""An archive in a real S3 server, whose answers fail in every way that stores do."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from obstore.store import S3Store
+
+from bus.archives import MESSAGES_OF_A_PART as PART
+from bus.archives import SMALL, audit, fill_with_messages, launched_archiver
+from bus.harness import ReplicaProcess, connected, until
+from bus.object_store import BUCKET, Mode, environment, object_store
+from bus.test_process_life import readiness, says
+from nodepool.cli.app import run
+from nodepool.local.server import NatsServer
+
+ARCHIVE = f"s3://{BUCKET}/cell-1"
+PATIENCE_S = 2
+"""How long the archiver waits for an answer here."""
+FAILING: dict[Mode, str] = {
+    "fail": "503",
+    "hang": f"no answer within {PATIENCE_S} s",
+    "cut": "error sending request",
+}
+"""What the archiver says in each mode."""
+
+
+def download(store: S3Store, folder: Path) -> Path:
+    """The archive as a folder, read without the code that wrote it."""
+    for chunk in store.list(chunk_size=1_000):
+        for each in chunk:
+            path = folder / each["path"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(bytes(store.get(each["path"]).bytes()))
+    return folder
+
+
+def end_of(store: S3Store) -> int:
+    """Up to which position the archive goes."""
+    names = [each["path"] for chunk in store.list("manifests") for each in chunk]
+    if not names:
+        return 0
+    return int(json.loads(bytes(store.get(max(names)).bytes()))["last"])
+
+
+async def archived_to(store: S3Store, position: int) -> None:
+    """Returns once the archive goes up to a position."""
+
+    async def is_there() -> bool:
+        return await asyncio.to_thread(end_of, store) >= position
+
+    await until(is_there, 60)
+
+
+async def fails_and_heals(archiver: ReplicaProcess, said: str) -> None:
+    """Returns once an archiver says in its readiness and in its metrics that its store fails."""
+    await until(lambda: said in readiness(archiver))
+    assert archiver.metric("nodepool_archive_store_failures_total") >= 1
+    assert archiver.metric("nodepool_ready") == 0
+
+
+@pytest.mark.timeout(300)
+async def test_a_store_that_fails_delays_the_archive_and_loses_nothing(
+    server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        connected(server.url) as connection,
+        object_store(tmp_path) as (way, given),
+    ):
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
+        store = S3Store(BUCKET, prefix="cell-1", client_options={"allow_http": True})
+
+        # given an archive in a bucket
+        with launched_archiver(
+            server, ARCHIVE, tmp_path, given, patience_seconds=PATIENCE_S
+        ) as archiver:
+            await fill_with_messages(connection, PART)
+            await archived_to(store, PART)
+
+            # when the store fails in each way, while messages arrive
+            count = PART
+            for mode, said in FAILING.items():
+                way.change(mode)
+                await fill_with_messages(connection, PART, start=count)
+                await fails_and_heals(archiver, said)
+                # then nothing is lost, and the archiver goes on by itself
+                way.change("pass")
+                count += PART
+                await archived_to(store, count)
+                await says(archiver, "ok")
+
+        # and when it is killed during an upload, and two others go on
+        way.change("cut")
+        with launched_archiver(server, ARCHIVE, tmp_path, given) as archiver:
+            await fill_with_messages(connection, PART, start=count)
+            asked = way.asked
+            await until(lambda: way.asked > asked + 2)
+            archiver.process.kill()
+        way.change("pass")
+        with (
+            launched_archiver(server, ARCHIVE, tmp_path, given),
+            launched_archiver(server, ARCHIVE, tmp_path, given, segment_bytes=SMALL // 3),
+        ):
+            count += PART
+            await archived_to(store, count)
+
+        # then the bucket holds each message exactly once
+        folder = await asyncio.to_thread(download, store, tmp_path / "copy")
+        assert await audit(connection, folder) == count
+        assert await asyncio.to_thread(run, ["log", "verify", "--archive", ARCHIVE]) == 0
+
+
+@pytest.mark.timeout(180)
+async def test_wrong_credentials_are_named_and_not_shown(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async with connected(server.url), object_store(tmp_path) as (_, given):
+        # given an archiver with a secret that the store does not know
+        wrong = environment(given["AWS_ENDPOINT_URL"], "not-the-secret")
+        with launched_archiver(server, ARCHIVE, tmp_path, wrong) as archiver:
+            # then it says what the store answers, and the secret is nowhere
+            await until(lambda: "403" in readiness(archiver) or "denied" in readiness(archiver))
+            assert "not-the-secret" not in readiness(archiver) + archiver.log.read_text()
