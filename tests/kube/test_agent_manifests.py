@@ -114,7 +114,7 @@ def test_the_memory_of_the_agent_is_far_below_its_limit(agent_manifests: Manifes
 def test_the_image_has_what_the_agent_imports() -> None:
     dockerfile = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
 
-    assert "image.locked requirements.lock kubernetes nkeys otlp" in dockerfile
+    assert 'EXTRAS="auth kubernetes nkeys otlp"' in dockerfile
 
 
 def test_the_agent_runs_twice_and_is_probed_where_it_listens(agent_manifests: Manifests) -> None:

@@ -145,7 +145,7 @@ def test_prometheus_of_the_containers_names_the_service_of_each_target() -> None
     assert job["relabel_configs"] == [
         {"source_labels": ["__meta_dns_name"], "target_label": "service"}
     ]
-    assert job["dns_sd_configs"][0]["names"] == [*SHARED, "gateway"]
+    assert job["dns_sd_configs"][0]["names"] == [*SHARED, "gateway", "archiver"]
 
 
 def test_the_operator_of_prometheus_names_the_service_of_each_target() -> None:

@@ -34,6 +34,7 @@ SERVERS = (BUS, "nats-2", "nats-3")
 DEMO = "demo"
 ONCE = ("auth", "provision", DEMO)
 GATEWAY = "gateway"
+ARCHIVER = "archiver"
 NKEYS = Access(nkey_file="/auth/keys/{service}.nk")
 WATCHING = ("prometheus", "alertmanager", "grafana", "nats-exporter")
 VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
@@ -157,7 +158,7 @@ def test_no_manifest_is_left_of_a_service_that_is_gone() -> None:
 
 
 def test_compose_runs_the_services_and_no_other_program(compose: Mapping[str, Any]) -> None:
-    assert set(compose["services"]) == {*SERVERS, *ONCE, *WATCHING, *SHARED, GATEWAY}
+    assert set(compose["services"]) == {*SERVERS, *ONCE, *WATCHING, *SHARED, GATEWAY, ARCHIVER}
 
 
 @pytest.mark.parametrize("count", PROCESSES)
@@ -241,7 +242,7 @@ def test_only_one_container_may_write_identities(compose: Mapping[str, Any]) -> 
 
 def test_every_program_shows_a_key_of_its_own(compose: Mapping[str, Any]) -> None:
     # given the programs of the image that connect
-    connecting = (*SHARED, GATEWAY, "provision", DEMO)
+    connecting = (*SHARED, GATEWAY, ARCHIVER, "provision", DEMO)
 
     # then the demo is the operator, and the key of every other has the name of the program
     keys = {name: environment(compose, name)["NODEPOOL_NKEY_FILE"] for name in connecting}
@@ -264,7 +265,7 @@ def test_identities_come_first_then_servers_streams_and_programs(
     done = "service_completed_successfully"
     assert [awaited(name) for name in SERVERS] == [{"auth": done}] * 3
     assert awaited("provision") == {"nats": "service_healthy"}
-    names = (*SHARED, GATEWAY, DEMO)
+    names = (*SHARED, GATEWAY, ARCHIVER, DEMO)
     assert [awaited(name) for name in names] == [{"provision": done}] * len(names)
 
 
@@ -413,7 +414,7 @@ def test_a_container_shows_its_metrics_and_health_on_one_port(compose: Mapping[s
     dockerfile = read("deploy", "Dockerfile")
 
     assert 'CMD ["python", "-m", "nodepool.host.check"]' in dockerfile
-    for name in (*SHARED, GATEWAY):
+    for name in (*SHARED, GATEWAY, ARCHIVER):
         port = environment(compose, name)["NODEPOOL_METRICS_PORT"]
 
         assert compose["services"][name]["expose"] == [port]
@@ -443,7 +444,7 @@ CONFINED = {
 LIMITS = {"mem_limit", "memswap_limit", "cpus", "pids_limit", "logging", "stop_grace_period"}
 
 
-@pytest.mark.parametrize("name", [*SERVERS, *ONCE, *SHARED, GATEWAY])
+@pytest.mark.parametrize("name", [*SERVERS, *ONCE, *SHARED, GATEWAY, ARCHIVER])
 def test_a_container_has_no_rights_that_it_does_not_use(
     compose: Mapping[str, Any], name: str
 ) -> None:
@@ -453,7 +454,7 @@ def test_a_container_has_no_rights_that_it_does_not_use(
     assert not {"cap_add", "privileged", "user"} & container.keys()
 
 
-@pytest.mark.parametrize("name", [*SERVERS, *SHARED, GATEWAY])
+@pytest.mark.parametrize("name", [*SERVERS, *SHARED, GATEWAY, ARCHIVER])
 def test_a_container_has_bounds_on_memory_processors_processes_and_logs(
     compose: Mapping[str, Any], name: str
 ) -> None:
@@ -468,7 +469,11 @@ def test_each_image_is_built_once(compose: Mapping[str, Any]) -> None:
     containers = compose["services"]
     built = {name: item["image"] for name, item in containers.items() if "build" in item}
 
-    assert built == {"nats": "nodepool-bus", DEMO: "nodepool"}
+    assert built == {
+        "nats": "nodepool-bus",
+        DEMO: "nodepool",
+        ARCHIVER: "nodepool-archiver",
+    }
     assert {containers[name]["image"] for name in SERVERS} == {built["nats"]}
     assert {containers[name]["image"] for name in SHARED} == {built[DEMO]}
 

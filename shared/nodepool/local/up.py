@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 from urllib.parse import urlsplit
 
-from nodepool.auth.accounts import GATEWAY, OPERATOR, PROVISIONER
+from nodepool.auth.accounts import ARCHIVER, GATEWAY, OPERATOR, PROVISIONER
 from nodepool.auth.plain import nats_options, nats_py_call
 from nodepool.client import Client, ClientError, Document
 from nodepool.client.session import URL
@@ -50,6 +50,7 @@ class Options:
     processes: in how many processes the services run; a key of PROCESSES.
     listen: the address on which the nats-server listens.
     protection: who may read the metrics of the services.
+    archive: where to archive the log; empty for nowhere.
     """
 
     data_dir: Path
@@ -63,6 +64,7 @@ class Options:
     processes: int
     listen: str = HOST
     protection: Protection = OPEN
+    archive: str = ""
 
 
 def run(options: Options) -> int:
@@ -77,13 +79,14 @@ def run(options: Options) -> int:
         raise UpError(str(error)) from error
     try:
         groups = PROCESSES[options.processes]
+        groups = (*groups, (ARCHIVER,)) if options.archive else groups
         logs = _log_folder(options.data_dir, groups)
         with (
             claimed_ports(len(groups) + 1, METRICS_PORT) as ports,
             linked_operator(options.port, server.auth, server.authority),
         ):
             limit = storage_limit(server.data_dir)
-            programs = plan_programs(groups, server, logs, ports, limit)
+            programs = plan_programs(groups, server, logs, ports, limit, options.archive)
             return asyncio.run(_run_services(options, server, programs))
     finally:
         server.stop()
@@ -92,7 +95,7 @@ def run(options: Options) -> int:
 def _log_folder(data_dir: Path, groups: Sequence[Sequence[str]]) -> Path:
     """Return the folder of the services' logs; raise UpError if the logs cannot be written."""
     logs = data_dir / "logs"
-    names = [f"{name}.log" for name in (*SERVICES, GATEWAY)]
+    names = [f"{name}.log" for name in (*SERVICES, GATEWAY, ARCHIVER)]
     names += [f"{first}.err" for first, *_ in (*groups, (GATEWAY,))]
     try:
         logs.mkdir(parents=True, exist_ok=True)
@@ -175,12 +178,14 @@ def plan_programs(
     logs: Path,
     ports: Sequence[int],
     limit: int = 0,
+    archive: str = "",
 ) -> Sequence[Program]:
     """Return the processes to run, each with the services of a group and one of the ports.
 
     The last one is the gateway, with the last port. Each service shows its own key.
 
     limit: how many bytes the server may store; 0 if not known.
+    archive: where the archiver of a group of its own archives the log.
     """
     shared = {
         "NODEPOOL_URL": server.url,
@@ -191,12 +196,13 @@ def plan_programs(
         "NODEPOOL_MEMBERS_FILE": str(server.auth.members_file),
         "NODEPOOL_LOG_FILE": str(logs / "{service}.log"),
         "NODEPOOL_MAX_FILE_STORE": str(limit),
+        "NODEPOOL_ARCHIVE": archive,
     }
-    commands = [("nodepool.host", *group) for group in groups]
+    commands = [group if group == (ARCHIVER,) else ("nodepool.host", *group) for group in groups]
     return [
         Program(
             ", ".join(group),
-            command,
+            tuple(command),
             {**shared, "NODEPOOL_METRICS_PORT": str(port)},
             logs / f"{group[0]}.err",
         )

@@ -36,6 +36,25 @@ def _address(context: click.Context, option: click.Parameter, text: str) -> str:
     raise click.UsageError(f"{fault}; NODEPOOL_NATS_PORT sets the port")
 
 
+def _store(archive: str) -> str:
+    """Return the place of the archive; raise a usage error if it cannot be used."""
+    if not archive:
+        return ""
+    from importlib.util import find_spec
+
+    from nodepool.archive.storage.errors import StoreError
+    from nodepool.archive.storage.store import Store
+
+    if find_spec("pyarrow") is None:
+        fix = "pip install 'nodepool[archive]'"
+        raise click.UsageError(f"--archive needs the package pyarrow: {fix}")
+    try:
+        Store(archive)
+    except StoreError as error:
+        raise click.UsageError(f"--archive: {error}") from None
+    return archive if "://" in archive else str(Path(archive).absolute())
+
+
 @click.command(cls=Command)
 @click.option(
     "--data-dir",
@@ -66,6 +85,14 @@ def _address(context: click.Context, option: click.Parameter, text: str) -> str:
     callback=_address,
     help="The address to listen on, 0.0.0.0 for all; with TLS if others can reach it.",
 )
+@click.option(
+    "--archive",
+    metavar="URL",
+    default="",
+    envvar="NODEPOOL_ARCHIVE",
+    show_envvar=True,
+    help="Archive the log there as well: in a folder, or in a bucket such as s3://bucket/folder.",
+)
 @click.pass_obj
 def up(
     settings: Settings,
@@ -74,6 +101,7 @@ def up(
     once: bool,
     processes: str,
     listen: str,
+    archive: str,
 ) -> int:
     """Run the whole control plane on this machine, until Ctrl-C."""
     from nodepool.cli.tables import pools_table
@@ -100,6 +128,7 @@ def up(
         processes=int(processes),
         listen=listen,
         protection=services.protection,
+        archive=_store(archive),
     )
     try:
         return run(options)
