@@ -3,8 +3,10 @@
 import asyncio
 import hashlib
 import json
+import os
 import random
 import shutil
+import signal
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,7 +25,7 @@ from bus.archives import (
     launched_archiver,
 )
 from bus.conftest import MEGABYTES
-from bus.harness import connected, limit, outcome, read_all, send, serving, until
+from bus.harness import connected, limit, outcome, read_all, restart, send, serving, until
 from bus.test_process_life import readiness, says
 from nodepool.auth.accounts import ARCHIVER
 from nodepool.cli.app import run
@@ -105,6 +107,52 @@ async def test_two_archivers_at_once_make_one_archive(server: NatsServer, tmp_pa
         # then neither has lost, doubled or replaced a message
         assert await audit(connection, archive) == MESSAGES
     assert await verify(archive) == 0
+
+
+async def test_an_archiver_that_was_frozen_goes_on_after_what_another_has_added(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    archive, part = tmp_path / "archive", MESSAGES // 3
+
+    async with connected(server.url) as connection:
+        # given an archiver that is frozen with a segment that it has not closed
+        with launched_archiver(server, archive, tmp_path, quiet_seconds=600) as frozen:
+            await fill_with_messages(connection, part)
+            await until(lambda: end_of(archive) > 0)
+            os.kill(frozen.pid, signal.SIGSTOP)
+
+            # when another adds to the archive, and the first one is woken
+            with launched_archiver(server, archive, tmp_path):
+                await fill_with_messages(connection, part, start=MESSAGES)
+                await archived_to(archive, 2 * part)
+            os.kill(frozen.pid, signal.SIGCONT)
+            await fill_with_messages(connection, part, start=2 * MESSAGES)
+            await until(lambda: end_of(archive) > 2 * part)
+
+        # then the archive has no message twice
+        with launched_archiver(server, archive, tmp_path):
+            await archived_to(archive, 3 * part)
+        assert await audit(connection, archive) == 3 * part
+    assert await verify(archive) == 0
+
+
+async def test_a_server_that_is_killed_and_started_again_only_delays_the_archive(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    archive, part = tmp_path / "archive", MESSAGES // 5
+
+    async with connected(server.url) as connection:
+        with launched_archiver(server, archive, tmp_path) as archiver:
+            # given a server that is killed and started again and again, while messages arrive
+            for number in range(5):
+                await fill_with_messages(connection, part, start=number * MESSAGES)
+                await restart(server)
+                await until(lambda: connection.is_connected)
+
+            # then the archiver has all of them without a restart of its own
+            await archived_to(archive, MESSAGES)
+            await says(archiver, "ok")
+        assert await audit(connection, archive) == MESSAGES
 
 
 def flip_a_bit(archive: Path) -> str:
