@@ -28,12 +28,7 @@ from nodepool.nats.wire.access import NO_ACCESS, Access
 from nodepool.nats.wire.addresses import without_password
 from nodepool.nats.wire.client import give_up
 from nodepool.nats.wire.connection import SILENCE_S, Connection, FaultListener, connect
-from nodepool.nats.wire.errors import (
-    STREAM_NOT_FOUND,
-    AccessError,
-    Denied,
-    ServerRefusal,
-)
+from nodepool.nats.wire.errors import STREAM_NOT_FOUND, AccessError, Denied, ServerRefusal
 from nodepool.nats.wire.library import NatsError
 from nodepool.nats.wire.waiting import RETRY_S
 
