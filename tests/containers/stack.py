@@ -31,6 +31,7 @@ BRING_UP = "docker compose up --build"
 LABEL = "com.docker.compose"
 IMAGE = "nodepool-test"
 IMAGE_OF_BUS = f"{IMAGE}-bus"
+IMAGE_OF_ARCHIVER = f"{IMAGE}-archiver"
 """What the images of this project are called: not what a developer may have built."""
 ONCE = ("auth", "provision", "demo")
 """What does its work once, and ends."""
@@ -87,6 +88,7 @@ class Stack:
     def __post_init__(self) -> None:
         self.variables |= {"COMPOSE_PROJECT_NAME": self.project}
         self.variables |= {"IMAGE": IMAGE, "IMAGE_OF_BUS": IMAGE_OF_BUS}
+        self.variables["IMAGE_OF_ARCHIVER"] = IMAGE_OF_ARCHIVER
         self.variables |= {name: str(free_port()) for name in PORTS}
 
     # What is done with it.

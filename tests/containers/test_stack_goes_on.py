@@ -1,5 +1,6 @@
 """The compose file at work, while parts of it end, and after a new version and a new start."""
 
+import re
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from containers.stack import (
     killed_and_started_again,
     only_root,
     service_of,
+    until,
 )
 from nodepool.cli.errors import UNREACHABLE
 from nodepool.contract.services import SHARED
@@ -27,8 +29,36 @@ from nodepool.contract.services import SHARED
 pytestmark = pytest.mark.timeout(900)
 SMALL = ("nodepool", "services")
 TRAINING = ("nodepool", "training")
+WHOLE = re.compile(r"is whole: ([1-9]\d*) messages, positions 1 to \1, ")
 VERSION = "9.9.9"
 VERSION_LABEL = "org.opencontainers.image.version"
+
+
+# What is beside it.
+
+
+def test_with_its_profile_the_log_is_archived_and_the_archive_can_be_read_back(
+    stack: Stack,
+) -> None:
+    archive = ("--profile", "archive")
+    try:
+        # given a stack beside which the archiver is started
+        stack.run(*archive, "up", "--build", "--detach", "archiver")
+        stack.wait_until_at_work()
+
+        # when the archive is read back
+        verify = (*archive, "exec", "-T", "archiver", "nodepool", "log", "verify")
+        said: list[str] = []
+
+        def is_read_back() -> bool:
+            done = stack.run(*verify, "--archive", "/archive", check=False)
+            said.append(done.stdout + done.stderr)
+            return WHOLE.search(said[-1]) is not None
+
+        # then it soon is whole, from the first message on
+        until(is_read_back, lambda: said[-1])
+    finally:
+        stack.run(*archive, "rm", "--stop", "--force", "archiver")
 
 
 # What happens when parts of it end.
