@@ -81,6 +81,11 @@ class Pool(Claimant):
         return {domain: counts.held for domain, counts in self.members.domains.items()}
 
     @property
+    def leaving(self) -> Mapping[str, int]:
+        """How many of its Nodes in each NVLink domain leave for a scale-down."""
+        return {domain: counts.spareable for domain, counts in self.members.domains.items()}
+
+    @property
     def target(self) -> int:
         """How many Nodes it wants; 0 once it is being deleted."""
         return self.spec.target if self.stage is Stage.ACTIVE else 0

@@ -1,4 +1,4 @@
-"""Which Nodes leave for a technician, and are then replaced."""
+"""Which Nodes leave: for a technician, who replaces them, or with a rack that is too many."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Final, assert_never
 
 from immutables import Map
 
+from nodepool.contract.catalog import rack_size
 from nodepool.contract.events import (
     CWNodeCordoned,
     CWNodeUncordoned,
@@ -13,7 +14,7 @@ from nodepool.contract.events import (
     NodeUpdated,
 )
 from nodepool.contract.health import cordon_cause
-from nodepool.contract.keys import MachineKey, OfferingKey
+from nodepool.contract.keys import MachineKey, OfferingKey, offering_parts
 from nodepool.contract.model import RemovalReason
 from nodepool.state.maps import mark, put
 from nodepool.state.values import replace
@@ -31,12 +32,14 @@ class Leaving:
 
     to_triage: the machines that go to triage when their Nodes leave, for any reason.
     replaced: the machines of each offering whose Nodes are removed as unhealthy, and replaced.
+    surplus: the machines whose Nodes leave for a scale-down, of types that come in racks.
     blocked: the machines on which Pods run that a drain waits for; the wait may never end.
     silent: the machines that do not answer; their Nodes are deleted whatever runs there.
     """
 
     to_triage: Keys = NO_KEYS
     replaced: Map[OfferingKey, Keys] = Map()
+    surplus: Keys = NO_KEYS
     blocked: Keys = NO_KEYS
     silent: Keys = NO_KEYS
 
@@ -65,8 +68,7 @@ class Leaving:
             case NodeActivityChanged(blocking_count=count):
                 blocked = mark(blocked, key, is_in=count > 0)
             case NodeUpdated(removal=removal):
-                is_replaced = removal is RemovalReason.UNHEALTHY
-                return self._with_replaced(offering, key, is_replaced=is_replaced)
+                return self._with_removal(offering, key, removal)
             case _:
                 assert_never(event)
         if to_triage is self.to_triage and blocked is self.blocked and silent is self.silent:
@@ -75,7 +77,7 @@ class Leaving:
 
     def without(self, offering: OfferingKey, key: MachineKey) -> "Leaving":
         """Return what is known of leaving Nodes after a Node has left."""
-        kept = self._with_replaced(offering, key, is_replaced=False)
+        kept = self._with_removal(offering, key, None)
         return replace(
             kept,
             to_triage=mark(self.to_triage, key, is_in=False),
@@ -83,14 +85,18 @@ class Leaving:
             silent=mark(self.silent, key, is_in=False),
         )
 
-    def _with_replaced(
-        self, offering: OfferingKey, key: MachineKey, *, is_replaced: bool
+    def _with_removal(
+        self, offering: OfferingKey, key: MachineKey, removal: RemovalReason | None
     ) -> "Leaving":
+        is_racked = rack_size(offering_parts(offering)[1]) > 0
+        is_surplus = is_racked and removal is RemovalReason.SCALE_DOWN
+        surplus = mark(self.surplus, key, is_in=is_surplus)
         before = self.replaced.get(offering, NO_KEYS)
-        if is_replaced is (key in before):
+        after = mark(before, key, is_in=removal is RemovalReason.UNHEALTHY)
+        if surplus is self.surplus and after is before:
             return self
-        after = mark(before, key, is_in=is_replaced)
-        return replace(self, replaced=put(self.replaced, offering, after if len(after) else None))
+        replaced = put(self.replaced, offering, after if len(after) else None)
+        return replace(self, replaced=replaced, surplus=surplus)
 
 
 NOBODY_LEAVES: Final = Leaving()

@@ -39,6 +39,7 @@ class Pool(Claimant):
     """A NodePool that is not being deleted.
 
     domains: how many of its Nodes are in each NVLink domain.
+    leaving: how many of these leave for a scale-down; empty for a type that does not come in racks.
     said: the last published verdict; None before the first verdict, after a failed check, and after
         it was invalid.
     warned: the reason in the last `CWInsufficientCapacity`, and how many Nodes the NodePool wanted
@@ -46,6 +47,7 @@ class Pool(Claimant):
     """
 
     domains: Counts = Map()
+    leaving: Counts = Map()
     said: CapacityChecked | None = None
     warned: tuple[Capacity, int] | None = None
 

@@ -186,8 +186,10 @@ def _change_held(state: State, pool: Pool | None, key: MachineKey, change: int) 
     machine = state.inventory.machines[key]
     if pool is not None:
         assert pool.held + change >= 0, f"{pool.key} holds fewer than no Nodes"
-        domains = change_count(pool.domains, machine.domain, change)
-        state = state.with_pool(replace(pool, domains=domains))
+        domains, leaving = change_count(pool.domains, machine.domain, change), pool.leaving
+        if key in state.leaving.surplus:
+            leaving = change_count(leaving, machine.domain, change)
+        state = state.with_pool(replace(pool, domains=domains, leaving=leaving))
     return supply_changed(state, machine.offering)
 
 
@@ -203,15 +205,14 @@ def _fold_departure(
     since = state.inventory.machines[key].since if failed else None
     state = replace(state, inventory=state.inventory.depart(event))
     offering = state.inventory.machines[key].offering
-    leaving = state.leaving.without(offering, key)
-    state = replace(_giving_way(state, key, gives_way=False), leaving=leaving)
-    if key in state.reserved:
-        state = replace(state, reserved=state.reserved.delete(key))  # No NodePool held it.
+    state, leaving = _giving_way(state, key, gives_way=False), state.leaving.without(offering, key)
+    if key in state.reserved:  # No NodePool held it.
+        state = replace(state, reserved=state.reserved.delete(key), leaving=leaving)
         return _change_supply(state, key)
     if pool is not None:
         wait = pool.wait.after_leaving(pool.held - 1, since, context.time)
         pool = replace(pool, wait=wait)
-    return _change_held(state, pool, key, -1)
+    return replace(_change_held(state, pool, key, -1), leaving=leaving)
 
 
 def _fold_reservation(state: State, event: on.NodeReservationChanged, context: Context) -> State:
@@ -231,19 +232,19 @@ def _fold_reservation(state: State, event: on.NodeReservationChanged, context: C
 
 
 def _fold_leaving(state: State, event: NodeChanged) -> State:
-    """Return the state in which a Node leaves as unhealthy, or its machine goes to triage, or not.
-
-    Only that changes a verdict.
-    """
+    """Return the state in which a Node leaves, or its machine goes to triage, or not."""
     key, before = event.machine_key, state.leaving
     machine = state.inventory.machines.get(key)
     if machine is None:
         return state
-    offering = machine.offering
-    after = before.fold(offering, event)
+    after = before.fold(offering := machine.offering, event)
     if after is before or not _is_held(state, event):
         return state
-    state = replace(state, leaving=after)
+    state, pool = replace(state, leaving=after), state.pools.get(event.key)
+    if after.surplus is not before.surplus and pool is not None and key not in state.reserved:
+        change = 1 if key in after.surplus else -1
+        leaving = change_count(pool.leaving, machine.domain, change)
+        return _store_pool(state, replace(pool, leaving=leaving))
     old, new = ((key in each.to_triage, each.is_lost(offering, key)) for each in (before, after))
     return state if old == new else supply_changed(state, offering)
 

@@ -90,12 +90,13 @@ def _format_preempted(count: int) -> str:
 def _racks(pool: Pool, share: Share) -> str:
     """Return why the racks that are there are not enough, in numbers."""
     size = pool.rack_size
-    parts = [part for part in lacking(size, pool.domains) if part.domain]
+    lacks = lacking(size, pool.spec.target // size, pool.domains, pool.leaving)
+    parts = [part for part in lacks if part.domain]
     causes = [_lack(part, share.free.get(part.domain, 0)) for part in parts[:DOMAINS_MAX]]
     if (more := len(parts) - DOMAINS_MAX) > 0:
         verb = "lacks" if more == 1 else "lack"
         causes.append(f"{format_count(more, 'more domain')} {verb} some")
-    lacked = sum(part.machines for part in lacking(size, pool.domains))
+    lacked = sum(part.machines for part in lacks)
     others = {domain: count for domain, count in share.free.items() if domain and count}
     if pool.claim > lacked and others:
         most = max(others.values())

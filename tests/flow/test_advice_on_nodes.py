@@ -418,3 +418,16 @@ def test_a_chosen_node_that_does_not_answer_is_waited_for_before_the_spec_is_to_
 
     assert advised == (f"wait: n1 does not answer; {DEAD}", CHANGE)
     assert world.nodes("train") == ["n3", "n4"]
+
+
+def test_a_target_is_not_advised_that_costs_a_part_of_a_rack(world: WorldHarness) -> None:
+    # given as many Nodes as a rack has, which are of two racks
+    given_racks(world, 2)
+    want(world, 2, lifecycle={"disableUnhealthyNodeEviction": False})
+    for number in (1, *range(20, 37)):
+        break_node(world, f"n{number}", "gpu-lost")
+
+    advised = [text for texts in helps(world) for text in texts]
+
+    assert domains(world) == {R1: 17, R2: 1}
+    assert [text for text in advised if text.startswith("scale")] == []

@@ -544,6 +544,79 @@ def test_a_node_that_became_active_stays_behind_its_rack_until_it_is_idle(
     assert world.conditions("train")["AtTarget"] == "TargetMet"
 
 
+def given_a_rack_that_leaves_with_pods(world: WorldHarness, lost: int, *pods: str) -> None:
+    """One rack is wanted of two: Pods keep `pods` of the second; the first has lost Nodes."""
+    cures = {"disableUnhealthyNodeEviction": False, **PREFER_IDLE}
+    world.given_cluster(zone=EAST)
+    world.given_quota(90, GB200, zone=EAST)
+    add(world, {"count": 36, "inRacks": True, "bootSeconds": 300})
+    want(world, 2, lifecycle=cures)
+    world.pass_time(minutes=5)
+    for node in pods:
+        run_pod(world, node)
+    break_node(world, "n36", "gpu-lost")
+    want(world, 1, lifecycle=cures)
+    world.pass_time(minutes=5)
+    for number in range(lost):
+        break_node(world, f"n{number + 1}", "gpu-lost")
+    world.start_recording()
+    world.pass_time(minutes=60)
+
+
+def test_no_node_goes_to_a_rack_that_leaves(world: WorldHarness) -> None:
+    # given a rack that leaves except for one Node, and a rack that stays and lacks two
+    given_a_rack_that_leaves_with_pods(world, 2, "n35")
+    waiting, short = domains(world), world.condition("train", "Capacity")
+    events = world.events("train")
+
+    # when the machines of the rack that stays are repaired, and the Pod ends
+    repair(world, "n1", "n2")
+    world.pass_time(minutes=10)
+    stop_pod(world, "n35")
+    world.pass_time(minutes=10)
+
+    assert (waiting, events) == ({R1: 16, R2: 1}, [])
+    assert short == (
+        "False NoneAvailable: none of 1 wanted Nodes of gb200-4x can be had in US-EAST-01A now, "
+        f"in racks of 18: NVLink domain {R1} lacks 2 and has 0 free"
+    )
+    assert domains(world) == {R1: 18}
+
+
+def test_no_node_goes_to_a_rack_that_leaves_though_it_is_the_larger_one(
+    world: WorldHarness,
+) -> None:
+    # given a rack that leaves except for nine Nodes, and a rack that stays and has lost ten
+    run = [f"n{number}" for number in range(27, 36)]
+    given_a_rack_that_leaves_with_pods(world, 10, *run)
+
+    assert domains(world) == {R1: 8, R2: 9}
+    assert world.events("train") == []
+    assert world.condition("train", "Capacity").endswith(
+        f"in racks of 18: NVLink domain {R1} lacks 10 and has 0 free"
+    )
+
+
+def test_a_rack_that_stays_until_it_is_idle_gets_no_node(world: WorldHarness) -> None:
+    # given two racks that have lost Nodes, of which the smaller is to leave once it is idle
+    given_racks(world, 2)
+    cures = {"disableUnhealthyNodeEviction": False}
+    want(world, 2, lifecycle=cures)
+    run_pod(world, "n36")
+    broken = (*range(1, 3), *range(19, 36))
+    for number in broken:
+        break_node(world, f"n{number}", "gpu-lost")
+
+    # when one rack is wanted, and a machine of the rack that leaves is repaired
+    want(world, 1, lifecycle=cures)
+    repair(world, "n19")
+
+    assert domains(world) == {R1: 16, R2: 1}
+    assert world.condition("train", "Capacity").endswith(
+        f"in racks of 18: NVLink domain {R1} lacks 2 and has 0 free"
+    )
+
+
 # Adding racks.
 
 

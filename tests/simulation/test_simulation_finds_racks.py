@@ -7,9 +7,13 @@ import pytest
 
 from allocator.choose import Surplus, place
 from allocator.members import Member
+from flow.test_racks import given_a_rack_that_leaves_with_pods
 from nodepool.contract.model import ScaleDownStrategy
+from nodepool.placement.racks import Delivery, lacking
+from support.audit.auditor import violations
 from support.simulation.faults import Plant, violation_of
 from support.simulation.profile import NVLINK
+from support.world_harness import WorldHarness
 
 
 def node_by_node(
@@ -21,6 +25,13 @@ def node_by_node(
     is_any = strategy is ScaleDownStrategy.PREFER_IDLE
     leaving = [node for node, member in staying if is_any or not member.active]
     return Surplus(count, leaving[:count])
+
+
+def without_leaving(
+    size: int, _racks: int, held: Mapping[str, int], _leaving: object = None
+) -> list[Delivery]:
+    """What completes the racks held in part, those included that leave."""
+    return lacking(size, sum(held.values()), held)
 
 
 PLANTS: Mapping[str, Plant] = {
@@ -49,3 +60,13 @@ def test_a_fault_in_racks_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -
     violation = violation_of(plant, monkeypatch)
 
     assert plant.text in violation
+
+
+def test_a_node_of_a_rack_that_leaves_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # given an allocator that completes each rack, by a rare course of events that no seed has taken
+    monkeypatch.setattr("nodepool.placement.plan.lacking", without_leaving)
+    world = WorldHarness()
+
+    given_a_rack_that_leaves_with_pods(world, 2, "n35")
+
+    assert "of a rack that" in violations(world.world.log.entries)[0]

@@ -39,17 +39,20 @@ Counts = dict[str, int]
 def test_a_pool_is_given_what_completes_racks(
     goal: int, held: Counts, free: Counts, expected: list[tuple[str, int]]
 ) -> None:
-    assert list(deliveries(SIZE, goal, held, free)) == [Delivery(*each) for each in expected]
+    parts = lacking(SIZE, -(-goal // SIZE), held)
+
+    assert deliveries(SIZE, goal, held, free, parts) == [Delivery(*each) for each in expected]
 
 
 counts = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 8), max_size=4)
 
 
-@given(st.integers(0, 30), counts, counts)
+@given(st.integers(0, 30), st.integers(0, 3), counts, counts)
 def test_what_is_given_is_free_and_wanted_and_leaves_whole_racks_below_the_goal(
-    goal: int, held: Counts, free: Counts
+    goal: int, more: int, held: Counts, free: Counts
 ) -> None:
-    given_ = list(deliveries(SIZE, goal, held, free))
+    parts = lacking(SIZE, -(-goal // SIZE) + more, held)
+    given_ = deliveries(SIZE, goal, held, free, parts)
 
     total: Counter[str] = Counter()
     for part in given_:
@@ -57,16 +60,24 @@ def test_what_is_given_is_free_and_wanted_and_leaves_whole_racks_below_the_goal(
     assert all(count <= free.get(domain, 0) for domain, count in total.items())
     room = max(0, goal - sum(held.values()))
     assert total.total() <= room
-    parts = [each for each in total if (held.get(each, 0) + total[each]) % SIZE]
-    assert len(parts) <= (total.total() == room)
+    broken = [each for each in total if (held.get(each, 0) + total[each]) % SIZE]
+    assert len(broken) <= (total.total() == room)
 
 
-@given(counts)
-def test_nothing_is_lacking_but_the_rest_of_a_rack(held: Counts) -> None:
-    parts = {part.domain: part.machines for part in lacking(SIZE, held)}
+@given(counts, counts, st.integers(0, 12))
+def test_what_is_lacking_is_the_rest_of_the_fullest_racks_that_stay(
+    held: Counts, leaving: Counts, racks: int
+) -> None:
+    held = Counter(held) + Counter(leaving)
+    stay = {domain: held[domain] - leaving.get(domain, 0) for domain in held}
+    begun = {domain: count % SIZE for domain, count in stay.items() if count % SIZE}
 
-    assert all((count + parts.get(domain, 0)) % SIZE == 0 for domain, count in held.items())
-    assert all(0 < machines < SIZE for machines in parts.values())
+    parts = {part.domain: part.machines for part in lacking(SIZE, racks, held, leaving)}
+
+    assert all(begun[domain] + machines == SIZE for domain, machines in parts.items())
+    assert len(parts) == max(0, min(len(begun), racks - sum(n // SIZE for n in stay.values())))
+    fullest = min((begun[domain] for domain in parts), default=SIZE)
+    assert all(begun[domain] <= fullest for domain in begun.keys() - parts.keys())
 
 
 # Which racks leave. A Node is `domain` and a number; its number is its assignment and its batch.

@@ -15,6 +15,8 @@ from nodepool.explanation.unanswered import INTERNAL_ERROR, count_unchosen, has_
 
 PREEMPTED = "Preempted"
 """The reason for the removal of a Node that is being preempted."""
+SCALE_DOWN = "ScaleDown"
+"""The reason for the removal of a Node that would stay with a higher target."""
 UNHEALTHY = "Unhealthy"
 """The reason for the removal of a Node that is replaced."""
 NAMED_MAX = 3
@@ -104,10 +106,22 @@ def keep_nodes(facts: Facts, count: int) -> Iterator[Remedy]:
 
     A part of a rack is no target, and the autoscaler sets a target of its own.
     """
-    if 0 < count < facts.target and count == down_to_racks(facts, count) and not facts.autoscaling:
+    if 0 < count < facts.target and fits_racks(facts, count) and not facts.autoscaling:
         what = "what it has" if count <= facts.current else "what it has and awaits"
         what = what if count == facts.held else "what it keeps"
         yield Remedy(f"scale {facts.name} to {count}, {what}", ScaleTo(count))
+
+
+def fits_racks(facts: Facts, count: int) -> bool:
+    """Return whether a target of `count` Nodes is whole racks, and no more racks stay than that.
+
+    Nodes that Pods keep from leaving stay with a higher target.
+    """
+    size = rack_of(facts)
+    blocked = Counter(node.domain for node in facts.counted_nodes if is_blocked(node))
+    stay = blocked + Counter(facts.staying)
+    racks = sum(-(-each // size) for each in stay.values())
+    return count == down_to_racks(facts, count) and (size == 1 or racks * size <= count)
 
 
 def is_blocked(node: NodeFacts) -> bool:

@@ -11,7 +11,9 @@ from nodepool.explanation.facts import RESTARTING, Domain, Facts, NodeFacts
 from nodepool.explanation.leaving import (
     NAMED_MAX,
     PREEMPTED,
+    SCALE_DOWN,
     Rack,
+    fits_racks,
     is_blocked,
     is_surplus,
     racks_to_empty,
@@ -27,12 +29,10 @@ from nodepool.explanation.remedies import (
     UncordonNodes,
     Wait,
 )
-from nodepool.explanation.sharing import down_to_racks, of_domain, rack_of
+from nodepool.explanation.sharing import of_domain, rack_of
 from nodepool.explanation.unanswered import count_unchosen
 from nodepool.placement.racks import UNAVAILABLE_MAX
 
-SCALE_DOWN: Final = "ScaleDown"
-"""The removal reason of a Node that would stay with a higher target."""
 _ANSWER_MINUTES: Final = int(ANSWER_WITHIN.total_seconds() // 60)
 _CURABLE: Final = frozenset(
     cordon_cause(type) for type, cause in BY_TYPE.items() if cause.remedy is not Cure.TRIAGE
@@ -66,7 +66,7 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
         yield Remedy("change the spec as the condition Validated says", EditSpec())
         return
     has, stay = facts.current, all(node.removal == SCALE_DOWN for node in leaving)
-    if is_over and stay and not facts.autoscaling and has == down_to_racks(facts, has):
+    if is_over and stay and not facts.autoscaling and fits_racks(facts, has):
         yield Remedy(f"scale {facts.name} to {has}, what it has", ScaleTo(has))
 
 

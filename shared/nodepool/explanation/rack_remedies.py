@@ -4,14 +4,16 @@ A rack that lost some of its machines can only be completed by machines of its o
 whole rack comes from a domain whose machines are all free.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from nodepool.contract.counting import format_count
 from nodepool.explanation.facts import Domain, Facts
+from nodepool.explanation.leaving import SCALE_DOWN
 from nodepool.explanation.remedies import AddMachines, Remedy, RepairMachines
 from nodepool.explanation.sharing import down_to_racks, of_domain, rack_of, up_to_racks
-from nodepool.placement.racks import lacking
+from nodepool.placement.racks import Delivery, lacking
 
 NAMED_MAX: Final = 18
 """The most machines to repair that are named: the machines of one rack."""
@@ -105,12 +107,14 @@ def _repair(names: tuple[str, ...], domain: str) -> Remedy:
     return Remedy(text, RepairMachines(len(names), names))
 
 
-def _parts(facts: Facts) -> list[tuple[str, int]]:
-    """Return the domains of which the NodePool has a part of a rack, and what each lacks."""
-    if rack_of(facts) == 1:
+def _parts(facts: Facts) -> list[Delivery]:
+    """Return what completes the racks that the NodePool has in part, without those that leave."""
+    size = rack_of(facts)
+    if size == 1:
         return []
     held = {name: domain.held for name, domain in _domains(facts).items()}
-    return [(part.domain, part.machines) for part in lacking(rack_of(facts), held)]
+    leaving = Counter(node.domain for node in facts.counted_nodes if node.removal == SCALE_DOWN)
+    return lacking(size, facts.target // size, held, leaving)
 
 
 def _domains(facts: Facts) -> Mapping[str, Domain]:

@@ -51,7 +51,8 @@ class Claimant(ABC):
         next quota verdict.
     wait: since when it waits for each machine that it lacks.
 
-    A service adds what it holds: `held` and `domains`, its Nodes in all and by NVLink domain.
+    A service adds what it holds: `held` and `domains`, its Nodes in all and by NVLink domain, and
+    `leaving`, those of them that leave for a scale-down.
     """
 
     key: PoolKey
@@ -75,6 +76,11 @@ class Claimant(ABC):
     @abstractmethod
     def domains(self) -> Mapping[str, int]:
         """How many Nodes it has in each NVLink domain; one empty domain if no racks matter."""
+
+    @property
+    @abstractmethod
+    def leaving(self) -> Mapping[str, int]:
+        """How many of these Nodes leave for a scale-down; only needed if racks matter."""
 
     @property
     def is_checked(self) -> bool:

@@ -19,7 +19,7 @@ from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_pa
 from nodepool.placement.claims import Claimant
 from nodepool.placement.line import Line
 from nodepool.placement.machines import Inventory
-from nodepool.placement.racks import Counts, deliveries
+from nodepool.placement.racks import Counts, Delivery, deliveries, lacking
 from nodepool.placement.ranking import Ranking
 
 
@@ -52,16 +52,19 @@ class Part:
         if self._held is None:
             self._size, self._allowed = self.pool.rack_size, self.pool.claimed or 0
             self._held = dict(self.pool.domains)
-        held, size, affinity = self._held, self._size, self.pool.spec.affinity
+        pool, held, size = self.pool, self._held, self._size
+        affinity = pool.spec.affinity
         # `-(-count // size)` rounds up to whole racks.
         goal = min(self._allowed, sum(held.values()) - (-count // size) * size)
         self.last = line.fitting(affinity)
         self.first = self.first or self.last
-        parts = deliveries(size, goal, held, self.last)
+        racks = pool.spec.target // size
+        parts = lacking(size, racks, held, pool.leaving) if size > 1 else ()
+        given = deliveries(size, goal, held, self.last, parts)
         if self.compares and affinity is not None:
-            others = deliveries(size, goal, held, line.fitting(None))
+            others = deliveries(size, goal, held, line.fitting(None), parts)
             self.most += sum(part.machines for part in others)
-        for domain, machines in parts:
+        for domain, machines in given:
             self.machines += line.take(affinity, machines, domain)
             held[domain] = held.get(domain, 0) + machines
         taken = len(self.machines)
@@ -173,7 +176,7 @@ def hold_back(inventory: Inventory, offering: OfferingKey, line: Line) -> list[M
     if not stock.outstanding:
         return []
     held = _held_back(inventory, offering)
-    parts = deliveries(_rack_size(offering), stock.to_reclaim, held, line.fitting(None))
+    parts = _deliveries(offering, stock.to_reclaim, held, line.fitting(None))
     return [key for domain, count in parts for key in line.take(None, count, domain)]
 
 
@@ -184,7 +187,15 @@ def reclaimable(inventory: Inventory, offering: OfferingKey) -> int:
         -(-count // size) * size for count in held.values()
     )
     free = inventory.line(offering).fitting(None)
-    return sum(part.machines for part in deliveries(size, most, held, free))
+    return sum(part.machines for part in _deliveries(offering, most, held, free))
+
+
+def _deliveries(
+    offering: OfferingKey, goal: int, held: Counts, free: Mapping[str, int]
+) -> list[Delivery]:
+    """Return what an operator can be given, who completes any rack: each may be of one machine."""
+    size, racks = _rack_size(offering), sum(held.values())
+    return deliveries(size, goal, held, free, lacking(size, racks, held))
 
 
 def _rack_size(offering: OfferingKey) -> int:

@@ -6,7 +6,8 @@ are a rack.
 Which types come in racks: https://docs.coreweave.com/platform/instances/about-instances.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from immutables import Map
@@ -17,6 +18,8 @@ UNAVAILABLE_MAX: Final = 2
 """How many Nodes of a rack may be unavailable before the other Nodes are cordoned."""
 Counts = Map[str, int]
 """The number of machines of each domain; a domain without machines has no entry."""
+NONE: Final[Mapping[str, int]] = MappingProxyType({})
+"""No machine of any domain."""
 
 
 class Delivery(NamedTuple):
@@ -39,41 +42,53 @@ def change_count(counts: Counts, domain: str, change: int) -> Counts:
     return counts.delete(domain) if domain in counts else counts
 
 
-def lacking(size: int, held: Mapping[str, int]) -> list[Delivery]:
-    """Return the machines that complete the racks held in part; fullest first, then by domain."""
-    parts = [Delivery(domain, -count % size) for domain, count in held.items() if count % size]
-    return sorted(parts, key=lambda part: (part.machines, part.domain))
+def lacking(
+    size: int, racks: int, held: Mapping[str, int], leaving: Mapping[str, int] = NONE
+) -> list[Delivery]:
+    """Return the machines that complete the racks held in part; fullest first, then by domain.
+
+    racks: how many racks are wanted. Of more racks, the fullest stay, so no other is completed.
+    held, leaving: how many machines are held of each domain, and how many of those are given up.
+    """
+    stay = {domain: count - leaving.get(domain, 0) for domain, count in held.items()}
+    parts = [Delivery(domain, -count % size) for domain, count in stay.items() if count % size]
+    racks -= sum(count // size for count in stay.values())
+    return sorted(parts, key=lambda part: (part.machines, part.domain))[: max(0, racks)]
 
 
 def deliveries(
-    size: int, goal: int, held: Mapping[str, int], free: Mapping[str, int]
+    size: int,
+    goal: int,
+    held: Mapping[str, int],
+    free: Mapping[str, int],
+    parts: Iterable[Delivery],
 ) -> list[Delivery]:
     """Return how many free machines of each domain a NodePool can be given.
 
     goal: how many Nodes the NodePool may have in all.
     held, free: how many machines it has, and how many it could have, of each domain.
+    parts: what completes the racks that it has in part; see `lacking`.
 
-    Racks that the NodePool has in part come first, each only if all machines that it lacks, or that
-    the goal leaves, are free in its own domain. Whole racks follow, up to the goal, by the names of
-    their domains.
+    These racks come first, each only if all machines that it lacks, or that the goal leaves, are
+    free in its own domain. Whole racks follow, up to the goal, by the names of their domains.
     """
-    missing, parts = goal - sum(held.values()), list[Delivery]()
+    missing, given = goal - sum(held.values()), list[Delivery]()
     if missing <= 0:
-        return parts
+        return given
     if size == len(free) == 1:  # A short way for the common case, which is taken in each turn.
         return [Delivery(domain, min(missing, free[domain])) for domain in free if free[domain]]
     left = dict(free)
-    for part in lacking(size, held):
+    for part in parts:
         count = min(part.machines, missing)
         if 0 < count <= left.get(part.domain, 0):
             missing -= count
             left[part.domain] -= count
-            parts.append(Delivery(part.domain, count))
+            given.append(Delivery(part.domain, count))
     racks = goal // size - sum(-(-count // size) for count in held.values())
     for domain in sorted(left):
         count = min(missing, left[domain], max(0, racks) * size) // size * size
         if count > 0:
             missing -= count
             racks -= count // size
-            parts.append(Delivery(domain, count))
-    return parts
+            given.append(Delivery(domain, count))
+    return given

@@ -84,12 +84,16 @@ class History(Generic[T]):
 
 @dataclass
 class Machine:
-    """A machine; `holder` is the uid of a NodePool, `TRIAGE`, `RECLAIMED`, or empty."""
+    """A machine; `holder` is the uid of a NodePool, `TRIAGE`, `RECLAIMED`, or empty.
+
+    assignment: the number of its last assignment; 0 before the first.
+    """
 
     zone: str
     instance_type: str
     labels: dict[str, str]
     holder: str = ""
+    assignment: int = 0
 
     @property
     def offering(self) -> Offering:
@@ -253,6 +257,7 @@ class Stay:
     booted, failed: what the machine reported.
     reported: whether an agent has reported it.
     removals: the requests to delete it (True), and their cancellations (False).
+    was_kept: whether it was kept since the last of these requests.
     cordon: how often its cordon was ordered.
     asked: when its cordon or drain was ordered last.
     answered: whether its machine has reported its last cordon.
@@ -294,6 +299,7 @@ class Stay:
     failed: bool = False
     reported: bool = False
     removals: History[bool] = field(default_factory=History)
+    was_kept: bool = False
     cordon: int = 0
     asked: datetime | None = None
     answered: History[bool] = field(default_factory=History)

@@ -9,6 +9,7 @@ from nodepool.contract.events import (
     CWNodeDeletionRequestSuccess,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
+    NodeKept,
     NodeRemovalCancelled,
     NodeReservationChanged,
     NodeUpdated,
@@ -33,9 +34,12 @@ def check(  # noqa: C901  # It lists the messages.
         case CWNodeDeletionRequestSuccess(removal=removal):
             stay = facts.stay(message)
             stay.removals.add(origin.position, True)
+            stay.was_kept = False
             stay.goes_with_pool = removal is RemovalReason.POOL_DELETED
         case NodeRemovalCancelled():
             facts.stay(message).removals.add(origin.position, False)
+        case NodeKept():
+            facts.stay(message).was_kept = True
         case CWNodeRegistered():
             _registered(facts, message, origin)
             stay = facts.stay(message)

@@ -1,8 +1,8 @@
-"""Rules for types that come in racks: no rack is shared between NodePools."""
+"""Rules for types that come in racks: no rack is shared, and none that leaves gets a Node."""
 
 from nodepool.contract.events import CWNodeAssigned
 from nodepool.contract.messages import Message
-from support.audit.facts import RECLAIMED, TRIAGE, Facts, Machine, Origin, Violation
+from support.audit.facts import RECLAIMED, TRIAGE, Facts, Machine, Origin, Stay, Violation
 from support.reference.racks import DOMAIN, size_of
 
 
@@ -16,8 +16,20 @@ def check(facts: Facts, message: Message, _origin: Origin) -> None:
         return
     rack = _rack(facts, machine)
     others = {each.holder for each in rack} - {"", RECLAIMED, TRIAGE, message.uid}
-    if others and len(rack) <= size:
+    if len(rack) > size:
+        return
+    if others:
         raise Violation(f"{message.key} is given {message.node} of a rack that {others} hold")
+    own = [facts.stays[each.assignment] for each in rack if each.holder == message.uid]
+    leaving = [each.machine for each in own if _leaves(each)]
+    if leaving:
+        raise Violation(f"{message.key} is given {message.node} of a rack that {leaving} leave")
+
+
+def _leaves(stay: Stay) -> bool:
+    """Whether a Node leaves that its NodePool holds; what the allocator may not know yet aside."""
+    is_chosen = not stay.removals.is_empty and stay.removals.last
+    return is_chosen and not stay.was_kept and not stay.is_lent
 
 
 def _is_in(machine: Machine, other: Machine) -> bool:

@@ -42,12 +42,13 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodePreemptionRequested,
     NodeReservationChanged,
+    NodeUpdated,
     PreemptionPending,
     QuotaChecked,
     QuotaCheckFailed,
 )
 from nodepool.contract.messages import Message
-from nodepool.contract.model import ComputeClass, NodePoolSpec
+from nodepool.contract.model import ComputeClass, NodePoolSpec, RemovalReason
 from support.affinity import matches
 from support.audit.facts import RECLAIMED, TRIAGE
 from support.reference import racks
@@ -63,6 +64,7 @@ class Machine:
     sick: whether it goes to triage when it leaves.
     gives_way: whether it is a spot Node that is preempted, for others or by command.
     lent: whether it is reserved for the control plane, so that its NodePool does not hold it.
+    surplus: whether it leaves for a scale-down.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Machine:
     sick: bool = False
     gives_way: bool = False
     lent: bool = False
+    surplus: bool = False
 
 
 @dataclass
@@ -206,7 +209,19 @@ class CapacityModel:
         if not size or not demand.wanted:
             return len(free)
         counts = racks.by_domain(each.labels for each in free)
-        return racks.given(size, demand.goal, self.held_in(demand), counts).total()
+        return self._given(demand, counts).total()
+
+    def _given(self, demand: Demand, free: Mapping[str, int]) -> Counter[str]:
+        """How many of so many free machines of a type in racks it could be given, by domain."""
+        size, held = racks.size_of(demand.spec.instance_type), self.held_in(demand)
+        return racks.given(size, demand.goal, held, free, self._parts(demand))
+
+    def _parts(self, demand: Demand) -> list[tuple[int, str]]:
+        """What its racks lack that stay in part."""
+        size, uid = racks.size_of(demand.spec.instance_type), demand.version.uid
+        machines = [each for each in self.machines.values() if each.surplus and not each.lent]
+        leaving = racks.by_domain(each.labels for each in machines if each.holder == uid)
+        return racks.parts(size, demand.spec.target, self.held_in(demand), leaving)
 
     def message(
         self,
@@ -222,7 +237,7 @@ class CapacityModel:
         size = racks.size_of(kind)
         if free is None:
             free = racks.by_domain(each.labels for each in self.free(demand))
-        in_racks = racks.why(size, demand.wanted, self.held_in(demand), free) if size else ""
+        in_racks = racks.why(size, demand.wanted, self._parts(demand), free) if size else ""
         which = " that satisfy the node affinity" if reason.endswith("NodeAffinity") else ""
         return (
             f"{available or 'none'} of {demand.wanted} wanted Nodes of {kind}{which} "
@@ -251,7 +266,7 @@ class CapacityModel:
             case _:
                 self._moved(stored)
 
-    def _moved(self, stored: Stored) -> None:
+    def _moved(self, stored: Stored) -> None:  # noqa: C901  # It lists the messages.
         message = stored.message
         match message:
             case MachineAdded(machine_key=key):
@@ -270,6 +285,9 @@ class CapacityModel:
                 is_there = machine.holder not in ("", TRIAGE, RECLAIMED)
                 if is_there and machine.stay == message.assignment:
                     machine.gives_way = True
+            case NodeUpdated(machine_key=key, assignment=stay, removal=removal):
+                if self.machines[key].stay == stay:
+                    self.machines[key].surplus = removal is RemovalReason.SCALE_DOWN
             case CapacityReclaimed(zone=zone, instance_type=kind, count=count):
                 self.to_reclaim[zone, kind] = count
             case _:
@@ -280,7 +298,8 @@ class CapacityModel:
             case CWNodeAssigned(machine_key=key):
                 self.machines[key].holder = message.uid
                 self.machines[key].stay = message.assignment
-                self.machines[key].sick = self.machines[key].lent = False
+                machine = self.machines[key]
+                machine.sick = machine.lent = machine.surplus = False
                 demand = self.demands[message.uid]
                 if demand.claimed:
                     rivals = [each.rival for each in self._rivals(demand)]
@@ -380,7 +399,7 @@ class CapacityModel:
             free = self._left_for(demand, rivals, free)
             available, count = free.total(), 0
             if demand.wanted:
-                available = racks.given(size, demand.goal, self.held_in(demand), free).total()
+                available = self._given(demand, free).total()
         else:
             waiting = [each.rival for each in rivals]
             available = shares(waiting, free.total()).get(demand.key, (free.total(), 0))[0]
@@ -411,11 +430,10 @@ class CapacityModel:
 
     def _left_for(self, demand: Demand, rivals: list[Demand], free: Counter[str]) -> Counter[str]:
         """The machines of a type in racks, by domain, that earlier NodePools leave it."""
-        size = racks.size_of(demand.spec.instance_type)
         for ahead in sorted(rivals, key=rank):
             if ahead is demand:
                 break
-            free = free - racks.given(size, ahead.goal, self.held_in(ahead), free)
+            free = free - self._given(ahead, free)
         return free
 
     def _without_reclaimed(self, demand: Demand, free: Counter[str]) -> Counter[str]:
@@ -429,7 +447,8 @@ class CapacityModel:
         if goal <= held.total():
             return free
         if size:
-            return free - racks.given(size, goal, held, free)
+            parts = racks.parts(size, size * held.total(), held, {})  # An operator has any rack.
+            return free - racks.given(size, goal, held, free, parts)
         return Counter({"": max(0, free.total() - goal + held.total())})
 
 

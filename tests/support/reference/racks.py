@@ -3,7 +3,8 @@
 * A rack is `size` machines of one NVLink domain; machines without a domain have one in common.
 * What a NodePool lacks of a rack comes first, the rack that lacks least before the others, and only
   all of it together, or all that its goal leaves. Whole racks follow, as many as it has fewer than
-  its goal, by domain.
+  its goal, by domain. A rack that is given up, or that it has beyond its target, gets none: of more
+  racks than it wants, the fullest stay.
 * It gives up racks while it has more than its target: those with the fewest Nodes.
 """
 
@@ -26,7 +27,23 @@ def by_domain(labels: Iterable[Mapping[str, str]]) -> Counter[str]:
     return Counter(each.get(DOMAIN, "") for each in labels)
 
 
-def given(size: int, goal: int, held: Mapping[str, int], free: Mapping[str, int]) -> Counter[str]:
+def parts(
+    size: int, target: int, held: Mapping[str, int], leaving: Mapping[str, int]
+) -> list[tuple[int, str]]:
+    """What each rack lacks that stays in part, of `target` Nodes that are wanted in all."""
+    stay = {domain: count - leaving.get(domain, 0) for domain, count in held.items()}
+    lacks = sorted((-count % size, domain) for domain, count in stay.items() if count % size)
+    whole = sum(count // size for count in stay.values())
+    return lacks[: max(0, target // size - whole)]
+
+
+def given(
+    size: int,
+    goal: int,
+    held: Mapping[str, int],
+    free: Mapping[str, int],
+    lacking: Iterable[tuple[int, str]],
+) -> Counter[str]:
     """How many machines of each domain a NodePool can be given that may have `goal` Nodes."""
     now, left, part = Counter(held), Counter(free), Counter[str]()
 
@@ -34,7 +51,6 @@ def given(size: int, goal: int, held: Mapping[str, int], free: Mapping[str, int]
         for counts, change in ((now, count), (left, -count), (part, count)):
             counts[domain] += change
 
-    lacking = sorted((-count % size, domain) for domain, count in held.items() if count % size)
     for lack, domain in lacking:
         count = min(lack, goal - now.total())
         if 0 < count <= left[domain]:
@@ -62,9 +78,8 @@ def surplus(size: int, target: int, held: Mapping[str, int]) -> int:
     return sum(sizes[: max(0, len(sizes) - target // size)])
 
 
-def why(size: int, wanted: int, held: Mapping[str, int], free: Mapping[str, int]) -> str:
+def why(size: int, wanted: int, lacking: list[tuple[int, str]], free: Mapping[str, int]) -> str:
     """The end of a message that says why there are not enough racks."""
-    lacking = sorted((-count % size, domain) for domain, count in held.items() if count % size)
     named = [(lack, domain) for lack, domain in lacking if domain]
     texts = [
         f"NVLink domain {domain} lacks {lack} and has {free.get(domain, 0)} free"
