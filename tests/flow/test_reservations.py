@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from flow.test_explanations import explained
+from flow.test_explanations import explained, titles
+from flow.test_racks import R1, R2, R3, break_node, domains, given_racks, part, want
 from lifecycle.decide import service as lifecycle_service
 from lifecycle.options import Options
 from nodepool.explanation.remedies import EndWork
@@ -149,6 +150,43 @@ def test_a_spot_node_is_to_come_back_although_other_spot_node_pools_wait_longer(
     # then no Node gives way to the NodePool that waits
     assert advised == [f"reserve {world.machine_name('n3')} for the organisation again"]
     assert explained(world, "train").causes == ()
+
+
+def given_a_reserved_node_of_a_rack_that_left(world: WorldHarness, *others: str) -> None:
+    """Three racks became two and lack a Node; n1, which the control plane has, is of the third."""
+    given_racks(world, 3)
+    want(world, 3)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.pass_time(minutes=5)
+    want(world, 2, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.pass_time(minutes=5)
+    for node in others:
+        world.command_node("ReserveNode", "train", node, reservedDesired="control-plane")
+    break_node(world, "n20", "gpu-lost")
+    world.pass_time(minutes=30)
+
+
+def test_a_node_of_a_rack_that_has_left_is_not_to_come_back(world: WorldHarness) -> None:
+    given_a_reserved_node_of_a_rack_that_left(world)
+
+    advised = reservation_advice(world)
+
+    assert domains(world) == {R1: 1, R2: 17, R3: 18}
+    assert titles(explained(world, "train"))[1:] == ["1 Node is reserved for the control plane"]
+    assert advised == []
+
+
+def test_a_node_of_a_rack_that_stays_is_to_come_back(world: WorldHarness) -> None:
+    # given reserved Nodes of a rack that has left and of one that stays
+    given_a_reserved_node_of_a_rack_that_left(world, "n19")
+    before = part(world, "status")["currentNodes"]
+
+    advised = list(map(world.with_machine_numbers, reservation_advice(world)))
+    world.command_node("ReserveNode", "train", "n19", reservedDesired="acme")
+    world.pass_time(minutes=60)
+
+    assert advised == ["reserve n19 for the organisation again"]
+    assert (before, part(world, "status")["currentNodes"]) == (34, 35)
 
 
 def test_a_node_moves_to_the_control_plane_once_nothing_runs_there(harness: Harness) -> None:

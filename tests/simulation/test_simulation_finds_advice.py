@@ -10,8 +10,9 @@ import pytest
 from capacity.needed import find_losers
 from capacity.pool import Pool
 from capacity.state import State as CapacityState
+from flow.test_reservations import given_a_reserved_node_of_a_rack_that_left
 from nodepool.contract.keys import OfferingKey, PoolKey
-from nodepool.explanation import rack_remedies
+from nodepool.explanation import rack_remedies, reservation_remedies
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
 from nodepool.explanation.leaving import Rack, keep_nodes
 from nodepool.explanation.remedies import Remedy
@@ -350,4 +351,18 @@ def test_quota_that_work_keeps_is_found_where_it_is_counted_as_if_it_came_at_onc
 
     # then the idle Nodes that are to be given back are not enough
     with pytest.raises(Violation, match="idle down to 3; that does not help"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+def test_a_reserved_node_that_would_be_a_rack_too_many_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = WorldHarness()
+    given_a_reserved_node_of_a_rack_that_left(harness)
+    check_advice(harness.world, Random(0), most=ALL)
+
+    # when each Node is said to be of a rack that stays
+    monkeypatch.setattr(reservation_remedies, "_fits_racks", lambda *_: True)
+
+    with pytest.raises(Violation, match=r"for the organisation again; that does not help"):
         check_advice(harness.world, Random(0), most=ALL)

@@ -1,10 +1,12 @@
 """What would let a NodePool use the Nodes again that are reserved for the control plane."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from nodepool.contract.node_failures import ADMIN_DRAIN, RESERVATION_PENDING
 from nodepool.explanation.facts import RESTARTING, Facts, NodeFacts
 from nodepool.explanation.remedies import EndWork, Remedy, Unreserve
+from nodepool.explanation.sharing import rack_of
 
 
 def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
@@ -13,12 +15,13 @@ def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remed
     A Node with work is pending until the work has ended, so an idle Node comes first. The command
     is refused for a Node that is not in production, so a drained Node takes work again first.
     """
+    nodes = [node for node in nodes if _fits_racks(facts, node)]
     if _loses_it(facts):
         return
     for node in [node for node in nodes if _waits_for_work(node)][:1]:
         text = f"end what runs on {node.name}: it is then reserved for the organisation again"
         yield Remedy(text, EndWork((node.name,), 1))
-    known = sorted(nodes, key=lambda node: node.active)
+    known = sorted(nodes, key=lambda node: (node.active, node.domain not in facts.staying))
     usable = [node for node in known if node.phase == "production"]
     drained = [node for node in known if _is_drained(node)]
     if usable:
@@ -42,6 +45,13 @@ def _waits_for_work(node: NodeFacts) -> bool:
 def _is_drained(node: NodeFacts) -> bool:
     """Return whether only the command of an operator keeps an idle Node out of production."""
     return node.cordon == ADMIN_DRAIN and not (node.active or node.problems or node.removal)
+
+
+def _fits_racks(facts: Facts, node: NodeFacts) -> bool:
+    """Return whether a Node that comes back is of a rack that stays: of more racks one leaves."""
+    size, stay = rack_of(facts), Counter(facts.staying)
+    stay[node.domain] += 1
+    return size == 1 or sum(-(-count // size) for count in stay.values()) <= facts.target // size
 
 
 def _loses_it(facts: Facts) -> bool:

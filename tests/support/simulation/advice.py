@@ -217,11 +217,12 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
     action = trial.remedy.action
     if _has_harmed(buckets, trial, after):
         return False
+    if trial.cause.kind == "Reservation":
+        # A Node that has left is not reserved for the control plane any more, either.
+        return after.held > before.held or after.held >= after.target
     if not left:
         return True
     match trial.cause.kind:
-        case "Reservation":
-            return after.held > before.held
         case "Quota":
             return any(_still_leaves(buckets, peer, trial) for peer in _awaited(trial))
         case "Capacity":
