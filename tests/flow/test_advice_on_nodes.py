@@ -1,11 +1,25 @@
 """What is advised about unhealthy Nodes is what becomes of them if the advice is followed."""
 
+from collections.abc import Callable, Mapping
 from random import Random
 
 import pytest
 
 from flow.test_explanations import explained, titles
-from flow.test_racks import R1, R2, break_node, domains, given_racks, run_pod, want
+from flow.test_racks import (
+    EAST,
+    GB200,
+    R1,
+    R2,
+    break_boot,
+    break_node,
+    cordon_reasons,
+    domains,
+    given_racks,
+    repair,
+    run_pod,
+    want,
+)
 from nodepool.contract.documents import field
 from nodepool.explanation.remedies import DrainNode, Wait
 from support.constants import CLUSTER, PREFER_IDLE, RACK
@@ -431,3 +445,64 @@ def test_a_target_is_not_advised_that_costs_a_part_of_a_rack(world: WorldHarness
 
     assert domains(world) == {R1: 17, R2: 1}
     assert [text for text in advised if text.startswith("scale")] == []
+
+
+BLOCKED: Mapping[str, Callable[[WorldHarness], object]] = {
+    "over quota": lambda world: world.given_quota(16, GB200, zone=EAST),
+    "invalid": lambda world: want(world, 1, region="US-WEST-04A"),
+}
+"""What keeps repaired machines from their NodePool."""
+
+
+@pytest.mark.parametrize("block", BLOCKED.values(), ids=BLOCKED)
+def test_nodes_of_a_rack_count_as_lost_though_their_machines_are_repaired(
+    world: WorldHarness, block: Callable[[WorldHarness], object]
+) -> None:
+    # given a rack that lost two machines, which cannot return, and two Nodes that were drained
+    given_a_rack_with_repaired_machines(world, 2, block)
+    for node in ("n3", "n4"):
+        world.command_node("DrainNode", "train", node)
+    world.pass_time(minutes=30)
+
+    # when the advice is followed
+    down = explained(world, "train").causes[1]
+    for node in ("n3", "n4"):
+        world.command_node("UncordonNode", "train", node)
+    world.pass_time(minutes=30)
+
+    assert down.details == (f"{NO_WORK}; it lacks 2 Nodes",)
+    assert list(map(world.with_machine_numbers, down.helps)) == [
+        "'nodepool uncordon n3 n4' opens their rack to work again"
+    ]
+    assert cordon_reasons(world) == {}
+
+
+def test_a_rack_that_lacks_too_many_nodes_to_be_opened_says_how_many(world: WorldHarness) -> None:
+    # given a rack that lost three machines, which cannot return, and a Node that was drained
+    given_a_rack_with_repaired_machines(world, 3, BLOCKED["invalid"])
+    world.command_node("DrainNode", "train", "n4")
+    world.pass_time(minutes=30)
+
+    down = explained(world, "train").causes[1]
+
+    assert (down.kind, down.details, down.helps) == (
+        "Cordon",
+        (f"{NO_WORK}; it lacks 3 Nodes",),
+        (),
+    )
+
+
+def given_a_rack_with_repaired_machines(
+    world: WorldHarness, count: int, block: Callable[[WorldHarness], object]
+) -> None:
+    """A NodePool of one rack lost machines, which are free again and cannot return to it."""
+    machines = [f"n{number + 1}" for number in range(count)]
+    given_racks(world, 1)
+    break_boot(world, *machines)
+    want(world, 1)
+    block(world)
+    repair(world, *machines)
+    world.pass_time(minutes=5)
+
+
+NO_WORK = f"no work begins on NVLink domain {R1} while more than 2 of its Nodes are unavailable"

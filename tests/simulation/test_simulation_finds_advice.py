@@ -10,9 +10,10 @@ import pytest
 from capacity.needed import find_losers
 from capacity.pool import Pool
 from capacity.state import State as CapacityState
+from flow.test_advice_on_nodes import BLOCKED, given_a_rack_with_repaired_machines
 from flow.test_reservations import given_a_reserved_node_of_a_rack_that_left
 from nodepool.contract.keys import OfferingKey, PoolKey
-from nodepool.explanation import rack_remedies, reservation_remedies
+from nodepool.explanation import cordon_remedies, rack_remedies, reservation_remedies
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
 from nodepool.explanation.leaving import Rack, keep_nodes
 from nodepool.explanation.remedies import Remedy
@@ -365,4 +366,22 @@ def test_a_reserved_node_that_would_be_a_rack_too_many_is_found(
     monkeypatch.setattr(reservation_remedies, "_fits_racks", lambda *_: True)
 
     with pytest.raises(Violation, match=r"for the organisation again; that does not help"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+def test_a_repaired_machine_that_is_not_counted_as_lost_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given a rack that lost two machines, which cannot return, and two Nodes that were drained
+    harness = WorldHarness()
+    given_a_rack_with_repaired_machines(harness, 2, BLOCKED["invalid"])
+    for node in ("n3", "n4"):
+        harness.command_node("DrainNode", "train", node)
+    harness.pass_time(minutes=30)
+    check_advice(harness.world, Random(0), most=ALL)
+
+    # when only machines in triage count
+    monkeypatch.setattr(cordon_remedies, "_count_missing", lambda *_: 0)
+
+    with pytest.raises(Violation, match=r"opens .* to work again; that does not help"):
         check_advice(harness.world, Random(0), most=ALL)

@@ -7,14 +7,10 @@ from nodepool.contract.node_failures import ADMIN_DRAIN
 from nodepool.contract.timetable import BOOT_MAX
 from nodepool.explanation import leaving
 from nodepool.explanation.cause import Cause, Proof, blame, proofs, start_service
+from nodepool.explanation.cordon_remedies import cordon_details, cordon_remedies
 from nodepool.explanation.facts import Facts, NodeFacts
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
-from nodepool.explanation.node_remedies import (
-    cordon_details,
-    cordon_remedies,
-    health_remedies,
-    removal_remedies,
-)
+from nodepool.explanation.node_remedies import health_remedies, removal_remedies
 from nodepool.explanation.remedies import Remedy, Wait
 from nodepool.explanation.reservation_remedies import reservation_remedies
 from nodepool.explanation.sharing import rack_of

@@ -5,7 +5,6 @@ from typing import Final
 
 from nodepool.contract.health import BY_TYPE, cordon_cause
 from nodepool.contract.health import Remedy as Cure
-from nodepool.contract.node_failures import RACK_UNAVAILABLE
 from nodepool.contract.timetable import ANSWER_WITHIN
 from nodepool.explanation.facts import RESTARTING, Domain, Facts, NodeFacts
 from nodepool.explanation.leaving import (
@@ -26,12 +25,10 @@ from nodepool.explanation.remedies import (
     RebootNode,
     Remedy,
     ScaleTo,
-    UncordonNodes,
     Wait,
 )
 from nodepool.explanation.sharing import of_domain, rack_of
 from nodepool.explanation.unanswered import count_unchosen
-from nodepool.placement.racks import UNAVAILABLE_MAX
 
 _ANSWER_MINUTES: Final = int(ANSWER_WITHIN.total_seconds() // 60)
 _CURABLE: Final = frozenset(
@@ -190,49 +187,6 @@ def _is_curable(node: NodeFacts) -> bool:
     cordoned if it is only rebooted.
     """
     return not node.relapsed and _CURABLE.issuperset(node.problems)
-
-
-def cordon_details(facts: Facts, nodes: list[NodeFacts]) -> Iterator[str]:
-    """Yield the racks on which no work begins because too many of their Nodes are unavailable."""
-    for domain in sorted({node.domain for node in nodes}):
-        if _count_unavailable(facts, domain) > UNAVAILABLE_MAX:
-            yield (
-                f"no work begins on {of_domain(domain)} while more than {UNAVAILABLE_MAX} of "
-                "its Nodes are unavailable"
-            )
-
-
-def cordon_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
-    """Yield how Nodes that were drained take work again: in a rack, enough Nodes at once."""
-    drained: dict[str, list[str]] = {}
-    for node in nodes:
-        drained.setdefault(node.domain, []).append(node.name)
-    for domain, names in drained.items():
-        needed = max(1, _count_unavailable(facts, domain) - UNAVAILABLE_MAX)
-        if needed <= len(names):
-            shown, what = " ".join(names[:needed]), "it" if needed == 1 else "their rack"
-            text = f"'nodepool uncordon {shown}' opens {what} to work again"
-            yield Remedy(text, UncordonNodes(tuple(names[:needed])))
-            return
-
-
-def _count_unavailable(facts: Facts, domain: str) -> int:
-    """Return how many Nodes of a rack are unavailable, as the lifecycle service counts them.
-
-    Nodes that are cordoned for the others of their rack do not count, machines in triage do.
-    """
-    size = rack_of(facts)
-    if size == 1 or not domain:
-        return 0
-    nodes = [node for node in facts.nodes if node.domain == domain]
-    found = sum(
-        node.phase in RESTARTING
-        or node.removal == "Unhealthy"
-        or (node.cordon != "" and not node.cordon.startswith(RACK_UNAVAILABLE))
-        for node in nodes
-    )
-    domains = facts.machines.domains if facts.machines is not None else {}
-    return found + min(len(domains.get(domain, Domain()).triage), size - len(nodes))
 
 
 def _end_pods(nodes: list[NodeFacts]) -> Remedy:

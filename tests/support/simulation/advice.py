@@ -220,6 +220,9 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
     if trial.cause.kind == "Reservation":
         # A Node that has left is not reserved for the control plane any more, either.
         return after.held > before.held or after.held >= after.target
+    if trial.cause.kind == "Cordon":
+        # A Node may be cordoned for the others of its rack afterwards, instead of for its drain.
+        return bool(_cordoned(before) - _cordoned(after))
     if not left:
         return True
     match trial.cause.kind:
@@ -234,8 +237,6 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
             return is_enough or after.held < before.held
         case "Health":
             return _unhealthy(after) < _unhealthy(before)
-        case "Cordon":
-            return _cordoned(after) < _cordoned(before)
         case _:
             return bool({node.name for node in after.nodes} ^ {node.name for node in before.nodes})
 
