@@ -1947,3 +1947,35 @@ def test_a_service_that_cannot_decide_on_a_surplus_is_tried_again_and_not_blamed
     assert INJECTED in late.sentence
     assert titles(deleted) == ["NodesRemoved is InternalError", "it is being deleted"]
     assert [remedy.action for cause in deleted.causes for remedy in cause.remedies] == [Wait()] * 2
+
+
+@pytest.mark.parametrize("service", ["preemption", "lifecycle"])
+def test_a_spot_node_that_does_not_give_way_in_time_is_told_with_who_is_to_end_it(
+    world: WorldHarness, service: str
+) -> None:
+    # given a NodePool for which a spot Node is to give way, while a service does not answer
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot")
+    begun = world.world.log.clock
+    with world.paused(service):
+        world.apply("train", 1)
+        world.pass_time(minutes=7)
+        early = explained(world, "train", is_now=True)
+        world.pass_time(minutes=1)
+        late = explained(world, "train", is_now=True)
+    world.pass_time(minutes=10)
+
+    # then it is waited for, and after seven minutes the services are named
+    wait = "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes"
+    assert (titles(early), early.causes[0].helps) == (["Capacity is NoneAvailable"], (wait,))
+    assert titles(late) == [
+        "the preemption or the lifecycle service does not answer",
+        "Capacity is NoneAvailable",
+    ]
+    assert late.causes[0].message == (
+        "1 spot Node is to give way, which takes at most 7 minutes, and is still there"
+    )
+    assert late.causes[0].since is not None
+    assert abs(late.causes[0].since - begun) < timedelta(seconds=2)
+    assert wait not in late.causes[1].helps
+    assert explained(world, "train", is_now=True).causes == ()

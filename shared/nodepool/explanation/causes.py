@@ -19,13 +19,16 @@ from nodepool.explanation.remedies import EditSpec, Remedy, Wait
 from nodepool.explanation.unanswered import (
     ASSIGNED_BY,
     CHECKED_BY,
+    GONE_MINUTES,
     INTERNAL_ERROR,
+    PREEMPTED_BY,
     assigned_since,
     count_unassigned,
     due_since,
     is_late,
     is_outdated,
     outdated_since,
+    spot_awaited_since,
     undetermined_check,
 )
 
@@ -58,6 +61,7 @@ def causes(facts: Facts) -> list[Cause]:
         *_silent_checks(facts),
         *_outdated_check(facts),
         *_find_unassigned(facts),
+        *_find_unpreempted(facts),
         *_find_undetermined(facts),
         *(deletion(facts) if facts.deleting else ()),
         *(cause for cause in determined if cause.kind != "Validated"),
@@ -184,6 +188,20 @@ def _find_unassigned(facts: Facts) -> Iterator[Cause]:
         since,
         proofs([(facts.position, f"nodepool {facts.name}")]),
     )
+
+
+def _find_unpreempted(facts: Facts) -> Iterator[Cause]:
+    """Yield the services of which one does not end the spot Nodes that were to give way."""
+    since, count = spot_awaited_since(facts), facts.spot_awaited
+    verb = "is" if count == 1 else "are"
+    if since is not None and not facts.deleting:
+        yield blame(
+            PREEMPTED_BY,
+            f"{format_count(count, 'spot Node')} {verb} to give way, which takes at most "
+            f"{GONE_MINUTES} minutes, and {verb} still there",
+            since,
+            proofs([(facts.checks["Capacity"].position, "condition Capacity")]),
+        )
 
 
 def _progress(facts: Facts) -> Iterator[Cause]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from nodepool.contract.counting import format_count
-from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation.facts import Facts, Machines
 from nodepool.explanation.leaving import is_blocked, keep_nodes, without_lost
 from nodepool.explanation.rack_remedies import rack_details, rack_remedies
@@ -23,8 +22,7 @@ from nodepool.explanation.sharing import (
     rack_of,
     rivals,
 )
-
-MINUTES = int(GONE_AFTER.total_seconds() // 60)
+from nodepool.explanation.unanswered import GONE_MINUTES, spot_awaited_since
 
 
 def capacity_details(facts: Facts) -> Iterator[str]:
@@ -62,9 +60,9 @@ def _are(count: int) -> str:
 def capacity_remedies(facts: Facts, reason: str) -> Iterator[Remedy]:
     """Yield what would make as many machines available as the NodePool may have."""
     comes, machines = facts.spot_awaited, facts.machines
-    if comes:
+    if comes and spot_awaited_since(facts) is None:
         nodes = "spot Node is" if comes == 1 else "spot Nodes are"
-        minutes = f"which takes at most {MINUTES} minutes"
+        minutes = f"which takes at most {GONE_MINUTES} minutes"
         yield Remedy(f"wait: {comes} {nodes} being preempted for it, {minutes}", Wait())
     if reason.endswith("NodeAffinity") and machines is not None and machines.free:
         there = format_count(machines.free, "machine")

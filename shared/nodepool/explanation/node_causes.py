@@ -16,6 +16,7 @@ from nodepool.explanation.reservation_remedies import reservation_remedies
 from nodepool.explanation.sharing import rack_of
 from nodepool.explanation.unanswered import (
     ANSWERS_WITHIN,
+    PREEMPTED_BY,
     REMOVED_BY,
     count_unchosen,
     has_failed,
@@ -142,7 +143,7 @@ def _preemption(facts: Facts) -> Iterator[Cause]:
         _names(nodes),
         since=min(filter(None, (node.preempted_since for node in nodes)), default=None),
         details=("a preempted Node leaves 7 minutes after its cordon at the latest",),
-        remedies=tuple(map(start_service, ("preemption", "lifecycle"))) if late else (wait,),
+        remedies=tuple(map(start_service, PREEMPTED_BY)) if late else (wait,),
         proofs=_node_proofs(nodes),
     )
 

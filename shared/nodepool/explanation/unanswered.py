@@ -9,11 +9,15 @@ from nodepool.contract.timetable import GONE_AFTER, GRACE_MAX_S
 from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.sharing import rack_of
 
+PREEMPTED_BY: Final = ("preemption", "lifecycle")
+"""The services of a preemption: one warns of it and begins the drain, the other ends the Node."""
 ANSWERS_WITHIN: Final = timedelta(seconds=15)
 """A service answers within milliseconds; after this time it counts as silent."""
 LEAVES_WITHIN: Final = timedelta(minutes=60) + ANSWERS_WITHIN
 """The longest time that an idle Node takes to leave, unless a setting is longer: half an hour for
 its machine to answer the cordon, and half an hour to answer the drain."""
+GONE_MINUTES: Final = int(GONE_AFTER.total_seconds() // 60)
+"""The most minutes that a preemption takes."""
 GRACE_MAX: Final = timedelta(seconds=GRACE_MAX_S)
 """The longest grace period of a Pod."""
 INTERNAL_ERROR: Final = "InternalError"
@@ -158,6 +162,13 @@ def _is_decided(facts: Facts, kind: str) -> bool:
     """Return whether a check has judged the newest generation, so that the next step is due."""
     check = facts.checks.get(kind)
     return check is not None and check.reason not in (Validated.INVALID, INTERNAL_ERROR)
+
+
+def spot_awaited_since(facts: Facts) -> datetime | None:
+    """Return since when spot Nodes should have given way; None while their timetable may run."""
+    since = assigned_since(facts)
+    is_over = is_late(facts, since, GONE_AFTER + ANSWERS_WITHIN)
+    return since if facts.spot_awaited and is_over else None
 
 
 def silent_preemptions(facts: Facts, nodes: list[NodeFacts]) -> Iterator[NodeFacts]:
