@@ -145,7 +145,6 @@ FOR_PEOPLE = {
     "CWOverQuota": SHOWN,
     "CWRegistrationFailedEvent": SHOWN,
     "DeletedForPreemption": SHOWN,
-    "AnswerAwaited": "folded by the lifecycle service that says it; others see how it ends",
     "HeartbeatsStopped": "folded by the fleet service that says it; Ready=Unknown follows",
     "NodeSilent": "folded by the lifecycle service that says it; others see what follows",
     "NodeActionRequested": "folded by the lifecycle service that says it; a Node shows the rest",

@@ -23,6 +23,7 @@ NodeChanged = (
     | on.NodeUpdated
     | on.NodeActivityChanged
     | on.CWDrainNode
+    | on.AnswerAwaited
     | on.NodeReportRequested
 )
 """A Node of a NodePool has changed."""

@@ -33,6 +33,7 @@ def evolve(  # noqa: C901, PLR0912  # It lists the messages.
             on.NodeUpdated()
             | on.NodeActivityChanged()
             | on.CWDrainNode()
+            | on.AnswerAwaited()
             | on.NodeReportRequested()
         ):
             return _node_changed(model, message, context)

@@ -151,9 +151,10 @@ def _reboots(node: NodeObject) -> Document:
 
 def _unusable(node: NodeObject) -> Document:
     """Return how a Node leaves, and whether the control plane has the Node."""
-    since = node.preempted_since
+    since, answer_by = node.preempted_since, node.answer_by
     progressed = node.progressed if node.removal is not None else None
     return {
+        **({"answerBy": rfc3339(answer_by)} if answer_by is not None else {}),
         **({"progressed": rfc3339(progressed)} if progressed is not None else {}),
         **({"preemptedSince": rfc3339(since)} if since is not None else {}),
         **({} if node.usable else {"reservedFor": CONTROL_PLANE}),

@@ -61,7 +61,12 @@ def _fold_event(node: NodeObject, event: NodeChanged, context: Context) -> NodeO
                 version=context.position,
             )
         case on.CWDrainNode(force=force):
-            return replace(node, phase=NodePhase.DRAINING, forced=force, version=context.position)
+            draining = replace(node, phase=NodePhase.DRAINING, forced=force, answer_by=None)
+            return replace(draining, version=context.position)
+        case on.AnswerAwaited(answer_by=moment, is_final=is_final, lock=lock):
+            if lock or not is_final:
+                return node
+            return replace(node, answer_by=moment, version=context.position)
         case on.NodeReportRequested(request=request):
             return replace(node, request=request, version=context.position)
         case _:

@@ -219,6 +219,7 @@ class NodeObject:
     preempted_since: since when it is shown as preempted, which may be later than `removal_since`;
         None for other Nodes.
     progressed: when the lifecycle service last said anything about the Node while it leaves.
+    answer_by: when its machine is given up unless it answers its cordon or drain; None if unknown.
     action: the action that it waits for, or that is under way.
     action_since: when this wait, or this action, began.
     boot: how often it was rebooted.
@@ -255,6 +256,7 @@ class NodeObject:
     removal_since: datetime | None = None
     preempted_since: datetime | None = None
     progressed: datetime | None = None
+    answer_by: datetime | None = None
     action: NodeAction | None = None
     action_since: datetime | None = None
     boot: int = 0

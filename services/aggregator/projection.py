@@ -47,7 +47,7 @@ def list_touched(  # noqa: C901, PLR0912  # It lists the messages.
     match message:
         case on.NodeUpdated() | on.NodeActivityChanged():
             yield from _node(model, message)
-        case on.CWDrainNode() | on.NodeReportRequested():
+        case on.CWDrainNode() | on.AnswerAwaited() | on.NodeReportRequested():
             yield from _node(model, message)
         case on.NodeConditionChanged() | on.NodeConditionReported():
             yield from _list_reported_node(model, message)

@@ -1,6 +1,7 @@
 """What is advised about unhealthy Nodes is what becomes of them if the advice is followed."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from random import Random
 
 import pytest
@@ -20,11 +21,14 @@ from flow.test_racks import (
     run_pod,
     want,
 )
+from lifecycle.decide import service as lifecycle_service
+from lifecycle.options import Options
 from nodepool.contract.documents import field
 from nodepool.explanation.remedies import DrainNode, Wait
 from support.constants import CLUSTER, PREFER_IDLE, RACK
 from support.manifests import rack_affinity
 from support.paths import pool_path
+from support.services import services
 from support.simulation.advice import check_advice
 from support.world_harness import WorldHarness
 
@@ -120,7 +124,16 @@ def test_a_drained_node_with_an_affinity_is_not_said_to_be_replaced_by_any_machi
 
 
 CURED = {"disableUnhealthyNodeEviction": False}
-DEAD = "a machine that does not answer for 30 minutes is treated as dead, and its Node is deleted"
+
+
+def dead_at(time: str) -> str:
+    """The advice to wait until this time of the first day, when n1 is given up."""
+    return (
+        "wait: n1 does not answer; a machine that does not answer is treated as dead at "
+        f"2026-01-01T{time}Z, and its Node is deleted"
+    )
+
+
 SHORT_OR_WIDE = (
     "wait: n1 does not answer; no Node is repaired before its silence has lasted some minutes, "
     "or while most Nodes of its zone or its cluster are silent"
@@ -144,7 +157,7 @@ def test_a_node_that_does_not_answer_is_waited_for_and_no_pod_is_to_be_ended_the
     world.pass_time(minutes=30)
 
     assert just_silent == [(SHORT_OR_WIDE,)]
-    assert leaving == [(f"wait: n1 does not answer; {DEAD}",)]
+    assert leaving == [(dead_at("00:35:41"),)]
     assert titles(explained(world, "train")) == []
 
 
@@ -198,7 +211,7 @@ def test_a_surplus_node_that_does_not_answer_is_named_as_such(world: WorldHarnes
     assert busy == f"{over}; waits for n1, active with Pods job since 2026-01-01T00:00:00Z."
     assert silent == (
         f"{over}; waits for n1, which does not answer.",
-        [(f"wait: n1 does not answer; {DEAD}", "scale train to 2, what it has")],
+        [(dead_at("00:30:41"), "scale train to 2, what it has")],
     )
     assert titles(explained(world, "train")) == []
 
@@ -217,10 +230,33 @@ def test_nodes_that_do_not_answer_are_given_up_by_a_drain_where_no_node_is_repla
     world.pass_time(minutes=31)
 
     given_up = (
-        "'nodepool drain n1' gives it up: it does not answer, and is treated as dead 30 minutes "
-        "later; it is then replaced"
+        "'nodepool drain n1' gives it up: it does not answer, and is treated as dead once its time "
+        "to answer is over; it is then replaced"
     )
     assert stays == [(given_up,)]
+    assert "n1" not in world.nodes("train")
+
+
+def test_a_node_that_does_not_answer_is_waited_for_as_long_as_a_setting_says() -> None:
+    # given a machine that hangs, and two hours for it to answer
+    lifecycle = lifecycle_service(Options(answer_within=timedelta(minutes=120)))
+    world = WorldHarness(*(lifecycle if each.name == "lifecycle" else each for each in services()))
+    world.given_data_center(4)
+    world.apply("train", 3)
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=10)
+
+    # when its Node is drained
+    world.command_node("DrainNode", "train", "n1")
+    advised = []
+    for minutes in (1, 60, 58):
+        world.pass_time(minutes=minutes)
+        advised.append(helps(world))
+    world.pass_time(minutes=2)
+
+    # then the end of that time is named all along, and no service is blamed
+    assert advised == [[(dead_at("02:10:01"),)]] * 3
+    assert explained(world, "train", is_now=True).causes == ()
     assert "n1" not in world.nodes("train")
 
 
@@ -430,7 +466,7 @@ def test_a_chosen_node_that_does_not_answer_is_waited_for_before_the_spec_is_to_
     advised = helps(world)[-1]
     world.pass_time(minutes=30)
 
-    assert advised == (f"wait: n1 does not answer; {DEAD}", CHANGE)
+    assert advised == (dead_at("00:32:41"), CHANGE)
     assert world.nodes("train") == ["n3", "n4"]
 
 

@@ -179,6 +179,7 @@ def _node(node: object) -> NodeFacts:
         removal_since=_moment(removal, "lastTransitionTime") if leaves else None,
         preempted_since=_moment(node, "status", "preemptedSince"),
         progressed=_moment(node, "status", "progressed"),
+        answer_by=_moment(node, "status", "answerBy"),
         problems=tuple(problems),
         problems_since=min(filter(None, problems.values()), default=None),
         cordon=_text(node, "metadata", "annotations", CORDON_REASON),

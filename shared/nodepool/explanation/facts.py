@@ -47,6 +47,7 @@ class NodeFacts:
     removal, removal_since: why it must leave, and since when; empty for a Node that stays.
     preempted_since: when its preemption began; None if it is not preempted.
     progressed: when the lifecycle service last said anything about it while it leaves.
+    answer_by: when its machine is treated as dead unless it answers; None if that is not decided.
     problems, problems_since: what makes it unhealthy, as its cordon names it, and since when.
     cordon: why it is cordoned, as its annotation says; empty if it is not cordoned.
     relapsed: whether a problem came back so soon after a reboot that a reboot does not cure it.
@@ -69,6 +70,7 @@ class NodeFacts:
     removal_since: datetime | None = None
     preempted_since: datetime | None = None
     progressed: datetime | None = None
+    answer_by: datetime | None = None
     problems: tuple[str, ...] = ()
     problems_since: datetime | None = None
     cordon: str = ""
@@ -200,8 +202,7 @@ class Facts:
     peers: the NodePools that share quota and machines with it.
     position: the log position of its last change.
     max_nodes: the highest target that the autoscaler may set; 0 if it sets no target.
-    autoscaled: why the autoscaler set its target; empty if a command set it.
-    autoscaled_position: the log position at which the autoscaler set the target.
+    autoscaled, autoscaled_position: why, and where in the log, the autoscaler set its target.
     spot_awaited: how many spot Nodes are being preempted for it.
     autoscaling: whether the autoscaler sets its target.
     spot: whether its Nodes are spot Nodes.
@@ -209,8 +210,7 @@ class Facts:
     queue_position: the position of its first Node that waits for a machine; 0 for none.
     machines_needed: how many machines must become free until it has all Nodes; 0 if unknown.
     missing: how many Nodes it lacked when Capacity was evaluated last; 0 if unknown.
-    generation: the newest version of its spec.
-    specified: when that version was stored; None if unknown.
+    generation, specified: the newest version of its spec, and when it was stored.
     targeted: when its target changed last; None if unknown.
     checked: when a check decided on that version last, so that the next check was due.
     progressed: when its Nodes, its grant, or its Capacity condition changed last; None for never.

@@ -5,7 +5,7 @@ from typing import Final
 
 from nodepool.contract.health import BY_TYPE, cordon_cause
 from nodepool.contract.health import Remedy as Cure
-from nodepool.contract.timetable import ANSWER_WITHIN
+from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import RESTARTING, Domain, Facts, NodeFacts
 from nodepool.explanation.leaving import (
     NAMED_MAX,
@@ -30,7 +30,6 @@ from nodepool.explanation.remedies import (
 from nodepool.explanation.sharing import of_domain, rack_of
 from nodepool.explanation.unanswered import count_unchosen
 
-_ANSWER_MINUTES: Final = int(ANSWER_WITHIN.total_seconds() // 60)
 _CURABLE: Final = frozenset(
     cordon_cause(type) for type, cause in BY_TYPE.items() if cause.remedy is not Cure.TRIAGE
 )
@@ -130,17 +129,21 @@ def _end_silence(facts: Facts, node: NodeFacts) -> Remedy:
     then = _lost(facts, node)
     text = (
         f"'nodepool drain {node.name}' gives it up: it does not answer, and is treated as dead "
-        f"{_ANSWER_MINUTES} minutes later; {then or 'it is then replaced'}"
+        f"once its time to answer is over; {then or 'it is then replaced'}"
     )
     return Remedy(text, DrainNode(node.name, replaced=not then))
 
 
 def _await_answer(nodes: list[NodeFacts]) -> Remedy:
-    """Return the advice to wait for Nodes that do not answer, and for how long."""
+    """Return the advice to wait for Nodes that do not answer, and until when."""
     verb = "does" if len(nodes) == 1 else "do"
+    moments = [node.answer_by for node in nodes if node.answer_by is not None]
+    when = f"at {rfc3339(max(moments))}" if moments else "once its time to answer is over"
+    if len(nodes) > 1 and moments:
+        when += " at the latest"
     text = (
-        f"wait: {_list(nodes)} {verb} not answer; a machine that does not answer for "
-        f"{_ANSWER_MINUTES} minutes is treated as dead, and its Node is deleted"
+        f"wait: {_list(nodes)} {verb} not answer; a machine that does not answer is treated as "
+        f"dead {when}, and its Node is deleted"
     )
     return Remedy(text, Wait())
 

@@ -13,9 +13,6 @@ PREEMPTED_BY: Final = ("preemption", "lifecycle")
 """The services of a preemption: one warns of it and begins the drain, the other ends the Node."""
 ANSWERS_WITHIN: Final = timedelta(seconds=15)
 """A service answers within milliseconds; after this time it counts as silent."""
-LEAVES_WITHIN: Final = timedelta(minutes=60) + ANSWERS_WITHIN
-"""The longest time that an idle Node takes to leave, unless a setting is longer: half an hour for
-its machine to answer the cordon, and half an hour to answer the drain."""
 GONE_MINUTES: Final = int(GONE_AFTER.total_seconds() // 60)
 """The most minutes that a preemption takes."""
 GRACE_MAX: Final = timedelta(seconds=GRACE_MAX_S)
@@ -130,15 +127,16 @@ def is_stuck(facts: Facts, node: NodeFacts) -> bool:
 
     No Pod blocks a deletion; every other Pod ends within the longest grace period. The time counts
     from the newest of what the lifecycle service has said about the Node, such as that no Pod
-    blocks it any more.
+    blocks it any more, and from the end of the time that its machine has to answer.
     """
     if not node.removal or node.preempted_since is not None or has_failed(facts):
         return False
-    begun = latest(node.removal_since, node.progressed, node.idle_since, facts.deleting_since)
+    said = latest(node.removal_since, node.progressed, node.idle_since, facts.deleting_since)
+    begun = latest(said, node.answer_by)
     if not node.active:
-        return is_late(facts, begun, LEAVES_WITHIN)
+        return is_late(facts, begun)
     is_blocked = node.blocking_count > 0 and not facts.deleting
-    return not is_blocked and is_late(facts, begun, LEAVES_WITHIN + GRACE_MAX)
+    return not is_blocked and is_late(facts, begun, ANSWERS_WITHIN + GRACE_MAX)
 
 
 def latest(*moments: datetime | None) -> datetime | None:
