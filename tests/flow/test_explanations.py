@@ -1979,3 +1979,36 @@ def test_a_spot_node_that_does_not_give_way_in_time_is_told_with_who_is_to_end_i
     assert abs(late.causes[0].since - begun) < timedelta(seconds=2)
     assert wait not in late.causes[1].helps
     assert explained(world, "train", is_now=True).causes == ()
+
+
+def test_the_allocator_is_named_if_it_asks_no_spot_node_to_give_way(world: WorldHarness) -> None:
+    # given a NodePool for which a spot Node has to give way, while the allocator does not answer
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot")
+    with world.paused("allocator"):
+        world.apply("train", 1)
+        early = explained(world, "train", is_now=True)
+        world.pass_time(minutes=1)
+        late = explained(world, "train", is_now=True)
+
+    assert titles(early) == ["Capacity is NoneAvailable"]
+    assert titles(late) == [
+        "the allocator or the capacity service does not answer",
+        "Capacity is NoneAvailable",
+    ]
+    assert late.causes[0].message == "no spot Node is asked to give way"
+
+
+def test_no_service_is_named_for_a_spot_node_whose_pool_leaves(world: WorldHarness) -> None:
+    # given a NodePool that gets the machine of a Node that leaves, and spot Nodes that stay
+    world.given_data_center(machines=3)
+    world.apply("cheap", 2, computeClass="spot")
+    world.apply("old", 1)
+    world.run_pod("n3", interruption="graceful", graceS=300)
+    world.delete("old")
+
+    world.apply("train", 1)
+    world.pass_time(minutes=1)
+    waiting = titles(explained(world, "train", is_now=True))
+
+    assert waiting == ["Capacity is NoneAvailable"]

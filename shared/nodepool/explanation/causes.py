@@ -27,6 +27,7 @@ from nodepool.explanation.unanswered import (
     due_since,
     is_late,
     is_outdated,
+    lacks_spot_nodes,
     outdated_since,
     spot_awaited_since,
     undetermined_check,
@@ -191,7 +192,10 @@ def _find_unassigned(facts: Facts) -> Iterator[Cause]:
 
 
 def _find_unpreempted(facts: Facts) -> Iterator[Cause]:
-    """Yield the services of which one does not end the spot Nodes that were to give way."""
+    """Yield the services of which one does not choose, or does not end, the spot Nodes to lose."""
+    own = proofs([(facts.position, f"nodepool {facts.name}")])
+    if lacks_spot_nodes(facts) and is_late(facts, began := assigned_since(facts)):
+        yield blame(ASSIGNED_BY, "no spot Node is asked to give way", began, own)
     since, count = spot_awaited_since(facts), facts.spot_awaited
     verb = "is" if count == 1 else "are"
     if since is not None and not facts.deleting:
@@ -200,7 +204,7 @@ def _find_unpreempted(facts: Facts) -> Iterator[Cause]:
             f"{format_count(count, 'spot Node')} {verb} to give way, which takes at most "
             f"{GONE_MINUTES} minutes, and {verb} still there",
             since,
-            proofs([(facts.checks["Capacity"].position, "condition Capacity")]),
+            own,
         )
 
 

@@ -149,17 +149,16 @@ class Peer:
     """Another NodePool of the organisation with the same type in the same zone.
 
     name: `<cluster>/<name>`.
-    held: how many Nodes it has, including Nodes that have not joined yet.
-    reserved: how many Nodes of the quota it takes.
-    spot: whether its Nodes are spot Nodes.
-    target: how many Nodes it wants.
+    held, reserved: how many Nodes it has, with those that have not joined yet, and takes of quota.
+    spot, target: whether its Nodes are spot Nodes, and how many Nodes it wants.
+    leaving: how many of its Nodes are to leave.
+    can_give_way: how many of its Nodes are healthy spot Nodes that stay.
     yields: whether a lower target makes it give Nodes back: it is valid, stays, is not autoscaled.
     keeps: how many Nodes a lower target leaves it with until the work there has ended.
     returning, deleting: how many Nodes it gives back already, and whether it is being deleted.
     may_grow: how many more Nodes its autoscaler may want; they may take the rest of the quota.
     waits_for_quota, waits_for_machines: whether it lacks quota or machines itself.
-    queue_position, missing: the same as those of `Facts`.
-    position: the log position of its last change.
+    queue_position, missing, position: the same as those of `Facts`.
     """
 
     name: str
@@ -167,6 +166,8 @@ class Peer:
     reserved: int
     spot: bool = False
     target: int = 0
+    leaving: int = 0
+    can_give_way: int = 0
     yields: bool = False
     keeps: int = 0
     returning: int = 0
@@ -204,8 +205,7 @@ class Facts:
     max_nodes: the highest target that the autoscaler may set; 0 if it sets no target.
     autoscaled, autoscaled_position: why, and where in the log, the autoscaler set its target.
     spot_awaited: how many spot Nodes are being preempted for it.
-    autoscaling: whether the autoscaler sets its target.
-    spot: whether its Nodes are spot Nodes.
+    autoscaling, spot: whether the autoscaler sets its target, and its Nodes are spot Nodes.
     has_affinity: whether a node affinity restricts its machines.
     queue_position: the position of its first Node that waits for a machine; 0 for none.
     machines_needed: how many machines must become free until it has all Nodes; 0 if unknown.

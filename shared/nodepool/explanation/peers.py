@@ -3,7 +3,7 @@
 from itertools import takewhile
 
 from nodepool.contract.conditions import Quota
-from nodepool.explanation.facts import Facts, Peer
+from nodepool.explanation.facts import Facts, NodeFacts, Peer
 from nodepool.explanation.leaving import is_blocked, staying_racks
 
 
@@ -20,6 +20,8 @@ def peer_of(name: str, own: Facts) -> Peer:
         reserved=own.reserved,
         spot=own.spot,
         target=own.target,
+        leaving=sum(node.removal != "" for node in own.nodes),
+        can_give_way=sum(map(_can_give_way, own.counted_nodes)) if own.spot else 0,
         yields=stays and not own.autoscaling,
         keeps=_count_kept(own),
         returning=_count_returning(own),
@@ -31,6 +33,12 @@ def peer_of(name: str, own: Facts) -> Peer:
         missing=own.missing,
         position=own.position,
     )
+
+
+def _can_give_way(node: NodeFacts) -> bool:
+    """Return whether the machine of a spot Node comes back soon once the Node is preempted."""
+    is_usable = node.phase == "production" or not node.registered
+    return is_usable and not (node.removal or node.problems)
 
 
 def _count_returning(facts: Facts) -> int:

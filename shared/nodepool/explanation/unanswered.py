@@ -86,6 +86,25 @@ def count_unassigned(facts: Facts) -> int:
     return int(capacity.reason.startswith(Capacity.PARTIAL))
 
 
+def lacks_spot_nodes(facts: Facts) -> bool:
+    """Return whether a spot Node of the organisation has to give way, and none is asked to.
+
+    Whether other machines come anyway is only known if no other organisation has any.
+    """
+    machines, capacity = facts.machines, facts.checks.get("Capacity")
+    if machines is None or capacity is None or capacity.reason != Capacity.NONE_AVAILABLE:
+        return False
+    if facts.spot or facts.spot_awaited or facts.deleting or rack_of(facts) > 1:
+        return False
+    if facts.has_affinity or has_failed(facts) or facts.missing != facts.allowed - facts.held:
+        return False
+    if machines.to_reclaim or any(node.removal for node in facts.nodes):
+        return False
+    is_known = machines.assigned <= facts.held + sum(peer.held for peer in facts.peers)
+    is_settled = not any(peer.leaving or peer.deleting for peer in facts.peers)
+    return is_known and is_settled and any(peer.can_give_way for peer in facts.peers)
+
+
 def unchosen_since(facts: Facts) -> datetime | None:
     """Return since when Nodes that are too many could have been chosen to leave; None for none.
 
