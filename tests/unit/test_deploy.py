@@ -244,11 +244,13 @@ def test_every_program_shows_a_key_of_its_own(compose: Mapping[str, Any]) -> Non
     # given the programs of the image that connect
     connecting = (*SHARED, GATEWAY, ARCHIVER, "provision", DEMO)
 
-    # then the demo is the operator, and the key of every other has the name of the program
+    # then the demo is the operator, and the key of every other has the name of the program; that of
+    # the archiver is written out, since the command line works in its container too
     keys = {name: environment(compose, name)["NODEPOOL_NKEY_FILE"] for name in connecting}
     folder = AuthFolder(Path("/auth"))
     assert keys == {
         **dict.fromkeys(connecting, str(folder.key_file(PLACEHOLDER))),
+        ARCHIVER: str(folder.key_file(ARCHIVER)),
         DEMO: str(folder.key_file(OPERATOR)),
     }
     assert all("keys:/auth/keys:ro" in compose["services"][name]["volumes"] for name in connecting)
