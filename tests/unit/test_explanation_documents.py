@@ -145,7 +145,16 @@ def test_every_fact_is_read_from_its_place() -> None:
         machines=Machines(1, 2, 1, (("g9", "no boot", 20),), 51),
         peers=(
             Peer(
-                "prod/batch", 2, 3, True, 3, yields=True, keeps=1, waits_for_quota=True, position=90
+                "prod/batch",
+                2,
+                3,
+                True,
+                3,
+                leaving=1,
+                yields=True,
+                keeps=1,
+                waits_for_quota=True,
+                position=90,
             ),
         ),
         generation=2,
