@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -174,6 +175,13 @@ async def outcome(connection: Connection, id: str) -> dict[str, object]:
 
 
 # Services at work, in this process and in others.
+
+
+def freeze(server: NatsServer) -> None:
+    """Stop a server of this process; return once no thread of it runs, and so replies, any more."""
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    os.waitpid(server.pid, os.WUNTRACED)
 
 
 class Addressed(Protocol):

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +9,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bus.harness import PATIENCE_S, connected, fill, read_all, restart, unreachable, until
+from bus.harness import (
+    PATIENCE_S,
+    connected,
+    fill,
+    freeze,
+    read_all,
+    restart,
+    unreachable,
+    until,
+)
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.events import QuotaSet
 from nodepool.contract.log import Entry, LogId
@@ -216,8 +223,7 @@ async def test_a_commit_whose_connection_is_lost_is_in_doubt_at_once(
     async with connected(server.url) as connection:
         # given a commit that a stopped server does not reply to
         committer = Committer(connection)
-        assert server.pid is not None
-        os.kill(server.pid, signal.SIGSTOP)
+        freeze(server)
         before = connection.stats["out_msgs"]
         committing = asyncio.create_task(committer.commit(proposal(["a"])))
         await sent(connection, before)
@@ -311,8 +317,7 @@ async def test_a_publisher_that_loses_its_connection_has_all_its_messages_in_dou
         # given messages that a stopped server does not reply to
         publisher = Publisher(connection)
         await publisher.open()
-        assert server.pid is not None
-        os.kill(server.pid, signal.SIGSTOP)
+        freeze(server)
         sent = [await publisher.send("np.cmd.a.b.c.D", b"%d" % n) for n in range(20)]
 
         # when the server is killed
@@ -330,8 +335,7 @@ async def test_a_publisher_that_loses_its_connection_has_all_its_messages_in_dou
 async def test_a_publish_whose_connection_is_lost_is_in_doubt_at_once(server: NatsServer) -> None:
     async with connected(server.url) as connection:
         # given a message that a stopped server does not reply to
-        assert server.pid is not None
-        os.kill(server.pid, signal.SIGSTOP)
+        freeze(server)
         before = connection.stats["out_msgs"]
         publish = api.publish(connection, "np.cmd.a.b.c.D", b"", timeout_s=LONG_S)
         publishing = asyncio.create_task(publish)

@@ -1,12 +1,10 @@
 """Messages that arrive while others are being stored are stored together, each on its own."""
 
 import asyncio
-import os
-import signal
 
 import pytest
 
-from bus.harness import PATIENCE_S, connected, read_all
+from bus.harness import PATIENCE_S, connected, freeze, read_all
 from nodepool.local.server import NatsServer
 from nodepool.nats.log.gathering import BATCH_MESSAGES_MAX, Gatherer
 from nodepool.nats.wire.errors import InDoubt
@@ -55,8 +53,7 @@ async def test_messages_are_in_doubt_if_the_connection_is_lost(server: NatsServe
     async with connected(server.url) as connection:
         # given messages that a stopped server does not reply to, one of which nobody awaits
         gatherer = Gatherer(connection)
-        assert server.pid is not None
-        os.kill(server.pid, signal.SIGSTOP)
+        freeze(server)
         sent = [asyncio.create_task(gatherer.publish(SUBJECT % n, b"{}")) for n in range(20)]
         late = asyncio.create_task(gatherer.publish(SUBJECT % 20, b"{}"))
         await asyncio.sleep(0)
