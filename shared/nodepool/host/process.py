@@ -81,7 +81,7 @@ def _configure_collector() -> None:
     """Run the garbage collector rarely: a state is large, lives long and holds no garbage."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(250_000, 20, 50)
     gc.enable()
 
 
