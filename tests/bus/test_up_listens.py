@@ -25,6 +25,7 @@ from nodepool.nats.wire.access import Access
 from nodepool.nats.wire.connection import connect
 from nodepool.nats.wire.errors import AccessError
 from support.certificates import certificates, needs_openssl
+from support.loopback import listening
 from testbed.ports import free_port
 
 ORG, EDITOR = "acme", "alice"
@@ -178,8 +179,6 @@ async def impostor() -> AsyncIterator[tuple[int, list[bytes]]]:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(CLEAR)
         received.append(await reader.read())
-        writer.close()
 
-    server = await asyncio.start_server(greet, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1], received
+    async with listening(greet) as port:
+        yield port, received
