@@ -181,6 +181,7 @@ def test_what_a_node_of_another_cluster_runs_is_known_to_what_would_help(
     nodepool("wait", "np", "short", "--for", "condition=Quota=False", "--timeout", "60s")
     explained = json.loads(nodepool("explain", "np", "short", "-o", "json").out)
     nodepool("delete", "np", "short")
+    nodepool("fleet", "stop-pod", f"{ZONE}/{node}", "work")
     nodepool("delete", "np", "far", *there)
 
     # then it says that work has to end first
