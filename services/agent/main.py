@@ -22,7 +22,6 @@ from agent.host.work import Work
 from nodepool.contract import metrics as contract
 from nodepool.contract.agent_metrics import LAST_SYNC, OBJECTS, PODS_WAITING, QUEUE
 from nodepool.contract.metrics import Sample
-from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.logs import Logger
 from nodepool.host.process import ending_with_a_line, run_until_stopped
 from nodepool.host.version import version_of
@@ -63,26 +62,22 @@ class Agent:
         api = Api(settings.kubeconfig, MANAGER, telemetry.count_request)
         lease = lease_of(settings, api, telemetry.log)
         self._lease = lease
-        watching = asyncio.create_task(telemetry.watch(stop))
-        try:
-            with foreign_logs(lambda: telemetry.log):
-                while not stop.is_set():
-                    await until_first(stop.wait(), lease.acquire())
-                    if lease.held and not stop.is_set():
-                        self._term = Term(settings, api, lease, telemetry)
-                        await self._term.run(stop)
-                        self._term = None
+        async with telemetry.at_work(stop):
+            try:
+                await self._hold(lease, api, stop)
                 telemetry.log.info("stopping")
                 await lease.release()
-            if watching.done():
-                watching.result()  # Raises the error that ended the pages.
-        except Exception:  # A bug: the process ends, and its log says why.
-            telemetry.log.error("crashed", exc_info=True)
-            raise
-        finally:
-            watching.cancel()
-            await api.close()
-            telemetry.close()
+            finally:
+                await api.close()
+
+    async def _hold(self, lease: Lease, api: Api, stop: asyncio.Event) -> None:
+        """Work whenever the replica holds the Lease, until `stop` is set."""
+        while not stop.is_set():
+            await until_first(stop.wait(), lease.acquire())
+            if lease.held and not stop.is_set():
+                self._term = Term(self._settings, api, lease, self._telemetry)
+                await self._term.run(stop)
+                self._term = None
 
     def obstacle(self) -> str | None:
         """Return why the agent is not ready, as one line; None if it is ready, as on standby."""
@@ -138,7 +133,7 @@ class Term:
             telemetry,
             model,
             commander,
-            registration=Registration(api, settings, log),
+            registration=Registration(api, place, log),
             resync=self.resync,
             following=self.recorder.follow,
         )

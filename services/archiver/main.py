@@ -2,13 +2,11 @@
 
 import asyncio
 import os
-import random
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Final
 
 from archiver.host.patience import Patience
 from archiver.host.recording import Recorder
@@ -24,7 +22,7 @@ from nodepool.archive.storage.store import Store
 from nodepool.contract import archive_metrics
 from nodepool.contract import metrics as contract
 from nodepool.contract.metrics import Sample
-from nodepool.host.foreign_logs import foreign_logs
+from nodepool.host.edge import FAULTS, pause
 from nodepool.host.process import ending_with_a_line, run_until_stopped
 from nodepool.host.settings import SettingsError
 from nodepool.host.version import version_of
@@ -32,31 +30,8 @@ from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, StreamInfo, verify_log
 from nodepool.nats.objects.following import present, until_closed
 from nodepool.nats.wire.connection import Connection, connect
-from nodepool.nats.wire.errors import (
-    AccessError,
-    ConnectionClosed,
-    InDoubt,
-    ServerRefusal,
-    StreamChanged,
-)
 from nodepool.nats.wire.library import NatsError
 from nodepool.nats.wire.waiting import until_first
-from nodepool.state.back_off import pause_s
-
-BACK_OFF_S: Final = 0.1
-BACK_OFF_MAX_S: Final = 5.0
-FAULTS: Final = (
-    AccessError,
-    ArchiveError,
-    ConnectionClosed,
-    InDoubt,
-    NatsError,
-    OSError,
-    ServerRefusal,
-    StoreError,
-    StreamChanged,
-)
-"""The errors that end a session, but need not end the next session."""
 
 
 def main() -> None:
@@ -99,20 +74,12 @@ class Archiver:
         telemetry = self._telemetry
         self.port = telemetry.serve(self.obstacle)
         telemetry.log.info("started", version=version_of(), **self._settings.list_settings())
-        watching = asyncio.create_task(telemetry.watch(stop))
-        try:
-            with foreign_logs(lambda: telemetry.log):
-                await until_first(_until_set(stop), self._work(), self._verify())
+        async with telemetry.at_work(stop):
+            try:
+                await until_first(stop.wait(), self._work(), self._verify())
                 telemetry.log.info("stopping")
-            if watching.done():
-                watching.result()  # Raises the error that ended the pages.
-        except Exception:  # A bug: the process ends, and its log says why.
-            telemetry.log.error("crashed", exc_info=True)
-            raise
-        finally:
-            watching.cancel()
-            telemetry.close()
-            await self._store.close()
+            finally:
+                await self._store.close()
 
     def obstacle(self) -> str | None:
         """Return why the archiver is not ready, as one line; None if it is ready."""
@@ -127,26 +94,21 @@ class Archiver:
             began = time.monotonic()
             try:
                 await self._session()
-            except FAULTS as error:
+            except (ArchiveError, StoreError, *FAULTS) as error:
                 self.fault = str(error) or type(error).__name__
                 if isinstance(error, Damaged):
                     self._doubted.set()
                 self._telemetry.count_restart(self.fault)
-            failures = 1 if time.monotonic() - began > BACK_OFF_MAX_S else failures + 1
-            await asyncio.sleep(pause_s(failures, BACK_OFF_S, BACK_OFF_MAX_S, random.random()))
+            failures = await pause(failures, time.monotonic() - began)
 
     async def _session(self) -> None:
-        service, log = self._settings.service, self._telemetry.log
+        service, telemetry = self._settings.service, self._telemetry
         connection = await connect(
             service.url, NAME, patience_s=None, access=service.access, on_fault=self._note
         )
         self._connection = connection
-        connection.on_reconnect.append(self._telemetry.count_reconnect)
-        connection.on_disconnect.append(
-            lambda: log.warning("lost connection", cause=connection.loss)
-        )
-        connection.on_error.append(lambda error: log.error("bus error", cause=str(error)))
-        log.info("connected", server=connection.address)
+        connection.on_reconnect.append(telemetry.count_reconnect)
+        telemetry.log_connection(connection)
         try:
             self.fault = "no control plane has been set up on the bus"
             info = await present(connection, STREAM)
@@ -159,7 +121,7 @@ class Archiver:
             copying = SnapshotSets(
                 connection, archive, self._settings.snapshot_hours, self._copying, self._note_set
             )
-            log.info("ready", position=archive.head.last)
+            telemetry.log.info("ready", position=archive.head.last)
             await until_first(
                 self._record(connection, archive, info), copying.run(), until_closed(connection)
             )
@@ -241,7 +203,3 @@ class Archiver:
             since = time.time() if oldest is None else oldest.timestamp()
             yield Sample(archive_metrics.LAG_MESSAGES, (), recorder.waiting)
         yield Sample(archive_metrics.LAG_SECONDS, (), max(0.0, time.time() - since))
-
-
-async def _until_set(stop: asyncio.Event) -> None:
-    await stop.wait()

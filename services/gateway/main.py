@@ -25,7 +25,6 @@ from nodepool.contract.events import CapacityFound, CommandRefused
 from nodepool.contract.gateway_metrics import BYTES, BYTES_MAX, WAITING
 from nodepool.contract.metrics import Sample
 from nodepool.host.edge import FAULTS, pause
-from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.process import ending_with_a_line, run_until_stopped
 from nodepool.host.version import version_of
 from nodepool.nats.log.gathering import Gatherer
@@ -86,19 +85,9 @@ class Gateway:
         telemetry = self._telemetry
         self.port = telemetry.serve(self.obstacle)
         telemetry.log.info("started", version=version_of(), **self._settings.list_settings())
-        watching = asyncio.create_task(telemetry.watch(stop))
-        try:
-            with foreign_logs(lambda: telemetry.log):
-                await until_first(_until_set(stop), self._work())
-                telemetry.log.info("stopping")
-            if watching.done():
-                watching.result()  # Raises the error that ended the pages.
-        except Exception:  # A bug: the process ends, and its log says why.
-            telemetry.log.error("crashed", exc_info=True)
-            raise
-        finally:
-            watching.cancel()
-            telemetry.close()
+        async with telemetry.at_work(stop):
+            await until_first(stop.wait(), self._work())
+            telemetry.log.info("stopping")
 
     def used_bytes(self) -> Mapping[str, int]:
         """Return how many bytes count against the budget of each organisation."""
@@ -210,7 +199,3 @@ def _version() -> str:
     """Return the version of the program as NATS services show it, which must have three numbers."""
     version = version_of()
     return version if version.count(".") == 2 else "0.0.0"
-
-
-async def _until_set(stop: asyncio.Event) -> None:
-    await stop.wait()

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from lightkube.config.kubeconfig import KubeConfig
 
 from agent.actions import Place
 from agent.host import registration
 from agent.host.registration import Registration
-from agent.host.settings import AgentSettings
 from bus.harness import serving, until
 from nodepool.cli.app import run
 from nodepool.client import Client
@@ -34,7 +32,7 @@ def document(uid: str) -> Reply:
     return 200, {"metadata": {"uid": uid}}
 
 
-async def registered(server: NatsServer, *replies: Reply) -> Sequence[str]:
+async def registered(client: Client, *replies: Reply) -> Sequence[str]:
     """What it notes until the cluster is registered; the last reply is given again and again."""
     left, notes = list(replies), list[str]()
 
@@ -42,14 +40,10 @@ async def registered(server: NatsServer, *replies: Reply) -> Sequence[str]:
         code, content = left.pop(0) if len(left) > 1 else left[0]
         return code, json.dumps(content).encode()
 
-    config = KubeConfig.from_server("http://127.0.0.1:1").get()
-    assert config is not None
-    service = Settings(url=server.url, log_file=os.devnull)
-    log = ServiceLog("agent", service)
+    log = ServiceLog("agent", Settings(log_file=os.devnull))
     try:
         async with answered(reply) as api:
-            settings = AgentSettings(service, PLACE, config)
-            await Registration(api, settings, log.logger).run(notes.append)
+            await Registration(api, PLACE, log.logger).run(client, notes.append)
     finally:
         log.close()
     return notes
@@ -76,11 +70,11 @@ async def test_a_cluster_is_registered_by_what_its_api_server_says_it_is(
     ):
         # when the account may not read it, the API server is not ready, it is another cluster,
         # and the right is taken away again
-        first = await registered(server, (403, RIGHT))
-        second = await registered(server, (503, BUSY), document("11aa"))
+        first = await registered(client, (403, RIGHT))
+        second = await registered(client, (503, BUSY), document("11aa"))
         await until(lambda: is_shown(client, "11aa"))
-        third = await registered(server, document("22bb"), document("11aa"))
-        fourth = await registered(server, (403, RIGHT), document("11aa"))
+        third = await registered(client, document("22bb"), document("11aa"))
+        fourth = await registered(client, (403, RIGHT), document("11aa"))
 
     # then it is the first that was known, and what stands in the way is noted each time
     begun, fault = "registering the cluster", "the cluster is not registered: "

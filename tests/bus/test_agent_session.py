@@ -59,7 +59,7 @@ async def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection
             telemetry,
             model,
             commander,
-            registration=Registration(api, settings, telemetry.log),
+            registration=Registration(api, settings.place, telemetry.log),
             resync=lambda: compared.append(bus.obstacle),
             following=nothing,
         )

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from agent.host.settings import AgentSettings
-from agent.host.telemetry import NAME
+from agent.actions import Place
 from nodepool.client import Client
 from nodepool.client.errors import ClientError, Refused
 from nodepool.contract.commands import UID_MAX
@@ -16,8 +15,6 @@ from nodepool.kube.failures import ApiFailure, ApiUnreachable
 NAMESPACES: Final = Resource("api/v1", "namespaces", "Namespace")
 KUBE_SYSTEM: Final = "kube-system"
 """A namespace that every cluster has for its whole life: it cannot be deleted."""
-OUTCOME_S: Final = 30.0
-"""How long to wait for the outcome before registering the cluster again."""
 REFUSED_S: Final = 10.0
 """The pause before registering a cluster again after a refusal."""
 RETRY_S: Final = 2.0
@@ -30,33 +27,27 @@ class Registration:
     uid: the uid of the cluster; empty if it is not known.
     """
 
-    def __init__(self, api: Api, settings: AgentSettings, log: Logger) -> None:
-        self._api, self._settings, self._log = api, settings, log
+    def __init__(self, api: Api, place: Place, log: Logger) -> None:
+        self._api, self._place, self._log = api, place, log
         self.uid = ""
 
-    async def run(self, note: Callable[[str], None]) -> None:
-        """Wait until the cluster is registered; call `note` with the reason for each delay."""
+    async def run(self, client: Client, note: Callable[[str], None]) -> None:
+        """Wait until the cluster is registered; call `note` with the reason for each delay.
+
+        client: an open client of the cluster.
+        """
         note("registering the cluster")
-        while fault := await self._fault():
+        while fault := await self._fault(client):
             note(f"the cluster is not registered: {fault}")
             self._log.warning("not registered", cause=str(fault))
             await asyncio.sleep(REFUSED_S if isinstance(fault, Refused) else RETRY_S)
 
-    async def _fault(self) -> ClientError | ApiFailure | ApiUnreachable | None:
+    async def _fault(self, client: Client) -> ClientError | ApiFailure | ApiUnreachable | None:
         """Return why it could not be registered; None where it could."""
-        service, place = self._settings.service, self._settings.place
-        client = Client(
-            service.url,
-            org=place.org,
-            cluster=place.cluster,
-            timeout_s=OUTCOME_S,
-            source=NAME,
-            access=service.access,
-        )
+        place = self._place
         try:
             self.uid = uid = await self._uid()
-            async with client:
-                await client.clusters.register(place.cluster, place.zone, kubernetes=True, uid=uid)
+            await client.clusters.register(place.cluster, place.zone, kubernetes=True, uid=uid)
         except (ClientError, ApiFailure, ApiUnreachable) as error:
             return error
         return None

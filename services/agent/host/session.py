@@ -162,7 +162,7 @@ class Bus:
         mirror = mirror_of(client.session, version_of())
         await mirror.open()
         # Read nothing before the registration: the data may be of another cluster of this name.
-        await self._registration.run(self._note_registration)
+        await self._registration.run(client, self._note_registration)
         self.fault = "reading the read model"
         state = await mirror.open()
         log = Log(state.id, state.end, cluster=self._registration.uid)

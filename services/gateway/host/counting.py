@@ -29,7 +29,7 @@ LOOK_S: Final = 5.0
 async def count_stored(
     connection: Connection, storage: Storage, clock: Callable[[], float]
 ) -> None:
-    """Note what every replica has stored within the last hour.
+    """Note what every replica has stored within the last hour, or nothing if an error is raised.
 
     clock: seconds of a monotonic clock, as the storage has it.
     """
@@ -37,12 +37,15 @@ async def count_stored(
     end = await api.last_position(connection, STREAM)
     before = await position_before(connection, now - timedelta(seconds=HOUR_S), end)
     start = max(before, end - POSITIONS_MAX) + 1
+    found = list[tuple[str, float, int]]()
     for stored in STORED if start <= end else ():
         async for entry in _headers(connection, stored, start, end):
             address, cost = address_of(entry.subject), entry.headers.get(COST, "")
             if address is not None and cost.isdecimal():
                 age_s = max((now - entry.time).total_seconds(), 0.0)
-                storage.note(address.path[0], at, at - age_s, int(cost))
+                found.append((address.path[0], at - age_s, int(cost)))
+    for org, moment, size in found:
+        storage.note(org, at, moment, size)
 
 
 async def _headers(

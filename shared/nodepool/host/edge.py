@@ -1,12 +1,14 @@
-"""What the agent and the gateway share: both serve one place beside the log, in sessions."""
+"""What the programs at the edge share: agent, gateway and archiver, which work in sessions."""
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Final
 
 from nodepool.contract import metrics as contract
 from nodepool.contract.metrics import Sample
+from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.health import HealthServer
 from nodepool.host.logs import Logger, ServiceLog
 from nodepool.host.page import MetricsPage
@@ -48,7 +50,7 @@ async def pause(failures: int, lasted_s: float) -> int:
 
 
 class EdgeTelemetry:
-    """The log, the metrics and the health pages of one replica of the agent or of the gateway.
+    """The log, the metrics and the health pages of one replica of a program at the edge.
 
     families: the families in which the replica counts.
 
@@ -107,8 +109,27 @@ class EdgeTelemetry:
         self._pages = HealthServer(self._settings, self._page.pieces, obstacle)
         return self._pages.port
 
-    async def watch(self, stop: asyncio.Event) -> None:
-        """Let the event loop and the pages watch each other; set `stop` if either fails."""
+    @asynccontextmanager
+    async def at_work(self, stop: asyncio.Event) -> AsyncIterator[None]:
+        """Log what becomes of the work in the context, and close the telemetry at its end.
+
+        Meanwhile the event loop and the pages watch each other; `stop` is set if either fails, and
+        the error that has ended the pages is raised at the end.
+        """
+        watching = asyncio.create_task(self._watch(stop))
+        try:
+            with foreign_logs(lambda: self.log):
+                yield
+            if watching.done():
+                watching.result()
+        except Exception:  # A bug: the process ends, and its log says why.
+            self.log.error("crashed", exc_info=True)
+            raise
+        finally:
+            watching.cancel()
+            self.close()
+
+    async def _watch(self, stop: asyncio.Event) -> None:
         if self._pages is not None:
             await self._pages.watch(stop, self.log)
 
