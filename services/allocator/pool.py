@@ -72,17 +72,17 @@ class Pool(Claimant):
 
     @property
     def held(self) -> int:
-        """How many Nodes it has."""
+        """Return how many Nodes it has."""
         return len(self.members)
 
     @property
     def domains(self) -> Mapping[str, int]:
-        """How many of its Nodes are in each NVLink domain."""
+        """Return how many of its Nodes are in each NVLink domain."""
         return {domain: counts.held for domain, counts in self.members.domains.items()}
 
     @property
     def leaving(self) -> Mapping[str, int]:
-        """How many of its Nodes in each NVLink domain leave for a scale-down."""
+        """Return how many of its Nodes in each NVLink domain leave for a scale-down."""
         return {domain: counts.spareable for domain, counts in self.members.domains.items()}
 
     @property

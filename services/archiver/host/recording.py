@@ -8,7 +8,6 @@ from typing import Final
 from archiver.closing import Filling, Limits, Ration, is_full, is_quiet
 from archiver.host.patience import Patience
 from nodepool.archive.manifests import Manifest
-from nodepool.archive.rows import size_of
 from nodepool.archive.storage.archive import Archive
 from nodepool.archive.storage.errors import ArchiveError
 from nodepool.archive.storage.segments import Segment
@@ -79,8 +78,7 @@ class Recorder:
             text = f"the log has {entry.position} where {self._next} is next"
             raise ArchiveError(f"archive {self._archive.store}: messages are missing: {text}")
         self._next += 1
-        self._segment.add(entry)
-        self._filling = self._filling.add(size_of(entry), now)
+        self._filling = self._filling.add(self._segment.add(entry), now)
 
     async def _close(self) -> bool:
         """Store the segment and read it back; return False if another program came first."""

@@ -39,9 +39,9 @@ class BusMirror:
 
     async def open(self) -> LogState:
         """Return the state of the log, as soon as there is a log."""
-        info = await present(self._session.connection, STREAM)
-        self._log = info.log
-        return LogState(info.log, info.last, info.time)
+        state = await self.find_state()
+        self._log = state.id
+        return state
 
     async def find_state(self) -> LogState:
         """Return the state of the log now."""

@@ -247,7 +247,8 @@ COMMITS = _counter("commits", "Commits by result.", "result")
 COMMIT_SECONDS = _histogram("commit", "How long the bus took to store a commit.", QUICK)
 RECONNECTS = _counter("reconnects", "Reconnects to the bus.")
 SESSION_RESTARTS = _counter(
-    "session_restarts", "Times that this replica began anew without a restart of its process."
+    "session_restarts",
+    "Times that this replica began a new session in the same process.",
 )
 
 # The log and the read model.

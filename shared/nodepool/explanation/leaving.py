@@ -12,6 +12,7 @@ from nodepool.explanation.facts import SLURM_JOB, Facts, NodeFacts
 from nodepool.explanation.remedies import Remedy, ScaleTo
 from nodepool.explanation.sharing import down_to_racks, rack_of
 from nodepool.explanation.unanswered import INTERNAL_ERROR, count_unchosen, has_failed
+from nodepool.placement.racks import count_racks
 
 PREEMPTED = "Preempted"
 """The reason for the removal of a Node that is being preempted."""
@@ -120,8 +121,9 @@ def fits_racks(facts: Facts, count: int) -> bool:
     size = rack_of(facts)
     blocked = Counter(node.domain for node in facts.counted_nodes if is_blocked(node))
     stay = blocked + Counter(facts.staying)
-    racks = sum(-(-each // size) for each in stay.values())
-    return count == down_to_racks(facts, count) and (size == 1 or racks * size <= count)
+    return count == down_to_racks(facts, count) and (
+        size == 1 or count_racks(size, stay.values()) * size <= count
+    )
 
 
 def is_blocked(node: NodeFacts) -> bool:

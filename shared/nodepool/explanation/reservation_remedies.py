@@ -7,6 +7,7 @@ from nodepool.contract.node_failures import ADMIN_DRAIN, RESERVATION_PENDING
 from nodepool.explanation.facts import RESTARTING, Facts, NodeFacts
 from nodepool.explanation.remedies import EndWork, Remedy, Unreserve
 from nodepool.explanation.sharing import rack_of
+from nodepool.placement.racks import count_racks
 
 
 def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
@@ -51,7 +52,7 @@ def _fits_racks(facts: Facts, node: NodeFacts) -> bool:
     """Return whether a Node that comes back is of a rack that stays: of more racks one leaves."""
     size, stay = rack_of(facts), Counter(facts.staying)
     stay[node.domain] += 1
-    return size == 1 or sum(-(-count // size) for count in stay.values()) <= facts.target // size
+    return size == 1 or count_racks(size, stay.values()) <= facts.target // size
 
 
 def _loses_it(facts: Facts) -> bool:

@@ -19,7 +19,7 @@ from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_pa
 from nodepool.placement.claims import Claimant
 from nodepool.placement.line import Line
 from nodepool.placement.machines import Inventory
-from nodepool.placement.racks import Counts, Delivery, deliveries, lacking
+from nodepool.placement.racks import Counts, Delivery, count_racks, deliveries, lacking
 from nodepool.placement.ranking import Ranking
 
 
@@ -183,9 +183,7 @@ def hold_back(inventory: Inventory, offering: OfferingKey, line: Line) -> list[M
 def reclaimable(inventory: Inventory, offering: OfferingKey) -> int:
     """Return how many free machines could be held back."""
     size, held = _rack_size(offering), _held_back(inventory, offering)
-    most = inventory.stock(offering).count + sum(
-        -(-count // size) * size for count in held.values()
-    )
+    most = inventory.stock(offering).count + count_racks(size, held.values()) * size
     free = inventory.line(offering).fitting(None)
     return sum(part.machines for part in _deliveries(offering, most, held, free))
 

@@ -42,6 +42,11 @@ def change_count(counts: Counts, domain: str, change: int) -> Counts:
     return counts.delete(domain) if domain in counts else counts
 
 
+def count_racks(size: int, counts: Iterable[int]) -> int:
+    """Return how many racks there are, whole or in part, with so many machines of each domain."""
+    return sum(-(-count // size) for count in counts)
+
+
 def lacking(
     size: int, racks: int, held: Mapping[str, int], leaving: Mapping[str, int] = NONE
 ) -> list[Delivery]:
@@ -84,7 +89,7 @@ def deliveries(
             missing -= count
             left[part.domain] -= count
             given.append(Delivery(part.domain, count))
-    racks = goal // size - sum(-(-count // size) for count in held.values())
+    racks = goal // size - count_racks(size, held.values())
     for domain in sorted(left):
         count = min(missing, left[domain], max(0, racks) * size) // size * size
         if count > 0:

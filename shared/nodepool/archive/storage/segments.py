@@ -35,12 +35,11 @@ class Segment:
     """A segment that is being made; it holds its messages compressed, but for the last block.
 
     count: how many messages it holds.
-    size: the size of its messages, before compression.
     first, last: the first and the last message; None while it is empty.
     """
 
     def __init__(self) -> None:
-        self.count = self.size = 0
+        self.count = 0
         self.first: Entry | None = None
         self.last: Entry | None = None
         self._block: list[Row] = []
@@ -55,16 +54,19 @@ class Segment:
         """The day of its messages, by the clock of the log in UTC; None while it is empty."""
         return self.first.time.date() if self.first is not None else None
 
-    def add(self, entry: Entry) -> None:
-        """Add the next message; messages of another day belong to another segment."""
+    def add(self, entry: Entry) -> int:
+        """Add the next message, and return how many bytes it counts.
+
+        Messages of another day belong to another segment.
+        """
         size = size_of(entry)
         self.first, self.last = self.first or entry, entry
         self.count += 1
-        self.size += size
         self._block_bytes += size
         self._block.append(row_of(entry))
         if len(self._block) >= BLOCK_ROWS or self._block_bytes >= BLOCK_BYTES:
             self._compress()
+        return size
 
     def _compress(self) -> None:
         columns = zip(*self._block, strict=True)
