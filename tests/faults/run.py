@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import tempfile
+import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -180,7 +181,8 @@ class _Run:
     def _note_errors(self, tasks: Sequence["asyncio.Task[None]"]) -> None:
         for task in tasks:
             if task.done() and not task.cancelled() and task.exception() is not None:
-                self._report.violations.append(f"the run itself failed: {task.exception()!r}")
+                lines = traceback.format_exception(task.exception())
+                self._report.violations.append(f"the run itself failed: {''.join(lines)}")
         for process in self._services:
             text = process.errors.read_text(encoding="utf-8", errors="replace")
             if text:

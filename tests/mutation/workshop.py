@@ -25,7 +25,9 @@ TRACE_MAX_S = 1800
 MUTANT_MAX_S = 300
 """How long the tests of a stage may take with one."""
 NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
-"""It could be that of another mutant."""
+"""Python takes bytecode for that of a module which has the same size and was written in the same
+second, as a mutant can be, so no run may leave any; see
+https://docs.python.org/3/reference/import.html#cached-bytecode-invalidation."""
 PLUGINS = str(Path(__file__).parents[1])
 """Where pytest finds the package of this module."""
 TEST_MAX_S = 60
@@ -70,7 +72,7 @@ class Workshop:
             module.write_text(mutant.source, encoding="utf-8")
 
     def _try_stage(self, tests: Sequence[str]) -> Fate:
-        code, output = self._run(tests, MUTANT_MAX_S, NO_BYTECODE)
+        code, output = self._run(tests, MUTANT_MAX_S, {})
         if code == NO_TESTS:
             raise Unusable(f"no tests were run:\n{output}")
         return Fate.TIMED_OUT if code is None else Fate.KILLED if code else Fate.SURVIVED
@@ -97,7 +99,7 @@ class Workshop:
             process = subprocess.Popen(
                 command,
                 cwd=self.root,
-                env={**os.environ, **environment},
+                env={**os.environ, **NO_BYTECODE, **environment},
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -45,6 +45,18 @@ def test_a_change_that_fails_a_test_is_killed_and_others_survive(repository: Pat
     assert fates == [Fate.KILLED, Fate.SURVIVED]
 
 
+def test_a_trace_leaves_no_bytecode_that_a_mutant_could_be_taken_for(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+
+    with open_workshop(repository) as workshop:
+        workshop.trace(["test_small.py"], ["parts"])
+        left = [*workshop.root.rglob("*.pyc")]
+
+    assert left == []
+
+
 def test_a_change_has_the_tests_that_run_its_line(repository: Path) -> None:
     with open_workshop(repository) as workshop:
         trace = workshop.trace(["test_small.py"], ["parts"])
