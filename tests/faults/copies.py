@@ -14,6 +14,7 @@ from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 
 FAULTS = (InDoubt, Conflict, ServerRefusal, NatsError, OSError)
+"""What any request may raise while servers of a cluster come and go."""
 PATIENCE_S = 60.0
 PAUSE_S = 0.1
 STALL_S = 5.0

@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from nats.errors import Error as NatsError
-
+from faults.copies import FAULTS
 from nodepool.contract.log import Entry
 from nodepool.engine.world import Log
 from nodepool.nats.log import api
 from nodepool.nats.wire.connection import Connection
-from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 from support.audit.facts import Facts
 from support.simulation.customers import Customers
 from support.simulation.machines import Machines
@@ -120,7 +118,7 @@ class Load:
             subject, content, headers = self._log.waiting[0]
             try:
                 await api.publish(connection, subject, content, headers=headers, timeout_s=REPLY_S)
-            except (InDoubt, Conflict, ServerRefusal, NatsError, OSError):
+            except FAULTS:
                 self.retries += 1
                 await asyncio.sleep(RETRY_S)
             else:

@@ -150,7 +150,10 @@ def beside(new: int, leader: int) -> int:
 
 async def _all_read(connection: Connection) -> bool:
     """Whether both replicas of each service read the log."""
-    at_work = await replicas_at_work(connection)
+    try:
+        at_work = await replicas_at_work(connection)
+    except FAULTS:
+        return False
     return at_work.total() == REPLICAS * len(SERVICES)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from faults.chaos import Chaos
 from faults.cluster import SIZE, Cluster
-from faults.copies import copies, lost
+from faults.copies import FAULTS, copies, lost
 from faults.load import LiveLog, Load
 from faults.processes import Process, service_processes
 from faults.progress import behind
@@ -25,7 +25,6 @@ from nodepool.nats.log import api
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, provision
 from nodepool.nats.wire.connection import Connection, connect
-from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 from support.audit.auditor import Auditor
 from support.audit.facts import Violation
 from support.documents import documents_of
@@ -169,7 +168,7 @@ class _Run:
                 if self._log.waiting or behind(services(), self._log.entries):
                     continue
                 if self._progress() == before:
-                    with suppress(InDoubt, ServerRefusal):
+                    with suppress(*FAULTS):
                         if await api.last_position(connection, STREAM) == self._auditor.position:
                             break
         self._report.quiet_after_s = round(loop.time() - began - QUIET_S, 1)
@@ -250,7 +249,7 @@ async def provisioned(connection: Connection, copies: int = SIZE) -> LogId:
         while True:
             try:
                 return await provision(connection, copies)
-            except (InDoubt, ServerRefusal, OSError):
+            except FAULTS:
                 await asyncio.sleep(0.2)
 
 

@@ -43,7 +43,7 @@ def test_a_cluster_goes_on_while_its_servers_are_killed_restarted_and_replaced()
 
     report = asyncio.run(run(SEED, LONGEST_S, maintenance.run))
 
-    assert report.violations == []
+    assert report.violations == [], "\n".join(report.violations)
     assert len(maintenance.recoveries) == 2 + SIZE
     assert max(each.services_s for each in maintenance.recoveries) < SERVICES_S
 
