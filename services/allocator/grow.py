@@ -69,7 +69,8 @@ def assign_machines(
 
 
 def _assign_machine(state: State, pool: Pool, key: MachineKey, assignment: int) -> CWNodeAssigned:
-    machine, since = state.inventory.machines[key], state.find_position(state.pools[pool.key])[1]
+    machine, waiting = state.inventory.machines[key], state.pools[pool.key]
+    position = state.find_position(waiting)
     _, _, name = pool_path(pool.key)
     return CWNodeAssigned(
         **pool_fields(pool.key),
@@ -80,6 +81,9 @@ def _assign_machine(state: State, pool: Pool, key: MachineKey, assignment: int) 
         assignment=assignment,
         labels=machine.labels,
         compute_class=pool.spec.compute_class,
-        since=since,
+        since=position.since,
+        owner=position.owner or "",
+        exchanged=position.exchanged,
+        lacking=max(0, waiting.wait.lacks - 1),
         message=f"Node {machine.name} is assigned to NodePool {name}",
     )

@@ -590,3 +590,54 @@ def test_a_boot_that_fails_goes_on_with_the_wait_in_which_its_machine_was_assign
     # then capacity and the allocator agree on who waits longer
     assert waits == (1, 2)
     assert world.nodes("train") == ["n2"]
+
+
+def test_a_place_that_was_given_up_to_a_priority_stays_given_up(world: WorldHarness) -> None:
+    # given a NodePool that waits, and later one of another organisation
+    given_two_organisations(world)
+    world.apply("first", 2)
+    world.apply("beta/main/other", 2)
+
+    # when the allocator is away, two machines come, for which a NodePool with a priority comes
+    # first, and this NodePool gets another target and no priority before its Nodes are assigned
+    with world.paused("allocator"):
+        world.given_machines(2)
+        world.apply("urgent", 3, schedulingPriority={"value": 100})
+        world.apply("urgent", 5)
+    urgent = world.nodes("urgent")
+    places = place(world, "beta/main/other"), place(world, "first"), place(world, "urgent")
+    world.given_machines(1)
+
+    # then capacity and the allocator agree that the place of the first NodePool is used
+    assert urgent == ["n1", "n2"]
+    assert places == (1, 3, 5)
+    assert world.nodes("beta/main/other") == ["n3"]
+    assert world.conditions("first")["Capacity"] == "NoneAvailable"
+
+
+@pytest.mark.parametrize("loss", ["a machine that fails", "a reservation"])
+def test_a_node_that_is_lost_before_the_allocator_is_back_has_one_place_in_the_queue(
+    world: WorldHarness, loss: str
+) -> None:
+    # given a NodePool that lacks one Node, for which a machine is free, and later one of another
+    # organisation, while the allocator is away
+    given_two_organisations(world)
+    world.given_machines(4)
+    world.apply("first", 3)
+    with world.paused("allocator"):
+        world.apply("first", 4)
+        world.apply("beta/main/other", 1)
+
+        # when the first loses a Node before the allocator has assigned the machine
+        if loss == "a reservation":
+            world.command_node("ReserveNode", "first", "n1", reservedDesired="control-plane")
+        else:
+            world.break_machines("n1", fault="gpu-lost")
+            world.command_node("DrainNode", "first", "n1", force=True)
+        world.pass_time(minutes=1)
+    places = place(world, "beta/main/other"), place(world, "first")
+    world.given_machines(1)
+
+    # then the place that is shown is that in which it is served
+    assert places == (1, 2)
+    assert world.nodes("beta/main/other") == ["n5"]

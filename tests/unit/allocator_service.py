@@ -54,6 +54,8 @@ POOL_DELETED = RemovalReason.POOL_DELETED
 SCALE_DOWN = RemovalReason.SCALE_DOWN
 IDLE_ONLY, PREFER_IDLE = ScaleDownStrategy.IDLE_ONLY, ScaleDownStrategy.PREFER_IDLE
 UID = "train.1"
+NO_POSITION = {"since": None, "owner": None, "exchanged": None, "lacking": None}
+"""An assignment without the position that it fills."""
 RACK_KIND = next(kind.id for kind in INSTANCE_TYPES.values() if kind.rack_size and kind.zones)
 RACK_ZONE = INSTANCE_TYPES[RACK_KIND].zones[0]
 Outputs = list[Says | CommandOutcome]
@@ -75,11 +77,9 @@ class AllocatorService(SingleService[State, Hears, Says]):
         self.generation = 0
 
     def process(self, message: Hears | Wake, id: str = "") -> Outputs:
-        """The outputs for one message; the laws of placement check `since` of assignments."""
+        """The outputs for one message; the laws of placement check the positions that they fill."""
         return [
-            output.model_copy(update={"since": None})
-            if isinstance(output, CWNodeAssigned)
-            else output
+            output.model_copy(update=NO_POSITION) if isinstance(output, CWNodeAssigned) else output
             for output in super().process(message, id)
         ]
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from hypothesis import given
@@ -23,8 +23,14 @@ from nodepool.contract.affinity import Affinity
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.keys import PoolKey, machine_key, offering_key, pool_key
-from nodepool.contract.messages import Message, pool_fields
-from nodepool.contract.model import ComputeClass, Lifecycle, NodePoolSpec, ScaleDownStrategy
+from nodepool.contract.messages import Message, OfNode, pool_fields
+from nodepool.contract.model import (
+    ComputeClass,
+    Lifecycle,
+    NodePoolSpec,
+    ScaleDownStrategy,
+    SchedulingPriority,
+)
 from nodepool.placement.line import Shelf
 from nodepool.placement.machines import RECLAIMED, Inventory, Machine, labels_of
 from nodepool.placement.racks import NVLINK_DOMAIN
@@ -63,7 +69,8 @@ def check_output(state: AllocatorState, output: Message) -> None:
             assert machine.offering == pool.offering
             assert accepts(pool.spec.affinity, machine)
             assert pool.held < (pool.goal or 0)
-            assert output.since == state.find_position(pool)[1]
+            since, owner, exchanged = state.find_position(pool)
+            assert (output.since, output.owner, output.exchanged) == (since, owner or "", exchanged)
         case on.NodePreemptionRequested():
             pool = state.pools[output.key]
             assert pool.is_spot
@@ -165,14 +172,19 @@ class Cell:
         strategy = list(ScaleDownStrategy)[number % 2]
         lifecycle = Lifecycle(scale_down_strategy=strategy)
         target = number % 4 * RACK if is_rack else number % 7
-        spec = NodePoolSpec(target_nodes=target, lifecycle=lifecycle, **POOLS[key])
+        spec = NodePoolSpec(
+            target_nodes=target,
+            lifecycle=lifecycle,
+            scheduling_priority=SchedulingPriority(value=number % 3),
+            **POOLS[key],
+        )
         shared = {**pool_fields(key), "uid": key, "generation": self.generations[key]}
         reason = Validated.VALID if is_valid else Validated.INVALID
         self.hear(
             sample(on.NodePoolValidated, **shared, zone=ZONE, spec=spec, reason=reason, fault="")
         )
-        held = self.pools[key].held
         if is_valid:
+            held = self.capacity.state.pools[key].held
             granted, verdict = max(target, held), Quota.UNDER
             number = self.generations[key]
             self.hear(
@@ -212,6 +224,51 @@ class Cell:
             yield sample(on.CWNodeCordoned, **of, triage=number % 2 == 0)
         elif what == "reserve":
             yield on.NodeReservationChanged(**of, usable=number % 2 == 0)  # type: ignore[arg-type]  # The fields are of an untyped mapping.
+
+
+class LateAllocator(Cell):
+    """A cell whose allocator hears nothing until it catches up; then capacity hears what it says.
+
+    late: what the allocator has not heard yet, and when the log stored it.
+    touched: the Nodes of which it has not heard something yet; nothing else happens to them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late: list[tuple[Message, datetime]] = []
+        self.touched: set[str] = set()
+
+    def nodes(self) -> list[tuple[AllocatorPool, str, Member]]:
+        return [each for each in super().nodes() if each[1] not in self.touched]
+
+    def hear(self, message: Message) -> None:
+        """Let capacity hear a message, and keep it for the allocator."""
+        self.capacity.now += SECOND
+        if isinstance(message, OfNode):
+            self.touched.add(message.node)
+        self._take(message)
+
+    def catch_up(self) -> None:
+        """Let the allocator hear what it has missed, and capacity what the allocator says then."""
+        while self.late:
+            missed, self.late = self.late, []
+            said: list[Message] = []
+            for message, time in missed:
+                self.allocator.now = time
+                if type(message).__name__ in self.allocator.service.inputs:
+                    said += self.allocator.process(message)
+            said += self.allocator.wake_until_idle()
+            for message in said:
+                self._take(message)
+        self.touched.clear()
+
+    def _take(self, message: Message) -> None:
+        capacity, time = self.capacity, self.capacity.now
+        outputs = (
+            capacity.process(message) if type(message).__name__ in capacity.service.inputs else []
+        )
+        outputs += capacity.wake_until_idle()
+        self.late += [(each, time) for each in (message, *outputs)]
 
 
 ACTS = st.tuples(
@@ -318,3 +375,40 @@ def test_capacity_promises_no_machine_twice_and_none_beyond_a_grant(
             promised = [min(each.available, state.pools[each.key].claim) for each in found]
             assert sum(promised) <= state.stock(offering).free_for_pools
             assert len({each.key for each in found}) == len(found)
+
+
+WITH_NODES = [
+    *(("scale", 0, 3), ("scale", 1, 2), ("machines", 1, 3), ("machines", 1, 3), ("catch up", 0, 0)),
+    *(("register", 0, 0) for _ in range(5)),
+]
+"""Two NodePools of one organisation have their Nodes, and more machines are free."""
+LATE_ACTS = st.one_of(
+    st.tuples(
+        st.sampled_from(["scale", "scale", "end", "reserve", "machines", "register", "spoil"]),
+        st.integers(0, 5),
+        st.integers(0, 20),
+    ),
+    st.just(("catch up", 0, 0)),
+)
+
+
+@given(st.lists(LATE_ACTS, max_size=20))
+def test_both_services_have_the_same_waits_once_a_late_allocator_has_caught_up(
+    acts: list[tuple[str, int, int]],
+) -> None:
+    cell = LateAllocator()
+    for what, first, second in [*WITH_NODES, *acts, ("catch up", 0, 0)]:
+        if what == "catch up":
+            cell.catch_up()
+        else:
+            cell.act(what, first, second)
+
+    shown, served = (
+        {
+            key: waiting.runs
+            for ranking in state.waiting.values()
+            for key, waiting in ranking.waiting.items()
+        }
+        for state in (cell.capacity.state, cell.allocator.state)
+    )
+    assert shown == served

@@ -24,11 +24,11 @@ def test_a_machine_that_never_joined_leaves_its_pool_waiting_since_it_began_to_w
 
 def test_each_machine_fills_the_earliest_position_that_is_left() -> None:
     # given a pool that waits for three machines since a higher grant, and for one since before
-    wait = NO_WAIT.with_grant(2, held=0, now=NOON).without_position(NOON)
+    wait = NO_WAIT.with_grant(2, held=0, now=NOON).fill_position(NOON)
     wait = wait.with_grant(4, held=1, now=NOON + HOUR)
     wait = wait.after_leaving(0, NOON, NOON + 2 * HOUR)
 
     first = wait.first
-    second = wait.without_position(NOON).first
+    second = wait.fill_position(NOON).first
 
     assert [first, second] == [NOON, NOON + HOUR]

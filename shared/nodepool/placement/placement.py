@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, Self, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from immutables import Map
 
@@ -11,13 +11,25 @@ from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.placement.claims import Claimant
 from nodepool.placement.machines import Inventory, Stock
 from nodepool.placement.ranking import Ranking
-from nodepool.placement.waits import exchange_positions
 from nodepool.state.maps import put
 from nodepool.state.values import replace
 from nodepool.state.work import WithWork
 
 P = TypeVar("P", bound=Claimant)
 NOBODY_WAITS = Ranking()
+
+
+class Position(NamedTuple):
+    """The position that a Node fills.
+
+    since: the start of the position; None for a NodePool that does not wait.
+    owner: the NodePool that has the position; None for the NodePool of the Node.
+    exchanged: the start of the position that the owner gets for it; None without an owner.
+    """
+
+    since: datetime | None
+    owner: PoolKey | None = None
+    exchanged: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,37 +72,43 @@ class Placement(WithWork[OfferingKey | PoolKey], Generic[P]):
             waiting=put(self.waiting, pool.offering, moved if len(moved) else None),
         )
 
-    def find_position(self, pool: P) -> tuple[PoolKey, datetime | None]:
-        """Return the position that the next Node of a NodePool fills: its owner and its start.
-
-        The start is None if the NodePool does not wait.
-        """
+    def find_position(self, pool: P) -> Position:
+        """Return the position that the next Node of a NodePool fills."""
         filled = self.ranking(pool.offering).find_next_position(pool.key)
-        return filled if filled is not None else (pool.key, pool.wait.first)
+        owner, since = filled if filled is not None else (pool.key, pool.wait.first)
+        if owner == pool.key:
+            return Position(since)
+        return Position(since, owner, pool.wait.first)
 
     def with_node(self, event: CWNodeAssigned, pool: P | None) -> tuple[Self, P | None]:
         """Return the state in which a NodePool holds a machine, and the NodePool after that.
 
-        The Node fills a position. If the position belongs to another NodePool, that NodePool gets
-        the first position of this NodePool instead. The machine keeps the start of the wait as the
-        event has it: the grant of the NodePool may have changed since the allocator read it. So may
-        its positions, because Nodes that failed have come back: the Node fills the position that
-        the allocator has filled.
+        The Node fills the position that the allocator found. If the position belongs to another
+        NodePool, that NodePool gets the first position of this NodePool instead. The event says
+        all of it: grants, priorities and positions may have changed since the allocator read them,
+        and a service that has read these changes first must come to the same waits.
         """
         inventory = self.inventory.assign(
             event.machine_key, event.key, event.assignment, event.since
         )
         state = replace(self, inventory=inventory)
-        if pool is None:
+        if pool is None or event.since is None:
             return state, pool
-        owner, since = self.find_position(pool)
+        since, owner, exchanged = self._filled(event, pool)
         if since is None:
             return state, pool
-        filled = event.since
-        if filled is not None and filled != since and pool.wait.has_position(filled):
-            owner, since = pool.key, filled
-        if owner == pool.key:
-            return state, replace(pool, wait=pool.wait.without_position(since))
-        wait, other = exchange_positions(pool.wait, self.pools[owner].wait, since)
-        state = state.with_pool(replace(self.pools[owner], wait=other))
+        other = self.pools.get(owner) if owner is not None else None
+        if other is not None and exchanged is not None:
+            others = other.wait.exchange_position(since, exchanged)
+            state = state.with_pool(replace(other, wait=others))
+        wait = pool.wait.fill_position(exchanged or since, is_last=event.lacking == 0)
         return state, replace(pool, wait=wait)
+
+    def _filled(self, event: CWNodeAssigned, pool: P) -> Position:
+        """Return the position that a Node fills, as its event has it or as far as can be known."""
+        if event.owner is not None:
+            owner = PoolKey(event.owner) if event.owner else None
+            return Position(event.since, owner, event.exchanged)
+        if event.since is not None and pool.wait.has_position(event.since):
+            return Position(event.since)
+        return self.find_position(pool)

@@ -21,11 +21,14 @@ class Wait:
     granted: how many Nodes quota granted for its newest version, capped by each target since then.
     since: the start of its wait, which is kept after the wait ends; None before the first grant.
     runs: a position for each granted Node that it lacks, earliest first.
+    losses: when it lost the latest Nodes that it lost while it waited already; as many as it lacks
+        at most.
     """
 
     granted: int = 0
     since: datetime | None = None
     runs: tuple[Run, ...] = ()
+    losses: tuple[datetime, ...] = ()
 
     @property
     def lacks(self) -> int:
@@ -67,8 +70,9 @@ class Wait:
         if self.granted - held <= self.lacks:
             return self
         if not self.runs:
-            return replace(self, since=now, runs=(Run(now, 1),))
-        return self.with_position(self.runs[0].since)
+            return replace(self, since=now, runs=(Run(now, 1),), losses=())
+        losses = (*self.losses, now)[-self.lacks - 1 :]
+        return replace(self, losses=losses).with_position(self.runs[0].since)
 
     def after_gain(self, held: int) -> "Wait":
         """Return the wait after a Node came back that fills no position."""
@@ -88,14 +92,36 @@ class Wait:
 
     def with_position(self, since: datetime) -> "Wait":
         """Return the wait with one position more."""
-        counts = {run.since: run.nodes for run in self.runs}
-        counts[since] = counts.get(since, 0) + 1
-        return replace(self, runs=tuple(Run(*each) for each in sorted(counts.items())))
+        return self._with_nodes(since, 1)
 
-    def without_position(self, since: datetime) -> "Wait":
-        """Return the wait with one position less, where it has one of this moment."""
-        runs = (run._replace(nodes=run.nodes - (run.since == since)) for run in self.runs)
-        return replace(self, runs=tuple(run for run in runs if run.nodes))
+    def _with_nodes(self, since: datetime, nodes: int) -> "Wait":
+        """Return the wait with more or fewer positions of this moment."""
+        counts = {run.since: run.nodes for run in self.runs}
+        counts[since] = max(0, counts.get(since, 0) + nodes)
+        runs = tuple(Run(*each) for each in sorted(counts.items()) if each[1])
+        return replace(self, runs=runs)
+
+    def fill_position(self, since: datetime, *, is_last: bool = False) -> "Wait":
+        """Return the wait with one position less: that of this moment, or else the first.
+
+        is_last: whether the NodePool had no other position when the allocator filled this one.
+            Positions of that moment that are left are then those of Nodes that it lost before the
+            assignment was stored and that the allocator read after it: they start at these losses.
+        """
+        if not self.has_position(since):
+            since = self.runs[0].since if self.runs else since
+        wait = self._with_nodes(since, -1)
+        left = sum(run.nodes for run in wait.runs if run.since == since)
+        if not (is_last and 0 < left <= len(self.losses)):
+            return wait
+        start = self.losses[-left]
+        return replace(wait._with_nodes(since, -left)._with_nodes(start, left), since=start)
+
+    def exchange_position(self, since: datetime, other: datetime) -> "Wait":
+        """Return the wait with another position instead of that of `since`, where it has this."""
+        if not self.has_position(since):
+            return self
+        return self.fill_position(since).with_position(other)
 
     def trim(self, lacks: int) -> "Wait":
         """Return the wait with at most `lacks` positions, the earliest."""
@@ -110,12 +136,3 @@ class Wait:
 
 
 NO_WAIT: Final = Wait()
-
-
-def exchange_positions(wait: Wait, owner: Wait, since: datetime) -> tuple[Wait, Wait]:
-    """Return two waits after one NodePool filled the position of another one.
-
-    The owner of that position gets the first position of the NodePool that filled it.
-    """
-    first = wait.runs[0].since if wait.runs else since
-    return wait.without_position(first), owner.without_position(since).with_position(first)

@@ -86,6 +86,10 @@ class CWNodeAssigned(OfNode, KubernetesEvent):
     instance_type, labels: the machine's type and its topology labels.
     compute_class: the NodePool's.
     since: when the wait began that the machine ends; a boot that fails goes on with this wait.
+    owner: the NodePool of the same organisation whose position the machine fills; empty for its own
+        position; None in events of older releases, which do not say it.
+    exchanged: since when the owner waits instead; None for its own position.
+    lacking: for how many more Nodes the NodePool waits then; None in events of older releases.
     """
 
     speaker: ClassVar[str] = "allocator"
@@ -95,6 +99,9 @@ class CWNodeAssigned(OfNode, KubernetesEvent):
     labels: Mapping[str, str] = {}
     compute_class: ComputeClass = ComputeClass.DEFAULT
     since: datetime | None = None
+    owner: str | None = None
+    exchanged: datetime | None = None
+    lacking: int | None = None
 
 
 class CWNodePoolRemoveNodes(KubernetesEvent):
