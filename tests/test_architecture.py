@@ -367,13 +367,13 @@ def test_only_an_edge_of_kubernetes_needs_lightkube() -> None:
     assert found == []
 
 
-def test_only_the_storage_of_the_archive_needs_obstore_and_pyarrow() -> None:
+def test_only_the_storage_of_the_archive_needs_its_extra() -> None:
     found = [
         f"{module.name} imports {'.'.join(parts)}"
         for module in modules()
         if room_of(module.name) != "nodepool.archive.storage"
         for parts in module.imports()
-        if parts[0] in ("obstore", "pyarrow")
+        if parts[0] in ("duckdb", "obstore", "pyarrow")
     ]
 
     assert found == []

@@ -355,6 +355,7 @@ def test_a_command_waits_for_a_gateway_or_says_that_there_is_none(
         ("olga", "get preemptions", "acme/olga (owner) may not list preemptions; "),
         ("olga", "get pods", "acme/olga (owner) may not list Pods; "),
         ("olga", "dead list", "acme/olga (owner) may not see dead letters, backups or versions; "),
+        ("olga", "log query FROM", "acme/olga (owner) may not read the log itself; "),
         ("olga", "run --pool train -- true", "acme/olga (owner) may not follow a Pod; "),
         (
             "olga",

@@ -56,6 +56,7 @@ WORDS = {
     "get": "np",
     "label": "np a x=y",
     "lock": "g1 --job 1",
+    "log query": "FROM",
     "patch": "np a -p {}",
     "preempt": "g1",
     "reboot": "g1",

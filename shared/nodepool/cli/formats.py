@@ -16,8 +16,10 @@ from nodepool.nats.wire.files import read_given
 if TYPE_CHECKING:
     from nodepool.cli.jsonpath import Path, Template
 
-Form = Literal["", "wide", "json", "yaml", "name", "jsonpath", "custom-columns"]
+Form = Literal["", "wide", "json", "yaml", "csv", "name", "jsonpath", "custom-columns"]
 FORMATS = ("json", "yaml", "wide", "name", "jsonpath=TEMPLATE", "custom-columns=TITLE:PATH,...")
+CSV = "csv"
+"""The format that only commands print whose output is a table, not objects."""
 ABSENT = "<none>"
 """The text that kubectl prints in a custom column for a missing field."""
 FILE_BYTES_MAX = 1 << 20
@@ -108,7 +110,7 @@ def parse_format(text: str) -> Format:
     """Return the format that `-o` names; raise a usage error with the fault and a remedy."""
     word, sign, argument = text.partition("=")
     match word:
-        case "" | "wide" | "json" | "yaml" | "name" if not sign:
+        case "" | "wide" | "json" | "yaml" | "csv" | "name" if not sign:
             return Format(word)
         case "jsonpath" | "custom-columns" if argument:
             return _with_argument(word, argument)

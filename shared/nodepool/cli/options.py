@@ -102,16 +102,20 @@ IN_WORDS = Output()
 """Reports each change in words, and makes the changes."""
 
 
-def format_option(*, but: Sequence[str] = (), help: str = "Output format") -> Callable[[F], F]:
+def format_option(
+    *, but: Sequence[str] = (), also: Sequence[str] = (), help: str = "Output format"
+) -> Callable[[F], F]:
     """Add `-o`, as the parameter `form`: how objects are printed.
 
     but: the formats that are not offered, by their first word.
+    also: further formats that are offered.
     """
-    forms = [each for each in FORMATS if each.partition("=")[0] not in but]
+    forms = [*also, *(each for each in FORMATS if each.partition("=")[0] not in but)]
+    offered = {"", *(each.partition("=")[0] for each in forms)}
 
     def parse(_: click.Context, __: click.Parameter, value: str) -> Format:
         form = parse_format(value)
-        if form.form in but:
+        if form.form not in offered:
             message = f"--output: {form.form} is not printed here; use {format_alternatives(forms)}"
             raise click.UsageError(message)
         return form

@@ -4,7 +4,7 @@ For the syntax, see https://pkg.go.dev/time#ParseDuration.
 """
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 _UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
@@ -21,6 +21,22 @@ def duration_s(text: str) -> float:
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is not a duration; write it as 60s, 5m or 1h30m")
     return sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(text))
+
+
+def parse_moment(text: str, now: datetime) -> datetime:
+    """Return the moment that a date, an RFC 3339 time or a duration before now, as `-2h`, names.
+
+    Raises ValueError for any other text.
+    """
+    if text.startswith("-"):
+        try:
+            return now - timedelta(seconds=duration_s(text[1:]))
+        except OverflowError:
+            raise ValueError(f"{text!r} is before all times") from None
+    found = moment(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no time; write 2026-11-28, 2026-11-28T14:03Z or -2h")
+    return found
 
 
 def human(seconds: float) -> str:

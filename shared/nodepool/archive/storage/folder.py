@@ -19,25 +19,28 @@ PART: Final = ".part-"
 
 
 class Folder:
-    """A folder, which is made when the first object is stored."""
+    """A folder, which is made when the first object is stored.
+
+    path: where it is.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
 
     async def get(self, name: str) -> bytes | None:
         """Return the content of an object; None if there is no such object."""
-        return await asyncio.to_thread(_read, self._path / name)
+        return await asyncio.to_thread(_read, self.path / name)
 
     async def create(self, name: str, content: bytes) -> bool:
         """Store an object; return False, and change nothing, if there is one of this name."""
-        return await asyncio.to_thread(_create, self._path, name, content)
+        return await asyncio.to_thread(_create, self.path, name, content)
 
     async def close(self) -> None:
         """Do nothing; a bucket needs it."""
 
     async def list(self, folder: str) -> AsyncIterator[list[tuple[str, int]]]:
         """Yield the names and sizes of the objects in a folder, and in the folders there."""
-        yield await asyncio.to_thread(_list, self._path, folder)
+        yield await asyncio.to_thread(_list, self.path, folder)
 
 
 def _read(path: Path) -> bytes | None:

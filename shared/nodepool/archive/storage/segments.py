@@ -5,6 +5,7 @@ The same messages give the same bytes, so that two archivers write the same obje
 
 from datetime import date
 from io import BytesIO
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -105,6 +106,11 @@ class Segment:
 
 _DICTIONARIES: Final = ["subject", "type", "service", "org", "cluster", "name"]
 """The columns whose values repeat."""
+
+
+def write_empty(path: Path) -> None:
+    """Write a file with the columns of a segment, and no rows."""
+    pq.write_table(SCHEMA.empty_table(), path)
 
 
 def count_rows(content: bytes, first: int) -> int:

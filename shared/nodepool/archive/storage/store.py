@@ -42,6 +42,11 @@ class Store:
         except Exception as error:  # obstore has an error of its own for each store and key.
             raise StoreError(f"archive {self}: {_cause(error)}") from None
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder whose files are the objects; None for a bucket."""
+        return self._objects.path if isinstance(self._objects, Folder) else None
+
     def __str__(self) -> str:
         return re.sub(r"//[^/@]*@", "//", self.url).partition("?")[0]
 

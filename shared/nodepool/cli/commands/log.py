@@ -1,15 +1,27 @@
-"""`nodepool log`: the archive of the log."""
+"""`nodepool log`: the archive of the log, and the log in SQL."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 import click
 
 from nodepool.cli.errors import DONE, REFUSED
-from nodepool.cli.output import print_error, print_text
-from nodepool.cli.settings import Command, Group
+from nodepool.cli.formats import Format
+from nodepool.cli.options import no_headers_option
+from nodepool.cli.output import print_error, print_note, print_text
+from nodepool.cli.rows import print_rows, row_format_option
+from nodepool.cli.settings import Command, Group, Settings
+from nodepool.cli.times import parse_moment
 
 if TYPE_CHECKING:
     from nodepool.archive.storage.checking import Report
+    from nodepool.archive.storage.sql import Answer
+    from nodepool.client.session import Session
+
+F = TypeVar("F", bound=Callable[..., object])
 
 ARCHIVE = click.option(
     "--archive",
@@ -19,11 +31,39 @@ ARCHIVE = click.option(
     show_envvar=True,
     help="Where the archive is: a folder, or the URL of a bucket.",
 )
+OPTIONAL_ARCHIVE = click.option(
+    "--archive",
+    metavar="URL",
+    default="",
+    envvar="NODEPOOL_ARCHIVE",
+    show_envvar=True,
+    help="Where the archive is: a folder, or the URL of a bucket; without it, the server has all.",
+)
+ONLY_ARCHIVED = click.option(
+    "--only-archived",
+    is_flag=True,
+    help="Ask no server for what is not archived yet.",
+)
+ROWS_MAX = 1_000_000
+
+
+def moment_option(option: str, name: str, help: str) -> Callable[[F], F]:
+    """Return an option whose value is a moment, as the parameter `name`; None if it is absent."""
+
+    def parse(_: click.Context, __: click.Parameter, text: str | None) -> datetime | None:
+        if text is None:
+            return None
+        try:
+            return parse_moment(text, datetime.now(UTC))
+        except ValueError as error:
+            raise click.UsageError(f"{option}: {error}") from None
+
+    return click.option(option, name, metavar="TIME", callback=parse, help=help)
 
 
 @click.group(cls=Group)
 def log() -> None:
-    """Check the archive of the log."""
+    """Check the archive of the log, and ask the log in SQL."""
 
 
 @log.command(cls=Command)
@@ -54,11 +94,9 @@ def verify(archive: str) -> int:
 
 
 async def _verify(archive: str) -> "Report":
-    from nodepool.archive.storage.checking import verify
-    from nodepool.archive.storage.errors import ArchiveError, StoreError
     from nodepool.archive.storage.store import Store
     from nodepool.cli.waiting_line import shown_while
-    from nodepool.client.errors import ClientError, Unreachable
+    from nodepool.client.history import archive_errors
 
     position = 0
 
@@ -66,18 +104,76 @@ async def _verify(archive: str) -> "Report":
         nonlocal position
         position = report.head.last
 
-    try:
+    with archive_errors():
+        from nodepool.archive.storage.checking import verify
+
         store = Store(archive)
-    except StoreError as error:
-        raise Unreachable(str(error)) from None
-    try:
-        async with shown_while(
-            lambda seconds: f"read back to position {position}, {seconds:.0f} s"
-        ):
-            return await verify(store, note)
-    except StoreError as error:
-        raise Unreachable(str(error)) from None
-    except ArchiveError as error:
-        raise ClientError(str(error)) from None
-    finally:
-        await store.close()
+        try:
+            async with shown_while(
+                lambda seconds: f"read back to position {position}, {seconds:.0f} s"
+            ):
+                return await verify(store, note)
+        finally:
+            await store.close()
+
+
+class Asked(TypedDict):
+    """What is asked: the places, the time, and how many rows."""
+
+    archive: str
+    only_archived: bool
+    since: datetime | None
+    until: datetime | None
+    limit: int
+
+
+@log.command(cls=Command)
+@click.argument("sql", metavar="SQL")
+@OPTIONAL_ARCHIVE
+@ONLY_ARCHIVED
+@moment_option("--from", "since", "Only messages from then on: a time, a date, or -2h.")
+@moment_option("--to", "until", "Only messages before then.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, ROWS_MAX),
+    default=1_000,
+    show_default=True,
+    metavar="N",
+    help="Print at most N rows.",
+)
+@row_format_option()
+@no_headers_option()
+@click.pass_obj
+def query(
+    settings: Settings, sql: str, form: Format, no_headers: bool, **asked: Unpack[Asked]
+) -> int:
+    """Ask the log a SELECT of DuckDB; its one table is named log.
+
+    Whoever can read the archive, or the log itself, sees all organisations. Nothing can be changed,
+    and DuckDB reads no files but the segments. shared/QUESTIONS.md lists the columns, and questions
+    to begin with.
+    """
+    import asyncio
+
+    if asked["only_archived"] and not asked["archive"]:
+        raise click.UsageError("--only-archived needs --archive")
+    if asked["only_archived"]:
+        answer = asyncio.run(_answer(None, sql, asked))
+    else:
+        answer = settings.result(lambda client: _answer(client.session, sql, asked))
+    print_rows(answer.columns, answer.rows, form, no_headers=no_headers)
+    if not answer.is_whole:
+        print_note(f"only the first {asked['limit']} rows are shown; choose with --limit")
+    return DONE
+
+
+async def _answer(session: "Session | None", sql: str, asked: Asked) -> "Answer":
+    from nodepool.client import history
+
+    window = asked["since"], asked["until"]
+    with TemporaryDirectory(prefix="nodepool-log-") as name:
+        folder = Path(name)
+        with history.archive_errors():
+            async with history.opened(asked["archive"]) as index:
+                others = await history.lay_out(folder, index, session, *window)
+        return await history.ask(folder, others, sql, asked["limit"], window)
