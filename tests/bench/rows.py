@@ -16,6 +16,7 @@ from bench.neighbours import neighbours
 from bench.peers import Resize, compare_peers
 from bench.pipeline import apply_one_by_one, bare, bare_with_decoding, control_plane
 from bench.preemption import preemptions
+from bench.questions import answer_questions
 from bench.reading import reading_costs
 from bench.restart import restart
 from bench.start import measure_rest
@@ -236,6 +237,11 @@ def _growth(options: argparse.Namespace) -> Iterator[Line]:
         write_growth(describe_machine(), found)
 
 
+def _questions(_options: argparse.Namespace) -> Iterator[Line]:
+    for number, each in enumerate(answer_questions()):
+        yield Line(each.what, f"{each.seconds:.2f}", "" if number else "at most 2")
+
+
 ROWS = {
     "start": Row("`nodepool up` at rest", _start),
     "pipeline": Row("throughput beside a bare pipeline", _pipeline),
@@ -246,6 +252,7 @@ ROWS = {
     "gateway": Row("commands through the gateway", _gateway),
     "door": Row("a command beside another organisation at the door", _door),
     "restart": Row("restart with a long log", _restart),
+    "questions": Row("SQL over a long log", _questions, is_long=True),
     "preemption": Row("punctual preemptions", _preemption, is_long=True),
     "kubernetes": Row("Nodes in Kubernetes beside other operators", _kubernetes, is_long=True),
     "large-kubernetes": Row("a large Kubernetes", _large_kubernetes, is_long=True),
