@@ -27,7 +27,7 @@ PAGE = Path(__file__).parents[2] / "shared" / "QUESTIONS.md"
 QUESTIONS = dict(
     re.findall(r"^### (.*)\n(?:\n.*)*?\n```sql\n((?:.*\n)*?)```", PAGE.read_text(), re.M)
 )
-Row = tuple[object, ...]
+Row = tuple[Any, ...]
 Said = tuple[Entry, str, dict[str, Any]]
 """A message, the name of its type, and the data of its CloudEvent."""
 
