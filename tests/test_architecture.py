@@ -27,6 +27,7 @@ README = ROOT / "README.md"
 ROOMS = (
     "nodepool.contract",
     "nodepool.archive",
+    "nodepool.usage",
     "nodepool.state",
     "nodepool.placement",
     "nodepool.explanation",

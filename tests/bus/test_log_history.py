@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from bus.archives import archived_to, archiving, end_of, fill_with_messages
-from bus.harness import connected
+from bus.harness import connected, fill
 from nodepool.cli.app import run
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
 from nodepool.nats.log.streams import STREAM, streams
+from support.replay import run_scenario
 
 PART = 500
 COUNT = "SELECT count(DISTINCT position) AS n, max(position) AS last FROM log"
@@ -78,3 +79,33 @@ async def test_the_archive_of_another_log_and_a_gap_are_named(
         said = capsys.readouterr().err
         assert f"positions 1 to {PART - 1} are not on the bus any more" in said
         assert "name the archive with --archive" in said
+
+
+async def test_node_hours_are_the_same_with_an_archive_and_without(
+    server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = tmp_path / "archive"
+    said = [(entry.subject, entry.content) for entry in run_scenario().world.log.entries]
+    async with connected(server.url) as connection:
+        # given Nodes that come and go, a part of which is archived
+        await fill(connection, said[:400])
+        async with archiving(server, archive, tmp_path / "archiver.log"):
+            await archived_to(archive, 400)
+        assert end_of(archive) < len(said)
+        await fill(connection, said[400:])
+        newest = await api.message_at(connection, STREAM, len(said))
+        assert newest is not None
+
+    async def counted(*options: str) -> str:
+        words = ["usage", "--by=pool", "-o=csv", "--from=-1h", f"--to={newest.time.isoformat()}"]
+        assert await asyncio.to_thread(run, [*words, "--url", server.url, *options]) == 0
+        return capsys.readouterr().out
+
+    # when they are counted with the archive and the server, and from the server alone
+    both, alone = await counted("--archive", str(archive)), await counted()
+
+    # then that is the same
+    assert both == alone
+    assert [line.split(",")[2] for line in both.splitlines()[1:]] == [
+        *("cheap", "greedy", "serve", "train")
+    ]

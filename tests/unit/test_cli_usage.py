@@ -22,6 +22,7 @@ NEED_NO_WORDS = (
     "doctor",
     "events",
     "up",
+    "usage",
     "version",
 )
 """The commands that may stand alone."""

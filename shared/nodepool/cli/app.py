@@ -67,6 +67,7 @@ COMMANDS = {
     "uncordon": ("nodes", "uncordon"),
     "unlock": ("lock", "unlock"),
     "up": ("system", "up"),
+    "usage": ("usage", "usage"),
     "version": ("system", "version"),
     "wait": ("wait", "wait"),
 }
@@ -117,6 +118,7 @@ SUMMARIES = {
     "uncordon": "Take back a cordon, a drain or a reboot that waits.",
     "unlock": "Release the lock of a Slurm job on Nodes, as its epilog does.",
     "up": "Run the whole control plane on this machine, until Ctrl-C.",
+    "usage": "Say for how many hours Nodes were used, idle, lost or not billable.",
     "version": "Print the versions of the command, of the NATS server and of the services at work.",
     "wait": "Wait until NodePools (np) or Nodes (no) have a condition or a value, exist or"
     " are gone.",

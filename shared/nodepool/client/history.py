@@ -4,21 +4,25 @@ Whoever can read an archive, or the log itself, sees all organisations.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from datetime import datetime
+import zlib
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from nodepool.archive.manifests import Manifest
-from nodepool.archive.names import SEGMENTS
+from nodepool.archive.manifests import Manifest, Snapshot, SnapshotSet, read_document
+from nodepool.archive.names import SEGMENTS, SETS, period_of_set
 from nodepool.archive.storage.errors import ArchiveError, StoreError
 from nodepool.archive.storage.reading import Index, read_index
 from nodepool.archive.storage.store import Store
 from nodepool.client.errors import ClientError, Unreachable, translate_errors
 from nodepool.client.session import Session
 from nodepool.contract.log import Entry
+from nodepool.engine.snapshot import Loader
 from nodepool.nats.log.streams import STREAM, stream_info
+from nodepool.nats.objects.snapshots import CHUNK_BYTES
+from nodepool.service import S
 
 if TYPE_CHECKING:
     from nodepool.archive.storage.sql import Answer
@@ -108,6 +112,73 @@ async def read_tail(
             yield entries
 
 
+async def read_entries(
+    index: Index | None,
+    session: Session | None,
+    start: int,
+    until: datetime,
+    types: Collection[str],
+) -> AsyncIterator[Sequence[Entry]]:
+    """Yield the messages of these types in order, from a position on, up to a time at least.
+
+    One segment is in memory at a time. Messages of other types may be among those of the bus.
+    session: where to read what is not archived yet; None to end with the archive.
+    """
+    from nodepool.archive.storage import segments
+
+    if index is not None:
+        async for manifest in index.segments(index.number_of(start), until):
+            content = await index.content(manifest.object)
+            blocks = segments.read_entries(content, types)
+            while block := await asyncio.to_thread(next, blocks, None):
+                yield [entry for entry in block if entry.position >= start]
+    if session is not None and (index is None or not _is_covered(index, until)):
+        async for entries in read_tail(session, index):
+            yield [entry for entry in entries if entry.position >= start]
+
+
+async def end_of(index: Index | None, session: Session | None) -> datetime:
+    """Return up to which time there is anything: now, or the end of the archive without a bus."""
+    if session is not None:
+        session.require_bus("read the log itself")
+        with translate_errors(session.url):
+            info = await stream_info(session.connection, STREAM)
+        if info is not None:
+            return info.time
+    ended = index.head.ended if index is not None else ""
+    return datetime.fromisoformat(ended) if ended else datetime.min.replace(tzinfo=UTC)
+
+
+async def snapshot_sets(index: Index) -> AsyncIterator[SnapshotSet]:
+    """Yield the snapshot sets of an archive that can be read, the newest first."""
+    names = [name async for name, _ in index.store.list(SETS) if period_of_set(name) is not None]
+    for name in sorted(names, reverse=True):
+        with suppress(ValueError):
+            found = read_document(SnapshotSet, await index.store.get(name) or b"")
+            if found.log == index.log:
+                yield found
+
+
+async def load_state(index: Index, snapshot: Snapshot, kind: type[S]) -> S:
+    """Return the state that a snapshot holds; raise ValueError if it is of another shape.
+
+    Raises Damaged if a part is missing or damaged.
+    """
+    loader, rest = Loader(kind), b""
+    for part in snapshot.parts:
+        packed = await index.content(part)
+        while packed:
+            decompression = zlib.decompressobj()
+            chunk = decompression.decompress(packed, CHUNK_BYTES)
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                loader.add(line)
+            if not decompression.eof:
+                raise ValueError(f"a chunk of {part.name} is cut short or too large")
+            packed = decompression.unused_data
+    return loader.build_folded().state
+
+
 async def lay_out(
     folder: Path,
     index: Index | None,
@@ -120,21 +191,25 @@ async def lay_out(
     session: what is not archived yet is read there; None if it is to be left out.
     since, until: which messages are of interest; others may be there too.
     """
-    is_covered = False
     if index is not None:
         found: list[Manifest] = []
-        async for manifest in index.segments(since, until):
+        number = 0 if since is None else await index.number_at(since)
+        async for manifest in index.segments(number, until):
             found.append(manifest)
             if len(found) == FETCHED_AT_ONCE:
                 await asyncio.gather(*(_place(folder, index, each) for each in found))
                 found.clear()
         await asyncio.gather(*(_place(folder, index, each) for each in found))
-        ended = index.head.ended
-        is_covered = until is not None and bool(ended) and datetime.fromisoformat(ended) >= until
-    if session is not None and not is_covered:
+    if session is not None and (index is None or not _is_covered(index, until)):
         await _write_tail(folder, index, session)
     archive = index.store.folder if index is not None else None
     return [archive / SEGMENTS] if archive is not None else []
+
+
+def _is_covered(index: Index, until: datetime | None) -> bool:
+    """Return whether the archive has all messages up to a time."""
+    ended = index.head.ended
+    return until is not None and bool(ended) and datetime.fromisoformat(ended) >= until
 
 
 async def _place(folder: Path, index: Index, manifest: Manifest) -> None:

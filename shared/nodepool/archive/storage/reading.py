@@ -1,6 +1,7 @@
 """Reads an archive: which segments it has of a time, and their contents."""
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,13 +42,12 @@ class Index:
     firsts: Sequence[int]
 
     async def segments(
-        self, since: datetime | None = None, until: datetime | None = None
+        self, number: int = 0, until: datetime | None = None
     ) -> AsyncIterator[Manifest]:
-        """Yield the segments in order that may hold messages from a time up to another.
+        """Yield the segments in order, from a number on, that may hold messages up to a time.
 
         Raises ArchiveError where the chain is broken.
         """
-        number = 0 if since is None else await self._number_at(since)
         head: Head | None = None
         while number < len(self.firsts):
             names = [manifest_name(first) for first in self.firsts[number : number + AT_ONCE]]
@@ -62,7 +62,11 @@ class Index:
                 yield manifest
             number += AT_ONCE
 
-    async def _number_at(self, time: datetime) -> int:
+    def number_of(self, position: int) -> int:
+        """Return the number of the segment that has a position, or of the one that would."""
+        return max(bisect_right(self.firsts, position) - 1, 0)
+
+    async def number_at(self, time: datetime) -> int:
         """Return the number of the first segment that ends at or after a time, by bisection."""
         low, high = 0, len(self.firsts)
         while low < high:

@@ -1,64 +1,32 @@
 """`nodepool log`: the archive of the log, and the log in SQL."""
 
-from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from nodepool.cli.archive_options import (
+    ARCHIVE,
+    ONLY_ARCHIVED,
+    OPTIONAL_ARCHIVE,
+    check_only_archived,
+    moment_option,
+)
 from nodepool.cli.errors import DONE, REFUSED
 from nodepool.cli.formats import Format
 from nodepool.cli.options import no_headers_option
 from nodepool.cli.output import print_error, print_note, print_text
 from nodepool.cli.rows import print_rows, row_format_option
 from nodepool.cli.settings import Command, Group, Settings
-from nodepool.cli.times import parse_moment
 
 if TYPE_CHECKING:
     from nodepool.archive.storage.checking import Report
     from nodepool.archive.storage.sql import Answer
     from nodepool.client.session import Session
 
-F = TypeVar("F", bound=Callable[..., object])
-
-ARCHIVE = click.option(
-    "--archive",
-    metavar="URL",
-    required=True,
-    envvar="NODEPOOL_ARCHIVE",
-    show_envvar=True,
-    help="Where the archive is: a folder, or the URL of a bucket.",
-)
-OPTIONAL_ARCHIVE = click.option(
-    "--archive",
-    metavar="URL",
-    default="",
-    envvar="NODEPOOL_ARCHIVE",
-    show_envvar=True,
-    help="Where the archive is: a folder, or the URL of a bucket; without it, the server has all.",
-)
-ONLY_ARCHIVED = click.option(
-    "--only-archived",
-    is_flag=True,
-    help="Ask no server for what is not archived yet.",
-)
 ROWS_MAX = 1_000_000
-
-
-def moment_option(option: str, name: str, help: str) -> Callable[[F], F]:
-    """Return an option whose value is a moment, as the parameter `name`; None if it is absent."""
-
-    def parse(_: click.Context, __: click.Parameter, text: str | None) -> datetime | None:
-        if text is None:
-            return None
-        try:
-            return parse_moment(text, datetime.now(UTC))
-        except ValueError as error:
-            raise click.UsageError(f"{option}: {error}") from None
-
-    return click.option(option, name, metavar="TIME", callback=parse, help=help)
 
 
 @click.group(cls=Group)
@@ -155,8 +123,7 @@ def query(
     """
     import asyncio
 
-    if asked["only_archived"] and not asked["archive"]:
-        raise click.UsageError("--only-archived needs --archive")
+    check_only_archived(asked["archive"], only_archived=asked["only_archived"])
     if asked["only_archived"]:
         answer = asyncio.run(_answer(None, sql, asked))
     else:
