@@ -76,7 +76,6 @@ LISTS_MESSAGES = "it lists each message that the service knows, and does nothing
 OVERSIZED: dict[str, str] = {
     "aggregator.objects": "the objects of the read model, side by side",
     "aggregator.changes.evolve": LISTS_MESSAGES,
-    "aggregator.figures.state.evolve": LISTS_MESSAGES,
     "allocator.state.evolve": LISTS_MESSAGES,
     "capacity.state.evolve": LISTS_MESSAGES,
     "fleet.state.evolve": LISTS_MESSAGES,

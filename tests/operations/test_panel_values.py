@@ -259,3 +259,32 @@ def test_the_share_of_the_storage_is_shown_where_something_may_be_stored(
 ) -> None:
     series = {"nodepool_storage_used_bytes": 95, "nodepool_storage_limit_bytes": limit}
     check(tmp_path, query("nodepool-system", "Storage used"), series, shares)
+
+
+# Usage.
+
+
+@pytest.mark.parametrize(
+    ("changed_s", "expected"),
+    [
+        # The series begin with the epoch, and are looked at after ten minutes.
+        (0, 2 + 3 * MINUTES / 60),
+        (300, 2 + 3 * 5 / 60),
+        # A change before the month began: only the Nodes of then count, since it began.
+        (-86_400, 3 * MINUTES / 60),
+    ],
+)
+def test_the_hours_of_the_month_go_on_without_a_message(
+    changed_s: int, expected: float, tmp_path: Path
+) -> None:
+    # given Nodes whose use last changed at a moment, and two hours that were counted up to then
+    labels = 'org="acme", instance_type="T", use="{}", instance="a:1", job="nodepool"'
+    series: Series = {
+        f"nodepool_nodes_by_use{{{labels.format('used')}}}": 3,
+        f"nodepool_node_use_seconds{{{labels.format('used')}}}": 7_200,
+        'nodepool_node_use_timestamp_seconds{instance="a:1", job="nodepool"}': changed_s,
+    }
+
+    expr = query("nodepool-fleet", "Node-hours of this month")
+
+    check(tmp_path, expr, series, {'{org="acme", instance_type="T"}': expected})

@@ -23,6 +23,7 @@ from dashboards.queries import (
     RATE,
     buckets,
     count,
+    node_hours,
     of_offerings,
     of_pools,
     quantile,
@@ -45,6 +46,7 @@ from dashboards.shared import (
 from dashboards.values import bars, stat, table
 from nodepool.contract import metrics
 from nodepool.contract.metrics import CLUSTER_LABEL, Metric
+from nodepool.usage.uses import Use
 
 _CURRENT: Final = of_pools(metrics.CURRENT_NODES)
 _DELETING: Final = f"on ({POOL}) {of_pools(metrics.STATUS_CONDITION, IS_DELETED)}"
@@ -353,6 +355,31 @@ IDLE: Final = Section(
     ],
 )
 
+USAGE: Final = Section(
+    "What was used this month?",
+    [
+        table(
+            "Node-hours of this month",
+            "Since the month began, in UTC. Used: a workload ran. Idle: none did. Lost: none "
+            "could, for a cause of the Node's own. Not billable: Nodes that booted, or were "
+            "reserved for the control plane. `nodepool usage` counts any time; shared/USAGE.md "
+            "says more.",
+            {
+                title: node_hours(uses, "org, instance_type")
+                for title, uses in (
+                    ("Used", Use.USED),
+                    ("Idle", Use.IDLE),
+                    ("Lost", Use.LOST),
+                    ("Not billable", f"{Use.JOINING}|{Use.RESERVED}"),
+                )
+            },
+            names={"org": "Organisation", "instance_type": "Instance type"},
+            sort="Used",
+            empty="no NodePool had a Node this month",
+        ),
+    ],
+)
+
 ROOM: Final = Section(
     "Is there room?",
     [
@@ -392,5 +419,5 @@ FLEET: Final = Page(
     description="Is anything wrong, where, and which NodePool to look at.",
     variables=(ORG, CLUSTER, ZONE, INSTANCE_TYPE),
     annotations=EVENTS,
-    sections=(GLANCE, POOLS, TIMES, IDLE, ROOM),
+    sections=(GLANCE, POOLS, TIMES, IDLE, USAGE, ROOM),
 )

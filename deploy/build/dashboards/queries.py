@@ -60,6 +60,25 @@ def with_offering(pools: str) -> str:
     return f"{pools} * on ({POOL}) group_left ({labels}) {info}"
 
 
+def node_hours(uses: str, by: str) -> str:
+    """Node-hours of the running month in UTC, of uses as a regular expression, up to now.
+
+    The seconds are those up to the last change of a Node. To them comes the time since then, or
+    since the month began, once for each Node.
+    """
+    month = "(time() - time() % 86400 - 86400 * (scalar(day_of_month()) - 1))"
+    changed = series(metrics.NODE_USE_TIME)
+    known, nodes = (
+        series(metric, "org", "instance_type", where=f'use=~"{uses}"')
+        for metric in (metrics.NODE_USE_SECONDS, metrics.NODES_BY_USE)
+    )
+    on = "* ignoring (org, instance_type, use) group_left ()"
+    counted = f"{known} {on} ({changed} >= bool {month})"
+    since = f"{nodes} {on} (time() - clamp_min({changed}, {month}))"
+    hours = f"max by (org, instance_type, use) ({counted} + {since}) / 3600"
+    return f"sum by ({by}) ({hours})"
+
+
 def of_offerings(metric: Metric, by: str, where: str = "") -> str:
     """One series for each combination of labels, of the chosen zones and instance types."""
     return f"max by ({by}) ({series(metric, 'zone', 'instance_type', where=where)})"

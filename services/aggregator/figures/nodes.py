@@ -12,7 +12,7 @@ histogram of joins.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from immutables import Map
 
@@ -20,14 +20,9 @@ from aggregator.objects import NodeObject
 from nodepool.contract.keys import NodeKey, pool_path
 from nodepool.contract.metrics import NODE_JOIN, REMOVED_NODE_AGE
 from nodepool.contract.model import NodePhase, RemovalReason
-from nodepool.contract.node_failures import ADMIN_REBOOT
 from nodepool.state.tallies import Counters, Histograms, Labels, Levels
 from nodepool.state.values import replace
-
-VERIFICATION: Final = "Verification"
-"""The cause for a Node that is being verified, even before its first use."""
-PREEMPTION: Final = "Preempted"
-_OF_PHASE: Final = {NodePhase.REBOOTING: ADMIN_REBOOT, NodePhase.VERIFYING: VERIFICATION}
+from nodepool.usage.uses import cause_of
 
 
 class Unusable(NamedTuple):
@@ -139,12 +134,11 @@ def _unusable(
     """
     if not node.is_registered:
         return None
-    stage = _stage(node)
-    causes = (cordon, PREEMPTION if stage else "", _OF_PHASE.get(node.phase, ""))
-    cause = next(filter(None, causes), "")
+    cause = cause_of(cordon, node.removal, node.phase)
     if not cause:
         return None
-    return Unusable(known.since if known else now, known.cause if known else cause, cordon, stage)
+    since, first = (known.since, known.cause) if known else (now, cause)
+    return Unusable(since, first, cordon, _stage(node))
 
 
 def _stage(node: NodeObject) -> str:

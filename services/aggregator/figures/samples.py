@@ -9,7 +9,6 @@ count.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from aggregator.figures.nodes import PREEMPTION, VERIFICATION
 from aggregator.figures.pools import DIRECTIONS
 from aggregator.figures.state import Figures
 from aggregator.objects import CapacityObject, NodePoolObject, QuotaObject
@@ -30,6 +29,7 @@ from nodepool.contract.metrics import Metric, Sample
 from nodepool.contract.model import ComputeClass, RemovalReason
 from nodepool.contract.node_failures import CORDON_CAUSES, PROBLEMS, NodeFailure
 from nodepool.state.tallies import Labels, Levels
+from nodepool.usage.uses import PREEMPTION, VERIFICATION
 
 UNKNOWN: Final = "unknown"
 """The label for the instance type of a NodePool whose instance type does not exist."""
@@ -140,6 +140,7 @@ def _figures(figures: Figures, offerings: Sequence[CapacityObject]) -> Iterator[
     yield from nodes.lost_seconds.samples(
         metrics.LOST_NODE_SECONDS, list_labels(metrics.LOST_NODE_SECONDS)
     )
+    yield from figures.usage.samples()
     yield from figures.violations.samples(
         metrics.INVARIANT_VIOLATIONS, metrics.INVARIANT_LAST_POSITION, RULES
     )

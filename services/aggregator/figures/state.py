@@ -10,12 +10,13 @@ from aggregator.figures.failures import failure_at_the_end, problems_of, triage_
 from aggregator.figures.limits import Limits
 from aggregator.figures.nodes import NodeFigures
 from aggregator.figures.pools import PoolFigures
+from aggregator.figures.usage import UsageFigures, labels_of
 from aggregator.read_model import ReadModel
 from nodepool.contract import events as on
 from nodepool.contract.health import cordon_cause
 from nodepool.contract.invariants import IMPOSSIBLE, Broken, Rule
 from nodepool.contract.keys import MachineKey, node_key
-from nodepool.contract.messages import OfMachine, OfPool
+from nodepool.contract.messages import OfMachine, OfNode, OfPool
 from nodepool.contract.node_failures import NodeFailure, cordon_label, failure_of
 from nodepool.contract.observations import ConditionSeen
 from nodepool.placement.machines import TRIAGE
@@ -30,6 +31,7 @@ class Figures:
 
     pools, nodes: the figures about NodePools and Nodes.
     limits: the Nodes that grants allow.
+    usage: how the time of Nodes was used since the month began.
     triage: the labels that count each machine that is out of service.
     out_of_service: how many machines are out of service, by offering, state and cause: for each
         offering at most 9 states times 16 causes.
@@ -39,6 +41,7 @@ class Figures:
     pools: PoolFigures = PoolFigures()
     nodes: NodeFigures = NodeFigures()
     limits: Limits = Limits()
+    usage: UsageFigures = UsageFigures()
     triage: Map[MachineKey, Labels] = Map()
     out_of_service: Levels = Levels()
     violations: Violations = Violations()
@@ -66,6 +69,11 @@ def evolve(figures: Figures, step: Step, message: Hears, context: Context) -> Fi
         figures = figures.count_violation(step.rule, context)
         if step.rule in IMPOSSIBLE:
             return figures
+    after = _fold(figures, step, message, context)
+    return _use_changed(figures, after, step, message, context)
+
+
+def _fold(figures: Figures, step: Step, message: Hears, context: Context) -> Figures:
     match message:
         case (
             on.NodeUpdated()
@@ -102,6 +110,21 @@ def evolve(figures: Figures, step: Step, message: Hears, context: Context) -> Fi
             return figures
         case _:
             assert_never(message)
+
+
+def _use_changed(
+    before: Figures, after: Figures, step: Step, message: Hears, context: Context
+) -> Figures:
+    """Return the figures after the use of a Node may have changed."""
+    if not isinstance(message, OfNode):
+        return after
+    key = message.node_key
+    usage = after.usage.move(
+        labels_of(step.before.nodes.get(key), before.nodes.unusable.get(key)),
+        labels_of(step.after.nodes.get(key), after.nodes.unusable.get(key)),
+        context.time,
+    )
+    return after if usage is after.usage else replace(after, usage=usage)
 
 
 def _pool_changed(figures: Figures, step: Step, event: OfPool, context: Context) -> Figures:

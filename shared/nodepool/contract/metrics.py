@@ -56,6 +56,7 @@ CLUSTER_LABEL: Final = "nodepool_cluster"
 """The label with a NodePool's cluster; `cluster` is one that Prometheus gives to its targets."""
 _POOL = ("org", CLUSTER_LABEL, "pool")
 _OFFERING = ("zone", "instance_type")
+_USE = ("org", "instance_type", "use")
 QUICK = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60)
 """From a millisecond to a minute."""
 _LATE = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
@@ -183,6 +184,15 @@ LOST_NODE_SECONDS = _counter(
     "Seconds for which registered Nodes could not be used, by why, counted when that ends.",
     *_OFFERING,
     "cause",
+)
+NODES_BY_USE = _gauge("nodes_by_use", "Nodes by what they are used for.", *_USE)
+NODE_USE_SECONDS = _gauge(
+    "node_use_seconds",
+    "Seconds of the month for which Nodes had a use, up to `nodepool_node_use_timestamp_seconds`.",
+    *_USE,
+)
+NODE_USE_TIME = _gauge(
+    "node_use_timestamp_seconds", "When the use of a Node last changed, by the clock of the log."
 )
 SILENT_NODES = _gauge(
     "silent_nodes",

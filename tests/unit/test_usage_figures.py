@@ -1,0 +1,96 @@
+"""The metric of the running month: the same numbers as a replay, without the time of any Node."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from random import Random
+
+import pytest
+
+import aggregator.decide
+from aggregator.figures.usage import UsageFigures
+from nodepool.contract import metrics
+from nodepool.contract.log import Entry, LogId
+from nodepool.engine.replica import Replica
+from nodepool.engine.world import START
+from nodepool.state.tallies import Labels
+from support.reference.usage import count_usage
+from support.replay import run_scenario
+from support.simulation.driver import Simulation
+
+MICROSECOND = timedelta(microseconds=1)
+MONTH = (START + timedelta(days=40)).replace(day=1)
+
+
+def figures_of(entries: Sequence[Entry]) -> UsageFigures:
+    """The figures of the aggregator after it has read these messages."""
+    service = aggregator.decide.SERVICE
+    replica = Replica(service, log=LogId("simulation"))
+    for entry in entries:
+        if service.wants(entry.subject):
+            replica.read(entry)
+    while (proposal := replica.propose(even_if_quiet=True)) is not None:
+        replica.confirm_proposal(proposal, entries[-1].position)
+    return replica.safe.state.figures.usage
+
+
+def counted(entries: Sequence[Entry], since: datetime, until: datetime) -> dict[Labels, int]:
+    """The microseconds of each use by organisation and type, as the reference counts them."""
+    sums = Counter[Labels]()
+    for (group, use, _), micros in count_usage(entries, since, until).items():
+        sums[group[0], group[3], use] += micros
+    return dict(sums)
+
+
+def shown(figures: UsageFigures) -> dict[Labels, float]:
+    return {
+        each.labels: float(each.value)  # type: ignore[arg-type]  # No histogram.
+        for each in figures.samples()
+        if each.metric is metrics.NODE_USE_SECONDS
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_seconds_of_a_month_are_those_of_a_replay(seed: int) -> None:
+    simulation = Simulation(seed)
+    simulation.run()
+    entries = simulation.log.entries
+
+    for place in sorted(Random(seed).sample(range(len(entries) // 4, len(entries)), 6)):
+        figures = figures_of(entries[:place])
+        at = datetime.fromtimestamp(0, tz=START.tzinfo) + figures.at * MICROSECOND
+        expected = counted(entries[:place], START, at)
+
+        assert shown(figures) == pytest.approx(
+            {labels: expected.get(labels, 0) / 1e6 for labels in shown(figures)}
+        )
+        assert expected.keys() <= shown(figures).keys()
+
+
+def test_a_new_month_begins_with_the_nodes_that_there_are_and_without_their_past() -> None:
+    # given a log in the middle of which a month begins
+    entries = run_scenario().world.log.entries
+    middle = entries[len(entries) // 2].time
+    entries = [entry._replace(time=entry.time - middle + MONTH) for entry in entries]
+
+    figures = figures_of(entries)
+
+    at = datetime.fromtimestamp(0, tz=START.tzinfo) + figures.at * MICROSECOND
+    assert at > MONTH
+    expected = counted(entries, MONTH, at)
+    assert {labels: seconds for labels, seconds in shown(figures).items() if seconds} == {
+        labels: micros / 1e6 for labels, micros in expected.items()
+    }
+    # and what nobody had this month is forgotten
+    assert all(level.nodes or level.micros(figures.at) for level in figures.levels.values())
+
+
+def test_the_figures_take_as_much_room_after_a_year_as_after_a_month() -> None:
+    figures, labels = UsageFigures(), [("acme", "t", use) for use in ("used", "idle", "lost")]
+    for day in range(400):
+        for one, other in zip(labels, (*labels[1:], labels[0]), strict=True):
+            figures = figures.move(None, one, START + timedelta(days=day))
+            figures = figures.move(one, other, START + timedelta(days=day, hours=1))
+            figures = figures.move(other, None, START + timedelta(days=day, hours=2))
+
+    assert len(figures.levels) == 3
