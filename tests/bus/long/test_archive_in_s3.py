@@ -62,7 +62,10 @@ async def fails_and_heals(archiver: ReplicaProcess, said: str) -> None:
 
 @pytest.mark.timeout(300)
 async def test_a_store_that_fails_delays_the_archive_and_loses_nothing(
-    server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: NatsServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with (
         connected(server.url) as connection,
@@ -110,6 +113,12 @@ async def test_a_store_that_fails_delays_the_archive_and_loses_nothing(
         folder = await asyncio.to_thread(download, store, tmp_path / "copy")
         assert await audit(connection, folder) == count
         assert await asyncio.to_thread(run, ["log", "verify", "--archive", ARCHIVE]) == 0
+        capsys.readouterr()
+        # and answers questions
+        question = ["log", "query", "SELECT count(DISTINCT position) FROM log", "--only-archived"]
+        words = [*question, "--archive", ARCHIVE, "-o", "csv", "--no-headers"]
+        assert await asyncio.to_thread(run, words) == 0
+        assert capsys.readouterr().out == f"{count}\n"
 
 
 @pytest.mark.timeout(180)
