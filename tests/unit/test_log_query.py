@@ -15,9 +15,9 @@ import yaml
 from nodepool.archive.storage.sql import Database, SqlError
 from nodepool.cli.app import run
 from nodepool.cli.times import parse_moment
-from nodepool.client import history
+from nodepool.client import whole_log
 from nodepool.contract.log import Entry
-from support.archived import archive_entries
+from support.archive_of_world import archive_entries
 
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
 SECRET = "no segment has this"
@@ -54,8 +54,8 @@ def database_of(archive: Path, folder: Path) -> Database:
     folder.mkdir()
 
     async def open_archive() -> Sequence[Path]:
-        async with history.opened(str(archive)) as index:
-            return await history.lay_out(folder, index, None, None, None)
+        async with whole_log.opened(str(archive)) as index:
+            return await whole_log.lay_out(folder, index, None, None, None)
 
     return Database(folder, asyncio.run(open_archive()))
 
@@ -147,6 +147,7 @@ def test_an_empty_time_has_the_columns_and_no_rows(
     [
         ("2026-11-28", datetime(2026, 11, 28, tzinfo=UTC)),
         ("2026-11-28T14:03Z", datetime(2026, 11, 28, 14, 3, tzinfo=UTC)),
+        ("1h30m", NOON - timedelta(minutes=90)),
         ("-1h30m", NOON - timedelta(minutes=90)),
     ],
 )
@@ -158,8 +159,8 @@ def test_a_moment_is_a_date_a_time_or_a_time_ago(text: str, moment: datetime) ->
     ("options", "fault"),
     [
         (["--from", "soon"], "--from: 'soon' is no time; write 2026-11-28, "),
-        (["--to", "-1"], "--to: '1' is not a duration"),
-        (["--to", "-99999999999h"], "is before all times"),
+        (["--to", "-1"], "--to: '-1' is no time"),
+        (["--to", "99999999999h"], "or 2h for two hours ago"),
         (["-o", "name"], "--output: name is not printed here; use csv, json, yaml"),
     ],
 )
@@ -257,12 +258,12 @@ def test_memory_has_a_bound(database: Database) -> None:
 
 
 async def test_a_question_that_is_cancelled_ends(archive: Path, tmp_path: Path) -> None:
-    async with history.opened(str(archive)) as index:
-        others = await history.lay_out(tmp_path, index, None, None, None)
+    async with whole_log.opened(str(archive)) as index:
+        others = await whole_log.lay_out(tmp_path, index, None, None, None)
     many = "range(10000000)"
     endless = f"SELECT count(*) FROM {many} AS a, {many} AS b WHERE a.range * b.range % 7 = 5"
 
-    asking = asyncio.create_task(history.ask(tmp_path, others, endless, 1, (None, None)))
+    asking = asyncio.create_task(whole_log.ask(tmp_path, others, endless, 1, (None, None)))
     await asyncio.wait([asking], timeout=0.3)
     assert not asking.done()
     asking.cancel()

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from nodepool.archive.storage.sql import Answer, Database
-from nodepool.client.history import lay_out, opened
+from nodepool.client.whole_log import lay_out, opened
 from nodepool.contract.log import Entry
 from nodepool.contract.subjects import address_of
-from support.archived import archive_entries
+from support.archive_of_world import archive_entries
 from support.constants import ZONE
 from support.replay import run_scenario
 

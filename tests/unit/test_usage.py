@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from nodepool.cli.app import run
 from nodepool.client.errors import ClientError
-from nodepool.client.history import opened
 from nodepool.client.node_hours import measure
+from nodepool.client.whole_log import opened
 from nodepool.contract.log import Entry
 from nodepool.usage.meter import Meter
 from nodepool.usage.nodes import event_of
 from nodepool.usage.report import By, build_rows, hours
-from support.archived import archive_entries, archive_snapshot
+from support.archive_of_world import archive_entries, archive_snapshot
 from support.constants import PREFER_IDLE
 from support.reference.usage import count_usage
 from support.replay import run_scenario

@@ -24,19 +24,18 @@ def duration_s(text: str) -> float:
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """Return the moment that a date, an RFC 3339 time or a duration before now, as `-2h`, names.
+    """Return the moment that a date, an RFC 3339 time, or a duration before now names, as `2h`.
 
-    Raises ValueError for any other text.
+    A duration may have a minus sign. Raises ValueError for any other text.
     """
-    if text.startswith("-"):
-        try:
-            return now - timedelta(seconds=duration_s(text[1:]))
-        except OverflowError:
-            raise ValueError(f"{text!r} is before all times") from None
     found = moment(text)
-    if found is None:
-        raise ValueError(f"{text!r} is no time; write 2026-11-28, 2026-11-28T14:03Z or -2h")
-    return found
+    if found is not None:
+        return found
+    try:
+        return now - timedelta(seconds=duration_s(text.removeprefix("-")))
+    except (ValueError, OverflowError):
+        example = "write 2026-11-28, 2026-11-28T14:03Z, or 2h for two hours ago"
+        raise ValueError(f"{text!r} is no time; {example}") from None
 
 
 def human(seconds: float) -> str:

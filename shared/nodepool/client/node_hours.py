@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, cast
 from nodepool.archive.manifests import SnapshotSet
 from nodepool.archive.storage.reading import Index
 from nodepool.client.errors import ClientError
-from nodepool.client.history import end_of, load_state, read_entries, snapshot_sets
 from nodepool.client.session import Session
+from nodepool.client.whole_log import end_of, load_state, read_entries, snapshot_sets
 from nodepool.contract.keys import NodeKey
 from nodepool.usage.meter import Meter
 from nodepool.usage.nodes import KINDS, CountedNode, event_of

@@ -110,7 +110,7 @@ _DICTIONARIES: Final = ["subject", "type", "service", "org", "cluster", "name"]
 """The columns whose values repeat."""
 
 
-def read_entries(content: bytes, types: Collection[str]) -> Iterator[list[Entry]]:
+def read_types(content: bytes, types: Collection[str]) -> Iterator[list[Entry]]:
     """Yield the messages of a segment in order, those of these types only, block by block.
 
     Raises ValueError if it cannot be read.

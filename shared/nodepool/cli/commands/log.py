@@ -64,7 +64,7 @@ def verify(archive: str) -> int:
 async def _verify(archive: str) -> "Report":
     from nodepool.archive.storage.store import Store
     from nodepool.cli.waiting_line import shown_while
-    from nodepool.client.history import archive_errors
+    from nodepool.client.whole_log import archive_errors
 
     position = 0
 
@@ -99,7 +99,7 @@ class Asked(TypedDict):
 @click.argument("sql", metavar="SQL")
 @OPTIONAL_ARCHIVE
 @ONLY_ARCHIVED
-@moment_option("--from", "since", "Only messages from then on: a time, a date, or -2h.")
+@moment_option("--from", "since", "Only messages from then on: a time, a date, or 2h (ago).")
 @moment_option("--to", "until", "Only messages before then.")
 @click.option(
     "--limit",
@@ -135,12 +135,12 @@ def query(
 
 
 async def _answer(session: "Session | None", sql: str, asked: Asked) -> "Answer":
-    from nodepool.client import history
+    from nodepool.client import whole_log
 
     window = asked["since"], asked["until"]
     with TemporaryDirectory(prefix="nodepool-log-") as name:
         folder = Path(name)
-        with history.archive_errors():
-            async with history.opened(asked["archive"]) as index:
-                others = await history.lay_out(folder, index, session, *window)
-        return await history.ask(folder, others, sql, asked["limit"], window)
+        with whole_log.archive_errors():
+            async with whole_log.opened(asked["archive"]) as index:
+                others = await whole_log.lay_out(folder, index, session, *window)
+        return await whole_log.ask(folder, others, sql, asked["limit"], window)

@@ -35,7 +35,11 @@ class Asked(TypedDict):
 
 
 @click.command(cls=Command)
-@moment_option("--from", "since", "A time, a date, or -2h.  [default: the begin of this month]")
+@moment_option(
+    "--from",
+    "since",
+    "A time, a date, or 2h (ago).  [default: the begin of this month]",
+)
 @moment_option("--to", "until", "Up to then.  [default: now]")
 @click.option(
     "--by",
@@ -73,7 +77,7 @@ def usage(
 
 
 async def _measure(session: "Session | None", asked: Asked) -> "Meter":
-    from nodepool.client import history
+    from nodepool.client import whole_log
     from nodepool.client.node_hours import measure
 
     now = datetime.now(UTC)
@@ -81,6 +85,6 @@ async def _measure(session: "Session | None", asked: Asked) -> "Meter":
     since, until = asked["since"] or month, asked["until"] or now
     if until <= since:
         raise click.UsageError(f"--to: {rfc3339(until)} is not after --from, {rfc3339(since)}")
-    with history.archive_errors():
-        async with history.opened(asked["archive"]) as index:
+    with whole_log.archive_errors():
+        async with whole_log.opened(asked["archive"]) as index:
             return await measure(index, session, since, until)

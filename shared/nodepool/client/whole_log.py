@@ -129,7 +129,7 @@ async def read_entries(
     if index is not None:
         async for manifest in index.segments(index.number_of(start), until):
             content = await index.content(manifest.object)
-            blocks = segments.read_entries(content, types)
+            blocks = segments.read_types(content, types)
             while block := await asyncio.to_thread(next, blocks, None):
                 yield [entry for entry in block if entry.position >= start]
     if session is not None and (index is None or not _is_covered(index, until)):
