@@ -8,19 +8,26 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodepool.cli.app import run
 from nodepool.client.errors import ClientError
 from nodepool.client.node_hours import measure
 from nodepool.client.whole_log import opened
+from nodepool.contract import events as on
 from nodepool.contract.log import Entry
+from nodepool.contract.messages import wrap
+from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.subjects import subject_of
+from nodepool.engine.world import START
 from nodepool.usage.meter import Meter
-from nodepool.usage.nodes import event_of
+from nodepool.usage.nodes import Counted, event_of
 from nodepool.usage.report import By, build_rows, hours
+from nodepool.usage.uses import Use, use_of
 from support.archive_of_world import archive_entries, archive_snapshot
 from support.constants import PREFER_IDLE
 from support.reference.usage import count_usage
@@ -138,6 +145,82 @@ def test_a_node_that_leaves_with_its_nodepool_is_idle_until_it_is_deleted(
     world.pass_time(minutes=60)
 
     assert uses(world, since) == {"idle": 1}
+
+
+def test_nothing_runs_during_a_reboot_whatever_was_known_before() -> None:
+    def use(phase: NodePhase) -> Use:
+        return use_of(is_registered=True, is_usable=True, is_active=True, phase=phase, is_lost=True)
+
+    assert {phase: use(phase) for phase in NodePhase if use(phase) is not Use.USED} == {
+        NodePhase.REBOOTING: Use.LOST
+    }
+
+
+# Any events of a Node.
+
+NODE = {
+    "org": "acme",
+    "cluster": "prod",
+    "pool": "train",
+    "node": "g1",
+    "zone": "Z",
+    "message": "m",
+}
+LOOK: dict[str, Any] = {"labels": {}, "annotations": {}, "taints": ()}
+
+
+def events_of(assignment: int) -> st.SearchStrategy[list[Counted]]:
+    """What may be said of a Node once it is assigned, in any order."""
+    node: dict[str, Any] = {**NODE, "assignment": assignment}
+    phases = st.sampled_from([each for each in NodePhase if each is not NodePhase.DELETED])
+    removals = st.sampled_from([None, *RemovalReason])
+    causes = st.sampled_from(["NotReady", "AdminCordon, NotReady", "odd", "RackUnavailable r1"])
+    updated = st.builds(
+        lambda phase, removal: on.NodeUpdated(
+            **node, **LOOK, phase=phase, unschedulable=False, removal=removal
+        ),
+        *(phases, removals),
+    )
+    said = st.one_of(
+        updated,
+        updated,
+        st.booleans().map(lambda active: on.NodeActivityChanged(**node, active=active)),
+        st.booleans().map(lambda usable: on.NodeReservationChanged(**node, usable=usable)),
+        causes.map(lambda cause: on.CWNodeCordoned(**node, cause=cause)),
+        st.just(on.CWNodeUncordoned(**node)),
+        st.just(on.CWDrainNode(**node, force=False)),
+        phases.map(lambda phase: on.CWNodeRegistered(**node, **LOOK, phase=phase)),
+        # Of an earlier stay of the machine, which says nothing of this one.
+        st.just(on.NodeActivityChanged(**{**node, "assignment": 99}, active=True)),
+    )
+    assigned = on.CWNodeAssigned(**node, uid="u", instance_type="t")
+    deleted = on.CWNodeDeleted(**node, uid="u", registered=True, removal=RemovalReason.SCALE_DOWN)
+    return st.lists(said, max_size=12).map(lambda events: [assigned, *events, deleted])
+
+
+@settings(max_examples=300, deadline=None)
+@given(events_of(1), events_of(2), st.integers(0, 40), st.integers(0, 40), st.booleans())
+def test_any_events_of_a_node_count_as_in_the_reference(
+    first: list[Counted], second: list[Counted], since: int, length: int, stays: bool
+) -> None:
+    events = [*first, *second][: -1 if stays else None]
+    times = [START + number * HOUR for number in range(len(events))]
+    entries = [
+        Entry(
+            number + 1,
+            time,
+            subject_of(event, event.speaker),
+            wrap(event, id=f"e{number}", source="test", time=time).encode(),
+            {},
+        )
+        for number, (event, time) in enumerate(zip(events, times, strict=True))
+    ]
+    window = START + since * HOUR, START + (since + length) * HOUR
+
+    found = measured(entries, *window).sums()
+
+    plain = {(tuple(account), use.value, why): n for (account, use, why), n in found.items()}
+    assert plain == count_usage(entries, *window)
 
 
 # The sums.

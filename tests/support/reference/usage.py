@@ -71,7 +71,8 @@ def _intervals(
 ) -> Iterator[tuple[Group, str, str, datetime, datetime]]:
     """The intervals between two events of a Node, each with its use and the cause of a loss."""
     _, name, data = life[0]
-    assert name == "CWNodeAssigned", "a Node begins with its assignment"
+    if name != "CWNodeAssigned":
+        return  # There is no such Node.
     group = (
         *(data["org"], data["cluster"], data["pool"]),
         *(data["instanceType"], data["computeClass"]),
