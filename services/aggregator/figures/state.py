@@ -10,7 +10,7 @@ from aggregator.figures.failures import failure_at_the_end, problems_of, triage_
 from aggregator.figures.limits import Limits
 from aggregator.figures.nodes import NodeFigures
 from aggregator.figures.pools import PoolFigures
-from aggregator.figures.usage import UsageFigures, labels_of
+from aggregator.figures.usage import UsageFigures, find_use, labels_of
 from aggregator.read_model import ReadModel
 from nodepool.contract import events as on
 from nodepool.contract.health import cordon_cause
@@ -119,12 +119,13 @@ def _use_changed(
     if not isinstance(message, OfNode):
         return after
     key = message.node_key
-    usage = after.usage.move(
-        labels_of(step.before.nodes.get(key), before.nodes.unusable.get(key)),
-        labels_of(step.after.nodes.get(key), after.nodes.unusable.get(key)),
-        context.time,
-    )
-    return after if usage is after.usage else replace(after, usage=usage)
+    old, new = step.before.nodes.get(key), step.after.nodes.get(key)
+    old_use = find_use(old, before.nodes.unusable.get(key))
+    new_use = find_use(new, after.nodes.unusable.get(key))
+    if old_use is new_use:
+        return after
+    usage = after.usage.move(labels_of(old, old_use), labels_of(new, new_use), context.time)
+    return replace(after, usage=usage)
 
 
 def _pool_changed(figures: Figures, step: Step, event: OfPool, context: Context) -> Figures:

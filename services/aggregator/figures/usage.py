@@ -20,7 +20,7 @@ from nodepool.contract import metrics
 from nodepool.contract.keys import pool_path
 from nodepool.contract.metrics import Sample
 from nodepool.state.tallies import Labels
-from nodepool.usage.uses import use_of
+from nodepool.usage.uses import Use, use_of
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -78,17 +78,23 @@ class UsageFigures:
             yield Sample(metrics.NODE_USE_TIME, (), self.at / _SECOND)
 
 
-def labels_of(node: NodeObject | None, unusable: Unusable | None) -> Labels | None:
-    """Return where the time of a Node counts; None for no Node."""
+def find_use(node: NodeObject | None, unusable: Unusable | None) -> Use | None:
+    """Return what a Node is used for; None for no Node."""
     if node is None:
         return None
-    use = use_of(
+    return use_of(
         is_registered=node.is_registered,
         is_usable=node.usable,
         is_active=node.active,
         phase=node.phase,
         is_lost=unusable is not None,
     )
+
+
+def labels_of(node: NodeObject | None, use: Use | None) -> Labels | None:
+    """Return where the time of a Node counts; None for no Node."""
+    if node is None or use is None:
+        return None
     org, _, _ = pool_path(node.pool)
     return org, node.instance_type, use.value
 
