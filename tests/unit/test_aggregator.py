@@ -473,15 +473,15 @@ def leaves(node: str) -> NodeUpdated:
     [
         ([], "NodePool has 0 of 2 Nodes."),
         ([sample(CWNodeAssigned)], "NodePool has 0 of 2 Nodes; 1 is in progress."),
-        ([sample(QuotaChecked)], f"NodePool has 0 of 2 Nodes; {OVER}."),
+        ([sample(QuotaChecked, granted=1)], f"NodePool has 0 of 2 Nodes; {OVER}."),
         (
-            [sample(QuotaChecked), validated(generation=3)],
+            [sample(QuotaChecked, granted=1), validated(generation=3)],
             "NodePool has 0 of 2 Nodes.",
         ),
         (
             [
-                sample(CapacityChecked, reason=Capacity.NONE_AVAILABLE, wanted=2),
-                sample(QuotaChecked),
+                sample(CapacityChecked, reason=Capacity.NONE_AVAILABLE, wanted=1),
+                sample(QuotaChecked, granted=1),
             ],
             f"NodePool has 0 of 2 Nodes; {OVER}; Capacity is NoneAvailable: 1 of 3 wanted Nodes can"
             " be had.",

@@ -18,7 +18,7 @@ POOL: Mapping[str, object] = {
     "metadata": {"name": "train", "generation": 2, "resourceVersion": "90"},
     "spec": {
         "instanceType": H100,
-        "targetNodes": 3,
+        "targetNodes": 4,
         "computeClass": "spot",
         "lifecycle": {"scaleDownStrategy": "PreferIdle"},
     },
@@ -113,7 +113,7 @@ def test_every_fact_is_read_from_its_place() -> None:
     assert read == Facts(
         name="train",
         instance_type=H100,
-        target=3,
+        target=4,
         zone=ZONE,
         current=1,
         in_progress=1,
@@ -149,7 +149,7 @@ def test_every_fact_is_read_from_its_place() -> None:
                 2,
                 3,
                 True,
-                3,
+                4,
                 leaving=1,
                 yields=True,
                 keeps=1,

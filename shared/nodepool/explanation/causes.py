@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from nodepool.contract.catalog import ZONES, is_offered, is_spot_offered
-from nodepool.contract.conditions import Quota
 from nodepool.contract.counting import format_count
 from nodepool.explanation.cause import Cause, blame, proofs
 from nodepool.explanation.facts import Check, Facts
@@ -75,11 +74,11 @@ def causes(facts: Facts) -> list[Cause]:
 def _needs_quota(facts: Facts, check: Check) -> bool:
     """Return whether more quota would change anything for the NodePool.
 
-    Without a limit a NodePool is refilled up to its grant; its autoscaler asks for no Node.
+    A NodePool is refilled up to its grant, whatever its limit is; its autoscaler asks for no Node.
     """
     is_granted = facts.granted is not None and facts.target <= facts.granted
     is_grown = is_granted and not facts.held == facts.target < facts.max_nodes
-    return check.reason != Quota.NOT_SET or not is_grown
+    return check.reason == INTERNAL_ERROR or not is_grown
 
 
 def _of_check(facts: Facts, check: Check) -> Cause:

@@ -2,7 +2,6 @@
 
 from itertools import takewhile
 
-from nodepool.contract.conditions import Quota
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
 from nodepool.explanation.leaving import is_blocked, staying_racks
 
@@ -11,9 +10,9 @@ def peer_of(name: str, own: Facts) -> Peer:
     """Return a NodePool, named `<cluster>/<name>`, as others see it that share its quota."""
     quota, capacity = own.checks.get("Quota"), own.checks.get("Capacity")
     stays = own.is_valid and not own.deleting
-    # Without a limit a NodePool lacks no quota up to its grant.
-    has_enough = quota is not None and quota.reason == Quota.NOT_SET and own.target <= own.reserved
-    waits_for_quota = quota is not None and quota.status == "False" and not has_enough
+    # A NodePool lacks no quota up to its grant, whatever its limit is.
+    is_granted = own.target <= own.reserved
+    waits_for_quota = quota is not None and quota.status == "False" and not is_granted
     return Peer(
         name=name,
         held=own.held,

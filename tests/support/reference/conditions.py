@@ -163,7 +163,7 @@ def _at_target(
     newest = [each for each in checks if each and each["observedGeneration"] == pool.generation]
     failing = [each for each in newest if STATUS.get(each["reason"]) != "True"]
     if granted >= target:
-        failing = [each for each in failing if each["reason"] != "NotSet"]
+        failing = [each for each in failing if each["reason"] not in ("NotSet", "Over")]
     failing.sort(key=lambda each: each["reason"] == "InternalError")
     blocks = [
         f"; {each['type']} is {each['reason']}: {each['message'].removesuffix('.')}"
