@@ -21,6 +21,7 @@ from nodepool.contract.progress import progressing
 from nodepool.explanation.causes import blocking
 from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.leaving import still_there, surplus
+from nodepool.explanation.unanswered import drop_unchecked
 from nodepool.placement.racks import domain_of
 from nodepool.state.values import replace
 
@@ -164,12 +165,12 @@ def _facts(pool: NodePoolObject) -> Facts:
         deleting=pool.deleting is not None,
         deleting_since=pool.deleting,
         idle_only=strategy is ScaleDownStrategy.IDLE_ONLY,
-        checks={
-            kind: _check(condition)
-            for kind, condition in pool.conditions.items()
+        checks=drop_unchecked(
+            _check(condition)
+            for condition in pool.conditions.values()
             # A check of an older generation may not hold for this generation.
             if condition.generation == pool.generation
-        },
+        ),
         nodes=tuple(_node(node) for node in pool.busy),
         staying=_staying(pool),
         position=pool.version,

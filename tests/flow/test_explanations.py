@@ -831,6 +831,30 @@ def test_an_invalid_nodepool_has_no_other_cause(world: WorldHarness) -> None:
     )
 
 
+@pytest.mark.parametrize(("machines", "quota"), [(2, 10), (8, 3)])
+def test_a_nodepool_that_could_not_be_validated_again_has_no_older_cause(
+    world: WorldHarness, monkeypatch: pytest.MonkeyPatch, machines: int, quota: int
+) -> None:
+    # given a NodePool that lacks machines, or quota, and is then unchanged but for its metadata
+    world.given_data_center(machines, quota=quota)
+    world.apply("train", 4)
+    monkeypatch.setattr("validator.objects.verdict", None)
+    world.apply("train", 4, metadata={"labels": {"team": "red"}})
+
+    # when what it lacked comes while the validator still fails
+    world.given_machines(2)
+    world.given_quota(20)
+    world.pass_time(minutes=30)
+
+    # then its older verdicts are no causes, since nothing is checked before its spec
+    explanation = explained(world, "train", is_now=True)
+    assert titles(explanation) == ["Validated is InternalError"]
+    current = world.node_counts("train").current
+    assert world.condition("train", "AtTarget") == (
+        f"False UnderTarget: NodePool has {current} of 4 Nodes; {explanation.causes[0].clause}."
+    )
+
+
 def test_nodes_that_boot_are_named_until_they_have_joined(world: WorldHarness) -> None:
     world.given_data_center(boot_s=60)
     world.apply("train", 2)
@@ -1734,6 +1758,22 @@ def test_no_service_is_blamed_for_a_check_that_is_not_due(world: WorldHarness) -
 
     assert titles(explained(world, "new", is_now=True)) == ["Validated is Invalid"]
     assert titles(explained(world, "train", is_now=True)) == ["Validated is Invalid"]
+
+
+def test_capacity_is_not_blamed_while_a_nodepool_cannot_be_validated(
+    world: WorldHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a NodePool that lacks machines, whose metadata change could not be validated
+    world.given_data_center(machines=2, quota=4)
+    world.apply("train", 4)
+    monkeypatch.setattr("validator.objects.verdict", None)
+    world.apply("train", 4, metadata={"labels": {"team": "red"}})
+
+    # when its grant shrinks to the Nodes that it has
+    world.given_quota(1)
+    world.pass_time(minutes=1)
+
+    assert titles(explained(world, "train", is_now=True)) == ["Validated is InternalError"]
 
 
 def test_capacity_is_not_blamed_while_quota_cannot_be_checked() -> None:

@@ -768,8 +768,7 @@ def test_causes_are_ranked_by_what_has_to_be_changed_first() -> None:
         9,
         check("AtTarget", "InternalError"),
         check("Capacity", "Partial"),
-        check("Quota", "Over"),
-        check("Validated", "InternalError"),
+        check("Quota", "InternalError"),
         current=2,
         in_progress=1,
         nodes=nodes,
@@ -777,11 +776,10 @@ def test_causes_are_ranked_by_what_has_to_be_changed_first() -> None:
 
     assert [(cause.kind, cause.title) for cause in causes(facts) if "Error" in cause.title] == [
         ("InternalError", "AtTarget is InternalError"),
-        ("InternalError", "Validated is InternalError"),
+        ("InternalError", "Quota is InternalError"),
     ]
     assert kinds(facts) == [
         "InternalError",
-        "Quota",
         "Capacity",
         "Booting",
         "Removal",

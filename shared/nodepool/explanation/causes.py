@@ -52,19 +52,17 @@ def causes(facts: Facts) -> list[Cause]:
     """All that keeps the NodePool from its target, or from its end, ranked; empty for nothing."""
     # Nothing is checked during a deletion, so old verdicts do not delay it.
     blocked = [] if facts.deleting else blocking(facts)
-    if any(cause.kind == "Validated" for cause in blocked):
-        # Nothing else is checked until the spec is valid, so older verdicts block nothing.
-        blocked = blocked[:1]
-    determined = [cause for cause in blocked if cause.kind != INTERNAL_ERROR]
+    # Until its spec is known to be valid, a NodePool gets no Node, and nothing else is checked.
+    unvalidated, blocked = ([], blocked) if facts.is_valid else (blocked, [])
     ranked = [
-        *(cause for cause in determined if cause.kind == "Validated"),
+        *unvalidated,
         *_silent_checks(facts),
         *_outdated_check(facts),
         *_find_unassigned(facts),
         *_find_unpreempted(facts),
         *_find_undetermined(facts),
         *(deletion(facts) if facts.deleting else ()),
-        *(cause for cause in determined if cause.kind != "Validated"),
+        *(cause for cause in blocked if cause.kind != INTERNAL_ERROR),
         *of_nodes(facts),
         *(cause for cause in blocked if cause.kind == INTERNAL_ERROR),
     ]

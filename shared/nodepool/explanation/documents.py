@@ -14,6 +14,7 @@ from nodepool.contract.health import cordon_cause, is_problem
 from nodepool.contract.timetable import RELAPSE
 from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts
 from nodepool.explanation.peers import peer_of
+from nodepool.explanation.unanswered import drop_unchecked
 from nodepool.placement.racks import NVLINK_DOMAIN
 
 Document = Mapping[str, object]
@@ -101,7 +102,7 @@ def _own(pool: object) -> Facts:
         deleting_since=_moment(pool, "metadata", "deletionTimestamp"),
         idle_only=_text(pool, "spec", "lifecycle", "scaleDownStrategy") != "PreferIdle",
         cures=_at(pool, "spec", "lifecycle", "disableUnhealthyNodeEviction") is False,
-        checks={check.type: check for check in _checks(pool)},
+        checks=drop_unchecked(_checks(pool)),
         older=_older(pool),
         position=_position(pool),
         max_nodes=_number(pool, "spec", "maxNodes") if is_autoscaled else 0,

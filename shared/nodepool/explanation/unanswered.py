@@ -1,6 +1,6 @@
 """Find the service that does not answer: its work is due, but it says nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -27,6 +27,19 @@ and the capacity service says after each change whether there are enough machine
 REMOVED_BY: Final = ("allocator", "lifecycle")
 """The services that begin a removal: the allocator chooses a Node, and the lifecycle service marks
 the Node."""
+
+
+def drop_unchecked(checks: Iterable[Check]) -> dict[str, Check]:
+    """Return the conditions for the newest generation by type, without those that may be outdated.
+
+    While Validated is not True, nothing else is checked. A change of metadata keeps the generation,
+    so the verdicts from before look as if they were about this version.
+    """
+    found = {check.type: check for check in checks}
+    validated = found.get("Validated")
+    if validated is None or validated.status == "True":
+        return found
+    return {kind: found[kind] for kind in found if kind not in ("Quota", "Capacity")}
 
 
 def is_late(facts: Facts, since: datetime | None, within: timedelta = ANSWERS_WITHIN) -> bool:
