@@ -142,10 +142,10 @@ def _drain(node: NodeObject) -> Document:
 
 def _reboots(node: NodeObject) -> Document:
     """Return how often a Node was rebooted, and when a reboot for which problems ended last."""
-    cures = {type_: rfc3339(ended) for type_, ended in node.cures if ended is not None}
+    ended = {each.type: rfc3339(each.ended) for each in node.rebooted_for}
     return {
         **({"reboots": node.boot} if node.boot else {}),
-        **({"rebootedFor": cures} if cures else {}),
+        **({"rebootedFor": ended} if ended else {}),
     }
 
 

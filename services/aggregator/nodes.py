@@ -6,7 +6,6 @@ from typing import assert_never
 from aggregator import NodeChanged
 from aggregator.objects import NodeObject, ReportedCondition
 from nodepool.contract import events as on
-from nodepool.contract.health import Cures, begin_cures, end_cures, is_problem
 from nodepool.contract.model import NodePhase, RemovalReason, Taint
 from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Context
@@ -118,19 +117,9 @@ def _update_node(node: NodeObject, event: on.NodeUpdated, context: Context) -> N
         preempted_since=(node.preempted_since or context.time) if is_preempted else None,
         action=event.action,
         boot=event.boot,
-        cures=_update_cures(node, event, context),
+        rebooted_for=event.rebooted_for,
         version=context.position,
     )
     # The wait for an action and the action itself are two conditions, each with its own time.
     is_same = after.action_condition == node.action_condition
     return after if is_same else replace(after, action_since=context.time)
-
-
-def _update_cures(node: NodeObject, event: on.NodeUpdated, context: Context) -> Cures:
-    """Return the problems for which a Node was rebooted, at the begin or the end of a reboot."""
-    problems = (each.type for each in node.reported if is_problem(each.type, each.status))
-    if event.boot != node.boot:
-        return begin_cures(node.cures, problems)
-    if node.phase is NodePhase.REBOOTING and event.phase is not NodePhase.REBOOTING:
-        return end_cures(node.cures, problems, context.time)
-    return node.cures

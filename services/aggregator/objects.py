@@ -10,7 +10,6 @@ from immutables import Map
 from nodepool.contract.commands import MachineFault
 from nodepool.contract.conditions import AtTarget, Condition, ConditionStatus, Validated
 from nodepool.contract.events import SpecFault
-from nodepool.contract.health import Cures
 from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key, pool_path
 from nodepool.contract.model import (
     NodeAction,
@@ -21,6 +20,7 @@ from nodepool.contract.model import (
 )
 from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import BlockingPod
+from nodepool.contract.reboots import RebootedFor
 from nodepool.placement.machines import Machine
 from nodepool.placement.racks import Counts
 
@@ -223,7 +223,7 @@ class NodeObject:
     action: the action that it waits for, or that is under way.
     action_since: when this wait, or this action, began.
     boot: how often it was rebooted.
-    cures: the problems that it had when a reboot began or ended.
+    rebooted_for: what it was rebooted for, with the end of each last reboot; none while it reboots.
     reported: the reported conditions, by type.
     profile: the node configuration that it was booted with; empty if unknown.
     request: the number of the unanswered `NodeReportRequested`; 0 if none is unanswered.
@@ -260,7 +260,7 @@ class NodeObject:
     action: NodeAction | None = None
     action_since: datetime | None = None
     boot: int = 0
-    cures: Cures = ()
+    rebooted_for: tuple[RebootedFor, ...] = ()
     reported: tuple[ReportedCondition, ...] = ()
     profile: str = ""
     request: int = 0

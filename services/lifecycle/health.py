@@ -9,21 +9,22 @@ from nodepool.contract import events as on
 from nodepool.contract.health import (
     BY_TYPE,
     CAUSES,
-    Cures,
     Remedy,
-    begin_cures,
     cordon_cause,
-    end_cures,
     is_problem,
 )
 from nodepool.contract.keys import CONTROL_PLANE
 from nodepool.contract.model import NodeAction
 from nodepool.contract.node_failures import RACK_UNAVAILABLE, RESERVATION_PENDING
 from nodepool.contract.observations import ConditionSeen
+from nodepool.contract.reboots import RebootedFor
 from nodepool.contract.timetable import RELAPSE
 
 READY: Final = CAUSES["kubelet"].type
 """The condition that has the status Unknown while a Node is silent."""
+Cures = tuple[tuple[str, datetime | None], ...]
+"""The types of problems for which a Node was rebooted, sorted, each with the end of the last such
+reboot; None during that reboot."""
 Manner = Literal["", "safe", "forced"]
 """Whether a drain or a reboot is requested, and whether it waits for the workloads on the Node."""
 
@@ -113,6 +114,12 @@ class Health(NamedTuple):
     reserved: str = ""
 
     @property
+    def rebooted_for(self) -> tuple[RebootedFor, ...]:
+        """What the Node was rebooted for; nothing of a reboot under way."""
+        ended = ((type_, ended) for type_, ended in self.cures if ended is not None)
+        return tuple(RebootedFor(type=type_, ended=moment) for type_, moment in ended)
+
+    @property
     def findings(self) -> tuple[Problem, ...]:
         """The problems that make the Node unhealthy; a silence is one only once it is lasting."""
         if self.silence is None or self.silence.is_lasting:
@@ -194,15 +201,24 @@ class Health(NamedTuple):
     def begin_reboot(self) -> "Health":
         """Return the health of a Node that begins to reboot, which ends what was asked for."""
         return self._replace(
-            cures=begin_cures(self.cures, (problem.type for problem in self.problems)),
+            cures=self._cures_with_problems(),
             silence=self.silence and self.silence.restart(),
             asked=self.asked._replace(drain="", reboot=""),
         )
 
     def end_reboot(self, now: datetime) -> "Health":
-        """Return the health of a Node that has booted."""
-        types = (problem.type for problem in self.problems)
-        return self._replace(cures=end_cures(self.cures, types, now))
+        """Return the health of a Node that has booted.
+
+        A problem that began during the reboot may be of the boot before, so it may be cured too. A
+        problem that is reported after the boot is of this boot.
+        """
+        cures = ((type_, ended or now) for type_, ended in self._cures_with_problems())
+        return self._replace(cures=tuple(cures))
+
+    def _cures_with_problems(self) -> Cures:
+        """Return the cures with the problems that the Node has while it reboots."""
+        problems = dict.fromkeys(problem.type for problem in self.problems)
+        return tuple(sorted({**dict(self.cures), **problems}.items()))
 
     def reserve(self, reserved: str) -> "Health":
         """Return the health of a Node that is reserved for this user."""

@@ -75,8 +75,7 @@ def update_node(
     assert may_follow(node.phase, phase), describe_illegal_move(node, phase)
     reserved = node.health.reserved if reserved is None else reserved
     action, boot = _find_action(template, node, phase, removal), next_boot(node, phase)
-    unschedulable = is_unschedulable(phase, boot)
-    lock = None if phase is NodePhase.REBOOTING else node.work.lock
+    unschedulable, is_rebooting = is_unschedulable(phase, boot), phase is NodePhase.REBOOTING
     return on.NodeUpdated(
         **node_fields(template, node),
         phase=phase,
@@ -86,7 +85,8 @@ def update_node(
         action=action,
         boot=boot,
         reserved=reserved,
-        lock=lock.number if lock is not None else 0,
+        lock=0 if is_rebooting or node.work.lock is None else node.work.lock.number,
+        rebooted_for=() if is_rebooting else node.health.rebooted_for,
         **make_look(template, node, phase, removal, action, reserved),
     )
 

@@ -1094,6 +1094,33 @@ def test_a_node_is_rebooted_again_unless_its_problem_came_back_soon(
     assert explained(world, "train").causes == ()
 
 
+@pytest.mark.parametrize("late", [0, 5])
+def test_a_problem_that_begins_with_the_boot_of_a_reboot_has_not_come_back(
+    world: WorldHarness, late: int
+) -> None:
+    # given a Node whose next boot brings a problem that a reboot cures, and that is rebooted
+    world.given_machines(2, verifySeconds=60)
+    world.given_cluster()
+    world.given_quota(10)
+    world.apply("train", 1)
+    world.pass_time(minutes=5)
+    world.break_machines("n1", fault="hang")
+    world.break_machines("n1", fault="nvlink")
+    world.command_node("RebootNode", "train", "n1", force=True)
+    if late:  # The service that ends the reboot hears of the boot and of the problem later.
+        with world.paused("lifecycle"):
+            world.pass_time(minutes=late)
+    world.pass_time(minutes=8)
+
+    # when the advice is followed
+    cause = explained(world, "train").causes[0]
+    world.command_node("RebootNode", "train", "n1")
+    world.pass_time(minutes=60)
+
+    assert cause.remedies[0].action == RebootNode(world.machine_name("n1"))
+    assert explained(world, "train").causes == ()
+
+
 def test_a_node_that_stays_cordoned_after_a_drain_is_named_until_it_is_uncordoned(
     world: WorldHarness,
 ) -> None:

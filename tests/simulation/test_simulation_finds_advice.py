@@ -12,7 +12,9 @@ from capacity.pool import Pool
 from capacity.state import State as CapacityState
 from flow.test_advice_on_nodes import BLOCKED, given_a_rack_with_repaired_machines
 from flow.test_reservations import given_a_reserved_node_of_a_rack_that_left
+from lifecycle.health import Health
 from nodepool.contract.keys import OfferingKey, PoolKey
+from nodepool.contract.reboots import RebootedFor
 from nodepool.explanation import cordon_remedies, rack_remedies, reservation_remedies
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
 from nodepool.explanation.leaving import Rack, keep_nodes
@@ -99,6 +101,11 @@ def never_curable(_node: NodeFacts) -> bool:
     return False
 
 
+def problems_come_back(health: Health) -> tuple[RebootedFor, ...]:
+    """Each problem that a Node has is said to be one that it was rebooted for."""
+    return tuple(RebootedFor(type=each.type, ended=each.since) for each in health.problems)
+
+
 def never_lost(_facts: Facts, _node: NodeFacts) -> str:
     """Each Node that is drained is replaced, whether or not a machine is free."""
     return ""
@@ -179,6 +186,12 @@ PLANTS: Mapping[str, Plant] = {
         replace(UNHEALTHY, steps=2_000),
         (),
         {"nodepool.explanation.node_remedies._is_curable": never_curable},
+    ),
+    "a Node is to be drained for a problem that has not come back": Plant(
+        "cured or replaced; that does not help",
+        replace(UNHEALTHY, steps=2_000),
+        (),
+        {"lifecycle.health.Health.rebooted_for": property(problems_come_back)},
     ),
     "a Node is to be drained that no free machine replaces": Plant(
         "cured or replaced; that does not help",

@@ -143,6 +143,7 @@ from nodepool.contract.model import (
 )
 from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import BlockingPod, Pod, PodClass, Toleration, WaitingPods
+from nodepool.contract.reboots import RebootedFor
 
 M = TypeVar("M", bound=Message)
 Expression = tuple[str, str, tuple[str, ...]]
@@ -891,6 +892,19 @@ SAMPLES: tuple[Message, ...] = (
         message="Node g3779b1 is assigned to NodePool train.v1",
     ),
     NodeUpdateFailed(**OF, uid=UID, message="internal error while updating a Node: KeyError"),
+    NodeUpdated(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        phase=NodePhase.PRODUCTION,
+        unschedulable=False,
+        labels={"node.coreweave.cloud/state": "production"},
+        annotations={},
+        taints=(),
+        boot=1,
+        rebooted_for=(RebootedFor(type="NVLinkStatusInactive", ended=NOON),),
+    ),
 )
 
 

@@ -8,8 +8,7 @@ https://docs.nebius.com/kubernetes/maintenance/health-checks. `KernelDeadlock` a
 `Ready` is the one of https://kubernetes.io/docs/reference/node/node-status/#condition.
 """
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
@@ -17,11 +16,6 @@ from nodepool.contract.conditions import ConditionStatus
 
 NodeFault = Literal["xid", "nvlink", "gpu-lost", "disk", "kernel-deadlock", "link-flap", "kubelet"]
 """How a simulated machine fails while it is a Node."""
-
-
-Cures = tuple[tuple[str, datetime | None], ...]
-"""The types of problems for which a Node was rebooted, sorted, each with the end of the last such
-reboot; None during that reboot."""
 
 
 class Remedy(StrEnum):
@@ -124,19 +118,6 @@ as any machine to answer, and is then replaced.
 """
 BY_TYPE: Final[Mapping[str, Cause]] = {cause.type: cause for cause in CAUSES.values()}
 """The problem that each condition reports; a condition of another type reports none."""
-
-
-def begin_cures(cures: Cures, problems: Iterable[str]) -> Cures:
-    """Return the cures of a Node that begins to reboot while it has problems of these types."""
-    return tuple(sorted({**dict(cures), **dict.fromkeys(problems)}.items()))
-
-
-def end_cures(cures: Cures, problems: Iterable[str], now: datetime) -> Cures:
-    """Return the cures of a Node that has rebooted, and still has problems of these types.
-
-    A problem that began during the reboot may be of the boot before, so it may be cured too.
-    """
-    return tuple((type, ended or now) for type, ended in begin_cures(cures, problems))
 
 
 def is_problem(type: str, status: str) -> bool:  # Of a condition.

@@ -8,6 +8,7 @@ from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
 from nodepool.contract.messages import Event, OfNode, OfPool
 from nodepool.contract.model import NodeAction, NodePhase, RemovalReason, Taint
 from nodepool.contract.pods import BlockingPod
+from nodepool.contract.reboots import RebootedFor
 
 BLOCKING_MAX = 5
 """How many Pods that delay a drain an event names."""
@@ -46,6 +47,7 @@ class NodeUpdated(Event, OfNode):
     boot: how often it was rebooted in this assignment; in phase rebooting, this one included.
     reserved: what it is reserved for where that is not its organisation.
     lock: the number of the lock that a Slurm job has on it, or waits for; 0 without one.
+    rebooted_for: the types of problems that it was rebooted for, sorted; none while it reboots.
     """
 
     speaker: ClassVar[str] = "lifecycle"
@@ -62,6 +64,7 @@ class NodeUpdated(Event, OfNode):
     boot: int = 0
     reserved: str = ""
     lock: int = 0
+    rebooted_for: tuple[RebootedFor, ...] = ()
 
 
 class NodeReservationChanged(Event, OfNode):
