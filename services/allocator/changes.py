@@ -88,10 +88,14 @@ def _spare_node(member: Member) -> Member:
 
 
 def _cancel_removal(member: Member) -> Member:
-    """Return the Node as one to keep; until lifecycle answers, it may leave all the same."""
+    """Return the Node as one to keep, unless it is unhealthy.
+
+    Until lifecycle answers, it may leave all the same.
+    """
     if member.removal is not RemovalReason.SCALE_DOWN:
         return member
-    return replace(member, removal=None, is_cancelled=True)
+    removal = RemovalReason.UNHEALTHY if member.is_unhealthy else None
+    return replace(member, removal=removal, is_cancelled=True)
 
 
 def _with_health(member: Member, removal: RemovalReason | None) -> Member:
@@ -100,7 +104,10 @@ def _with_health(member: Member, removal: RemovalReason | None) -> Member:
     A removal that the allocator asked for, and a preemption, stay what they are. A victim whose
     removal was cancelled still counts if it leaves before lifecycle answers.
     """
-    if member.removal is None and removal is RemovalReason.UNHEALTHY:
+    is_unhealthy = removal is RemovalReason.UNHEALTHY
+    if is_unhealthy is not member.is_unhealthy:
+        member = replace(member, is_unhealthy=is_unhealthy)
+    if member.removal is None and is_unhealthy:
         return replace(member, removal=removal)
     if member.removal is RemovalReason.UNHEALTHY and removal is None:
         return replace(member, removal=None)

@@ -34,6 +34,7 @@ class Member:
     is_cancelled: whether its removal was cancelled, and lifecycle has not answered yet.
     is_reserved: whether it is reserved for the control plane, so that its NodePool cannot use it.
     is_preempted: whether a preemption limits its stay, even if it leaves for another reason.
+    is_unhealthy: whether lifecycle replaces it as unhealthy, unless it leaves for another reason.
     """
 
     assignment: int
@@ -53,6 +54,7 @@ class Member:
     is_cancelled: bool = False
     is_reserved: bool = False
     is_preempted: bool = False
+    is_unhealthy: bool = False
 
     @property
     def is_busy_victim(self) -> bool:

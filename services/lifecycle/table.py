@@ -142,7 +142,9 @@ def keep(case: Case) -> Steps:
     event = keep_node(template, node, why)
     if node.is_cordoned or node.exit.shown is not None:
         phase = _resting_phase(case) if node.is_cordoned else node.phase
-        yield update_node(template, node, phase, None)
+        # An unhealthy Node leaves all the same: its NodePool must not count it as staying.
+        removal = RemovalReason.UNHEALTHY if node.is_cordoned and case.plan.removes else None
+        yield update_node(template, node, phase, removal)
     return (yield event)
 
 

@@ -765,3 +765,26 @@ def test_what_cannot_follow_on_a_phase_is_refused_and_counted(world: WorldHarnes
         (REFUSED_NODE_MOVES, ("production", "MachineBooted"), 1),
     ]
     assert world.nodes("train") == ["n1"]
+
+
+def test_no_healthy_node_leaves_in_place_of_an_unhealthy_one_whose_removal_was_cancelled(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool with an idle Node too many, which then gets work and breaks
+    world.given_data_center(machines=3)
+    world.apply("train", 2, lifecycle=EVICTING)
+    with world.paused("allocator"):
+        world.scale("train", 1)
+        world.run_pod("n1")
+        world.break_machines("n1", fault="gpu-lost")
+        world.pass_time(minutes=1)
+
+        # when the late allocator chooses that Node, keeps it, and has to choose again
+        world.scale("train", 2)
+        world.scale("train", 1)
+
+    # then that Node leaves all the same once its Pod ends, and the healthy Node stays
+    assert world.nodes("train") == ["n1", "n2"]
+    world.stop_pod("n1")
+    world.pass_time(minutes=1)
+    assert world.nodes("train") == ["n2"]
