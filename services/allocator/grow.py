@@ -69,8 +69,7 @@ def assign_machines(
 
 
 def _assign_machine(state: State, pool: Pool, key: MachineKey, assignment: int) -> CWNodeAssigned:
-    machine, waiting = state.inventory.machines[key], state.pools[pool.key]
-    position = state.find_position(waiting)
+    machine, position = state.inventory.machines[key], state.find_position(state.pools[pool.key])
     _, _, name = pool_path(pool.key)
     return CWNodeAssigned(
         **pool_fields(pool.key),
@@ -84,6 +83,5 @@ def _assign_machine(state: State, pool: Pool, key: MachineKey, assignment: int) 
         since=position.since,
         owner=position.owner or "",
         exchanged=position.exchanged,
-        lacking=max(0, waiting.wait.lacks - 1),
         message=f"Node {machine.name} is assigned to NodePool {name}",
     )

@@ -8,6 +8,7 @@ from immutables import Map
 
 from allocator import Hears, Says
 from allocator.changes import MemberChanged, change_member
+from allocator.fills import NO_FILLS, Fills
 from allocator.members import NOBODY, Member
 from allocator.pool import Announced, Left, Pool, Stage, announce, drop_node, grant, specify
 from nodepool.contract import events as on
@@ -54,11 +55,13 @@ class State(Placement[Pool]):
 
     assignments: how many assignments of machines to NodePools there were.
     supplies: the supply of each offering apart from its stock.
+    fills: the positions that were filled in commits stored after what is still to be read.
     """
 
     pools: Map[PoolKey, Pool] = Map()
     assignments: int = 0
     supplies: Map[OfferingKey, Supply] = Map()
+    fills: Fills = NO_FILLS
 
     def supply(self, offering: OfferingKey) -> Supply:
         """Return the supply of an offering apart from its stock."""
@@ -70,6 +73,9 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
 
     A message about a NodePool or a Node that is gone changes no NodePool and no Node.
     """
+    fills = state.fills.settle(context)
+    if fills is not state.fills:
+        state = replace(state, fills=fills)
     if isinstance(message, MemberChanged):
         return _member_changed(state, message, context)
     if isinstance(message, Announced):
@@ -185,6 +191,8 @@ def _fold_quota_verdict(
     if pool is None or pool.outstanding is None or pool.stage is not Stage.ACTIVE:
         return state
     after = grant(pool, verdict, context.time)
+    if after.wait.lacks > pool.wait.lacks:
+        state = replace(state, fills=state.fills.restart(pool.key, context.time))
     is_back = pool.goal is None and after.goal is not None  # Capacity was checked for this grant.
     return (
         schedule_offering(_store_pool(state, after), pool.offering)
@@ -217,11 +225,26 @@ def _machine_changed(state: State, event: MachineChanged) -> State:
 def _fold_assignment(state: State, event: on.CWNodeAssigned, context: Context) -> State:
     state, pool = state.with_node(event, state.pools[event.key])
     assert pool is not None
-    state = replace(state, assignments=max(state.assignments, event.assignment))
+    state = replace(
+        state,
+        assignments=max(state.assignments, event.assignment),
+        fills=_fill(state, event, context.follows),
+    )
     domain = state.inventory.machines[event.machine_key].domain
     member = Member(event.assignment, domain=domain, batch=context.position)
     pool = replace(pool, members=pool.members.put(event.node, member))
     return schedule_offering(_store_pool(state, pool), pool.offering)
+
+
+def _fill(state: State, event: on.CWNodeAssigned, follows: int) -> Fills:
+    """Return the fills after an assignment, of which the owner of the position may be another."""
+    fills, since = state.fills, event.exchanged or event.since
+    if since is not None:
+        fills = fills.add(event.key, event.uid, since, follows)
+    owner = state.pools.get(PoolKey(event.owner)) if event.owner else None
+    if owner is not None and event.since is not None:
+        fills = fills.add(owner.key, owner.uid, event.since, follows)
+    return fills
 
 
 def _fold_departure(state: State, event: Left, context: Context) -> State:
@@ -233,7 +256,8 @@ def _fold_departure(state: State, event: Left, context: Context) -> State:
         pool = drop_node(pool, member, event)
         since = machine.since if isinstance(event, on.CWNodeRegistrationFailed) else None
         if not member.is_reserved:  # A reserved Node was lost when its reservation changed.
-            wait = pool.wait.after_leaving(pool.held, since, context.time)
+            late = state.fills.find_start(pool.key, pool.uid, context.position)
+            wait = pool.wait.after_leaving(pool.held, since, context.time, late)
             pool = replace(pool, wait=wait)
         state = _returning(_store_pool(state, pool), pool.offering, key, NOBODY)
     return schedule_offering(state, machine.offering)
@@ -249,7 +273,8 @@ def _member_changed(state: State, event: MemberChanged, context: Context) -> Sta
         return state
     pool = replace(known, members=known.members.put(event.node, changed))
     if pool.held < known.held:  # The Node was reserved for the control plane.
-        pool = replace(pool, wait=pool.wait.after_loss(pool.held, context.time))
+        late = state.fills.find_start(pool.key, pool.uid, context.position)
+        pool = replace(pool, wait=pool.wait.after_loss(pool.held, context.time, late))
     elif pool.held > known.held:
         pool = replace(pool, wait=pool.wait.after_gain(pool.held))
     state = _returning(_store_pool(state, pool), pool.offering, event.machine_key, changed)

@@ -43,12 +43,15 @@ class Context(NamedTuple):
     id: the id of the message; the sender of a command chooses it.
     due: the moment that a `Wake` names; None for any other input. If only the replicas may publish
         a `Wake`, it is the next due moment in the state that a replica had stored.
+    follows: the position of the last commit record of the service when it processed the input; 0
+        before the first. The outputs for the input are stored after it.
     """
 
     position: int
     time: datetime
     id: str = ""
     due: datetime | None = None
+    follows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ class SingleService(Generic[S, I, O]):
 
     folded: what it has made of them.
     position, now: where and when the last one was stored; a test may move `now` forward.
+    record: the position of the last commit record, which is stored right after each message.
+    commits: whether a commit is stored after each message.
     tick: how much later each is stored than the last.
     """
 
@@ -25,7 +27,8 @@ class SingleService(Generic[S, I, O]):
         self.service = service
         self.tick = tick
         self.folded = Folded(service.initial)
-        self.position = 0
+        self.position = self.record = 0
+        self.commits = True
         self.now = NOON
 
     @property
@@ -57,9 +60,11 @@ class SingleService(Generic[S, I, O]):
         self.position += 1
         self.now += self.tick
         due = message.due if isinstance(message, Wake) else None
-        context = Context(self.position, self.now, id or f"c{self.position}", due)
+        context = Context(self.position, self.now, id or f"c{self.position}", due, self.record)
         result = step(self.service, self.folded, message, context)
         self.folded = result.folded
+        if self.commits:
+            self.record = self.position
         return result
 
     def wake(self) -> list[O | CommandOutcome]:

@@ -54,7 +54,7 @@ POOL_DELETED = RemovalReason.POOL_DELETED
 SCALE_DOWN = RemovalReason.SCALE_DOWN
 IDLE_ONLY, PREFER_IDLE = ScaleDownStrategy.IDLE_ONLY, ScaleDownStrategy.PREFER_IDLE
 UID = "train.1"
-NO_POSITION = {"since": None, "owner": None, "exchanged": None, "lacking": None}
+NO_POSITION = {"since": None, "owner": None, "exchanged": None}
 """An assignment without the position that it fills."""
 RACK_KIND = next(kind.id for kind in INSTANCE_TYPES.values() if kind.rack_size and kind.zones)
 RACK_ZONE = INSTANCE_TYPES[RACK_KIND].zones[0]

@@ -250,6 +250,7 @@ class LateAllocator(Cell):
 
     def catch_up(self) -> None:
         """Let the allocator hear what it has missed, and capacity what the allocator says then."""
+        self.allocator.commits = False
         while self.late:
             missed, self.late = self.late, []
             said: list[Message] = []
@@ -260,6 +261,7 @@ class LateAllocator(Cell):
             said += self.allocator.wake_until_idle()
             for message in said:
                 self._take(message)
+        self.allocator.commits, self.allocator.record = True, self.allocator.position
         self.touched.clear()
 
     def _take(self, message: Message) -> None:

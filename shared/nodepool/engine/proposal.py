@@ -58,12 +58,15 @@ class Input(Generic[I]):
         envelope = self.envelope
         return envelope.data if isinstance(envelope, Envelope) else envelope
 
-    @property
-    def context(self) -> Context:
-        """Return where, when and under which id the log stored the input."""
+    def context_after(self, follows: int) -> Context:
+        """Return where, when and under which id the log stored the input.
+
+        follows: the last commit record before the input is processed.
+        """
         envelope = self.envelope
         due = self.message.due if isinstance(self.message, Wake) else None
-        return Context(self.entry.position, self.entry.time, envelope.id if envelope else "", due)
+        id = envelope.id if envelope else ""
+        return Context(self.entry.position, self.entry.time, id, due, follows)
 
 
 class Processed(NamedTuple, Generic[I]):

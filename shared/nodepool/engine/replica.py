@@ -160,7 +160,7 @@ class Replica(Generic[S, I, O]):
             message = None if is_skipped or was_too_many(outputs) else item.message
             if message is not None:
                 self._note(item)
-                context = item.context
+                context = item.context_after(self.expected_sequence)
                 folded, failure = engine.replay(self.service, folded, message, outputs, context)
                 self.failures += failure is not None
         self.committed, self.safe = followed.position, folded
@@ -247,7 +247,8 @@ class Replica(Generic[S, I, O]):
         if message is None:
             return Step(self._folded, ())
         self._note(item)
-        return engine.step(self.service, self._folded, message, item.context)
+        context = item.context_after(self.expected_sequence)
+        return engine.step(self.service, self._folded, message, context)
 
     def _build_processed(self, item: Input[I], result: Step[S, O]) -> Processed[I]:
         outputs, failure = result.outputs, result.failure

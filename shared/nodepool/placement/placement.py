@@ -101,8 +101,7 @@ class Placement(WithWork[OfferingKey | PoolKey], Generic[P]):
         if other is not None and exchanged is not None:
             others = other.wait.exchange_position(since, exchanged)
             state = state.with_pool(replace(other, wait=others))
-        wait = pool.wait.fill_position(exchanged or since, is_last=event.lacking == 0)
-        return state, replace(pool, wait=wait)
+        return state, replace(pool, wait=pool.wait.fill_position(exchanged or since))
 
     def _filled(self, event: CWNodeAssigned, pool: P) -> Position:
         """Return the position that a Node fills, as its event has it or as far as can be known."""

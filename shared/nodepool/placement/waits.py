@@ -21,14 +21,11 @@ class Wait:
     granted: how many Nodes quota granted for its newest version, capped by each target since then.
     since: the start of its wait, which is kept after the wait ends; None before the first grant.
     runs: a position for each granted Node that it lacks, earliest first.
-    losses: when it lost the latest Nodes that it lost while it waited already; as many as it lacks
-        at most.
     """
 
     granted: int = 0
     since: datetime | None = None
     runs: tuple[Run, ...] = ()
-    losses: tuple[datetime, ...] = ()
 
     @property
     def lacks(self) -> int:
@@ -65,57 +62,52 @@ class Wait:
             return self
         return replace(self, granted=target).trim(max(0, target - held))
 
-    def after_loss(self, held: int, now: datetime) -> "Wait":
-        """Return the wait after the loss of a Node; a NodePool that waits keeps its start."""
+    def after_loss(self, held: int, now: datetime, late: datetime | None = None) -> "Wait":
+        """Return the wait after the loss of a Node; a NodePool that waits keeps its start.
+
+        late: the earliest position that was filled only after the loss was stored, if any.
+        """
         if self.granted - held <= self.lacks:
             return self
-        if not self.runs:
-            return replace(self, since=now, runs=(Run(now, 1),), losses=())
-        losses = (*self.losses, now)[-self.lacks - 1 :]
-        return replace(self, losses=losses).with_position(self.runs[0].since)
+        waiting = [run.since for run in self.runs[:1]]
+        if late is not None:
+            waiting.append(late)
+        if not waiting:
+            return replace(self, since=now, runs=(Run(now, 1),))
+        return self.with_position(min(waiting))
 
     def after_gain(self, held: int) -> "Wait":
         """Return the wait after a Node came back that fills no position."""
         return self.trim(max(0, self.granted - held))
 
-    def after_leaving(self, held: int, since: datetime | None, now: datetime) -> "Wait":
+    def after_leaving(
+        self, held: int, since: datetime | None, now: datetime, late: datetime | None = None
+    ) -> "Wait":
         """Return the wait after a Node has left.
 
         since: when the position began that the machine filled, if it never joined; None otherwise.
+        late: as for `after_loss`.
         """
         if since is None:
-            return self.after_loss(held, now)
+            return self.after_loss(held, now, late)
         if self.granted - held <= self.lacks:
             return self
-        start = self.since if self.runs and self.since is not None else since
+        waits = bool(self.runs) or late is not None
+        start = self.since if waits and self.since is not None else since
         return replace(self, since=min(start, since)).with_position(since)
 
     def with_position(self, since: datetime) -> "Wait":
         """Return the wait with one position more."""
-        return self._with_nodes(since, 1)
-
-    def _with_nodes(self, since: datetime, nodes: int) -> "Wait":
-        """Return the wait with more or fewer positions of this moment."""
         counts = {run.since: run.nodes for run in self.runs}
-        counts[since] = max(0, counts.get(since, 0) + nodes)
-        runs = tuple(Run(*each) for each in sorted(counts.items()) if each[1])
-        return replace(self, runs=runs)
+        counts[since] = counts.get(since, 0) + 1
+        return replace(self, runs=tuple(Run(*each) for each in sorted(counts.items())))
 
-    def fill_position(self, since: datetime, *, is_last: bool = False) -> "Wait":
-        """Return the wait with one position less: that of this moment, or else the first.
-
-        is_last: whether the NodePool had no other position when the allocator filled this one.
-            Positions of that moment that are left are then those of Nodes that it lost before the
-            assignment was stored and that the allocator read after it: they start at these losses.
-        """
+    def fill_position(self, since: datetime) -> "Wait":
+        """Return the wait with one position less: that of this moment, or else the first."""
         if not self.has_position(since):
             since = self.runs[0].since if self.runs else since
-        wait = self._with_nodes(since, -1)
-        left = sum(run.nodes for run in wait.runs if run.since == since)
-        if not (is_last and 0 < left <= len(self.losses)):
-            return wait
-        start = self.losses[-left]
-        return replace(wait._with_nodes(since, -left)._with_nodes(start, left), since=start)
+        runs = (run._replace(nodes=run.nodes - (run.since == since)) for run in self.runs)
+        return replace(self, runs=tuple(run for run in runs if run.nodes))
 
     def exchange_position(self, since: datetime, other: datetime) -> "Wait":
         """Return the wait with another position instead of that of `since`, where it has this."""

@@ -89,7 +89,6 @@ class CWNodeAssigned(OfNode, KubernetesEvent):
     owner: the NodePool of the same organisation whose position the machine fills; empty for its own
         position; None in events of older releases, which do not say it.
     exchanged: since when the owner waits instead; None for its own position.
-    lacking: for how many more Nodes the NodePool waits then; None in events of older releases.
     """
 
     speaker: ClassVar[str] = "allocator"
@@ -101,7 +100,6 @@ class CWNodeAssigned(OfNode, KubernetesEvent):
     since: datetime | None = None
     owner: str | None = None
     exchanged: datetime | None = None
-    lacking: int | None = None
 
 
 class CWNodePoolRemoveNodes(KubernetesEvent):
