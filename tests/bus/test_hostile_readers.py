@@ -11,7 +11,7 @@ import pytest
 from bus.accounts import ORG, Guarded, guarded_server
 from bus.guarded_gateway import at_work, listen, user
 from bus.harness import limit, outcome, read_all, send, serving, until
-from nodepool.auth.accounts import GATEWAY, OPERATOR
+from nodepool.auth.accounts import ARCHIVER, GATEWAY, OPERATOR
 from nodepool.auth.rights import stream_names
 from nodepool.contract.log import LOG, Entry
 from nodepool.contract.services import FEED
@@ -26,6 +26,7 @@ READERS: Mapping[str, Sequence[str]] = {
     "aggregator": [LOG, "KV_nodepools"],
     FEED: [LOG],
     GATEWAY: [LOG, "KV_nodepools"],
+    ARCHIVER: [LOG],
 }
 """Users whose keys were stolen, and streams that each may read."""
 TARGETS = (
@@ -129,6 +130,9 @@ async def have_answered(hostile: Connection, name: str) -> None:
         for subject in (f"$JS.API.STREAM.INFO.{LOG}", f"np.dead.{name}", f"np-snapshot.{name}.x"):
             content = b"" if subject.startswith("$JS") else OWN
             await hostile.publish(subject, content, reply=target)
+        if name == ARCHIVER:
+            nothing = b'{"seq": 1}'
+            await hostile.publish(f"$JS.API.STREAM.PURGE.{LOG}", nothing, reply=target)
         newest = b'{"last_by_subj": "np.cmd.>"}'
         await hostile.publish(f"$JS.API.STREAM.MSG.GET.{LOG}", newest, reply=target)
     await hostile.flush()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from nodepool.auth.accounts import (
+    ARCHIVER,
     OWNERS,
     PLATFORM,
     PLATFORM_USERS,
@@ -112,15 +113,19 @@ def test_the_services_import_what_they_may_publish_and_nothing_that_changes_a_st
     assert {subject for subjects in found.values() for subject in subjects} == published
     assert all(found.values())
 
-    # and no import changes or removes anything but a consumer
+    # and no import changes or removes anything but a consumer, and what the archiver alone trims
     verbs = {each.removeprefix("$JS.API.").partition(".*")[0] for each in found if "$JS" in each}
     assert verbs == {
-        *("INFO", "STREAM.INFO", "STREAM.MSG.GET"),
+        *("INFO", "STREAM.INFO", "STREAM.MSG.GET", "STREAM.PURGE"),
         *(f"CONSUMER.{verb}" for verb in ("CREATE", "INFO", "LIST", "MSG.NEXT", "DELETE")),
     }
 
+    trimming = [name for name, each in rights.items() if any("PURGE" in s for s in each.publish)]
+    assert trimming == [ARCHIVER]
+
     # and the server sends no reply on through an import of messages, as each has a wildcard
-    assert all(subject[-1] in "*>" for subject in found if "$JS" not in subject)
+    changing = [subject for subject in found if "$JS" not in subject or "PURGE" in subject]
+    assert all(subject[-1] in "*>" for subject in changing)
 
 
 def test_the_cluster_of_an_agent_is_one_token_of_its_subjects() -> None:

@@ -68,6 +68,7 @@ def imports() -> tuple[str, ...]:
         "$KV.>",
         f"{API}.INFO",
         f"{API}.CONSUMER.LIST.*",
+        f"{API}.STREAM.PURGE.*",
         *_look_at(["*"]),
         *_read("*"),
     )
@@ -139,8 +140,16 @@ def gateway_rights(user: str) -> Rights:
 
 
 def archiver_rights(user: str) -> Rights:
-    """Return the rights of the archiver: read the log and the snapshots, and write no message."""
-    publish = (*_look_at((LOG, SNAPSHOTS)), *_read(LOG), f"{API}.STREAM.MSG.GET.{SNAPSHOTS}")
+    """Return the rights of the archiver: read the log and the snapshots, and trim the log.
+
+    It writes no message. No other service may trim: the server knows no right for a position.
+    """
+    publish = (
+        *_look_at((LOG, SNAPSHOTS)),
+        *_read(LOG),
+        f"{API}.STREAM.MSG.GET.{SNAPSHOTS}",
+        f"{API}.STREAM.PURGE.{LOG}",
+    )
     return Rights(publish, _own_inbox(user))
 
 

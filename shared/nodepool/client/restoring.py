@@ -102,6 +102,7 @@ def _restorable(info: Mapping[str, Mapping[str, object]]) -> Mapping[str, object
     config["num_replicas"] = 1
     config.pop("placement", None)
     config.pop("sealed", None)  # A sealed stream would accept no messages.
+    config.pop("deny_purge", None)  # A log of an early release could never be trimmed.
     return config
 
 

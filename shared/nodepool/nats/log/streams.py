@@ -53,6 +53,8 @@ class StreamInfo(NamedTuple):
     first: the position of its oldest message, or of the next message if it holds none.
     is_sealed: whether it is sealed: it takes no more messages, and no update can change that.
     fault: why it takes no messages now; empty if it takes messages.
+    bytes: the size of its messages.
+    is_purgeable: whether it can be trimmed, which is fixed when a stream is created.
     """
 
     created: str
@@ -63,6 +65,8 @@ class StreamInfo(NamedTuple):
     first: int = 1
     is_sealed: bool = False
     fault: str = ""
+    bytes: int = 0
+    is_purgeable: bool = True
 
     @property
     def log(self) -> LogId:
@@ -78,8 +82,8 @@ class StreamInfo(NamedTuple):
 def streams(replicas: int = 1) -> dict[str, Config]:
     """Return the configuration of each stream by name; `replicas` is the number of copies.
 
-    The log never loses a message. The other streams can be rebuilt from the log, so they need no
-    fsync of their own while there is one copy of each.
+    The log loses no message but what the archiver trims. The other streams can be rebuilt from the
+    log, so they need no fsync of their own while there is one copy of each.
     """
     rebuildable: dict[str, object] = {"persist_mode": "async"} if replicas == 1 else {}
     buckets = {f"KV_{bucket}": _bucket(bucket, replicas) | rebuildable for bucket in BUCKETS}
@@ -99,7 +103,6 @@ def _log(replicas: int) -> dict[str, object]:
         "allow_atomic": True,
         "allow_direct": True,
         "deny_delete": True,
-        "deny_purge": True,
         "discard": "new",
         "duplicate_window": DUPLICATE_WINDOW_NS,
     }
@@ -220,7 +223,8 @@ async def _provision_log(client: BusClient, config: Config) -> LogId:
         info = await stream_info(client, STREAM)
     kept = {key: text for key, text in info.metadata.items() if not key.startswith("_nats.")}
     metadata = {**kept, IDENTITY: info.log}
-    await provision_stream(client, STREAM, {**config, "metadata": metadata})
+    fixed = {} if info.is_purgeable else {"deny_purge": True}
+    await provision_stream(client, STREAM, {**config, **fixed, "metadata": metadata})
     return info.log
 
 
@@ -242,6 +246,8 @@ async def stream_info(client: BusClient, stream: str) -> StreamInfo | None:
         first=max(1, int(state["first_seq"])),
         is_sealed=bool(config.get("sealed")),
         fault=intake_fault(config, state, SUBJECTS if stream == STREAM else ()),
+        bytes=int(state["bytes"]),
+        is_purgeable=not config.get("deny_purge"),
     )
 
 
