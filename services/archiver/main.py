@@ -13,6 +13,7 @@ from archiver.host.recording import Recorder
 from archiver.host.sets import SnapshotSets
 from archiver.host.settings import ArchiverSettings, read_archiver
 from archiver.host.telemetry import NAME, Telemetry
+from archiver.host.trimming import Trimming
 from archiver.proof import Proof
 from nodepool.archive.manifests import Manifest
 from nodepool.archive.storage.archive import Archive
@@ -55,9 +56,10 @@ class Archiver:
         except StoreError as error:
             raise SettingsError(f"NODEPOOL_ARCHIVE: {error}") from None
         self._telemetry = telemetry = Telemetry(settings.service, self._samples)
-        self._recording, self._copying, self._verifying = (
-            Patience(telemetry.count_failure) for _ in range(3)
+        self._recording, self._copying, self._verifying, trimming = (
+            Patience(telemetry.count_failure) for _ in range(4)
         )
+        self._trimming = Trimming(settings, trimming, lambda: self._proof.position, telemetry.log)
         self._connection: Connection | None = None
         self._archive: Archive | None = None
         self._recorder: Recorder | None = None
@@ -123,7 +125,10 @@ class Archiver:
             )
             telemetry.log.info("ready", position=archive.head.last)
             await until_first(
-                self._record(connection, archive, info), copying.run(), until_closed(connection)
+                self._record(connection, archive, info),
+                copying.run(),
+                self._trimming.run(connection, archive),
+                until_closed(connection),
             )
         finally:
             self._connection = self._recorder = None
@@ -161,7 +166,7 @@ class Archiver:
                 self._telemetry.log.error("archive not read back", cause=str(error))
             else:
                 self._faults, self._verified_at = report.faults, time.time()
-                self._proof = self._proof.reach(report.sound)
+                self._proof = self._proof.reach(report.sound, report.faults)
                 self._telemetry.note_report(report)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.verify_hours * 3_600):

@@ -31,6 +31,10 @@ class Proof:
             return Proof(self.whole, self.first, last)
         return Proof(self.position if self.whole >= 0 else self.whole, first, last)
 
-    def reach(self, whole: int) -> "Proof":
-        """Return the proof after the whole archive was read back up to a position."""
-        return Proof(whole, self.first, self.last)
+    def reach(self, whole: int, faults: int = 0) -> "Proof":
+        """Return the proof after the whole archive was read back up to a position.
+
+        faults: how many faults were found. Behind the first of them, nothing is proven any more,
+            even if it was read back when it was stored.
+        """
+        return Proof(whole) if faults else Proof(whole, self.first, self.last)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from archiver.host.settings import ArchiverSettings
+from archiver.host.settings import ArchiverSettings, variable_of
 from archiver.main import Archiver
 from bus.harness import Addressed, ReplicaProcess, fill, launched, read_all, until
 from nodepool.contract.log import Entry
@@ -53,12 +53,18 @@ async def fill_with_messages(connection: Connection, count: int, start: int = 0)
 
 @asynccontextmanager
 async def archiving(
-    server: Addressed, archive: Path | str, log: Path, access: Access = NO_ACCESS, **numbers: int
+    server: Addressed,
+    archive: Path | str,
+    log: Path,
+    access: Access = NO_ACCESS,
+    *,
+    trims: bool = False,
+    **numbers: int,
 ) -> AsyncIterator[Archiver]:
     """An archiver at work in this process."""
     service = Settings(url=server.url, log_file=str(log), access=access)
     numbers = {"segment_bytes": SMALL, "quiet_seconds": 1, **numbers}
-    archiver = Archiver(ArchiverSettings(service, str(archive), **numbers))
+    archiver = Archiver(ArchiverSettings(service, str(archive), trims=trims, **numbers))
     stop = asyncio.Event()
     task = asyncio.create_task(archiver.run(stop))
     try:
@@ -79,7 +85,7 @@ def launched_archiver(
     """An archiver as a process of its own."""
     numbers = {"segment_bytes": SMALL, "quiet_seconds": 1, **numbers}
     settings = {"NODEPOOL_ARCHIVE": str(archive)} | {
-        f"NODEPOOL_ARCHIVE_{name.upper()}": str(number) for name, number in numbers.items()
+        variable_of(name): str(number) for name, number in numbers.items()
     }
     with launched(
         "archiver", server, folder, free_port(), others={**settings, **others}

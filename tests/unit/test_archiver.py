@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archiver.closing import RATION, RATION_S, Filling, Limits, Ration, is_full, is_quiet
-from archiver.host.settings import BOUNDS, read_archiver
+from archiver.host.settings import BOUNDS, read_archiver, variable_of
 from archiver.proof import Proof
 from nodepool.cli.app import run
 from nodepool.host.settings import OTHERS, SettingsError
@@ -70,6 +70,19 @@ def test_a_position_is_proven_once_all_before_it_was_read_back() -> None:
     assert proof.add(300, 310).position == 190
 
 
+def test_a_segment_that_is_damaged_later_proves_nothing_more() -> None:
+    # given an archive that was read back as it was stored
+    proof = Proof().reach(0).add(1, 50).add(51, 100)
+    assert proof.position == 100
+
+    # when a fault is found in the second segment
+    proof = proof.reach(50, faults=1)
+
+    # then nothing behind it is proven, whatever is stored next
+    assert proof.position == 50
+    assert proof.add(101, 150).position == 50
+
+
 def test_an_archive_whose_start_is_damaged_proves_nothing_more() -> None:
     assert replace(Proof().add(101, 150), whole=40).position == 40
 
@@ -78,11 +91,13 @@ def test_an_archive_whose_start_is_damaged_proves_nothing_more() -> None:
 
 
 def test_the_settings_are_known_to_other_services_and_bounded() -> None:
-    variables = {f"ARCHIVE_{name.upper()}" for name in BOUNDS}
+    variables = {variable_of(name).removeprefix("NODEPOOL_") for name in BOUNDS}
 
     settings = read_archiver({"NODEPOOL_ARCHIVE": "/a", "NODEPOOL_ARCHIVE_QUIET_SECONDS": "7"})
 
-    assert {"ARCHIVE", *variables} == {name for name in OTHERS if name.startswith("ARCHIVE")}
+    known = {name for name in OTHERS if name.startswith(("ARCHIVE", "TRIM"))}
+    assert {"ARCHIVE", "TRIM", *variables} == known
+    assert not settings.trims
     assert settings.limits == Limits(quiet_s=7)
     assert settings.list_settings()["archive"] == "/a"
 
@@ -93,6 +108,11 @@ def test_the_settings_are_known_to_other_services_and_bounded() -> None:
         ({}, "NODEPOOL_ARCHIVE is not set; it names the place"),
         ({"NODEPOOL_ARCHIVE": "a", "NODEPOOL_ARCHIVE_QUIET_SECONDS": "0"}, "from 1 to 3600"),
         ({"NODEPOOL_ARCHIVE": "a", "NODEPOOL_ARCHIVE_SEGMENT_BYTES": "1GB"}, "from 1 to 536870912"),
+        (
+            {"NODEPOOL_ARCHIVE": "a", "NODEPOOL_TRIM": "yes"},
+            "is 'yes'; it must be on or off",
+        ),
+        ({"NODEPOOL_ARCHIVE": "a", "NODEPOOL_TRIM_DELAY_SECONDS": "0"}, "from 1 to 86400"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named(given: dict[str, str], fault: str) -> None:

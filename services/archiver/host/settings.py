@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from archiver.closing import Limits
+from nodepool.archive.floor import DELAY_S, KEEP_BYTES, KEEP_S, Keep
 from nodepool.host.settings import PREFIX, Settings, SettingsError, read
 
 _NUMBER = re.compile("[0-9]{1,12}")
@@ -21,6 +22,9 @@ class ArchiverSettings:
     snapshot_hours: how often a snapshot set is made.
     verify_hours: how often the whole archive is read back.
     patience_seconds: how long the store may take for one object.
+    trims: whether the log is trimmed at its floor.
+    trim_keep_seconds, trim_keep_bytes: what of the log is kept at least, both at once.
+    trim_delay_seconds: how long a floor is known before the log is trimmed there.
     """
 
     service: Settings
@@ -31,11 +35,20 @@ class ArchiverSettings:
     snapshot_hours: int = 24
     verify_hours: int = 24
     patience_seconds: int = 60
+    trims: bool = False
+    trim_keep_seconds: int = KEEP_S
+    trim_keep_bytes: int = KEEP_BYTES
+    trim_delay_seconds: int = DELAY_S
 
     @property
     def limits(self) -> Limits:
         """When a segment is complete."""
         return Limits(self.segment_bytes, self.segment_seconds, self.quiet_seconds)
+
+    @property
+    def keep(self) -> Keep:
+        """What of the log is kept at least."""
+        return Keep(self.trim_keep_seconds, self.trim_keep_bytes)
 
     def list_settings(self) -> Mapping[str, object]:
         """Return every setting by its name, without secrets."""
@@ -50,12 +63,17 @@ BOUNDS = {
     "snapshot_hours": 8_760,
     "verify_hours": 8_760,
     "patience_seconds": 3_600,
+    "trim_keep_seconds": 100 * 31_536_000,
+    "trim_keep_bytes": 1 << 50,
+    "trim_delay_seconds": 86_400,
 }
 """The largest value of each number; the smallest is 1."""
 
 
 def read_archiver(environment: Mapping[str, str] = os.environ) -> ArchiverSettings:
-    """Return the settings from `NODEPOOL_*`; the numbers begin with `NODEPOOL_ARCHIVE_`.
+    """Return the settings from `NODEPOOL_*`.
+
+    The numbers begin with `NODEPOOL_ARCHIVE_`, those about trimming with `NODEPOOL_TRIM_`.
 
     Raises SettingsError, which names the variable, if a variable is missing or cannot be used.
     """
@@ -66,11 +84,23 @@ def read_archiver(environment: Mapping[str, str] = os.environ) -> ArchiverSettin
         raise SettingsError(f"{PREFIX}ARCHIVE is not set; {text}")
     given = {name: _number(environment, name) for name in BOUNDS}
     numbers = {name: number for name, number in given.items() if number is not None}
-    return ArchiverSettings(service, archive, **numbers)
+    return ArchiverSettings(service, archive, trims=_reads_trim(environment), **numbers)
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable of a number."""
+    return f"{PREFIX}{'' if name.startswith('trim_') else 'ARCHIVE_'}{name.upper()}"
+
+
+def _reads_trim(environment: Mapping[str, str]) -> bool:
+    value = environment.get(f"{PREFIX}TRIM", "") or "off"
+    if value not in ("on", "off"):
+        raise SettingsError(f"{PREFIX}TRIM is {value!r}; it must be on or off")
+    return value == "on"
 
 
 def _number(environment: Mapping[str, str], name: str) -> int | None:
-    variable = f"{PREFIX}ARCHIVE_{name.upper()}"
+    variable = variable_of(name)
     value = environment.get(variable, "")
     if not value:
         return None

@@ -141,6 +141,7 @@ OTHERS = frozenset(
     | {"ARCHIVE", "ARCHIVE_SEGMENT_BYTES"}
     | {f"ARCHIVE_{name}_SECONDS" for name in ("SEGMENT", "QUIET", "PATIENCE")}
     | {f"ARCHIVE_{name}_HOURS" for name in ("SNAPSHOT", "VERIFY")}
+    | {"TRIM", "TRIM_KEEP_SECONDS", "TRIM_KEEP_BYTES", "TRIM_DELAY_SECONDS"}
 )
 """Settings of the command line, of `nodepool up`, of the agent of a Kubernetes cluster, of the
 gateway and of the archiver, which other services ignore; and the variable that `nodepool run` sets

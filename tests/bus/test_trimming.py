@@ -1,0 +1,142 @@
+"""Trimming the log on a real server: nothing goes that anybody needs, and all else does."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from archiver.main import Archiver
+from bus.archives import archived, archived_to, archiving, as_entry
+from bus.harness import connected, limit, outcome, read_all, send, serving, until
+from nodepool.contract.log import Entry, LogId
+from nodepool.contract.services import SERVICES
+from nodepool.engine.replica import Replica
+from nodepool.host.runtime import Runtime
+from nodepool.local.server import NatsServer
+from nodepool.nats.log.streams import STREAM, StreamInfo, stream_info
+from nodepool.nats.objects.snapshots import stored_position
+from nodepool.nats.wire.access import NO_ACCESS
+from nodepool.nats.wire.connection import Connection
+from nodepool.service import AnyService
+from support.services import services
+
+EVERY = 20
+"""After so many positions a service saves a snapshot, and commits if it is idle."""
+AT_ONCE = {"trim_keep_seconds": 1, "trim_keep_bytes": 1, "trim_delay_seconds": 1}
+"""Settings with which nothing is kept that nobody needs."""
+
+
+@asynccontextmanager
+async def cell(
+    server: NatsServer, folder: Path, names: Sequence[str] = SERVICES
+) -> AsyncIterator[list[Runtime]]:  # type: ignore[type-arg]  # Of any state and messages.
+    """Services at work."""
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(
+                serving(service, server, folder / f"{service.name}.log", snapshot_after=EVERY)
+            )
+            for service in services(*names)
+        ]
+
+
+async def work(connection: Connection, commands: int, start: int = 0) -> None:
+    """Have the services do something."""
+    for number in range(start, start + commands):
+        await send(connection, limit(number), f"c{number}")
+    await outcome(connection, f"c{start + commands - 1}")
+
+
+async def log_of(connection: Connection) -> StreamInfo:
+    info = await stream_info(connection, STREAM)
+    assert info is not None
+    return info
+
+
+async def begins_after(connection: Connection, position: int, within_s: float = 60) -> int:
+    """Return where the log begins once it is trimmed beyond a position."""
+
+    async def is_trimmed() -> bool:
+        return (await log_of(connection)).first > position
+
+    await until(is_trimmed, within_s)
+    return (await log_of(connection)).first
+
+
+async def audit(connection: Connection, archive: Path) -> None:
+    """Assert that archive and log together hold each position once, and agree where both do."""
+    await archived_to(archive, (await log_of(connection)).last)
+    rows, hot = archived(archive), await read_all(connection)
+    assert [row["position"] for row in rows] == list(range(1, hot[-1].position + 1))
+    assert [as_entry(row) for row in rows[hot[0].position - 1 :]] == hot
+    assert hot[0].position == (await log_of(connection)).first
+
+
+@asynccontextmanager
+async def trimming(
+    connection: Connection, server: NatsServer, archive: Path, folder: Path, **others: int
+) -> AsyncIterator[Archiver]:
+    """An archiver that trims, started once each service at work has a snapshot for its set.
+
+    Services that hear nothing of what is done have one because the log grows.
+    """
+    log, numbers = (await log_of(connection)).log, count(10_000, 5)
+
+    async def all_have_snapshots() -> bool:
+        stored = [await stored_position(connection, name, log) for name in SERVICES]
+        await work(connection, 5, start=next(numbers))
+        return all(stored)
+
+    await until(all_have_snapshots)
+    settings = {**AT_ONCE, **others}
+    log_file = folder / "a.log"
+    async with archiving(server, archive, log_file, NO_ACCESS, trims=True, **settings) as archiver:
+        yield archiver
+
+
+def floor_of(archiver: Archiver) -> dict[str, int]:
+    """Return where each holder holds the log."""
+    return {each.name: each.first for each in archiver._trimming.holders}
+
+
+@pytest.mark.timeout(120)
+async def test_a_trimmed_log_and_its_archive_have_every_message_and_services_begin_again(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    archive = tmp_path / "archive"
+    async with connected(server.url) as connection:
+        # given all services at work, and an archiver that trims
+        async with (
+            cell(server, tmp_path),
+            trimming(connection, server, archive, tmp_path) as archiver,
+        ):
+            await work(connection, 60, start=100)
+
+            # when nobody needs the beginning of the log any more
+            first = await begins_after(connection, 1)
+
+            # then the log begins where its floor is, and the archive has the rest
+            assert first <= min(floor_of(archiver).values())
+            assert set(floor_of(archiver)) == {*SERVICES, "archive", "snapshot set", "age", "size"}
+            await audit(connection, archive)
+
+        # and services that start now go on with the state that all messages make
+        async with cell(server, tmp_path) as runtimes:
+            await work(connection, 5, start=2_000)
+        async with archiving(server, archive, tmp_path / "b.log"):
+            await audit(connection, archive)
+        entries = [as_entry(row) for row in archived(archive)]
+        log = (await log_of(connection)).log
+        for runtime in runtimes:
+            assert runtime.replica.safe == replayed(runtime.service, log, entries)
+
+
+def replayed(service: AnyService, log: LogId, entries: Sequence[Entry]) -> object:
+    """Return what a service has folded that reads all messages from the first one on."""
+    replica = Replica(service, log=log)
+    for entry in entries:
+        if service.wants(entry.subject):
+            replica.read(entry)
+    return replica.safe
