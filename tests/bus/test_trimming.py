@@ -1,5 +1,6 @@
 """Trimming the log on a real server: nothing goes that anybody needs, and all else does."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
@@ -9,19 +10,25 @@ import pytest
 
 from archiver.main import Archiver
 from bus.archives import archived, archived_to, archiving, as_entry
-from bus.harness import connected, limit, outcome, read_all, send, serving, until
+from bus.harness import connected, fill, limit, outcome, read_all, send, serving, until
+from bus.test_doctor import doctor
+from nodepool.cli.app import run
 from nodepool.contract.log import Entry, LogId
 from nodepool.contract.services import SERVICES
 from nodepool.engine.replica import Replica
 from nodepool.host.runtime import Runtime
 from nodepool.local.server import NatsServer
-from nodepool.nats.log.streams import STREAM, StreamInfo, stream_info
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import STREAM, StreamInfo, provision, stream_info, streams
+from nodepool.nats.log.trimming import trim
 from nodepool.nats.objects.snapshots import stored_position
 from nodepool.nats.wire.access import NO_ACCESS
 from nodepool.nats.wire.connection import Connection
+from nodepool.nats.wire.errors import ServerRefusal
 from nodepool.service import AnyService
 from support.services import services
 
+SUBJECT = "np.evt.fleet.acme.prod.p.Noted"
 EVERY = 20
 """After so many positions a service saves a snapshot, and commits if it is idle."""
 AT_ONCE = {"trim_keep_seconds": 1, "trim_keep_bytes": 1, "trim_delay_seconds": 1}
@@ -140,3 +147,71 @@ def replayed(service: AnyService, log: LogId, entries: Sequence[Entry]) -> objec
         if service.wants(entry.subject):
             replica.read(entry)
     return replica.safe
+
+
+# Backups, and logs of early releases.
+
+
+@pytest.mark.timeout(120)
+async def test_a_trimmed_log_is_backed_up_with_what_services_need_and_restored(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    archive, folder = tmp_path / "archive", tmp_path / "backup"
+    async with connected(server.url) as connection:
+        # given a log that was trimmed
+        async with (
+            cell(server, tmp_path),
+            trimming(connection, server, archive, tmp_path),
+        ):
+            await work(connection, 60, start=100)
+            await begins_after(connection, 1)
+        before, info = await read_all(connection), await log_of(connection)
+
+        # when it is backed up, and restored in place of what is there
+        assert await nodepool(server, "backup", str(folder)) == 0
+        assert await nodepool(server, "restore", "--force", str(folder)) == 0
+
+        # then the log is as it was, and services begin with their snapshots and go on
+        assert await read_all(connection) == before
+        assert (await log_of(connection)).log == info.log
+        async with cell(server, tmp_path):
+            await work(connection, 5, start=2_000)
+
+        # and so does the archive
+        async with archiving(server, archive, tmp_path / "b.log"):
+            await audit(connection, archive)
+
+
+async def test_a_log_of_an_early_release_is_trimmed_once_it_was_backed_up_and_restored(
+    server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "backup"
+    async with connected(server.url) as connection:
+        # given a log as early releases have made it
+        config = {**streams()[STREAM], "deny_purge": True}
+        await api.request(connection, f"$JS.API.STREAM.DELETE.{STREAM}")
+        await api.request(connection, f"$JS.API.STREAM.CREATE.{STREAM}", config)
+        log = await provision(connection)
+        await fill(connection, [(SUBJECT, b"{}")] * 50)
+
+        # when somebody trims it, then the server refuses, and the doctor names the page
+        with pytest.raises(ServerRefusal, match="purge not permitted"):
+            await trim(connection, log, 31, 50, None)
+        _, report = await doctor(capsys, server.url)
+        assert report["trimming"][1].startswith("the log can never be trimmed")
+
+        # when it is backed up and restored
+        assert await nodepool(server, "backup", str(folder)) == 0
+        assert await nodepool(server, "restore", "--force", str(folder)) == 0
+
+        # then it is the same log, and can be trimmed
+        assert await provision(connection) == log
+        assert await trim(connection, log, 31, 50, None) == 30
+        assert [each.position for each in await read_all(connection)] == list(range(31, 51))
+        await fill(connection, [(SUBJECT, b"{}")])
+        assert (await log_of(connection)).last == 51
+
+
+async def nodepool(server: NatsServer, *arguments: str) -> int:
+    """Return the exit code of a command."""
+    return await asyncio.to_thread(run, ["--url", server.url, *arguments])

@@ -88,7 +88,7 @@ def list_holders(facts: Facts, keep: Keep) -> Sequence[Holder]:
     found = (
         Holder("archive", facts.read_back + 1, f"read back up to {facts.read_back}"),
         _of_sets(facts),
-        *_of_services(facts.services),
+        *list_services(facts.services),
         Holder("age", facts.young, f"what is not older than {_period(keep.seconds)} is kept"),
         Holder("size", _first_kept(facts.log, keep.bytes), f"the newest {keep.bytes} bytes stay"),
     )
@@ -129,7 +129,7 @@ def _of_sets(facts: Facts) -> Holder:
     return Holder(name, committed + 1, f"{service} begins there in the set of {found.made[:16]}")
 
 
-def _of_services(services: Mapping[str, Standing]) -> Iterator[Holder]:
+def list_services(services: Mapping[str, Standing]) -> Iterator[Holder]:
     """Yield what each service needs: its newest commit record, and what follows its snapshot.
 
     The record is its fence: without it, any replica could commit anything. A replica that starts

@@ -4,7 +4,13 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nodepool.client.backup import CONTENT, Backup, check_backup
+from nodepool.client.backup import (
+    CONTENT,
+    SNAPSHOTS_CONTENT,
+    Backup,
+    Part,
+    check_backup,
+)
 from nodepool.client.errors import ClientError, translate_errors
 from nodepool.client.session import Session
 from nodepool.contract.buckets import BUCKETS
@@ -31,16 +37,21 @@ async def restore(session: Session, folder: Path, *, force: bool = False) -> Bac
     """
     made = await asyncio.to_thread(check_backup, folder)
     info = {"config": _restorable(made.info), "state": made.info["state"]}
+    snapshots = made.snapshots
     with translate_errors(session.url):
         sizes = await _sizes(session.connection)
         await _check_nothing_reads(session.connection, sizes)
         if STREAM in sizes and not force:
             raise ClientError("there is a log already; --force deletes it for good")
-        await _check_server(session.connection, info, sizes)
+        needed = _number(info["state"], "bytes")
+        needed += _number(snapshots.info["state"], "bytes") if snapshots is not None else 0
+        await _check_server(session.connection, info, sizes, needed)
         for stream in reversed(sizes):
             await api.request(session.connection, f"$JS.API.STREAM.DELETE.{stream}")
         try:
             chunks, size = _chunks(folder / CONTENT), _number(info["state"], "bytes")
+            if snapshots is not None:  # First: a log without them would be of no use.
+                await _restore_snapshots(session.connection, snapshots, folder)
             state = await backups.restore(session.connection, STREAM, info, chunks, size)
         except (InDoubt, ServerRefusal) as error:
             lost = " and the one that was there is deleted" if STREAM in sizes else ""
@@ -49,6 +60,12 @@ async def restore(session: Session, folder: Path, *, force: bool = False) -> Bac
     if int(str(state["last_seq"])) != made.last:
         raise ClientError(f"the server has restored up to {state['last_seq']}, not {made.last}")
     return made
+
+
+async def _restore_snapshots(connection: Connection, part: Part, folder: Path) -> None:
+    info = {"config": _restorable(part.info), "state": part.info["state"]}
+    chunks, size = _chunks(folder / SNAPSHOTS_CONTENT), _number(part.info["state"], "bytes")
+    await backups.restore(connection, SNAPSHOTS, info, chunks, size)
 
 
 async def _sizes(connection: Connection) -> dict[str, int]:
@@ -69,14 +86,19 @@ async def _check_nothing_reads(connection: Connection, sizes: Mapping[str, int])
 
 
 async def _check_server(
-    connection: Connection, info: Mapping[str, Mapping[str, object]], sizes: Mapping[str, int]
+    connection: Connection,
+    info: Mapping[str, Mapping[str, object]],
+    sizes: Mapping[str, int],
+    needed: int,
 ) -> None:
-    """Raise ClientError if the server would not take the log; nothing is deleted before."""
+    """Raise ClientError if the server would not take the log; nothing is deleted before.
+
+    needed: how many bytes the log has, with its snapshots.
+    """
     api.check_limits(connection)
     account = await api.request(connection, "$JS.API.INFO")
     used, most = storage_of(account, 1)
     used -= sum(sizes.values())
-    needed = _number(info["state"], "bytes")
     if most is not None and most < used + needed:
         text = f"the log needs {needed} bytes, and the account has {max(0, most - used)} left"
         raise ClientError(f"{text}; give it more storage, or restore on another server")

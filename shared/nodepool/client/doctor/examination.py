@@ -97,6 +97,7 @@ def _checks(
         ("server", partial(server.server, connection, storing)),
         ("log", partial(log.check_streams, connection, storing.replicas)),
         ("beginning of the log", partial(log.beginning, connection, known)),
+        (log.TRIMMING, partial(log.floor, connection, known)),
         ("clock", clock),
         (f"commands of {org}", permission),
         ("services", partial(services.services, connection, known, own)),

@@ -2,15 +2,22 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
+from nodepool.archive.floor import list_services
 from nodepool.client.doctor.finding import Finding, note, ok, problem
 from nodepool.nats.log.api import Json
 from nodepool.nats.log.figures import followers
 from nodepool.nats.log.streams import STREAM, stream_info, streams, whole_stream_info
+from nodepool.nats.objects.floor_facts import find_standings
 from nodepool.nats.objects.snapshots import stored_position
 from nodepool.nats.wire.connection import Connection
 from nodepool.service import AnyService
 
 FULL = 0.9
+TRIMMING = "trimming"
+PAGE = "'Trimming the log' in deploy/OPERATING.md"
+NEEDED_MAX = 500_000
+"""A service that is at work needs 150,000 positions at most: an idle one commits, and saves a
+snapshot, after 50,000 each."""
 _SEALED = "it is sealed: it takes no messages any more, and cannot be unsealed"
 _AGAIN = "while the services are at work: they make it again, and fill it"
 MISSING = "it is missing"
@@ -56,8 +63,11 @@ async def check_streams(connection: Connection, replicas: int) -> AsyncGenerator
     most = int(str(_object(log, "config").get("max_bytes", -1)))
     if most > 0 and size > FULL * most:
         text = f"{size >> 20} of {most >> 20} MiB are used"
-        fix = "raise max_bytes of the stream NODEPOOL; the log is never trimmed"
+        fix = "raise max_bytes of the stream NODEPOOL, or have the archiver trim it"
         yield problem("log size", text, fix)
+    if _object(log, "config").get("deny_purge"):
+        text = "the log can never be trimmed: an early release has made it"
+        yield note(TRIMMING, text, f"back it up and restore it: see {PAGE}")
 
 
 async def _stream(
@@ -105,11 +115,27 @@ async def beginning(
     without = sorted(name for name, position in stored.items() if position < log.first - 1)
     if not without:
         text = f"it begins at position {log.first}, and each service has a snapshot beyond it"
-        yield note(check, text, "keep the log whole: no max_msgs, max_bytes, max_age or purge")
+        yield note(check, text, f"let nothing but the archiver trim it: see {PAGE}")
         return
     text = f"it begins at position {log.first}, without a snapshot of {', '.join(without)}"
     fix = "a service that is ready saves one itself; else nodepool restore FOLDER --force"
     yield problem(check, text, fix)
+
+
+async def floor(
+    connection: Connection, known: Sequence[AnyService]
+) -> AsyncGenerator[Finding, None]:
+    """Yield a finding if a service needs so much of the log that little can be trimmed."""
+    log = await stream_info(connection, STREAM)
+    if log is None:
+        return
+    standings = await find_standings(connection, log, [service.name for service in known])
+    for holder in list_services(standings):
+        needed = log.last - max(holder.first, log.first)
+        if needed > NEEDED_MAX:
+            text = f"{holder.name} needs the last {needed} positions: {holder.why}"
+            fix = f"start {holder.name}, or see why it saves no snapshot: python -m {holder.name}"
+            yield note(TRIMMING, text, fix)
 
 
 def _differs(key: str, there: object, wanted: object) -> bool:

@@ -65,12 +65,15 @@ async def find_facts(
         log=Extent(info.first, info.last, info.bytes),
         read_back=read_back,
         sets=[each for each in sets if each.log == info.log],
-        services=await _find_standings(client, info),
+        services=await find_standings(client, info),
         young=await first_since(client, since, info.last),
     )
 
 
-async def _find_standings(client: BusClient, info: StreamInfo) -> Mapping[str, Standing]:
+async def find_standings(
+    client: BusClient, info: StreamInfo, names: Sequence[str] = SERVICES
+) -> Mapping[str, Standing]:
+    """Return what the bus has of each service."""
     # The server counts a request for a missing message as an error, and these two as none.
     stream = await whole_stream_info(client, STREAM, _COMMITS)
     state = stream["state"] if stream is not None else {}
@@ -78,7 +81,7 @@ async def _find_standings(client: BusClient, info: StreamInfo) -> Mapping[str, S
     committed = state.get("subjects") or {}
     saved = await stored_subjects(client, "np-snapshot.*.manifest")
     standings = dict[str, Standing]()
-    for name in SERVICES:
+    for name in names:
         subject = commit_subject(name)
         record = await leaders_message(client, STREAM, subject) if subject in committed else None
         has_saved = any(each.split(".")[1] == name for each in saved)
