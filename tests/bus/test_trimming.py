@@ -110,7 +110,7 @@ def floor_of(archiver: Archiver) -> dict[str, int]:
 
 @pytest.mark.timeout(120)
 async def test_a_trimmed_log_and_its_archive_have_every_message_and_services_begin_again(
-    server: NatsServer, tmp_path: Path
+    server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive = tmp_path / "archive"
     async with connected(server.url) as connection:
@@ -128,6 +128,13 @@ async def test_a_trimmed_log_and_its_archive_have_every_message_and_services_beg
             assert first <= min(floor_of(archiver).values())
             assert set(floor_of(archiver)) == {*SERVICES, "archive", "snapshot set", "age", "size"}
             await audit(connection, archive)
+
+            # and the operator sees who holds it
+            capsys.readouterr()
+            assert await dry_run(server, archive) == 0
+            said = capsys.readouterr().out
+            assert [line for line in said.splitlines() if line.startswith("snapshot set ")]
+            assert f"the log has positions {first} to " in said
 
         # and services that start now go on with the state that all messages make
         async with cell(server, tmp_path) as runtimes:
@@ -210,6 +217,12 @@ async def test_a_log_of_an_early_release_is_trimmed_once_it_was_backed_up_and_re
         assert [each.position for each in await read_all(connection)] == list(range(31, 51))
         await fill(connection, [(SUBJECT, b"{}")])
         assert (await log_of(connection)).last == 51
+
+
+async def dry_run(server: NatsServer, archive: Path) -> int:
+    """Return the exit code of `nodepool log trim --dry-run`."""
+    options = ("--dry-run", "--archive", str(archive), "--keep-seconds", "1", "--keep-bytes", "1")
+    return await nodepool(server, "log", "trim", *options)
 
 
 async def nodepool(server: NatsServer, *arguments: str) -> int:

@@ -1,5 +1,6 @@
-"""`nodepool log`: the archive of the log, and the log in SQL."""
+"""`nodepool log`: the archive of the log, the log in SQL, and where the log may be trimmed."""
 
+from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from nodepool.archive.floor import KEEP_BYTES, KEEP_S
 from nodepool.cli.archive_options import (
     ARCHIVE,
     ONLY_ARCHIVED,
@@ -17,13 +19,18 @@ from nodepool.cli.archive_options import (
 from nodepool.cli.errors import DONE, REFUSED
 from nodepool.cli.formats import Format
 from nodepool.cli.options import no_headers_option
-from nodepool.cli.output import print_error, print_note, print_text
+from nodepool.cli.output import print_error, print_lines, print_note, print_text
 from nodepool.cli.rows import print_rows, row_format_option
 from nodepool.cli.settings import Command, Group, Settings
+from nodepool.cli.tables import new_table
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
     from nodepool.archive.storage.checking import Report
     from nodepool.archive.storage.sql import Answer
+    from nodepool.client import Client
+    from nodepool.client.floor import Floor
     from nodepool.client.session import Session
 
 ROWS_MAX = 1_000_000
@@ -31,7 +38,7 @@ ROWS_MAX = 1_000_000
 
 @click.group(cls=Group)
 def log() -> None:
-    """Check the archive of the log, and ask the log in SQL."""
+    """Check the archive of the log, ask the log in SQL, and see what of it may go."""
 
 
 @log.command(cls=Command)
@@ -61,10 +68,10 @@ def verify(archive: str) -> int:
     return DONE
 
 
-async def _verify(archive: str) -> "Report":
-    from nodepool.archive.storage.store import Store
+@asynccontextmanager
+async def _progress() -> "AsyncIterator[Callable[[Report], None]]":
+    """Show how much of an archive was read back; provide what is called with each report."""
     from nodepool.cli.waiting_line import shown_while
-    from nodepool.client.whole_log import archive_errors
 
     position = 0
 
@@ -72,14 +79,20 @@ async def _verify(archive: str) -> "Report":
         nonlocal position
         position = report.head.last
 
+    async with shown_while(lambda seconds: f"read back to position {position}, {seconds:.0f} s"):
+        yield note
+
+
+async def _verify(archive: str) -> "Report":
+    from nodepool.archive.storage.store import Store
+    from nodepool.client.whole_log import archive_errors
+
     with archive_errors():
         from nodepool.archive.storage.checking import verify
 
         store = Store(archive)
         try:
-            async with shown_while(
-                lambda seconds: f"read back to position {position}, {seconds:.0f} s"
-            ):
+            async with _progress() as note:
                 return await verify(store, note)
         finally:
             await store.close()
@@ -144,3 +157,61 @@ async def _answer(session: "Session | None", sql: str, asked: Asked) -> "Answer"
             async with whole_log.opened(asked["archive"]) as index:
                 others = await whole_log.lay_out(folder, index, session, *window)
         return await whole_log.ask(folder, others, sql, asked["limit"], window)
+
+
+@log.command(cls=Command)
+@ARCHIVE
+@click.option("--dry-run", is_flag=True, help="Say what would go, and trim nothing.")
+@click.option(
+    "--keep-seconds",
+    type=click.IntRange(min=1),
+    default=KEEP_S,
+    show_default=True,
+    envvar="NODEPOOL_TRIM_KEEP_SECONDS",
+    help="Keep the messages that are not older.",
+)
+@click.option(
+    "--keep-bytes",
+    type=click.IntRange(min=1),
+    default=KEEP_BYTES,
+    show_default=True,
+    envvar="NODEPOOL_TRIM_KEEP_BYTES",
+    help="Keep so many bytes of the newest messages.",
+)
+@click.pass_obj
+def trim(
+    settings: Settings, archive: str, dry_run: bool, keep_seconds: int, keep_bytes: int
+) -> int:
+    """Show who needs the log from which position on, and what would go.
+
+    The archiver alone trims the log, if NODEPOOL_TRIM is on for it. The whole archive is read back
+    first.
+    """
+    if not dry_run:
+        text = "the archiver alone trims the log: set NODEPOOL_TRIM=on for it"
+        raise click.UsageError(f"{text}; --dry-run shows what it would do")
+
+    async def work(client: "Client") -> None:
+        from nodepool.archive.floor import Keep
+        from nodepool.client.floor import find_floor_of
+
+        keep = Keep(keep_seconds, keep_bytes)
+        async with _progress() as note:
+            floor = await find_floor_of(client.session, archive, keep, note)
+        _print_floor(floor)
+
+    return settings.run(work)
+
+
+def _print_floor(floor: "Floor") -> None:
+    table = new_table(("HOLDER", "NEEDS FROM", "WHY"))
+    print_lines(table.lines([[name, str(first), why] for name, first, why in floor.holders]))
+    messages, size = floor.would_go
+    extent = f"the log has positions {floor.log.first} to {floor.log.last}"
+    if not floor.is_purgeable:
+        print_note("the log denies every purge, as logs of early releases do: back up and restore")
+    if messages:
+        going = f"{messages} messages of about {size >> 10} KiB would go"
+        print_text(f"{extent}; {going}, up to its floor at {floor.holder.first}")
+    else:
+        print_text(f"{extent}; nothing would go, as {floor.holder.name} needs all of it")
