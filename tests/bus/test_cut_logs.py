@@ -61,7 +61,7 @@ async def test_a_service_without_a_snapshot_does_not_begin_in_the_middle_of_the_
         # when the head of the log is cut, and a replica starts
         first = await cut(connection, 2)
         async with serving(QUOTA, server, tmp_path / "two.log", wait=False) as runtime:
-            text = f"the log begins at position {first}, and quota has no snapshot"
+            text = f"trim gap: the log begins at position {first}, and quota has no snapshot"
             await until(lambda: (runtime.obstacle() or "").startswith(text))
 
             # then it is not ready, does nothing, and the doctor names the remedy
@@ -152,5 +152,5 @@ async def test_a_service_that_was_away_while_the_head_was_cut_does_not_read_on(
             os.kill(replica.pid, signal.SIGCONT)
 
         # then it does not read on
-        text = f"not ready: the log begins at position {first}, and quota has no snapshot"
+        text = f"not ready: trim gap: the log begins at position {first}, and quota has no snapshot"
         await until(lambda: readiness(replica).startswith(text))

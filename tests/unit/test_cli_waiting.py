@@ -176,14 +176,18 @@ def at(position: int) -> Entry:
     ("log", "accepted"),
     [
         ({}, None),
-        ({DELETING: at(8), DELETED: at(9)}, None),
+        ({DELETING: at(8)}, Accepted("u8", 8, 8, "deleting")),
+        ({DELETING: at(8), DELETED: at(9)}, Accepted("", 0, 9, "deleted")),
         ({VALIDATED: at(1)}, Accepted("u1", 1, 1)),
         ({VALIDATED: at(1), DELETING: at(2)}, Accepted("u2", 2, 2, "deleting")),
         ({VALIDATED: at(1), DELETING: at(2), DELETED: at(3)}, Accepted("", 0, 3, "deleted")),
         ({VALIDATED: at(1), DELETED: at(3)}, Accepted("", 0, 3, "deleted")),
         ({VALIDATED: at(4), DELETING: at(2), DELETED: at(3)}, Accepted("u4", 4, 4)),
     ],
-    ids=["never", "of others", "stored", "deleting", "deleted", "deleted at once", "made anew"],
+    ids=[
+        *("never", "trimmed and deleting", "trimmed and deleted"),
+        *("stored", "deleting", "deleted", "deleted at once", "made anew"),
+    ],
 )
 async def test_the_newest_events_about_a_nodepool_say_what_was_accepted_last(
     log: Mapping[tuple[str, str], Entry], accepted: Accepted | None

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent.pools.sides import Deletion, Origin
 from nodepool.client.accepted import DELETED, DELETING, VALIDATED, Accepted, accepted_by
@@ -17,6 +17,9 @@ from nodepool.contract.events import (
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope
 from nodepool.nats.wire.errors import InDoubt
+
+if TYPE_CHECKING:
+    from nodepool.nats.log.pages import Page
 
 CREATED: Final = "CWNodePoolCreated"
 ORIGINS_MAX: Final = 32
@@ -50,6 +53,7 @@ class LogReader:
     def end(self) -> None:
         """Forget the mirror, and what was read with it."""
         self._mirror = None
+        self._begins: Page | None = None
         self._ended: dict[str, int] = {}
         self._from = self._to = 0
         self._fresh_until = float("-inf")
@@ -86,11 +90,17 @@ class LogReader:
             agreed = created.position if created is not None else 0
         names = [VALIDATED[1]]
         page = await self._require_mirror().read(names, pool=pool, after=agreed, limit=ORIGINS_MAX)
+        self._begins = page
         entries = {entry.position: entry for entry in page.entries}
         newest = await self._newest(VALIDATED[1], pool)
         if newest is not None:
             entries[newest.position] = newest
         return [origin_in(entry) for _, entry in sorted(entries.items())]
+
+    def check_reaches(self, position: int) -> None:
+        """Raise HeadMissing if the log, when last asked, lacked some of what follows a position."""
+        if self._begins is not None:
+            self._begins.check_reaches(position)
 
     async def _newest(self, name: str, pool: str) -> Entry | None:
         """Return the newest event of a name about a NodePool; None without an event."""
@@ -112,6 +122,8 @@ class LogReader:
         far back as needed.
 
         oldest: from where to read, if anything has to be; raises an error of the bus.
+
+        Raises HeadMissing if that cannot be said, because the log was trimmed beyond `since`.
         """
         mirror = self._require_mirror()
         async with self._turn:
@@ -123,13 +135,16 @@ class LogReader:
             elif clock() >= self._fresh_until:
                 await self._read(mirror, self._to + 1)
                 self._fresh_until = clock() + FRESH_S
-        return self._ended.get(node, 0) >= assignment
+        if self._ended.get(node, 0) >= assignment:
+            return True
+        self.check_reaches(since)
+        return False
 
     async def _read(self, mirror: Mirror, first: int) -> None:
         """Read from a position to the current end of the log."""
         after, at_end = first - 1, False
         while not at_end:
-            page = await mirror.read(ENDS.keys(), after=after)
+            page = self._begins = await mirror.read(ENDS.keys(), after=after)
             for entry in page.entries:
                 self._take(entry)
             after, at_end = page.after, page.at_end

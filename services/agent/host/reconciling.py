@@ -173,6 +173,9 @@ class ReconcileLoop:
         is_hidden = is_alone and agreement is not None and agreement.uid != ""
         if agreement is not None and (is_hidden or is_unresolved(agreement, attempt)):
             origins = await self._bus.log.origins_of(key.name, agreement.version)
+            if is_hidden and agreement.log == self._log.id and not (origins or deleted.position):
+                # The log does not say whether it was deleted: it must not be created again.
+                self._bus.log.check_reaches(agreement.version)
             attempt = self._bus.commander.attempt(key, self._clock(), deleted.position)
         wanted, found = model.pools.get(key.name), self._view.pool(key.name)
         if wanted is None and found is None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.host.intake import Reply
-from gateway.host.pages import page_of
+from gateway.host.pages import Extent, page_of
 from gateway.refusals import Refusal
 from nodepool.client.audit import (
     OUTCOMES,
@@ -33,7 +33,7 @@ Outcomes follow their commands closely, unless services are behind: then a comma
 async def read_audit(connection: Connection, query: Audit, org: str) -> Reply:
     """Return a page of commands of an organisation."""
     log = _Log(connection)
-    end = await api.last_position(connection, STREAM)
+    extent = Extent(*await api.bounds(connection, STREAM))
     place = Place(org, query.cluster, query.pool)
     if query.last and not (query.cluster and query.pool):
         field = "pool" if query.cluster else "cluster"
@@ -41,14 +41,15 @@ async def read_audit(connection: Connection, query: Audit, org: str) -> Reply:
     if query.last:
         record = await _find_last(log, place)
         items = [encode_record(record)] if record is not None else []
-        return page_of(items, end=end, after=end, at_end=True)
+        return page_of(items, extent, start=0, after=extent.end, at_end=True)
     items, size, after, at_end = list[bytes](), 0, query.after, False
     if query.since is not None:
-        after = max(after, await position_before(connection, query.since, end))
+        after = max(after, await position_before(connection, query.since, extent.end))
+    start = after
     while len(items) < query.limit and size <= ANSWER_BYTES_MAX // 2 and log.reads < READS_MAX:
         entry = await log.next(f"np.cmd.{place.filter}.*", after)
         if entry is None:
-            after, at_end = max(after, end), True
+            after, at_end = max(after, extent.end), True
             break
         after = entry.position
         record = command_record(entry)
@@ -56,7 +57,7 @@ async def read_audit(connection: Connection, query: Audit, org: str) -> Reply:
             outcome = await _find_outcome(log, entry)
             items.append(encode_record(replace(record, outcome=outcome)))
             size += len(items[-1])
-    return page_of(items, end=end, after=after, at_end=at_end)
+    return page_of(items, extent, start=start, after=after, at_end=at_end)
 
 
 class _Log:

@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.host.audit import read_audit
 from gateway.host.intake import Reply
-from gateway.host.pages import page_of
+from gateway.host.pages import Extent, page_of
 from gateway.host.waiting import FairPlaces
 from gateway.refusals import Refusal
 from nodepool.client.events import ObjectEvent, object_events, regards
@@ -59,24 +59,25 @@ class History:
     async def _read(self, connection: Connection, query: Events, org: str) -> Reply:
         pool = token(query.pool) if query.pool else "*"
         subject = f"np.evt.*.{token(org)}.{token(query.cluster)}.{pool}.*"
-        end = await api.last_position(connection, STREAM)
+        log = Extent(*await api.bounds(connection, STREAM))
         items: list[bytes] = []
         size, after, at_end = 0, query.after, False
         if query.since is not None:
-            after = max(after, await position_before(connection, query.since, end))
+            after = max(after, await position_before(connection, query.since, log.end))
+        start = after
         for _ in range(READS_MAX):
             if len(items) >= query.limit or size > ANSWER_BYTES_MAX // 2:
                 break
             entry = await api.leaders_next_message(connection, STREAM, subject, after + 1)
             if entry is None:
-                after, at_end = max(after, end), True
+                after, at_end = max(after, log.end), True
                 break
             after = entry.position
             for event in object_events(entry):
                 if regards(event, query.pool, query.node):
                     items.append(_encode(event))
                     size += len(items[-1])
-        return page_of(items, end=end, after=after, at_end=at_end)
+        return page_of(items, log, start=start, after=after, at_end=at_end)
 
 
 async def _read_messages(connection: Connection, query: Messages, org: str) -> Reply:
@@ -102,7 +103,8 @@ async def _read_messages(connection: Connection, query: Messages, org: str) -> R
             size=ANSWER_BYTES_MAX // 2,
         )
     items = [item for each in page.entries if (item := _encode_message(each)) is not None]
-    answer = page_of(items, end=page.end, after=page.after, at_end=page.at_end)
+    extent = Extent(page.first, page.end)
+    answer = page_of(items, extent, start=query.after, after=page.after, at_end=page.at_end)
     about = {"log": page.log, "time": page.time.isoformat()}
     return json.dumps(about).encode()[:-1] + b"," + answer[1:]
 

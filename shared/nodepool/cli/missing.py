@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.cli.errors import DONE, REFUSED, CliError
 from nodepool.cli.names import NODEPOOL, Kind
-from nodepool.cli.output import name_of, print_error
+from nodepool.cli.output import name_of, print_error, print_note
 from nodepool.cli.sources import read
 from nodepool.contract.suggest import did_you_mean
 
@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from nodepool.client import Client
 
 _DELETE: Final = "DeleteNodePool"
+
+
+def note_trimmed(client: "Client") -> None:
+    """Print where the log begins, if what was asked for may have lain before."""
+    if first := client.session.trimmed_at:
+        text = f"trim gap: the log begins at position {first}; its archive has what was before"
+        print_note(text)
 
 
 async def report_missing(

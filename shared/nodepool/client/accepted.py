@@ -53,7 +53,10 @@ class Accepted(NamedTuple):
 async def read_accepted(
     last_event: Callable[[tuple[str, str]], Awaitable[Entry | None]],
 ) -> Accepted | None:
-    """Return what the log says of a NodePool; None if the NodePool never existed.
+    """Return what the log says of a NodePool; None if it says nothing.
+
+    The NodePool never existed, or nothing was accepted about it since the log was trimmed: then the
+    read model shows it as it is.
 
     last_event: reads the newest event of a service and name about the NodePool; None if the log
         has no such event.
@@ -67,14 +70,13 @@ async def read_accepted(
 def accepted_by(
     stored: Entry | None, deleting: Entry | None, deleted: Entry | None
 ) -> Accepted | None:
-    """Return what the newest events of a NodePool say of it; None if it never existed."""
-    if stored is None:
-        return None
-    if deleted is not None and deleted.position > stored.position:
+    """Return what the newest events of a NodePool say of it; None if the log has none."""
+    position = 0 if stored is None else stored.position  # It may have been trimmed.
+    if deleted is not None and deleted.position > position:
         return Accepted("", 0, deleted.position, "deleted")
-    if deleting is not None and deleting.position > stored.position:
+    if deleting is not None and deleting.position > position:
         return accepted_in(deleting, "deleting")
-    return accepted_in(stored)
+    return None if stored is None else accepted_in(stored)
 
 
 def accepted_in(entry: Entry, state: State = "stored") -> Accepted | None:

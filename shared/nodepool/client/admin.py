@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -10,9 +11,8 @@ from nodepool.client.doctor.finding import FAULTS
 from nodepool.client.errors import ClientError, Unreachable, translate_errors
 from nodepool.client.restoring import restore
 from nodepool.client.session import Session
-from nodepool.contract.log import LogId
 from nodepool.nats.log.replicas import replicas_at_work
-from nodepool.nats.log.streams import STREAM, stream_info
+from nodepool.nats.log.streams import STREAM, StreamInfo, stream_info
 from nodepool.nats.wire.addresses import without_password
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import STREAM_NOT_FOUND, Conflict, ServerRefusal
@@ -77,11 +77,25 @@ class Admin:
         return Versions(server, await _services(self._session.connection))
 
     async def next_input(self, service: "AnyService") -> "Standing":
-        """Return how far a service is, with its next input."""
-        from nodepool.nats.log.skipping import standing_of
+        """Return how far a service is, with its next input.
 
+        Raises TrimGap if the log was trimmed, and the service has no snapshot.
+        """
+        from nodepool.client.trim_gap import TrimGap
+        from nodepool.nats.log.skipping import Known, standing_of
+        from nodepool.nats.objects.snapshots import stored_manifest
+
+        connection, known = self._session.connection, Known()
         with translate_errors(self._session.url):
-            return await standing_of(self._session.connection, service, await self._log())
+            log = await self._log()
+            if log.first > 1:
+                with suppress(ValueError):
+                    manifest = await stored_manifest(connection, service.name)
+                    if manifest is not None and manifest.log == log.log:
+                        known = Known(manifest.committed, manifest.expected_sequence)
+                if known.committed < log.first - 1:
+                    raise TrimGap(log.first, known.committed + 1)
+            return await standing_of(connection, service, log.log, known)
 
     async def skip(self, service: "AnyService", standing: "Standing") -> None:
         """Make a service pass over its next input.
@@ -92,17 +106,18 @@ class Admin:
 
         try:
             with translate_errors(self._session.url):
-                await skip(self._session.connection, service, await self._log(), standing)
+                log = (await self._log()).log
+                await skip(self._session.connection, service, log, standing)
         except Conflict:
             raise ClientError(
                 f"{service.name} has committed meanwhile: look again at what its next input is"
             ) from None
 
-    async def _log(self) -> LogId:
+    async def _log(self) -> StreamInfo:
         info = await stream_info(self._session.connection, STREAM)
         if info is None:
             raise Unreachable(f"there is no log at {without_password(self._session.url)}")
-        return info.log
+        return info
 
 
 async def _services(connection: Connection) -> Mapping[str, Sequence[str]] | None:

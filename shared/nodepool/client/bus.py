@@ -23,6 +23,7 @@ from nodepool.client.names import check_name
 from nodepool.client.objects import Document, Listed, Object, document_of
 from nodepool.client.session import FILTERS_MAX, Session
 from nodepool.contract.buckets import Bucket
+from nodepool.contract.documents import text
 from nodepool.contract.keys import UNNAMED, token
 from nodepool.nats.log.streams import STREAM
 
@@ -128,10 +129,22 @@ class Bus:
         stored, deleted = await asyncio.gather(
             self._session.last_event(VALIDATED, name), self._session.last_event(DELETED, name)
         )
+        if stored is None and deleted is None and await self._session.is_trimmed():
+            return await self._find_shown(pool)
         if stored is None or (deleted is not None and deleted.position > stored.position):
             return None
         envelope = decode(NodePoolValidated, stored.subject, stored.content, {}, stored.position)
         return envelope.data if isinstance(envelope, Envelope) else None
+
+    async def _find_shown(self, pool: str) -> "NodePoolValidated | None":
+        """Return a NodePool whose newest spec was trimmed from the log, by the read model.
+
+        What was trimmed is long in the read model.
+        """
+        from nodepool.client.stored import stored_in
+
+        document, session = await self.get("nodepools", pool), self._session
+        return stored_in(document, session.org, session.cluster) if document is not None else None
 
     async def find_zone(self) -> str | None:
         """Return the zone of the cluster; None if the cluster is not registered."""
@@ -142,6 +155,9 @@ class Bus:
         entry = await self._session.last_event(
             (ClusterRegistered.speaker, ClusterRegistered.__name__), UNNAMED
         )
+        if entry is None and await self._session.is_trimmed():
+            document = await self.get("clusters", self._session.cluster)
+            return text(document, "spec", "zone") or None
         if entry is None:
             return None
         envelope = decode(ClusterRegistered, entry.subject, entry.content, {}, entry.position)
@@ -150,8 +166,20 @@ class Bus:
     async def list_clusters(self) -> Sequence[tuple[str, str]]:
         """Return organisation and name of each cluster that was ever registered."""
         filter = f"np.evt.validator.*.*.{UNNAMED}.ClusterRegistered"
-        names = (subject.split(".") for subject in await self._session.message_counts(filter))
-        return sorted((tokens[3], tokens[4]) for tokens in names)
+        names = [subject.split(".")[3:5] for subject in await self._session.message_counts(filter)]
+        if await self._session.is_trimmed():
+            names += [key.split(".") for key in await self._list_keys("clusters")]
+        return sorted({(org, cluster) for org, cluster in names})
+
+    async def _list_keys(self, bucket: Bucket) -> Sequence[str]:
+        """Return the key of each object of a bucket, of all organisations."""
+        keys = list[str]()
+        async with aclosing(self.watch(bucket, "", everywhere=True)) as changes:
+            async for change in changes:
+                if isinstance(change, Listed):
+                    break
+                keys += [change.key] if change.document is not None else []
+        return keys
 
     async def explain(self, pool: str) -> Document | None:
         """Return None: the explanation has to be computed from the objects."""

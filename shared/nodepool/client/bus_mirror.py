@@ -103,7 +103,7 @@ class BusMirror:
         org, cluster = self._session.org, self._session.cluster
         filters = [each for name in names for each in subjects_of_events([name], org, cluster)]
         connection = self._session.connection
-        verify = partial(verify_log, connection, self._log)
+        verify = partial(verify_log, connection, self._log, is_whole=True)
         reader = Reader(connection, STREAM, filters, start=after + 1, verify=verify)
         reader.metadata = self._metadata
         await reader.open()

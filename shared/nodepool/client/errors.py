@@ -59,6 +59,8 @@ def translate_errors(url: str) -> Iterator[None]:
     """Turn errors of the bus that are raised inside the context into `Unreachable`."""
     try:
         yield
+    except ClientError:
+        raise
     except Denied as refusal:
         raise build_denial(url, refusal.description) from None
     except (ServerRefusal, StreamChanged) as error:

@@ -12,6 +12,7 @@ from nodepool.client.hearing import Hearing, hear
 from nodepool.client.names import check_name
 from nodepool.client.recent_events import RecentEvents, Regarded
 from nodepool.client.session import Session
+from nodepool.client.trim_gap import TrimGap
 from nodepool.contract.documents import field, items, text
 from nodepool.contract.keys import token
 
@@ -53,6 +54,7 @@ async def read_events(
         pause_s = SOON_S
         while True:
             page = await asker.ask("Events", {**asked, "after": after}, patient=follow)
+            note_trimmed(session, page, after)
             found = [_event(each) for each in items(page, "items")]
             for event in found:
                 yield event
@@ -95,6 +97,16 @@ async def read_recent(
             async for event in events:
                 recent.add(event)
     return recent
+
+
+def note_trimmed(session: Session, page: object, after: int) -> None:
+    """Note where the log begins, if it lacks what was asked for; raise TrimGap after a position."""
+    first = field(page, "first")
+    if not isinstance(first, int) or field(page, "trimmed") is not True:
+        return
+    if 0 < after < first - 1:
+        raise TrimGap(first, after + 1)
+    session.trimmed_at = first
 
 
 def _event(shown: object) -> ObjectEvent:

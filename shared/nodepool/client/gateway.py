@@ -157,7 +157,7 @@ class Gateway:
         """Read commands and their outcomes into a trail."""
         from nodepool.client.audit_pages import read_pages
 
-        await read_pages(self._asker, trail, place)
+        await read_pages(self._session, self._asker, trail, place)
 
     async def find_last_change(self, pool: str) -> "CommandRecord | None":
         """Return the command that changed a NodePool last."""

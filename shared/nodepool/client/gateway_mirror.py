@@ -114,7 +114,9 @@ class GatewayMirror:
 
     async def follow_page(self, names: Collection[str], after: int) -> Page:
         """Return the events after a position, as soon as a gateway answers."""
-        return await self._ask(names, {"after": after, "limit": PAGE}, patient=True)
+        page = await self._ask(names, {"after": after, "limit": PAGE}, patient=True)
+        page.check_reaches(after)
+        return page
 
     @asynccontextmanager
     async def follow(self, names: Collection[str], after: int) -> AsyncIterator[Heard]:
@@ -174,6 +176,7 @@ def _page_in(reply: Reply) -> Page:
         time=datetime.fromisoformat(text(reply, "time")),
         after=number_in(reply, "after"),
         at_end=field(reply, "atEnd") is True,
+        first=number_in(reply, "first"),
     )
 
 

@@ -74,7 +74,10 @@ class Mirror(Protocol):
         since: datetime | None = None,
         limit: int = PAGE,
     ) -> Page:
-        """Return events of these names about the cluster, or about a NodePool of the cluster."""
+        """Return events of these names about the cluster, or about a NodePool of the cluster.
+
+        The page says where the log begins: what was trimmed may be missing.
+        """
         ...
 
     async def newest(self, names: Collection[str], pool: str) -> Page:

@@ -101,9 +101,13 @@ class NodePools:
         return await self._session.backend.explain(check_name("name", pool))
 
     async def was_stored(self, pool: str) -> bool:
-        """Return whether there is, or ever was, a NodePool of this name; of any name for `*`."""
+        """Return whether there is, or ever was, a NodePool of this name; of any name for `*`.
+
+        A trimmed log does not say what never was; then the answer is yes.
+        """
         name = pool if pool == "*" else token(check_name("name", pool))
-        return await self._session.last_event(VALIDATED, name, from_leader=True) is not None
+        event = await self._session.last_event(VALIDATED, name, from_leader=True)
+        return event is not None or await self._session.is_trimmed()
 
 
 def _apply_command(manifest: "ApplyNodePool | Document | str") -> "ApplyNodePool":

@@ -58,8 +58,8 @@ async def list_pods(session: Session) -> ListedPods:
     """Return the Pods of the cluster from the newest `CHANGES_MAX` changes in the log."""
     session.require_bus("list Pods")
     subject = f"np.evt.fleet.{session.org}.{session.cluster}.*.PodChanged"
-    last = await session.last_position()
-    start, found, oldest = 1, _Found(), None
+    start, last = await session.bounds()
+    found, oldest = _Found(), None
     for _ in range(HALVINGS_MAX):
         async with session.reader(STREAM, [subject], start=start) as reader:
             if reader.pending > CHANGES_MAX and start < last:
@@ -70,6 +70,8 @@ async def list_pods(session: Session) -> ListedPods:
                 oldest = oldest or entries[0].time
                 found.read(entries)
             break
+    if oldest is None and (entry := await session.message_at(start)) is not None:
+        oldest = entry.time
     return ListedPods(found.in_order(), oldest if start > 1 else None)
 
 

@@ -89,6 +89,9 @@ class Replays:
         if not letter.is_command:
             return Replay(None, "", _why_not(letter))
         entry = await self._session.message_at(letter.input)
+        if entry is None and letter.input < (await self._session.bounds()).first:
+            text = "its command was trimmed from the log: the archive has it, at position"
+            return Replay(None, "", f"{text} {letter.input}")
         if entry is None or entry.subject != letter.subject:
             return Replay(None, "", "its command is not in the log: it is no letter of this log")
         id = _id_of(entry)

@@ -19,8 +19,10 @@ from nodepool.client.errors import (
 )
 from nodepool.client.holder import holder_of
 from nodepool.client.names import check_name
+from nodepool.client.trim_gap import Bounds, await_bounds, begin_of, find_gaps
 from nodepool.contract.log import Entry
 from nodepool.nats.log import api
+from nodepool.nats.log.pages import position_before
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM
 from nodepool.nats.wire import errors
@@ -28,9 +30,8 @@ from nodepool.nats.wire.access import NO_ACCESS, Access
 from nodepool.nats.wire.addresses import without_password
 from nodepool.nats.wire.client import give_up
 from nodepool.nats.wire.connection import SILENCE_S, Connection, FaultListener, connect
-from nodepool.nats.wire.errors import STREAM_NOT_FOUND, AccessError, Denied, ServerRefusal
+from nodepool.nats.wire.errors import AccessError, Denied
 from nodepool.nats.wire.library import NatsError
-from nodepool.nats.wire.waiting import RETRY_S
 
 if TYPE_CHECKING:
     from nodepool.client.backend import Backend, Through
@@ -55,6 +56,7 @@ class Session:
 
     holder: whose credentials the client uses, if their file says so.
     through: how the client works.
+    trimmed_at: where the log begins, if it was asked for more than it has; 0 if it was not.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Session:
         self._listeners: list[tuple[Notice, Notice]] = []
         self._connection: Connection | None = None
         self._denied = ""
+        self.trimmed_at = 0
 
     @cached_property
     def backend(self) -> "Backend":
@@ -187,16 +190,24 @@ class Session:
         start: the position to begin at.
         newest: whether to read only the newest message of each subject that is there already.
         at_end: whether to read only messages that are stored from now on.
+
+        Raises TrimGap if the log was trimmed beyond `start`. From 1 on, what the log has is read,
+        and `trimmed_at` says where it begins.
         """
-        self.require_bus("read the log itself")
+        first, last = await self.bounds(stream)
+        verify = None
+        if stream == STREAM:
+            verify = find_gaps(self.connection)
+            if start < first:
+                start = self.trimmed_at = begin_of(start, first)
         with translate_errors(self.url):
-            last = await self.last_position(stream)
             reader = Reader(
                 self.connection,
                 stream,
                 filters,
                 start=last + 1 if at_end else start,
                 newest=newest,
+                verify=verify,
             )
             async with asyncio.timeout(self.timeout_s):
                 await reader.open()
@@ -205,40 +216,31 @@ class Session:
         finally:
             await reader.close()
 
-    async def last_position(self, stream: str = STREAM) -> int:
-        """Return the position of the newest message of a stream; 0 while the stream is empty.
+    async def is_trimmed(self) -> bool:
+        """Return whether the log lacks its beginning, so that the newest of a kind may be gone."""
+        return (await self.bounds(STREAM)).first > 1
 
-        Waits for a stream that does not exist yet: a control plane that is starting creates it
-        soon. A reader opened without this check would wait silently for a missing stream.
-        """
+    async def last_position(self, stream: str = STREAM) -> int:
+        """Return the position of the newest message of a stream; 0 while the stream is empty."""
+        return (await self.bounds(stream)).last
+
+    async def bounds(self, stream: str = STREAM) -> Bounds:
+        """Return the positions of the oldest and of the newest message of a stream."""
         self.require_bus("read the log itself")
-        deadline = asyncio.get_running_loop().time() + self.timeout_s
         with translate_errors(self.url):
-            while True:
-                try:
-                    return await api.last_position(self.connection, stream)
-                except ServerRefusal as refusal:
-                    left = deadline - asyncio.get_running_loop().time()
-                    if refusal.code != STREAM_NOT_FOUND or left <= 0:
-                        raise
-                await asyncio.sleep(RETRY_S)
+            return await await_bounds(self.connection, stream, self.timeout_s)
 
     async def position_at(self, time: datetime) -> int:
-        """Return the position of the first message stored at or after a time, found by bisection.
+        """Return the position of the first message stored at or after a time.
 
-        If the log has no such message, the position lies past the end of the log.
+        If the log has no such message, the position lies past the end of the log. If the log may
+        have had earlier ones, `trimmed_at` says where it begins.
         """
+        first, last = await self.bounds(STREAM)
         with translate_errors(self.url):
-            high = await self.last_position() + 1
-            low = 1
-            while low < high:
-                middle = (low + high) // 2
-                entry = await api.message_at(self.connection, STREAM, middle)
-                if entry is not None and entry.time >= time:
-                    high = middle
-                else:
-                    low = middle + 1
-        return low
+            position = 1 + await position_before(self.connection, time, last)
+        self.trimmed_at = first if 1 < first == position else self.trimmed_at
+        return position
 
     async def read(self, reader: Reader, *, endless: bool) -> Sequence[Entry]:
         """Return the next messages of a reader, at least one.

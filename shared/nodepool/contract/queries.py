@@ -115,7 +115,8 @@ class Watch(Query):
 class Events(Query):
     """Returns Kubernetes events of a cluster as `items`, in the order of the log.
 
-    `after` of the answer is where the next page begins; `atEnd` says that the log has no more.
+    `after` of the answer is where the next page begins; `atEnd` says that the log has no more. The
+    log begins at `first`; `trimmed` says that what is asked for may have lain before.
 
     cluster: the cluster of the events.
     pool, node: only events of this NodePool or of this Node.
@@ -136,8 +137,8 @@ class Messages(Query):
     """Returns events of a cluster as they are in the log, as `items`, in their order.
 
     An item has the `position`, the `time`, the `subject` and the `event` itself, a CloudEvent.
-    `log` is the identity of the log, and `time` when it ended at `position`. `after` and `atEnd`
-    are those of `Events`.
+    `log` is the identity of the log, and `time` when it ended at `position`. `after`, `atEnd`
+    and `first` are those of `Events`.
 
     cluster: the cluster of the events.
     names: the names of the events, such as `NodePoolValidated`.
@@ -162,7 +163,7 @@ class Messages(Query):
 class Audit(Query):
     """Returns the commands of the organisation as `items`, each with its sender and its outcome.
 
-    A command that has no outcome yet has none. `after` and `atEnd` are those of `Events`.
+    A command that has no outcome yet has none. `after`, `atEnd` and `first` are those of `Events`.
 
     cluster: the cluster of the commands; empty for all clusters, and for quotas.
     pool: only commands about this NodePool and its Nodes.

@@ -54,5 +54,6 @@ async def check_beginning(
         return
     has = f"has a snapshot only up to {committed}" if committed else "has no snapshot"
     has += f" ({unused})" if unused else ""
-    text = f"the log begins at position {info.first}, and {service} {has}"
-    raise HeadMissing(f"{text}: restore a backup that holds the beginning of the log")
+    text = f"trim gap: the log begins at position {info.first}, and {service} {has}"
+    missing = f"positions {committed + 1} to {info.first - 1}, or a snapshot that goes further"
+    raise HeadMissing(f"{text}: restore a backup with {missing}")

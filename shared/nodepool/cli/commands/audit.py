@@ -17,6 +17,7 @@ from nodepool.cli.audit_table import (
     usage_document,
 )
 from nodepool.cli.formats import Format
+from nodepool.cli.missing import note_trimmed
 from nodepool.cli.names import EVENT, WITH_EVENTS, parse_required_names
 from nodepool.cli.options import format_option, no_headers_option, seconds
 from nodepool.cli.output import name_of, print_lines, print_note, print_text
@@ -92,6 +93,7 @@ def audit(
         _print("command", documents, WIDE if wide else HEADINGS, rows, form, shown)
         if trail.older:
             print_note(f"{trail.older} older ones are not shown; choose with --since or --limit")
+        note_trimmed(client)
 
     return settings.run(work)
 

@@ -9,6 +9,7 @@ import click
 from nodepool.cli import dead_letters, tables
 from nodepool.cli.errors import DONE, REFUSED, CliError
 from nodepool.cli.formats import Format
+from nodepool.cli.missing import note_trimmed
 from nodepool.cli.options import format_option, no_headers_option, seconds
 from nodepool.cli.output import print_error, print_lines, print_note, print_text
 from nodepool.cli.settings import Group, Settings
@@ -49,6 +50,7 @@ def list_(
         _print(letters, form, now, headers=not no_headers)
         if older:
             print_note(f"{older} older ones are not shown; choose with --service and --since")
+        note_trimmed(client)
 
     return settings.run(work)
 

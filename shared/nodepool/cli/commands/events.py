@@ -11,7 +11,7 @@ from nodepool.cli import tables
 from nodepool.cli.errors import DONE
 from nodepool.cli.event_table import count_events, event_document, occurred_once
 from nodepool.cli.formats import Format
-from nodepool.cli.missing import check_place
+from nodepool.cli.missing import check_place, note_trimmed
 from nodepool.cli.names import EVENT, NODEPOOL, WITH_EVENTS, parse_required_names
 from nodepool.cli.options import format_option, no_headers_option, seconds
 from nodepool.cli.output import print_lines, print_note, print_text
@@ -139,6 +139,7 @@ async def _list(client: "Client", query: Query, printer: Printer) -> int:
     if not events:
         await check_place(client, EVENT)
     printer.print_all([event_document(event) for event in count_events(events)])
+    note_trimmed(client)
     return DONE
 
 

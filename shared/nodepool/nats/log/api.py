@@ -82,6 +82,16 @@ async def last_position(client: BusClient, stream: str) -> int:
     return (await extent(client, stream))[0]
 
 
+async def bounds(client: BusClient, stream: str) -> tuple[int, int]:
+    """Return the positions of the oldest and of the newest message of a stream.
+
+    The oldest is the next message to come, if the stream holds none.
+    """
+    state = (await request(client, f"$JS.API.STREAM.INFO.{stream}")).get("state")
+    assert isinstance(state, dict), "a stream's info has a state"
+    return max(1, int(state["first_seq"])), int(state["last_seq"])
+
+
 async def extent(client: BusClient, stream: str) -> tuple[int, int]:
     """Return the position of the newest message of a stream, and the number of its subjects."""
     state = (await request(client, f"$JS.API.STREAM.INFO.{stream}")).get("state")

@@ -10,7 +10,7 @@ from nodepool.contract.log import Entry, LogId
 from nodepool.nats.log.api import leaders_message, leaders_message_since, leaders_next_message
 from nodepool.nats.log.streams import STREAM, stream_info
 from nodepool.nats.wire.client import BusClient
-from nodepool.nats.wire.errors import InDoubt
+from nodepool.nats.wire.errors import HeadMissing, InDoubt
 
 READS_MAX: Final = 500
 """The most messages of the log that are read for a page."""
@@ -22,6 +22,7 @@ class Page(NamedTuple):
     log, end, time: the log, the position of its newest message, and when that was so.
     after: where the next page begins: all messages up to there were looked at.
     at_end: whether the log has no more.
+    first: where the log begins; what lies before was trimmed.
     """
 
     entries: Sequence[Entry]
@@ -30,6 +31,13 @@ class Page(NamedTuple):
     time: datetime
     after: int
     at_end: bool
+    first: int = 1
+
+    def check_reaches(self, position: int) -> None:
+        """Raise HeadMissing if the log no longer has all that follows a position."""
+        if self.first > position + 1:
+            text = f"the log {self.log} begins at position {self.first}"
+            raise HeadMissing(f"trim gap: {text}, and what follows {position} is asked for")
 
 
 async def read_page(
@@ -71,7 +79,7 @@ async def read_page(
             used += len(entry.content)
         after, at = entry.position, found.index(entry)
         found[at] = await following(subjects[at], after + 1)
-    return Page(entries, info.log, info.last, info.time, after, at_end)
+    return Page(entries, info.log, info.last, info.time, after, at_end, info.first)
 
 
 async def position_before(client: BusClient, since: datetime, end: int) -> int:
@@ -88,4 +96,5 @@ async def newest_of(client: BusClient, subjects: Sequence[str]) -> Page:
     found = await asyncio.gather(*(leaders_message(client, STREAM, each) for each in subjects))
     entries = sorted(filter(None, found), key=lambda each: each.position)
     end = max((each.position for each in entries), default=0)
-    return Page(entries, info.log, max(info.last, end), info.time, max(info.last, end), at_end=True)
+    end = max(info.last, end)
+    return Page(entries, info.log, end, info.time, end, at_end=True, first=info.first)

@@ -7,6 +7,7 @@ hangs the process. It reads only the id of that input.
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from nodepool.contract.decode import build_unreadable
 from nodepool.contract.log import Entry, LogId
@@ -38,15 +39,28 @@ class Standing:
     next: Entry | None
 
 
-async def standing_of(connection: BusClient, service: AnyService, log: LogId) -> Standing:
-    """Return the progress of a service, by reading all its commit records as its replicas do.
+class Known(NamedTuple):
+    """How far a service was at its snapshot: up to which position, and where that was committed."""
 
+    committed: int = 0
+    expected_sequence: int = 0
+
+
+NOTHING: Final = Known()
+
+
+async def standing_of(
+    connection: BusClient, service: AnyService, log: LogId, known: Known = NOTHING
+) -> Standing:
+    """Return the progress of a service, by reading its commit records as its replicas do.
+
+    known: where to begin; a log that was trimmed lacks earlier records.
     Raises InDoubt if the server falls silent, and StreamChanged if the log is gone.
     """
-    committed = before = 0
-    is_chained = False
+    committed, before = known
+    is_chained = before > 0
     records = [commit_subject(service.name)]
-    async with aclosing(read_to_end(connection, STREAM, records)) as parts:
+    async with aclosing(read_to_end(connection, STREAM, records, start=before + 1)) as parts:
         async for record in _each(parts):
             followed = follow(
                 record, log, committed=committed, before=before, is_chained=is_chained

@@ -291,7 +291,7 @@ async def verify_log(
         raise LogChanged(f"the log {log} ends at {info.last}, and was read to {read_to}")
     if is_whole and info.first > read_to + 1:
         text = f"the log {log} begins at position {info.first}, and was read to {read_to}"
-        raise HeadMissing(text)
+        raise HeadMissing(f"trim gap: {text}")
     if read_at is None or read_to < info.first:
         return
     message = await leaders_message_at(client, STREAM, read_to)
