@@ -202,6 +202,7 @@ class Archiver:
             yield Sample(archive_metrics.POSITION, (), archive.head.last)
             yield Sample(archive_metrics.SEGMENTS, (), archive.segments)
             yield Sample(archive_metrics.BYTES, (), archive.bytes)
+        yield from self._trimming.samples()
         since = self._idle_since
         if recorder is not None:
             oldest = recorder.oldest

@@ -11,6 +11,8 @@ from nodepool.contract import archive_metrics as archive
 
 _NO_ARCHIVER: Final = "no archiver"
 
+_BELOW: Final = f"max({series(archive.FLOOR)}) - max({series(archive.LOG_FIRST)})"
+
 ARCHIVE: Final = Section(
     "Is the log archived?",
     [
@@ -92,6 +94,43 @@ ARCHIVE: Final = Section(
                 Query(f"max(deriv({series(archive.READ_BACK)}[{RATE}]))", "read back"),
             ],
             unit="cps",
+            width=8,
+            empty=_NO_ARCHIVER,
+        ),
+        lines(
+            "Messages that each holder needs",
+            "How many of the newest messages each holder of the log needs. The floor is where the "
+            "one is that needs most.",
+            [
+                Query(
+                    f"max({series(archive.POSITION)}) + 1"
+                    f" - on () group_right () min by (holder) ({series(archive.HOLDER)})",
+                    "{{holder}}",
+                )
+            ],
+            width=8,
+            decimals=0,
+            empty=_NO_ARCHIVER,
+        ),
+        lines(
+            "Messages below the floor",
+            "Messages that nobody needs, and those that the archiver trims after ten minutes.",
+            [
+                Query(_BELOW, "nobody needs"),
+                Query(f"({_BELOW}) * max({series(archive.TRIMS)})", "to be trimmed"),
+            ],
+            width=8,
+            decimals=0,
+            empty=_NO_ARCHIVER,
+        ),
+        lines(
+            "Size of the log and of its archive",
+            "The messages of the log that are not trimmed, and the segments and snapshots.",
+            [
+                Query(f"max({series(archive.LOG_SIZE)})", "log"),
+                Query(f"max({series(archive.BYTES)})", "archive"),
+            ],
+            unit="bytes",
             width=8,
             empty=_NO_ARCHIVER,
         ),

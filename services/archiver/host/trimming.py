@@ -1,7 +1,7 @@
 """Looks for the floor of the log, and trims the log there."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -9,6 +9,8 @@ from archiver.host.patience import Patience as StorePatience
 from archiver.host.settings import ArchiverSettings
 from nodepool.archive.floor import Extent, Holder, Patience, find_floor, list_holders
 from nodepool.archive.storage.archive import Archive
+from nodepool.contract import archive_metrics
+from nodepool.contract.metrics import Sample
 from nodepool.host.logs import Logger
 from nodepool.nats.log.streams import STREAM, StreamInfo, stream_info
 from nodepool.nats.log.trimming import trim
@@ -18,7 +20,7 @@ from nodepool.nats.wire.errors import ServerRefusal
 
 LOOK_S: Final = 30.0
 """The longest pause between two looks, in seconds."""
-OLD_LOG: Final = "the log denies every purge, as logs of early releases do: see 'Trimming the log'"
+OLD_LOG: Final = "the log denies every purge, as logs of early releases do: see deploy/RETENTION.md"
 
 
 class Trimming:
@@ -47,6 +49,17 @@ class Trimming:
         self._settings, self._patience = settings, patience
         self._read_back, self._lines = read_back, log
 
+    def samples(self) -> Iterator[Sample]:
+        """Yield the samples of a scrape, which runs in its own thread."""
+        holders, log = self.holders, self.log
+        yield Sample(archive_metrics.TRIMS, (), self._settings.trims)
+        if log is not None:
+            yield Sample(archive_metrics.LOG_FIRST, (), log.first)
+            yield Sample(archive_metrics.LOG_SIZE, (), log.bytes)
+            yield Sample(archive_metrics.FLOOR, (), find_floor(holders).first)
+        for holder in holders:
+            yield Sample(archive_metrics.HOLDER, (holder.name,), holder.first)
+
     async def run(self, connection: Connection, archive: Archive) -> None:
         """Look, and trim, until the task is cancelled; raise the errors of the bus."""
         clock, waiting = asyncio.get_running_loop().time, Patience()
@@ -63,7 +76,8 @@ class Trimming:
     async def _look(self, connection: Connection, info: StreamInfo, sets: SetReader) -> int:
         found, keep = await self._patience.insist(sets.newest), self._settings.keep
         facts = await find_facts(connection, info, found, self._read_back(), keep)
-        self.log, self.holders = facts.log, list_holders(facts, keep)
+        self.holders = list_holders(facts, keep)
+        self.log = facts.log  # Last: a scrape reads the floor once it is there.
         return find_floor(self.holders).first
 
     async def _trim(

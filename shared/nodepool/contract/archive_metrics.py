@@ -55,6 +55,33 @@ FAULTS: Final = Metric(
     "gauge",
     "Faults that were found when the whole archive was last read back: 0 where it is whole.",
 )
+TRIMS: Final = Metric(
+    "nodepool_trim_enabled",
+    "gauge",
+    "1 if this archiver trims the log.",
+)
+FLOOR: Final = Metric(
+    "nodepool_trim_floor_position",
+    "gauge",
+    "The floor of the log: the first position that somebody needs.",
+)
+HOLDER: Final = Metric(
+    "nodepool_trim_holder_position",
+    "gauge",
+    "The first position that a holder of the log needs: the archive, the snapshot sets, a service, "
+    "or what is kept by age and by size.",
+    ("holder",),
+)
+LOG_FIRST: Final = Metric(
+    "nodepool_trim_log_first_position",
+    "gauge",
+    "The first position of the log: what lies before was trimmed.",
+)
+LOG_SIZE: Final = Metric(
+    "nodepool_trim_log_bytes",
+    "gauge",
+    "The size of the messages of the log that are not trimmed.",
+)
 OF_THE_ARCHIVER: Final[tuple[Metric, ...]] = tuple(
     value for value in vars().values() if isinstance(value, Metric)
 )

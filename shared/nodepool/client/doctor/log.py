@@ -14,7 +14,7 @@ from nodepool.service import AnyService
 
 FULL = 0.9
 TRIMMING = "trimming"
-PAGE = "'Trimming the log' in deploy/OPERATING.md"
+PAGE = "deploy/RETENTION.md"
 NEEDED_MAX = 500_000
 """A service that is at work needs 150,000 positions at most: an idle one commits, and saves a
 snapshot, after 50,000 each."""
