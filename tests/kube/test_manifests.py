@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from archiver.host.settings import read_archiver
 from kube.declared import AGENT
 from kube.manifests import MONITORING, ROOT, WHOLE, Document, Manifests, overlay, rendered
 from monitoring import rules
-from nodepool.auth.accounts import GATEWAY, PROVISIONER, SYSTEM_USER
+from nodepool.auth.accounts import ARCHIVER, GATEWAY, PROVISIONER, SYSTEM_USER
 from nodepool.auth.folder import AuthFolder
 from nodepool.contract.services import FEED, SERVICES, SHARED
 from nodepool.host import settings
@@ -124,8 +125,9 @@ def test_every_secret_that_a_pod_mounts_is_one_that_the_command_line_prints(
         if "secret" in source
     }
 
-    # The reader of a process of several services is in the component for small cells.
-    assert made.keys() == {*mounted, key_secret(FEED)}
+    # The reader of a process of several services is in the component for small cells, and the
+    # archiver is in a component too.
+    assert made.keys() == {*mounted, key_secret(FEED), key_secret(ARCHIVER)}
     assert [*made[key_secret("quota")]["data"]] == ["quota.nk"]
     text = json.dumps([*made.values()])
     assert b64(folder.key_file("quota")) in text
@@ -384,6 +386,36 @@ def test_every_page_that_an_alert_links_is_in_the_config_map_that_prometheus_is_
             {"name": "web.user-assets", "value": f"/etc/prometheus/configmaps/{name}"}
         ],
     }
+
+
+# The component with the archiver.
+
+
+def test_the_archiver_shows_its_own_key_and_trims_the_log_into_a_volume(tmp_path: Path) -> None:
+    whole = rendered(overlay(tmp_path / "overlay", "archive"))
+
+    archiver = whole.named("Deployment", "nodepool-archiver")
+    made, env = container(archiver), {item["name"]: item["value"] for item in env_of(archiver)}
+    assert (archiver["spec"]["replicas"], made["args"]) == (1, ["-m", "archiver"])
+    assert archiver["spec"]["strategy"] == {"type": "Recreate"}
+    assert keys_of(archiver) == [key_secret(ARCHIVER)]
+    assert made["image"].startswith("nodepool-archiver:")
+    services = whole.named("Deployment", "nodepool-quota")
+    assert made["envFrom"] == container(services)["envFrom"]
+    assert container(services)["image"].startswith("nodepool:")
+    given = {**service_settings(whole), **env}
+    assert read_archiver(given | {"NODEPOOL_NKEY_FILE": ""}).trims
+    (volume,) = (each for each in pod(archiver)["volumes"] if each["name"] == "archive")
+    claim = volume["persistentVolumeClaim"]["claimName"]
+    assert whole.named("PersistentVolumeClaim", claim)["metadata"]["namespace"] == "nodepool"
+    (mount,) = (each for each in made["volumeMounts"] if each["name"] == "archive")
+    assert mount["mountPath"] == env["NODEPOOL_ARCHIVE"]
+
+
+def env_of(workload: Document) -> Sequence[Mapping[str, str]]:
+    """What its container has in its environment of its own."""
+    found: Sequence[Mapping[str, str]] = container(workload)["env"]
+    return found
 
 
 # The component for small cells.

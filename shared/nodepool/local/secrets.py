@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from nodepool.auth.accounts import GATEWAY, PROVISIONER, SYSTEM_USER
+from nodepool.auth.accounts import ARCHIVER, GATEWAY, PROVISIONER, SYSTEM_USER
 from nodepool.auth.folder import AuthFolder
 from nodepool.auth.users import AuthError
 from nodepool.contract.services import FEED, SERVICES
@@ -14,7 +14,7 @@ ACCOUNTS: Final = "nodepool-accounts"
 """The Secret that the servers mount."""
 MEMBERS: Final = "nodepool-members"
 """The Secret that the gateway mounts."""
-IN_CLUSTER: Final = (*SERVICES, FEED, GATEWAY, PROVISIONER, SYSTEM_USER)
+IN_CLUSTER: Final = (*SERVICES, FEED, GATEWAY, ARCHIVER, PROVISIONER, SYSTEM_USER)
 """The users whose keys programs in the cluster show; the operator's stays where it is."""
 
 
