@@ -1,20 +1,48 @@
 """Trimming the log on a real server: nothing goes that anybody needs, and all else does."""
 
 import asyncio
+import os
+import random
+import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from archiver.main import Archiver
-from bus.archives import archived, archived_to, archiving, as_entry
-from bus.harness import connected, fill, limit, outcome, read_all, send, serving, until
+from bus.accounts import guarded_server
+from bus.archives import (
+    SMALL,
+    archived,
+    archived_to,
+    archiving,
+    as_entry,
+    launched_archiver,
+)
+from bus.guarded_gateway import user
+from bus.harness import (
+    connected,
+    fill,
+    launched,
+    limit,
+    outcome,
+    read_all,
+    restart,
+    send,
+    serving,
+    until,
+)
+from bus.test_archiver import flip_a_bit
 from bus.test_doctor import doctor
+from bus.test_process_life import says
+from nodepool.auth.accounts import ARCHIVER, GATEWAY, OPERATOR, PROVISIONER
 from nodepool.cli.app import run
 from nodepool.contract.log import Entry, LogId
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import FEED, SERVICES
 from nodepool.engine.replica import Replica
 from nodepool.host.runtime import Runtime
 from nodepool.local.server import NatsServer
@@ -24,9 +52,11 @@ from nodepool.nats.log.trimming import trim
 from nodepool.nats.objects.snapshots import stored_position
 from nodepool.nats.wire.access import NO_ACCESS
 from nodepool.nats.wire.connection import Connection
-from nodepool.nats.wire.errors import ServerRefusal
+from nodepool.nats.wire.errors import Denied, LogChanged, ServerRefusal
 from nodepool.service import AnyService
+from support.audit.auditor import violations
 from support.services import services
+from testbed.ports import free_port
 
 SUBJECT = "np.evt.fleet.acme.prod.p.Noted"
 EVERY = 20
@@ -85,22 +115,27 @@ async def audit(connection: Connection, archive: Path) -> None:
 async def trimming(
     connection: Connection, server: NatsServer, archive: Path, folder: Path, **others: int
 ) -> AsyncIterator[Archiver]:
-    """An archiver that trims, started once each service at work has a snapshot for its set.
-
-    Services that hear nothing of what is done have one because the log grows.
-    """
-    log, numbers = (await log_of(connection)).log, count(10_000, 5)
-
-    async def all_have_snapshots() -> bool:
-        stored = [await stored_position(connection, name, log) for name in SERVICES]
-        await work(connection, 5, start=next(numbers))
-        return all(stored)
-
-    await until(all_have_snapshots)
+    """An archiver that trims, started once each service at work has a snapshot for its set."""
+    await let_all_save(connection)
     settings = {**AT_ONCE, **others}
     log_file = folder / "a.log"
     async with archiving(server, archive, log_file, NO_ACCESS, trims=True, **settings) as archiver:
         yield archiver
+
+
+async def let_all_save(connection: Connection, beyond: int = 0) -> None:
+    """Return once each service has a snapshot beyond a position.
+
+    Services that hear nothing of what is done have one because the log grows.
+    """
+    log, numbers = (await log_of(connection)).log, count(10_000 + 1_000 * beyond, 5)
+
+    async def all_have_snapshots() -> bool:
+        stored = [await stored_position(connection, name, log) for name in SERVICES]
+        await work(connection, 5, start=next(numbers))
+        return min(stored) > beyond
+
+    await until(all_have_snapshots)
 
 
 def floor_of(archiver: Archiver) -> dict[str, int]:
@@ -143,6 +178,7 @@ async def test_a_trimmed_log_and_its_archive_have_every_message_and_services_beg
             await audit(connection, archive)
         entries = [as_entry(row) for row in archived(archive)]
         log = (await log_of(connection)).log
+        assert violations(entries) == []
         for runtime in runtimes:
             assert runtime.replica.safe == replayed(runtime.service, log, entries)
 
@@ -154,6 +190,174 @@ def replayed(service: AnyService, log: LogId, entries: Sequence[Entry]) -> objec
         if service.wants(entry.subject):
             replica.read(entry)
     return replica.safe
+
+
+# Faults and races.
+
+
+@pytest.mark.timeout(180)
+async def test_two_archivers_that_trim_at_once_and_are_killed_lose_no_message(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    archive, chance = tmp_path / "archive", random.Random(11)
+    numbers, trims = {**AT_ONCE, "segment_bytes": SMALL}, {"NODEPOOL_TRIM": "on"}
+    async with connected(server.url) as connection, cell(server, tmp_path) as runtimes:
+        await let_all_save(connection)
+        launch = partial(launched_archiver, server, archive, tmp_path, trims, **numbers)
+        begins = 1
+        with launch():
+            # given two archivers that trim, of which one is killed again and again under load
+            for number in range(3):
+                await let_all_save(connection, beyond=begins)
+                for made in archive.glob("sets/*.json"):
+                    made.unlink()  # The next archiver makes another one, as on the next day.
+                with launch() as other:
+                    await work(connection, 40, start=100_000 + 40 * number)
+                    begins = await begins_after(connection, begins)
+                    await asyncio.sleep(chance.random())
+                    other.process.kill()
+            # when all is done, then archive and log have each message once
+            await audit(connection, archive)
+
+        # and the services have the state that all messages make
+        await until(lambda: all(not runtime.replica.open for runtime in runtimes))
+        assert [each.obstacle() for each in runtimes] == [None] * len(runtimes)
+
+
+@pytest.mark.timeout(120)
+async def test_a_service_that_is_stopped_holds_the_log_and_comes_back_by_itself(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    others = [name for name in SERVICES if name != "quota"]
+    async with (
+        connected(server.url) as connection,
+        cell(server, tmp_path, others),
+    ):
+        # given a service that has stopped after it has saved a snapshot
+        async with cell(server, tmp_path, ["quota"]):
+            await let_all_save(connection)
+        info = await log_of(connection)
+        saved = await stored_position(connection, "quota", info.log)
+
+        # when the log goes on, and is trimmed
+        archive = tmp_path / "archive"
+        async with archiving(
+            server, archive, tmp_path / "a.log", NO_ACCESS, trims=True, **AT_ONCE
+        ) as archiver:
+            await fill(connection, [(SUBJECT, b"{}")] * 500)
+            await begins_after(connection, 1)
+            await until(lambda: floor_of(archiver)["age"] > info.last)
+
+            # then it holds the log at its snapshot
+            assert floor_of(archiver)["quota"] == saved + 1
+            assert (await log_of(connection)).first <= saved + 1
+
+            # and when it is started again, then it goes on
+            async with cell(server, tmp_path, ["quota"]):
+                await work(connection, 5, start=500_000)
+
+
+@pytest.mark.timeout(120)
+async def test_a_replica_that_was_frozen_while_the_log_was_trimmed_begins_with_a_snapshot(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    with launched("quota", server, tmp_path, free_port()) as frozen:
+        async with connected(server.url) as connection:
+            # given a replica that is frozen, and cut off
+            await says(frozen, "ok")
+            await work(connection, 3)
+            os.kill(frozen.pid, signal.SIGSTOP)
+            read = (await log_of(connection)).last
+            await restart(server)
+
+            # when another one goes on, and the log is trimmed beyond what the first has read
+            async with cell(server, tmp_path, ["quota"]):
+                await work(connection, 60, start=100)
+                info = await log_of(connection)
+                floor = await stored_position(connection, "quota", info.log) + 1
+                assert floor > read + 1
+                await trim(connection, info.log, floor, info.last, None)
+            os.kill(frozen.pid, signal.SIGCONT)
+
+            # then it comes back by itself
+            await until(lambda: "trim gap" in str(frozen.lines()))
+            await says(frozen, "ok")
+            await work(connection, 2, start=1_000)
+
+
+async def test_nothing_behind_a_damaged_segment_is_trimmed(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    archive = tmp_path / "archive"
+    async with connected(server.url) as connection:
+        # given an archive with a segment that is damaged
+        async with cell(server, tmp_path):
+            await let_all_save(connection)
+            await work(connection, 60, start=100)
+        async with archiving(server, archive, tmp_path / "a.log"):
+            await archived_to(archive, (await log_of(connection)).last)
+            await until(lambda: any(archive.glob("sets/*.json")))
+        flip_a_bit(archive)
+        sound = first_of_segment(archive, 2)
+
+        # when an archiver looks for the floor, then it is where the damage begins
+        async with archiving(
+            server, archive, tmp_path / "b.log", NO_ACCESS, trims=True, **AT_ONCE
+        ) as archiver:
+            assert await begins_after(connection, 1) <= sound
+            assert floor_of(archiver)["archive"] == sound
+
+
+def first_of_segment(archive: Path, number: int) -> int:
+    """Return the position of the first message of a segment."""
+    return int(sorted(archive.rglob("*.parquet"))[number].name.partition("-")[0])
+
+
+async def test_a_position_that_is_wrong_is_not_trimmed_and_one_that_is_gone_does_no_harm(
+    server: NatsServer,
+) -> None:
+    async with connected(server.url) as connection:
+        # given a log of which all is archived
+        await fill(connection, [(SUBJECT, b"{}")] * 50)
+        info = await log_of(connection)
+        trim_at = partial(trim, connection, info.log)
+
+        # when it is trimmed twice, and where it is gone already, then once
+        assert await trim_at(31, 50, None) == 30
+        assert [await trim_at(floor, 50, None) for floor in (31, 20)] == [0, 0]
+
+        # and nothing is trimmed at the beginning, behind the archive or the end, or of another log
+        for floor, archived_up in ((1, 50), (0, 50), (42, 40)):
+            with pytest.raises(ValueError, match="trimmed at position"):
+                await trim_at(floor, archived_up, None)
+        with pytest.raises(LogChanged, match="ends at 50"):
+            await trim_at(40, 60, None)
+        with pytest.raises(LogChanged, match="set back and has grown"):
+            await trim_at(40, 50, datetime(2020, 1, 1, tzinfo=UTC))
+        with pytest.raises(LogChanged, match="no longer other"):
+            await trim(connection, LogId("other"), 40, 50, None)
+        assert [each.position for each in await read_all(connection)] == list(range(31, 51))
+
+
+async def test_the_archiver_may_trim_the_log_and_no_service_may(tmp_path: Path) -> None:
+    with guarded_server(tmp_path) as server:
+        await server.provision()
+        async with user(server, OPERATOR) as operator:
+            await fill(operator, [("np.cmd.acme.prod.train.ScaleNodePool", b"{}")] * 20)
+            info = await log_of(operator)
+            # when a service, the gateway and the archiver trim the log
+            for name in ("quota", "aggregator", GATEWAY, FEED, PROVISIONER):
+                async with user(server, name) as denied:
+                    with pytest.raises(Denied):
+                        await trim(denied, info.log, 11, 20, None)
+            assert (await log_of(operator)).first == 1
+            violations = len(server.violations())
+            async with user(server, ARCHIVER) as archiver:
+                assert await trim(archiver, info.log, 11, 20, None) == 10
+
+            # then the server has let the archiver alone do so
+            assert (await log_of(operator)).first == 11
+            assert len(server.violations()) == violations
 
 
 # Backups, and logs of early releases.
