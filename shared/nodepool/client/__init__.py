@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nodepool.client.objects import Document, Listed, Object
     from nodepool.client.preemptions import Preemption
     from nodepool.client.sender import Outcome
+    from nodepool.client.trim_gap import TrimGap
     from nodepool.contract.buckets import Bucket
     from nodepool.contract.commands import MachineFault
     from nodepool.nats.wire.access import Access
@@ -55,6 +56,7 @@ __all__ = [
     "Refused",
     "Released",
     "TimedOut",
+    "TrimGap",
     "Unreachable",
 ]
 
@@ -69,6 +71,7 @@ _MODULES = {
     "ObjectEvent": "nodepool.client.events",
     "Outcome": "nodepool.client.sender",
     "Preemption": "nodepool.client.preemptions",
+    "TrimGap": "nodepool.client.trim_gap",
 }
 """The module of each name above; all other names are in `nodepool.client.errors`."""
 

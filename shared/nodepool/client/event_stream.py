@@ -35,6 +35,8 @@ class Events:
         since: the time of the first event; None for any.
         after: only events that lie in the log after this position; has no meaning with `since`.
         follow: whether to continue with new events, without end.
+
+        Raises TrimGap if the log was trimmed beyond `after`, or while this client was away.
         """
         stream = self._session.backend.events(pool, node, since=since, after=after, follow=follow)
         async with aclosing(stream) as events:
