@@ -42,7 +42,7 @@ async def trim_all(connection: Connection, position: int) -> int:
     while True:
         info = await log_of(connection)
         standings = await find_standings(connection, info)
-        floor = min(each.first for each in list_services(standings))
+        floor = min(each.first for each in list_services(standings, info.last))
         if floor > position:
             await trim(connection, info.log, floor, info.last, None)
             return floor

@@ -74,11 +74,20 @@ def test_the_floor_is_where_the_holder_is_that_needs_most(
     assert find_floor(holders)[:2] == (name, first)
 
 
-def test_a_service_in_whose_place_something_else_may_be_holds_nothing_where_it_is_absent() -> None:
-    services = {**FACTS.services, "fleet": Standing(is_optional=True)}
-    facts = replace(FACTS, services=services, sets=[snapshots(quota=970)])
+@pytest.mark.parametrize("gone", [Standing(is_optional=True), Standing(2_000, 1_990, True)])
+def test_a_service_in_whose_place_something_else_may_be_holds_nothing_once_it_is_absent(
+    gone: Standing,
+) -> None:
+    # given a service that has not committed for long, or never, and is in no snapshot set any more
+    log = Extent(1, 1_000_000, 500_000_000)
+    services = {"quota": Standing(999_000, 998_000), "fleet": gone}
+    sets = [snapshots(quota=997_000)]
+    facts = Facts(log, 1_000_000, sets, services, young=999_000)
+    assert find_floor(list_holders(facts, KEEP)).name == "snapshot set"
 
-    assert find_floor(list_holders(facts, KEEP)).name == "size"
+    # when a service that must be there has not committed for long, then it holds the log
+    services["fleet"] = replace(gone, is_optional=False)
+    assert find_floor(list_holders(facts, KEEP)).first <= 1_991
 
 
 def test_what_goes_is_counted_and_its_size_estimated() -> None:

@@ -18,6 +18,9 @@ SETS_KEPT: Final = 2
 KEEP_S: Final = 2_592_000
 KEEP_BYTES: Final = 1_000_000_000
 """What is kept at least: the messages of thirty days, and the newest gigabyte."""
+ABSENT: Final = 500_000
+"""A service that may be absent, and has not committed for this many positions, is. An idle service
+commits, and saves a snapshot, after 50,000 each."""
 DELAY_S: Final = 600
 """How long a floor is known before anything goes, so that no reader is cut off that is at work."""
 
@@ -44,10 +47,12 @@ class Standing:
     snapshot: int | None = None
     is_optional: bool = False
 
-    @property
-    def is_absent(self) -> bool:
-        """Return whether the service is not at work here, and does not have to be."""
-        return self.is_optional and not self.commit and self.snapshot is None
+    def is_absent(self, last: int) -> bool:
+        """Return whether the service is not at work here, and does not have to be.
+
+        last: the last position of the log. A service at work commits long before ABSENT positions.
+        """
+        return self.is_optional and last - self.commit > ABSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ def list_holders(facts: Facts, keep: Keep) -> Sequence[Holder]:
     found = (
         Holder("archive", facts.read_back + 1, f"read back up to {facts.read_back}"),
         _of_sets(facts),
-        *list_services(facts.services),
+        *list_services(facts.services, facts.log.last),
         Holder("age", facts.young, f"what is not older than {_period(keep.seconds)} is kept"),
         Holder("size", _first_kept(facts.log, keep.bytes), f"the newest {keep.bytes} bytes stay"),
     )
@@ -121,7 +126,7 @@ def _of_sets(facts: Facts) -> Holder:
         (snapshot.committed if (snapshot := each.snapshots.get(service)) else 0, service, each)
         for each in facts.sets
         for service, standing in facts.services.items()
-        if not standing.is_absent
+        if not standing.is_absent(facts.log.last)
     ]
     committed, service, found = min(needed, key=lambda each: each[0])
     if not committed:
@@ -129,14 +134,16 @@ def _of_sets(facts: Facts) -> Holder:
     return Holder(name, committed + 1, f"{service} begins there in the set of {found.made[:16]}")
 
 
-def list_services(services: Mapping[str, Standing]) -> Iterator[Holder]:
+def list_services(services: Mapping[str, Standing], last: int) -> Iterator[Holder]:
     """Yield what each service needs: its newest commit record, and what follows its snapshot.
+
+    last: the last position of the log.
 
     The record is its fence: without it, any replica could commit anything. A replica that starts
     now reads what follows the snapshot.
     """
     for name, standing in services.items():
-        if standing.is_absent:
+        if standing.is_absent(last):
             continue
         if not standing.commit:
             yield Holder(name, 0, "it has never committed")

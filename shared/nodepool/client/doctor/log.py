@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
-from nodepool.archive.floor import list_services
+from nodepool.archive.floor import ABSENT, list_services
 from nodepool.client.doctor.finding import Finding, note, ok, problem
 from nodepool.nats.log.api import Json
 from nodepool.nats.log.figures import followers
@@ -15,9 +15,6 @@ from nodepool.service import AnyService
 FULL = 0.9
 TRIMMING = "trimming"
 PAGE = "deploy/RETENTION.md"
-NEEDED_MAX = 500_000
-"""A service that is at work needs 150,000 positions at most: an idle one commits, and saves a
-snapshot, after 50,000 each."""
 _SEALED = "it is sealed: it takes no messages any more, and cannot be unsealed"
 _AGAIN = "while the services are at work: they make it again, and fill it"
 MISSING = "it is missing"
@@ -130,9 +127,9 @@ async def floor(
     if log is None:
         return
     standings = await find_standings(connection, log, [service.name for service in known])
-    for holder in list_services(standings):
+    for holder in list_services(standings, log.last):
         needed = log.last - max(holder.first, log.first)
-        if needed > NEEDED_MAX:
+        if needed > ABSENT:
             text = f"{holder.name} needs the last {needed} positions: {holder.why}"
             fix = f"start {holder.name}, or see why it saves no snapshot: python -m {holder.name}"
             yield note(TRIMMING, text, fix)
