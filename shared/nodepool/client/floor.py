@@ -13,11 +13,10 @@ from nodepool.archive.floor import (
     list_holders,
     measure,
 )
-from nodepool.archive.storage.checking import verify
-from nodepool.archive.storage.errors import ArchiveError, StoreError
 from nodepool.archive.storage.store import Store
-from nodepool.client.errors import ClientError, Unreachable, translate_errors
+from nodepool.client.errors import ClientError, translate_errors
 from nodepool.client.session import Session
+from nodepool.client.whole_log import archive_errors
 from nodepool.nats.log.streams import STREAM, stream_info
 from nodepool.nats.objects.floor_facts import SetReader, find_facts
 
@@ -54,19 +53,15 @@ async def find_floor_of(
     archive: where the archive is, as the archiver has it.
     Raises ClientError if the archive is not that of the log, or cannot be read.
     """
-    try:
+    with archive_errors():
+        from nodepool.archive.storage.checking import verify
+
         store = Store(archive)
-    except StoreError as error:
-        raise Unreachable(str(error)) from None
-    try:
-        report = await verify(store, progress)
-        sets = await SetReader(store).newest()
-    except StoreError as error:
-        raise Unreachable(str(error)) from None
-    except ArchiveError as error:
-        raise ClientError(str(error)) from None
-    finally:
-        await store.close()
+        try:
+            report = await verify(store, progress)
+            sets = await SetReader(store).newest()
+        finally:
+            await store.close()
     with translate_errors(session.url):
         info = await stream_info(session.connection, STREAM)
         if info is None or info.log != report.log:
