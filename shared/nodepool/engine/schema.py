@@ -6,6 +6,7 @@ from enum import Enum
 from types import UnionType
 from typing import Annotated, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from immutables import Map
 from pydantic import BaseModel
 
 Schema = list[list[str]]
@@ -19,9 +20,23 @@ def schema(state: type) -> Schema:
     It also contains the defaults of models, because a model is written without the fields that
     have their defaults.
     """
+    return list(classes(state).values())
+
+
+def classes(state: type) -> dict[type, list[str]]:
+    """Return the entry of each class in the schema of a state, by class."""
     found: dict[type, list[str]] = {}
     _collect(state, found)
-    return list(found.values())
+    return found
+
+
+def holds_maps(hint: object) -> bool:
+    """Return whether a type is a dataclass with maps; such a value is written in parts."""
+    kind = get_origin(hint) or hint
+    if not isinstance(kind, type) or not is_dataclass(kind):
+        return False
+    hints = get_type_hints(kind).values()
+    return any(get_origin(hint) is Map or holds_maps(hint) for hint in hints)
 
 
 def _collect(hint: object, found: dict[type, list[str]]) -> None:
@@ -49,15 +64,15 @@ def _lines(kind: type) -> Iterator[str]:
         for name, field in kind.model_fields.items():
             default = field.get_default(call_default_factory=True)
             shown = "" if field.is_required() else f" = {default!r}"
-            yield f"{name}: {_text(field.annotation)}{shown}"
+            yield f"{name}: {text_of(field.annotation)}{shown}"
     elif is_dataclass(kind):
         hints = get_type_hints(kind)
-        yield from (f"{field.name}: {_text(hints[field.name])}" for field in fields(kind))
+        yield from (f"{field.name}: {text_of(hints[field.name])}" for field in fields(kind))
     elif issubclass(kind, tuple) and kind is not tuple:
-        yield from (f"{name}: {_text(hint)}" for name, hint in get_type_hints(kind).items())
+        yield from (f"{name}: {text_of(hint)}" for name, hint in get_type_hints(kind).items())
 
 
-def _text(hint: object) -> str:
+def text_of(hint: object) -> str:
     """Return a type as source code, the same for each form in which it can be written."""
     if hint is None or hint is type(None):
         return "None"
@@ -65,10 +80,10 @@ def _text(hint: object) -> str:
         return "..."
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _text(arguments[0])
+        return text_of(arguments[0])
     if origin is Literal:
         return f"Literal[{', '.join(map(repr, arguments))}]"
     if origin in (Union, UnionType):
-        return " | ".join(map(_text, arguments))
+        return " | ".join(map(text_of, arguments))
     name = str(getattr(origin or hint, "__name__", hint))
-    return f"{name}[{', '.join(map(_text, arguments))}]" if arguments else name
+    return f"{name}[{', '.join(map(text_of, arguments))}]" if arguments else name

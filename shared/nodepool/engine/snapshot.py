@@ -5,8 +5,8 @@ value, followed by the lines of the changes, make the later value.
 """
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from typing import Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from immutables import Map
@@ -14,8 +14,9 @@ from pydantic_core import to_json
 
 from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.engine.codec import Decoder, Json, decoder, encode
+from nodepool.engine.conversion import Conversion
 from nodepool.engine.folded import Folded
-from nodepool.engine.schema import Schema, schema
+from nodepool.engine.schema import Schema, holds_maps, schema
 from nodepool.service import S
 
 T = TypeVar("T")
@@ -24,6 +25,7 @@ _SCHEMA = "schema"
 SEARCHED_PER_TURN = 5_000
 """After searching this many entries for changes, the caller may pause."""
 _NOTHING = object()
+_ANOTHER_SHAPE = "it is of another shape than this release has"
 
 
 def dump(folded: Folded[S]) -> Iterator[bytes]:
@@ -44,14 +46,18 @@ def _schema(state: type) -> Schema:
 def _lines(value: object, prefix: str) -> Iterator[bytes]:
     hints = get_type_hints(type(value))
     for field in fields(value):  # type: ignore[arg-type]  # The value is always a dataclass.
-        item, path = getattr(value, field.name), f"{prefix}{field.name}"
-        if isinstance(item, Map) and get_origin(hints[field.name]) is Map:
-            for key in sorted(item):
-                yield _line(path, encode(key), encode(item[key]))
-        elif _holds_maps(type(item)):
-            yield from _lines(item, f"{path}.")
-        else:
-            yield _line(path, encode(item))
+        yield from _lines_of(f"{prefix}{field.name}", hints[field.name], getattr(value, field.name))
+
+
+def _lines_of(path: str, hint: object, item: object) -> Iterator[bytes]:
+    """Yield the lines of a field with this type and value."""
+    if isinstance(item, Map) and get_origin(hint) is Map:
+        for key in sorted(item):
+            yield _line(path, encode(key), encode(item[key]))
+    elif holds_maps(type(item)):
+        yield from _lines(item, f"{path}.")
+    else:
+        yield _line(path, encode(item))
 
 
 def dump_changes(before: Folded[S], after: Folded[S]) -> Iterator[bytes]:
@@ -74,7 +80,7 @@ def _changes(before: object, after: object, prefix: str) -> Iterator[bytes]:
             continue
         if isinstance(new, Map) and get_origin(hints[field.name]) is Map:
             yield from _changed_entries(old, new, path)
-        elif _holds_maps(type(new)):
+        elif holds_maps(type(new)):
             yield from _changes(old, new, f"{path}.")
         else:
             yield _line(path, encode(new))
@@ -107,32 +113,29 @@ def count_lines(value: object) -> int:
         if isinstance(item, Map) and get_origin(hints[field.name]) is Map:
             count += len(item)
         else:
-            count += count_lines(item) if _holds_maps(type(item)) else 1
+            count += count_lines(item) if holds_maps(type(item)) else 1
     return count
-
-
-def _holds_maps(hint: object) -> bool:
-    kind = get_origin(hint) or hint
-    if not isinstance(kind, type) or not is_dataclass(kind):
-        return False
-    hints = get_type_hints(kind).values()
-    return any(get_origin(hint) is Map or _holds_maps(hint) for hint in hints)
 
 
 def _line(*parts: object) -> bytes:
     return to_json(parts)  # A fourth of the cost of the standard library.
 
 
-def load(state: type[S], lines: Iterable[bytes]) -> Folded[S]:
+def load(state: type[S], lines: Iterable[bytes], *, converts: bool = False) -> Folded[S]:
     """Return the folded value that was dumped as these lines; raise the errors of `Loader`.
 
     lines: of `dump`, and of any number of `dump_changes` after that.
     state: the class of the state.
+    converts: as for `Loader`.
     """
-    loader = Loader(state)
+    loader = Loader(state, converts=converts)
     for line in lines:
         loader.add(line)
     return loader.build_folded()
+
+
+class AnotherShape(ValueError):
+    """The lines are those of another release, whose classes or fields this one cannot read."""
 
 
 class Loader(Generic[S]):
@@ -142,25 +145,44 @@ class Loader(Generic[S]):
 
     For any lines, each method either returns or raises ValueError. MemoryError does not mean that
     the lines are wrong, so it is raised unchanged.
+
+    notes: what the conversion has changed; None if the lines have the schema of this release.
     """
 
-    def __init__(self, state: type[S]) -> None:
-        self._state = state
+    def __init__(self, state: type[S], *, converts: bool = False) -> None:
+        """Begin without a line.
+
+        converts: whether to read lines of another schema if that is safe, see `Conversion`.
+        """
+        self.notes: Sequence[str] | None = None
+        self._state, self._converts = state, converts
         self._builder = _Builder(Folded, state=state)
-        self._has_schema = self._is_change = False
+        self._schema: list[Json] | None = None
+        self._conversion: Conversion | None = None
+        self._is_change = False
 
     def add(self, line: bytes) -> None:
-        """Add the next line; raise ValueError for a line that cannot be read."""
+        """Add the next line; raise ValueError for a line that cannot be read.
+
+        Raises AnotherShape for the lines of another release that are not converted.
+        """
         try:
             path, *rest = json.loads(line)
-            if self._has_schema and path != _SCHEMA:
+            if self._schema is None or path == _SCHEMA:
+                self._read_schema(path, rest)
+            elif self._conversion is None:
                 self._builder.add(path, rest, is_change=self._is_change)
-            else:
-                self._check_schema(path, rest)
+            elif (converted := self._conversion.convert(path, rest)) is not None:
+                self._builder.add(path, converted, is_change=self._is_change)
+        except AnotherShape:
+            raise
         except NO_FAILURE:
             raise
         except Exception as error:  # A state class or the parser may raise any error.
-            raise ValueError(f"a line cannot be read: {describe(error)}") from error
+            text = f"a line cannot be read: {describe(error)}"
+            if self._conversion is not None:
+                raise AnotherShape(f"{_ANOTHER_SHAPE}: {text}") from error
+            raise ValueError(text) from error
 
     def build_folded(self) -> Folded[S]:
         """Return the folded value; raise ValueError if a part is missing."""
@@ -173,11 +195,30 @@ class Loader(Generic[S]):
         assert isinstance(folded, Folded)
         return folded
 
-    def _check_schema(self, path: str, rest: list[Json]) -> None:
-        wanted = _schema(self._state)
-        if (path, rest) != (_SCHEMA, [wanted]):
-            raise ValueError("it is of another shape than this release has")
-        self._has_schema, self._is_change = True, self._has_schema
+    def _read_schema(self, path: str, rest: list[Json]) -> None:
+        """Find out how to read what follows: a whole snapshot, or changes of the same shape."""
+        if path != _SCHEMA or self._schema not in (None, rest):
+            raise AnotherShape(_ANOTHER_SHAPE)
+        if self._schema is not None:
+            self._is_change = True
+        elif rest != [_schema(self._state)]:
+            self._convert(rest)
+        self._schema = rest
+
+    def _convert(self, rest: list[Json]) -> None:
+        """Read what follows as lines of another schema."""
+        if not self._converts:
+            raise AnotherShape(_ANOTHER_SHAPE)
+        (written,) = rest
+        conversion = Conversion(written, self._state)
+        if conversion.faults:
+            more = f", and {len(conversion.faults) - 1} more" if conversion.faults[1:] else ""
+            raise AnotherShape(f"{_ANOTHER_SHAPE}: {conversion.faults[0]}{more}")
+        for added in conversion.added:
+            for line in _lines_of(*added):
+                path, *values = json.loads(line)
+                self._builder.add(path, values)
+        self._conversion, self.notes = conversion, conversion.notes
 
 
 class _Builder:
@@ -196,7 +237,7 @@ class _Builder:
             if get_origin(hint) is Map:
                 self._entries[name] = {}
                 self._keys[name], self._decoders[name] = map(decoder, get_args(hint))
-            elif _holds_maps(hint):
+            elif holds_maps(hint):
                 self._nested[name] = _Builder(hint)
             else:
                 self._decoders[name] = decoder(hint)
