@@ -138,7 +138,7 @@ async def test_an_object_or_a_manifest_with_strange_headers_is_read_for_what_it_
         assert entry is not None
         assert manifest is not None
         assert (entry.subject, entry.content, manifest.content) == (key, b"{}", b"{}")
-        replica, _ = await restore(connection, QUOTA, await provision(connection))
+        replica, *_ = await restore(connection, QUOTA, await provision(connection))
         assert replica.committed == 0
 
 

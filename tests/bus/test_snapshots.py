@@ -205,7 +205,7 @@ async def test_a_snapshot_adds_what_has_changed_to_the_one_before(
             assert (second["id"], second["chunks"]) == (first["id"], first["chunks"] + 1)
             assert 0 < second["bytes"] - first["bytes"] < first["bytes"]
             newest = Newest[State]()
-            restored, unused = await restore(connection, QUOTA, log, newest)
+            restored, unused, _ = await restore(connection, QUOTA, log, newest)
             assert not unused
             assert list(dump(restored.safe)) == list(dump(runtime.replica.safe))
 
@@ -220,7 +220,7 @@ async def test_a_snapshot_adds_what_has_changed_to_the_one_before(
             await save(storing, QUOTA, runtime.replica)
             last = json.loads(await content(connection, MANIFEST))
         assert (last["id"] != first["id"], last["chunks"]) == (True, 1)
-        restored, unused = await restore(connection, QUOTA, log)
+        restored, unused, _ = await restore(connection, QUOTA, log)
         assert (restored.committed, unused) == (last["committed"], "")
 
 
@@ -318,7 +318,7 @@ async def test_a_whole_snapshot_of_this_log_is_used(server: NatsServer, tmp_path
             await until(lambda: is_stored(connection))
 
         # when another one starts
-        replica, unused = await restore(connection, QUOTA, await provision(connection))
+        replica, unused, _ = await restore(connection, QUOTA, await provision(connection))
 
         # then it goes on from there
         assert not unused

@@ -69,7 +69,7 @@ async def test_a_manifest_is_checked_before_anything_that_it_names_is_read(
 
         # when a service starts
         tracemalloc.start()
-        replica, unused = await restore(connection, QUOTA, log)
+        replica, unused, _ = await restore(connection, QUOTA, log)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
 
@@ -130,7 +130,7 @@ async def test_chunks_are_checked_against_the_manifest(
 
         # when a service starts
         tracemalloc.start()
-        replica, unused = await restore(connection, QUOTA, await provision(connection))
+        replica, unused, _ = await restore(connection, QUOTA, await provision(connection))
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
 

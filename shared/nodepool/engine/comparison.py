@@ -12,7 +12,6 @@ from typing import NamedTuple, get_type_hints
 
 from pydantic import BaseModel
 
-from nodepool.engine.codec import Json
 from nodepool.engine.folded import Folded
 from nodepool.engine.schema import classes, text_of
 
@@ -44,7 +43,7 @@ class Comparison:
     in_parts: the names of the classes whose values were written in parts, since they hold maps.
     """
 
-    def __init__(self, written: Json, state: type) -> None:
+    def __init__(self, written: object, state: type) -> None:
         """Begin to compare; raise ValueError if `written` is no schema."""
         self.faults, self.risks, self.notes = list[str](), list[str](), list[str]()
         self._written = _entries_by_name(written)
@@ -162,7 +161,7 @@ def _words(text: str) -> set[str]:
     return {word for words in _LITERAL.findall(text) for word in words.split(", ")}
 
 
-def _entries_by_name(written: Json) -> dict[str, list[str]]:
+def _entries_by_name(written: object) -> dict[str, list[str]]:
     """Return the fields or members of each class; raise ValueError if it is no schema."""
     if not isinstance(written, list) or len(written) > CLASSES_MAX:
         raise ValueError(f"its schema is no list of at most {CLASSES_MAX} classes")

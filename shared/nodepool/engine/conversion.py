@@ -47,7 +47,7 @@ class Conversion:
     added: the fields for which the lines have no line.
     """
 
-    def __init__(self, written: Json, state: type) -> None:
+    def __init__(self, written: object, state: type) -> None:
         """Compare a schema with that of a state; raise ValueError if it is no schema.
 
         written: the classes of a state and those of `Folded`.

@@ -35,11 +35,12 @@ def dump(folded: Folded[S]) -> Iterator[bytes]:
     value holds maps is split in the same way, so that no line grows with the state.
     """
     assert isinstance(folded, Folded), "a state alone lacks the receipts"
-    yield _line(_SCHEMA, _schema(type(folded.state)))
+    yield _line(_SCHEMA, schema_of(type(folded.state)))
     yield from _lines(folded, "")
 
 
-def _schema(state: type) -> Schema:
+def schema_of(state: type) -> Schema:
+    """Return the schema of a folded value with a state of this class."""
     return [*schema(state), *schema(Folded)]
 
 
@@ -67,7 +68,7 @@ def dump_changes(before: Folded[S], after: Folded[S]) -> Iterator[bytes]:
     unchanged part of an immutable value is the same object, so a line may repeat what was there.
     Empty bytes are yielded now and then, so that the caller can pause in a long search.
     """
-    yield _line(_SCHEMA, _schema(type(after.state)))
+    yield _line(_SCHEMA, schema_of(type(after.state)))
     yield from _changes(before, after, "")
 
 
@@ -201,7 +202,7 @@ class Loader(Generic[S]):
             raise AnotherShape(_ANOTHER_SHAPE)
         if self._schema is not None:
             self._is_change = True
-        elif rest != [_schema(self._state)]:
+        elif rest != [schema_of(self._state)]:
             self._convert(rest)
         self._schema = rest
 

@@ -11,6 +11,7 @@ from nodepool.host.host import Host, Start
 from nodepool.host.log_state import check_beginning
 from nodepool.host.session import ReplicaSession
 from nodepool.host.settings import Settings
+from nodepool.host.snapshots import REPLAY_S
 from nodepool.host.version import version_of
 from nodepool.nats.log.api import check_limits, last_position, leaders_message
 from nodepool.nats.log.consumers import REPLICA, SERVICE, VERSION
@@ -18,7 +19,7 @@ from nodepool.nats.log.feed import Feed, Member
 from nodepool.nats.log.publisher import Publisher
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, provision, verify_log
-from nodepool.nats.objects.snapshots import restore
+from nodepool.nats.objects.snapshots import Restored, restore
 from nodepool.nats.wire.connection import Connection, connect
 from nodepool.nats.wire.errors import Denied
 from nodepool.nats.wire.library import NatsError
@@ -43,14 +44,7 @@ async def open_session(
     publisher = Publisher(connection)
     await publisher.open()
     host.snapshots.newest.saved = None
-    if host.snapshots.ignored:
-        replica, unused = Replica(service, log=log), "NODEPOOL_SNAPSHOTS is ignore"
-    else:
-        replica, unused = await restore(connection, service, log, host.snapshots.newest)
-    if unused:
-        host.telemetry.log.warning("snapshot not used", cause=unused)
-    host.snapshots.note_stored_position(replica.committed, is_usable=not unused)
-    await check_beginning(connection, service.name, replica.committed, unused)
+    replica = await _restore(host, connection, log)
     last_commit = await leaders_message(connection, STREAM, commit_subject(service.name))
     reader = _make_reader(host, connection, log, replica.committed + 1)
     try:
@@ -61,6 +55,24 @@ async def open_session(
     finally:
         host.snapshots.abandon()
         await reader.close()
+
+
+async def _restore(host: Host[S, I, O], connection: Connection, log: LogId) -> Replica[S, I, O]:
+    """Return a replica at the newest usable snapshot; raise HeadMissing if it cannot read on."""
+    service, snapshots = host.service, host.snapshots
+    if snapshots.ignored:
+        restored = Restored(Replica(service, log=log), "NODEPOOL_SNAPSHOTS is ignore")
+    else:
+        restored = await restore(connection, service, log, snapshots.newest, version_of())
+    replica, unused, notes = restored
+    if unused:
+        host.telemetry.log.warning("snapshot not used", cause=unused)
+    snapshots.note_stored_position(replica.committed, is_usable=not unused)
+    if notes is not None:
+        host.telemetry.log.info("snapshot converted", changes=notes)
+        snapshots.note_work(REPLAY_S)  # So one of this shape is saved after the next commit.
+    await check_beginning(connection, service.name, replica.committed, unused)
+    return replica
 
 
 def _make_reader(host: Host[S, I, O], connection: Connection, log: LogId, start: int) -> Reader:

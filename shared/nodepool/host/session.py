@@ -22,6 +22,7 @@ from nodepool.host.snapshots import Job
 from nodepool.host.source import Progress
 from nodepool.host.succession import succeed
 from nodepool.host.timers import Timers
+from nodepool.host.version import version_of
 from nodepool.nats.log.commits import Committer
 from nodepool.nats.log.publisher import Bus, Publisher
 from nodepool.nats.log.reader import HEARTBEAT_S, Reader
@@ -122,9 +123,8 @@ class ReplicaSession(Generic[S, I, O]):
         silent_s = time.monotonic() - self._reader.heard_at
         ages = [silent_s if silent_s > SILENCE_S else 0.0]
         now = datetime.now(UTC)
-        for moment in (self.replica.oldest, self._reader.oldest):
-            if moment is not None:
-                ages.append((now - moment).total_seconds())
+        moments = (self.replica.oldest, self._reader.oldest)
+        ages += [(now - moment).total_seconds() for moment in moments if moment is not None]
         return max(ages)
 
     @property
@@ -276,6 +276,7 @@ class ReplicaSession(Generic[S, I, O]):
             replaces_newer=host.snapshots.ignored,
             newest=host.snapshots.newest,
             effort=host.snapshots.effort,
+            release=version_of(),
         )
         return partial(save, storing, host.service, self.replica)
 

@@ -24,6 +24,7 @@ from nodepool.nats.log.streams import SNAPSHOTS, STREAM, provision_stream, strea
 from nodepool.nats.objects.snapshots import (
     BYTES_MAX,
     CHUNK_BYTES,
+    RELEASE_MAX,
     Manifest,
     Newest,
     Saved,
@@ -62,6 +63,7 @@ class Storing:
     replaces_newer: whether to replace a stored snapshot even if it has a later position.
     newest: the snapshot that the next one may add to.
     effort: what saving costs.
+    release: the version of this program.
     """
 
     bus: Bus
@@ -69,6 +71,7 @@ class Storing:
     replaces_newer: bool = False
     newest: Newest[Any] | None = None
     effort: Effort | None = None
+    release: str = ""
 
 
 async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, I, O]) -> int:
@@ -100,6 +103,7 @@ async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, 
         expected_sequence=expected,
         sha256=draft.digest.hexdigest(),
         time=record.time.isoformat() if record else "",
+        release=storing.release[:RELEASE_MAX],
     )
     await storing.verify()
     # If two snapshots are saved at once, only one may become valid: it removes older chunks.

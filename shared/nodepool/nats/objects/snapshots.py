@@ -8,6 +8,7 @@ size is checked before that much is read.
 
 import asyncio
 import hashlib
+import re
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -18,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from nodepool.contract.log import LogId
 from nodepool.engine.folded import Folded
 from nodepool.engine.replica import Replica
-from nodepool.engine.snapshot import Loader
+from nodepool.engine.snapshot import AnotherShape, Loader
 from nodepool.nats.log.api import leaders_message, leaders_message_at
-from nodepool.nats.log.streams import SNAPSHOTS, STREAM, whole_stream_info
+from nodepool.nats.log.streams import SNAPSHOTS, STREAM, stream_info, whole_stream_info
 from nodepool.nats.wire.client import BusClient
 from nodepool.service import I, O, S, Service, commit_subject
 
@@ -34,6 +35,8 @@ BYTES_MAX = 512 << 20
 LINE_BYTES_MAX = 16 << 20
 """The longest line of a snapshot."""
 MANIFEST_BYTES_MAX = 1_000
+RELEASE_MAX = 100
+"""The most characters of a version."""
 READS_MAX = 16
 """How many chunks are read at the same time."""
 
@@ -51,6 +54,7 @@ class Manifest(BaseModel):
     sha256: the digest of all chunks before compression.
     time: when the log stored the commit record at `expected_sequence`, in ISO 8601; empty in a
         manifest of an early release. A log that was set back and has grown since has another time.
+    release: the version of the program that has saved it; empty in a manifest of an early release.
     """
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -63,6 +67,7 @@ class Manifest(BaseModel):
     expected_sequence: _Position
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     time: Annotated[str, Field(max_length=40)] = ""
+    release: Annotated[str, Field(max_length=RELEASE_MAX)] = ""
 
 
 class Saved(NamedTuple, Generic[S]):
@@ -87,10 +92,15 @@ class Newest(Generic[S]):
 
 
 class Restored(NamedTuple, Generic[S, I, O]):
-    """A replica, and why the stored snapshot was not used; empty if it was, or if there is none."""
+    """A replica, and what became of the stored snapshot.
+
+    cause: why the snapshot was not used; empty if it was, or if there is none.
+    notes: what the conversion of a snapshot of another shape has changed; None if it has its shape.
+    """
 
     replica: Replica[S, I, O]
     cause: str
+    notes: Sequence[str] | None = None
 
 
 async def restore(
@@ -98,25 +108,63 @@ async def restore(
     service: Service[S, I, O],
     log: LogId,
     newest: Newest[S] | None = None,
+    release: str = "",
 ) -> Restored[S, I, O]:
     """Return a replica at the newest usable snapshot; at the log's start if there is none.
 
-    newest: where to note the snapshot that is used.
+    newest: where to note the snapshot that is used, if the next one may add to it.
+    release: the version of this program.
 
-    A snapshot is not used if it is damaged, of another log, or of a state of another shape.
+    A snapshot is not used if it is damaged, of another log, or of a state of another shape. Only
+    if the log has lost its head, which then has to be in the snapshot, is another shape converted.
     """
+    notes: Sequence[str] | None = None
     try:
         manifest = await stored_manifest(connection, service.name)
         if manifest is None:
             return Restored(Replica(service, log=log), "")
         await _check_log(connection, service.name, manifest, log)
-        saved = await _read_saved(connection, service, manifest)
+        try:
+            saved = await _read_saved(connection, service, manifest)
+        except AnotherShape:
+            if await _is_log_whole(connection):
+                raise
+            saved, notes = await _convert_saved(connection, service, manifest, release)
     except ValueError as error:
         return Restored(Replica(service, log=log), str(error))
-    if newest is not None:
+    if newest is not None and notes is None:
         newest.saved = saved
     committed, expected = manifest.committed, manifest.expected_sequence
-    return Restored(Replica(service, saved.folded, committed, expected, log=log), "")
+    return Restored(Replica(service, saved.folded, committed, expected, log=log), "", notes)
+
+
+async def _is_log_whole(connection: BusClient) -> bool:
+    info = await stream_info(connection, STREAM)
+    return info is None or info.first <= 1
+
+
+async def _convert_saved(
+    connection: BusClient, service: Service[S, I, O], manifest: Manifest, release: str
+) -> tuple[Saved[S], Sequence[str] | None]:
+    """Return a snapshot of another shape as one of this release, and what that has changed.
+
+    Raises ValueError if that is not safe. The fields of a newer release would be dropped.
+    """
+    numbers = [re.match(r"(\d+)\.(\d+)\.(\d+)", each) for each in (manifest.release, release)]
+    saved_by, own = ([*map(int, found.groups())] if found else None for found in numbers)
+    if saved_by and own and saved_by > own:
+        text = f"{_of(manifest)} has saved it, and this is {release}: it is of another shape"
+        raise ValueError(f"{text}; go on with that one, or restore the backup from before it")
+    loader = Loader(type(service.initial), converts=True)
+    try:
+        saved = await _read_saved(connection, service, manifest, loader)
+    except AnotherShape as error:
+        raise ValueError(f"{error}; go on with {_of(manifest)}, which has saved it") from error
+    return saved, loader.notes
+
+
+def _of(manifest: Manifest) -> str:
+    return f"release {manifest.release}" if manifest.release else "the earlier release"
 
 
 async def stored_position(connection: BusClient, service: str, log: LogId) -> int:
@@ -181,10 +229,17 @@ async def _check_log(connection: BusClient, service: str, manifest: Manifest, lo
 
 
 async def _read_saved(
-    connection: BusClient, service: Service[S, I, O], manifest: Manifest
+    connection: BusClient,
+    service: Service[S, I, O],
+    manifest: Manifest,
+    loader: Loader[S] | None = None,
 ) -> Saved[S]:
-    """Return a snapshot and its state; raise ValueError if its chunks do not match the manifest."""
-    loader, digest, size = Loader(type(service.initial)), hashlib.sha256(), 0
+    """Return a snapshot and its state; raise ValueError if its chunks do not match the manifest.
+
+    loader: reads the lines; raises AnotherShape by default if they are not those of this release.
+    """
+    loader = loader or Loader(type(service.initial))
+    digest, size = hashlib.sha256(), 0
     rest, count = b"", 0
     async for chunk in _stored_chunks(connection, service.name, manifest):
         digest.update(chunk)
