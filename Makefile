@@ -32,7 +32,7 @@ fail = { echo "$(1)" >&2; exit 1; }
 IMAGE ?= nodepool
 
 .PHONY: help setup python pythons run run-kubernetes image test containers long lint format types bench simulation fuzz faults \
-	mutation testbed kubernetes files manifests rules commands metrics contracts golden dashboards panels lock check clean distclean
+	mutation testbed kubernetes files manifests rules commands metrics contracts golden shapes dashboards panels lock check clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -168,6 +168,9 @@ contracts: setup ## Write shared/asyncapi.yaml, shared/nodepool.schema.json and 
 
 golden: setup ## Add a line to tests/unit/golden.jsonl for each new sample of a message
 	@PYTHONPATH=deploy/build $(BIN)/python -m contracts.golden
+
+shapes: setup ## Write tests/unit/shapes.json when a release is made: what the next one must read
+	@PYTHONPATH=deploy/build $(BIN)/python -m contracts.shapes
 
 # A newer Python would leave out what only the oldest one needs.
 lock: setup ## Write requirements.lock from pyproject.toml (ARGS="--upgrade" for news)
