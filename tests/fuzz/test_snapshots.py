@@ -56,10 +56,10 @@ def _damaged(random: Random, saved: list[bytes]) -> list[bytes]:
     return lines
 
 
-def _check(service: AnyService, lines: list[bytes]) -> None:
+def _check(service: AnyService, lines: list[bytes], *, converts: bool = False) -> None:
     with bounded():
         try:
-            folded = load(type(service.initial), lines)
+            folded = load(type(service.initial), lines, converts=converts)
         except ValueError:
             return
         again = list(dump(folded))
@@ -73,6 +73,32 @@ def test_a_snapshot_with_something_wrong_in_it_is_loaded_or_refused(
     service: AnyService, random: Random
 ) -> None:
     _check(service, _damaged(random, _saved()[service.name]))
+
+
+@pytest.mark.parametrize("service", services(), ids=lambda service: service.name)
+@given(random=randoms)
+def test_a_snapshot_with_any_schema_is_converted_or_refused(
+    service: AnyService, random: Random
+) -> None:
+    # given the snapshot of a release with other classes or fields, or of no release
+    first, *lines = _damaged(random, _saved()[service.name])
+    schema = json.loads(_saved()[service.name][0])
+    for _ in range(random.randint(1, 3)):
+        entry = random.choice(schema[1])
+        match random.randrange(4):
+            case 0 if len(entry) > 1:
+                del entry[random.randrange(1, len(entry))]
+            case 1:
+                entry.insert(random.randint(1, len(entry)), "spare: int")
+            case 2:
+                random.shuffle(entry)
+            case _:
+                first = mutated(random, schema)
+    older = random.choice((first, json.dumps(schema).encode()))
+
+    # when it is read, then it is converted or refused
+    _check(service, [older, *lines], converts=True)
+    _check(service, [older, *_saved()[service.name][1:]], converts=True)
 
 
 @given(st.lists(st.binary(max_size=50), max_size=5))
