@@ -90,7 +90,7 @@ SUMMARIES = {
     "delete": "Delete NodePools and all their Nodes, or unset quotas.",
     "demo": "Set up a cluster with quotas, machines and NodePools, once.",
     "describe": "Show objects in detail.",
-    "diff": "Show what applying manifests would change.",
+    "diff": "Show what applying manifests would change, or what changed between two moments.",
     "doctor": "Say what is wrong with the set-up, and what to do about it.",
     "drain": "Cordon Nodes and end what runs there; wait until that is done.",
     "edit": "Edit NodePools in an editor, one after the other.",

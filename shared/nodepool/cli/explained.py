@@ -3,9 +3,10 @@
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from nodepool.cli.clock import shown_now
 from nodepool.cli.layout import escape_text
 from nodepool.cli.times import human, moment
 from nodepool.contract.documents import Document, field, items, text
@@ -53,7 +54,7 @@ async def read_facts(client: "Client", pool: Document) -> Facts:
         ],
         peers=peers,
     )
-    return replace(read, now=datetime.now(UTC))
+    return replace(read, now=shown_now())
 
 
 async def explain_pool(client: "Client", pool: Document) -> Document:

@@ -12,6 +12,7 @@ from click.core import augment_usage_errors
 
 from nodepool.cli import BROKEN_PIPE
 from nodepool.cli.arguments import normalise_arguments
+from nodepool.cli.clock import show_moment
 from nodepool.cli.output import print_note
 from nodepool.cli.times import duration_s
 from nodepool.host.settings import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from nodepool.client import Client
     from nodepool.client.admin import Versions
     from nodepool.client.backend import Through
+    from nodepool.client.past.session import Moment
 
 DEFAULT_PORT = "4222"
 T = TypeVar("T")
@@ -43,6 +45,8 @@ class Settings:
     timeout_s: how long a reply or an outcome may take, in seconds.
     access: files with the certificates to trust, and with the client's own credentials.
     through: how to work, with the bus itself or through the gateway; None if the credentials say.
+    at: the position of the log or the time that the command shows; None for the present.
+    archive: where the archive is, for `at`; empty for nowhere.
     """
 
     url: str
@@ -51,6 +55,8 @@ class Settings:
     timeout_s: float = 10.0
     access: Access = NO_ACCESS
     through: "Through | None" = None
+    at: "Moment | None" = None
+    archive: str = ""
 
     def run(
         self, work: "Callable[[Client], Awaitable[int | None]]", *, patient: bool = False
@@ -88,6 +94,7 @@ class Settings:
                         lambda what: print_note(f"{what} is gone; waiting for it"),
                         lambda what: print_note(f"{what} is back"),
                     )
+                show_moment(client.session.moment)
                 return await work(client)
 
         with trace_messages():
@@ -96,7 +103,7 @@ class Settings:
     def _client(self) -> "Client":
         from nodepool.client import Client
 
-        return Client(
+        client = Client(
             self.url,
             org=self.org,
             cluster=self.cluster,
@@ -105,6 +112,12 @@ class Settings:
             access=self.access,
             through=self.through,
         )
+        return client if self.at is None else client.at(self.at, self.archive)
+
+    def refuse_past(self, option: str) -> None:
+        """Raise a usage error if the command looks at the past, where an option has no meaning."""
+        if self.at is not None:
+            raise click.UsageError(f"{option}: has no meaning with --at; leave one of them out")
 
     def versions(self) -> "Versions":
         """Return the versions at work; raise `Unreachable` if no server replies in a short time."""

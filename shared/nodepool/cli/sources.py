@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from nodepool.cli.clock import shown_now
 from nodepool.cli.errors import UNREACHABLE, CliError
 from nodepool.cli.event_table import count_events, event_document, occurred_once
 from nodepool.cli.names import (
@@ -133,7 +134,7 @@ def _item(kind: Kind, change: "Object", *, everywhere: bool) -> Item:
 async def _new_events(client: "Client", *, past: bool) -> AsyncGenerator[Item | EndOfList, None]:
     """Yield the events of the last hour, unless `past` is false, and each new event."""
     if past:
-        stream = client.events.read(since=datetime.now(UTC) - EVENTS_KEPT, follow=True)
+        stream = client.events.read(since=shown_now() - EVENTS_KEPT, follow=True)
     else:
         stream = client.events.read(after=await client.events.newest_position(), follow=True)
     yield EndOfList()
@@ -147,12 +148,12 @@ async def _compute_documents(
     client: "Client", kind: Kind, back: timedelta | None
 ) -> list[Document]:
     if kind is PREEMPTION:
-        since = datetime.now(UTC) - (back or PREEMPTIONS_KEPT)
+        since = shown_now() - (back or PREEMPTIONS_KEPT)
         return [preemption_document(each) for each in await client.events.preemptions(since=since)]
     if kind is POD:
         return await _pods(client)
     if kind is EVENT:
-        since = datetime.now(UTC) - (back or EVENTS_KEPT)
+        since = shown_now() - (back or EVENTS_KEPT)
         events = [event async for event in client.events.read(since=since)]
         return [event_document(event) for event in count_events(events)]
     capacities = None

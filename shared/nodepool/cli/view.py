@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from nodepool.cli import tables
+from nodepool.cli.clock import shown_now
 from nodepool.cli.formats import ABSENT, TABLE, Format
 from nodepool.cli.layout import Table
 from nodepool.cli.names import CAPACITY, EVENT, NODEPOOL, QUOTA, Kind
@@ -132,7 +132,7 @@ class View:
         document = item.document or {}
         if self.format.columns:
             return self.format.custom_cells(document)
-        now, wide = datetime.now(UTC), self.format.form == "wide"
+        now, wide = shown_now(), self.format.form == "wide"
         cells = tables.row(self.kind, document, now, wide=wide, rare=self.rare)
         if self.typed and tables.header(self.kind, wide=True)[0] == "NAME":
             cells[0] = f"{self.kind.singular}/{cells[0]}"

@@ -47,14 +47,7 @@ class Bus:
         self.newest_position = session.last_position
 
     def _prefix(self, bucket: Bucket) -> str:
-        match bucket:
-            case "nodepools" | "nodes":
-                owner = f"{self._session.org}.{self._session.cluster}."
-            case "quotas" | "clusters":
-                owner = f"{self._session.org}."
-            case "capacity" | "machines":
-                owner = ""
-        return f"$KV.{bucket}.{owner}"
+        return prefix_of(bucket, self._session.org, self._session.cluster)
 
     async def get(self, bucket: Bucket, key: str) -> Document | None:
         """Return an object as the read model shows it; None if there is no such object."""
@@ -236,13 +229,7 @@ class Bus:
         return command_record(entry) if entry is not None else None
 
     def _filters(self, pool: str) -> Sequence[str]:
-        """Return the filter for all that is said of a NodePool, or of all NodePools.
-
-        With a filter for each kind of event the server searches for every message: 22,000 of 28,000
-        messages took four times as long as all of them with one filter.
-        """
-        pool_token = token(check_name("name", pool)) if pool else "*"
-        return [f"np.evt.*.{self._session.org}.{self._session.cluster}.{pool_token}.>"]
+        return filters_of_events(self._session.org, self._session.cluster, pool)
 
     def hear(self, filters: Sequence[str]) -> AbstractAsyncContextManager[Heard]:
         """Read events that are stored from now on, for the time of the context."""
@@ -259,3 +246,25 @@ class Bus:
         return Sender(
             session.connection, outcomes, source=session.source, timeout_s=session.timeout_s
         )
+
+
+def prefix_of(bucket: Bucket, org: str, cluster: str) -> str:
+    """Return how the subjects of the objects in a bucket begin that belong to a cluster."""
+    match bucket:
+        case "nodepools" | "nodes":
+            owner = f"{org}.{cluster}."
+        case "quotas" | "clusters":
+            owner = f"{org}."
+        case "capacity" | "machines":
+            owner = ""
+    return f"$KV.{bucket}.{owner}"
+
+
+def filters_of_events(org: str, cluster: str, pool: str) -> Sequence[str]:
+    """Return the filter for all that is said of a NodePool, or of all NodePools if it is empty.
+
+    With a filter for each kind of event the server searches for every message: 22,000 of 28,000
+    messages took four times as long as all of them with one filter.
+    """
+    pool_token = token(check_name("name", pool)) if pool else "*"
+    return [f"np.evt.*.{org}.{cluster}.{pool_token}.>"]

@@ -1,5 +1,6 @@
 """The client as a whole: one connection, and one part per kind of object."""
 
+from copy import copy
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -22,6 +23,7 @@ from nodepool.nats.wire.installed import access_to
 if TYPE_CHECKING:
     from nodepool.client.admin import Admin
     from nodepool.client.backend import Through
+    from nodepool.client.past.session import Moment
 
 
 class Client:
@@ -64,8 +66,11 @@ class Client:
             access=shown,
             through=through,
         )
-        self.session = session
         self.org, self.cluster = org, cluster
+        self._use(session)
+
+    def _use(self, session: Session) -> None:
+        self.session = session
         self.commands = Commands(session)
         self.nodepools = NodePools(session, self.commands)
         self.nodes = Nodes(session, self.commands)
@@ -75,6 +80,19 @@ class Client:
         self.events = Events(session)
         self.audit = AuditLog(session)
         self.fleet = Fleet(session, self.commands)
+
+    def at(self, moment: "Moment", archive: str = "") -> "Client":
+        """Return a client that sees everything as it was at a moment, and can change nothing.
+
+        moment: a time, or a position of the log.
+        archive: the folder or the URL of the archive; without it, only the log on the bus is read.
+        """
+        # Imported here, because it loads Parquet and the state of a service.
+        from nodepool.client.past.session import PastSession
+
+        past = copy(self)
+        past._use(PastSession(self.session, moment, archive))
+        return past
 
     @cached_property
     def admin(self) -> "Admin":

@@ -55,8 +55,9 @@ class Session:
     The parameters are those of `Client`. Every method that reads may raise `Unreachable`.
 
     holder: whose credentials the client uses, if their file says so.
-    through: how the client works.
+    access, through: with what, and how the client works.
     trimmed_at: where the log begins, if it was asked for more than it has; 0 if it was not.
+    moment: the moment that the client sees; None for the present.
     """
 
     def __init__(
@@ -80,7 +81,8 @@ class Session:
             text = f"the credentials are those of {holder}, who sees {holder.org} only"
             raise Refused("org", "Forbidden", text)
         self.through = through or ("bus" if holder is None else "gateway")
-        self._access = access
+        self.access = access
+        self.moment: datetime | None = None
         self._listeners: list[tuple[Notice, Notice]] = []
         self._connection: Connection | None = None
         self._denied = ""
@@ -110,7 +112,7 @@ class Session:
         address = without_password(self.url)
         patience_s = min(self.timeout_s, CONNECTING_S) if on_fault is None else None
         silence_s = self.timeout_s if on_fault is None else SILENCE_S
-        connecting = partial(connect, self.url, self.source, access=self._access)
+        connecting = partial(connect, self.url, self.source, access=self.access)
         try:
             self._connection = await connecting(
                 patience_s=patience_s, silence_s=silence_s, on_fault=on_fault

@@ -1,12 +1,12 @@
 """`nodepool describe`: shows objects in detail."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from nodepool.cli.audit_table import change_text
+from nodepool.cli.clock import shown_now
 from nodepool.cli.description import body, change_part, events_part
 from nodepool.cli.errors import DONE
 from nodepool.cli.event_table import combine_events
@@ -14,6 +14,7 @@ from nodepool.cli.missing import check_place, report_missing
 from nodepool.cli.names import EVENT, KINDS, NODEPOOL, WITH_EVENTS, Kind
 from nodepool.cli.options import Files, files_options, objects_argument, select_objects
 from nodepool.cli.output import name_of, print_note, print_text
+from nodepool.cli.past import at_options
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import EVENTS_KEPT, read
 from nodepool.cli.tables import POOL_LABEL
@@ -22,6 +23,8 @@ from nodepool.cli.view import View
 from nodepool.contract.documents import Document, labels, text
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from nodepool.client import Client
     from nodepool.client.recent_events import RecentEvents
 
@@ -46,6 +49,7 @@ SELECTOR_HELP = "Show only objects with these labels, as in `get`."
     metavar="N",
     help="Show the newest N events of each object; similar events count as one event.",
 )
+@at_options
 @click.pass_obj
 def describe(
     settings: Settings,
@@ -100,7 +104,7 @@ async def _print_all(client: "Client", shown: Sequence[tuple[Kind, Document]], m
         if events is None:
             events = await _recent_events(client, shown)
         own = combine_events(events.of(kind.title, name))
-        lines = events_part(document, own, datetime.now(UTC), name=name, most=most)
+        lines = events_part(document, own, shown_now(), name=name, most=most)
         print_text("\n".join(lines))
 
 
@@ -109,7 +113,7 @@ async def _last_change(client: "Client", kind: Kind, document: Document, name: s
     if kind is NODEPOOL:
         change = await client.audit.last_of_pool(name)
     else:
-        since = datetime.now(UTC) - EVENTS_KEPT
+        since = shown_now() - EVENTS_KEPT
         change = await client.audit.last_of_node(name, labels(document).get(POOL_LABEL, ""), since)
     return change_text(change) if change else ""
 
@@ -118,7 +122,7 @@ async def _recent_events(
     client: "Client", shown: Sequence[tuple[Kind, Document]]
 ) -> "RecentEvents":
     """Read the events of the objects themselves: not those of earlier ones with their names."""
-    earliest = datetime.now(UTC) - EVENTS_KEPT
+    earliest = shown_now() - EVENTS_KEPT
     since: dict[tuple[str, str], datetime] = {}
     pools: set[str] = set()
     for kind, document in shown:

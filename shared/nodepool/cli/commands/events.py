@@ -2,12 +2,13 @@
 
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
 
 from nodepool.cli import tables
+from nodepool.cli.clock import shown_now
 from nodepool.cli.errors import DONE
 from nodepool.cli.event_table import count_events, event_document, occurred_once
 from nodepool.cli.formats import Format
@@ -15,6 +16,7 @@ from nodepool.cli.missing import check_place, note_trimmed
 from nodepool.cli.names import EVENT, NODEPOOL, WITH_EVENTS, parse_required_names
 from nodepool.cli.options import format_option, no_headers_option, seconds
 from nodepool.cli.output import print_lines, print_note, print_text
+from nodepool.cli.past import at_options
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ class Printer:
         if self.form.form == "name":
             print_text("\n".join(f"event/{_name(document)}" for document in documents))
             return
-        now = datetime.now(UTC)
+        now = shown_now()
         rows = (
             self.form.custom_cells(document)
             if self.form.columns
@@ -100,6 +102,7 @@ def _name(document: "Document") -> str:
 )
 @format_option()
 @no_headers_option()
+@at_options
 @click.pass_obj
 def events(
     settings: Settings,
@@ -119,6 +122,8 @@ def events(
     query = Query(pool, node, _types(types), back)
     printer = Printer(form, headers=not no_headers)
     show = _follow if watch else _list
+    if watch:
+        settings.refuse_past("--watch")
     return settings.run(lambda client: show(client, query, printer), patient=watch)
 
 
@@ -130,7 +135,7 @@ def _types(text: str) -> frozenset[str]:
 
 
 async def _list(client: "Client", query: Query, printer: Printer) -> int:
-    since = datetime.now(UTC) - query.since
+    since = shown_now() - query.since
     events = [
         event
         async for event in client.events.read(pool=query.pool, node=query.node, since=since)
@@ -146,7 +151,7 @@ async def _list(client: "Client", query: Query, printer: Printer) -> int:
 async def _follow(client: "Client", query: Query, printer: Printer) -> int:
     # A cluster that does not exist will never have events.
     await check_place(client, EVENT)
-    since = datetime.now(UTC) - query.since
+    since = shown_now() - query.since
     stream = client.events.read(pool=query.pool, node=query.node, since=since, follow=True)
     async with aclosing(stream) as events:
         async for event in events:

@@ -2,17 +2,18 @@
 
 import textwrap
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
+from nodepool.cli.clock import shown_now
 from nodepool.cli.errors import DONE, CliError
 from nodepool.cli.formats import Format
 from nodepool.cli.missing import report_missing
 from nodepool.cli.names import NODEPOOL, parse_names, parse_required_names
 from nodepool.cli.options import format_option
 from nodepool.cli.output import print_text
+from nodepool.cli.past import at_options
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import read
 
@@ -30,6 +31,7 @@ WIDTH = 80
     "--recursive", is_flag=True, help="List the fields of fields too, without their texts."
 )
 @format_option(but=("wide", "name", "custom-columns"), help="Print a NodePool's causes this way")
+@at_options
 @click.pass_obj
 def explain(
     settings: Settings, path: str, explained_name: str, recursive: bool, form: Format
@@ -64,7 +66,7 @@ async def _explain(client: "Client", name: str, form: Format) -> int:
         return await report_missing(client, NODEPOOL, [name], deletions=True)
     explanation = await explain_pool(client, items[0].document or {})
     if form.is_table:
-        print_text(format_explanation(explanation, datetime.now(UTC)))
+        print_text(format_explanation(explanation, shown_now()))
     else:
         form.print_whole([explanation], single=True)
     return DONE

@@ -23,6 +23,7 @@ from nodepool.cli.options import (
     select_objects,
 )
 from nodepool.cli.output import print_note, print_text
+from nodepool.cli.past import at_options
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import WATCHED, EndOfList, Item, read, watch
 from nodepool.cli.view import View
@@ -84,6 +85,7 @@ class Options(TypedDict):
 @click.option("--since", default="", metavar="DURATION", help=SINCE_HELP)
 @click.option("--chunk-size", type=int, default=500, hidden=True)
 @no_headers_option()
+@at_options
 @click.pass_obj
 def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -> int:
     """List objects.
@@ -98,6 +100,7 @@ def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -
     if not (options["watches"] or options["watch_only"]):
         ignore = options["ignore_not_found"]
         return settings.run(lambda client: _get(client, views, back, ignore=ignore))
+    settings.refuse_past("--watch")
     if back is not None:
         raise click.UsageError("--since: has no meaning with --watch; leave one of them out")
     if len(views) > 1:

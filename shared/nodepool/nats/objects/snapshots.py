@@ -7,7 +7,6 @@ size is checked before that much is read.
 """
 
 import asyncio
-import hashlib
 import re
 import zlib
 from collections.abc import AsyncIterator, Sequence
@@ -17,9 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Generic, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nodepool.contract.log import LogId
+from nodepool.engine.chunks import ChunkLoader
 from nodepool.engine.folded import Folded
 from nodepool.engine.replica import Replica
-from nodepool.engine.snapshot import AnotherShape, Loader
+from nodepool.engine.snapshot import AnotherShape
 from nodepool.nats.log.api import leaders_message, leaders_message_at
 from nodepool.nats.log.streams import SNAPSHOTS, STREAM, stream_info, whole_stream_info
 from nodepool.nats.wire.client import BusClient
@@ -32,8 +32,6 @@ CHUNK_BYTES = 256 << 10
 """The size of a chunk before compression; compressed, it is well below the payload limit."""
 BYTES_MAX = 512 << 20
 """The largest snapshot before compression: some six times the snapshot of 100,000 Nodes."""
-LINE_BYTES_MAX = 16 << 20
-"""The longest line of a snapshot."""
 MANIFEST_BYTES_MAX = 1_000
 RELEASE_MAX = 100
 """The most characters of a version."""
@@ -155,7 +153,7 @@ async def _convert_saved(
     if saved_by and own and saved_by > own:
         text = f"{_of(manifest)} has saved it, and this is {release}: it is of another shape"
         raise ValueError(f"{text}; go on with that one, or restore the backup from before it")
-    loader = Loader(type(service.initial), converts=True)
+    loader = ChunkLoader(type(service.initial), converts=True)
     try:
         saved = await _read_saved(connection, service, manifest, loader)
     except AnotherShape as error:
@@ -232,29 +230,19 @@ async def _read_saved(
     connection: BusClient,
     service: Service[S, I, O],
     manifest: Manifest,
-    loader: Loader[S] | None = None,
+    loader: ChunkLoader[S] | None = None,
 ) -> Saved[S]:
     """Return a snapshot and its state; raise ValueError if its chunks do not match the manifest.
 
-    loader: reads the lines; raises AnotherShape by default if they are not those of this release.
+    loader: reads them; raises AnotherShape by default if they are not those of this release.
     """
-    loader = loader or Loader(type(service.initial))
-    digest, size = hashlib.sha256(), 0
-    rest, count = b"", 0
+    loader = loader or ChunkLoader(type(service.initial))
     async for chunk in _stored_chunks(connection, service.name, manifest):
-        digest.update(chunk)
-        size += len(chunk)
-        *lines, rest = (rest + chunk).split(b"\n")
-        count += len(lines)
-        for line in lines:
-            loader.add(line)
-        if len(rest) > LINE_BYTES_MAX:
-            raise ValueError(f"a line has more than {LINE_BYTES_MAX} bytes")
-        if size > manifest.bytes:
+        loader.add(chunk)
+        if loader.bytes > manifest.bytes:
             break
-    if rest or size != manifest.bytes or digest.hexdigest() != manifest.sha256:
-        raise ValueError("its chunks are not those that were saved")
-    return Saved(manifest, loader.build_folded(), count, digest)
+    folded = loader.build(manifest.bytes, manifest.sha256)
+    return Saved(manifest, folded, loader.lines, loader.digest)
 
 
 async def _stored_chunks(

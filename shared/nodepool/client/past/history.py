@@ -1,0 +1,131 @@
+"""The messages of the log up to a moment: those in the archive, and after them those on the bus."""
+
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from nodepool.archive.storage.records import Records
+from nodepool.client.past.errors import translate_archive_errors
+from nodepool.client.session import Session
+from nodepool.contract.log import Entry, LogId
+from nodepool.nats.log.streams import STREAM
+
+Wants = Callable[[str], bool]
+TICK: Final = timedelta(microseconds=1)
+
+
+class Extent(NamedTuple):
+    """Which log it is, and its first and last position that can be read."""
+
+    log: LogId
+    first: int
+    last: int
+
+
+class History:
+    """The messages up to a moment.
+
+    records: the archive; None if there is none.
+    live: a session with the bus, which is open; None if the archive holds all that is wanted.
+    extent: what of the log can be read.
+    position, time: the last message that is part of the history, and the moment.
+    """
+
+    def __init__(self, records: Records | None, live: Session | None, extent: Extent) -> None:
+        self.records, self.live, self.extent = records, live, extent
+        self.position, self.time = extent.last, datetime.now(UTC)
+
+    @property
+    def archived(self) -> int:
+        """The last position that is read from the archive; 0 if none is."""
+        return self.records.last if self.records is not None else 0
+
+    async def entries(
+        self, first: int, filters: Sequence[str], wants: Wants | None = None
+    ) -> AsyncGenerator[Sequence[Entry], None]:
+        """Yield the messages that match a filter from a position to the moment, some at a time.
+
+        wants: says the same as the filters, if the caller has a faster way than theirs.
+        """
+        if self.records is not None:
+            found = self.records.entries(first, self.position, wants or matching(filters))
+            async with aclosing(found) as batches:
+                with translate_archive_errors():
+                    async for entries in batches:
+                        yield entries
+        start = max(first, self.archived + 1)
+        if self.live is None or start > self.position:
+            return
+        async with self.live.reader(STREAM, filters, start=start) as reader:
+            while reader.pending:
+                read = await self.live.read(reader, endless=False)
+                yield [entry for entry in read if entry.position <= self.position]
+                if read[-1].position >= self.position:
+                    return
+
+    async def newest(
+        self, first: int, filters: Sequence[str]
+    ) -> AsyncGenerator[Sequence[Entry], None]:
+        """Yield the messages that match a filter, the newest first, back to a position."""
+        start = max(first, self.archived + 1)
+        async with aclosing(self.entries(start, filters)) as batches:
+            recent = [entry async for entries in batches for entry in entries]
+        yield recent[::-1]
+        if self.records is not None:
+            found = self.records.newest(self.position, first, matching(filters))
+            async with aclosing(found) as older:
+                with translate_archive_errors():
+                    async for entries in older:
+                        yield entries[::-1]
+
+    async def position_before(self, time: datetime) -> int:
+        """Return the position of the last message that was stored at a time or before it."""
+        records = self.records
+        if records is not None and (self.live is None or is_archived(records, time)):
+            with translate_archive_errors():
+                return await records.position_before(time)
+        assert self.live is not None, "one of them has the messages"
+        return await self.live.position_at(time + TICK) - 1
+
+    async def first_since(self, time: datetime) -> int:
+        """Return the position of the first message that was stored at a time or after it."""
+        return await self.position_before(time - TICK) + 1
+
+    async def time_of(self, position: int) -> datetime:
+        """Return when the message at a position was stored, which must be there."""
+        entry = await self.message_at(position)
+        assert entry is not None, "the position lies in the history"
+        return entry.time
+
+    async def message_at(self, position: int) -> Entry | None:
+        """Return the message at a position; None if the history does not have it."""
+        if self.records is not None and self.records.first <= position <= self.archived:
+            found = self.records.entries(position, position, lambda _subject: True)
+            async with aclosing(found) as batches:
+                with translate_archive_errors():
+                    async for entries in batches:
+                        return entries[0]
+        if self.live is None or not 0 < position <= self.position:
+            return None
+        return await self.live.message_at(position)
+
+
+def is_archived(records: Records, at: int | datetime) -> bool:
+    """Return whether an archive is known to hold all messages up to a position or a time."""
+    if records.end is None:
+        return False
+    if isinstance(at, int):
+        return at <= records.last
+    return at < datetime.fromisoformat(records.end.ended)
+
+
+def matching(filters: Sequence[str]) -> Wants:
+    """Return what says whether a subject matches one of the filters, which may have wildcards."""
+    patterns = (
+        re.escape(each).replace(r"\*", r"[^.]+").replace("*", "[^.]+").replace(">", ".+")
+        for each in filters
+    )
+    pattern = re.compile("|".join(patterns))
+    return lambda subject: pattern.fullmatch(subject) is not None

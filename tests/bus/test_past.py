@@ -1,0 +1,125 @@
+"""`--at` on a real control plane: what was printed then is printed again."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from bus import cli
+from bus.cli import Done, Nodepool, commands
+from bus.harness import until
+from nodepool.local.server import NatsServer
+
+EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
+COMMANDS = (
+    ("get", "np,no,qt,cap,cl,ma", "-o", "yaml"),
+    ("events", "--since", "5m", "-o", "json"),
+    ("explain", "np", "batch"),
+    ("describe", "np", "training", "--hide-events"),
+)
+
+
+def seen(nodepool: Nodepool, *at: str) -> Sequence[Done]:
+    """What each command prints."""
+    return [nodepool(*words, *at) for words in COMMANDS]
+
+
+def seen_in_quiet(nodepool: Nodepool) -> tuple[str, Sequence[Done]]:
+    """What each command prints as soon as that no longer changes, and a time at which it did."""
+    before: Sequence[Done] = ()
+    while True:
+        time = datetime.now(UTC)
+        after = seen(nodepool)
+        if before == after:
+            return time.isoformat(), after
+        before = after
+
+
+def ended(archive: Path) -> datetime:
+    """When the last message of an archive was stored."""
+    names = sorted((archive / "manifests").glob("*.json"))
+    text = json.loads(names[-1].read_text())["ended"] if names else "2000-01-01T00:00:00+00:00"
+    return datetime.fromisoformat(text)
+
+
+@pytest.mark.timeout(180)
+def test_what_was_printed_at_a_moment_is_printed_again_from_the_archive_and_from_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = tmp_path / "archive"
+    options = ("--archive", str(archive), "--examples", str(EXAMPLES))
+
+    with cli.running(tmp_path / "data", *options) as up:
+        nodepool = commands(up.port, capsys)
+        # given what commands print while nothing happens, before and after a change
+        first, before = seen_in_quiet(nodepool)
+        assert nodepool("scale", "np", "batch", "--target", "1").code == 0
+        second, after = seen_in_quiet(nodepool)
+        assert before != after
+        assert nodepool("scale", "np", "training", "--target", "1").code == 0
+
+        # when it is asked of both moments, of the log alone and of whatever the archive has so far
+        for source in ([], ["--archive", str(archive)]):
+            assert seen(nodepool, "--at", first, *source) == before
+            assert seen(nodepool, "--at", second, *source) == after
+        asyncio.run(until(lambda: ended(archive) > datetime.fromisoformat(second), 60))
+
+        # and the difference of both moments is what has changed
+        changed = nodepool("diff", "--from", first, "--to", second, "np/batch")
+        assert changed.code == 1
+        lines = changed.out.splitlines()
+        assert "-  targetNodes: 2" in lines
+        assert "+  targetNodes: 1" in lines
+        assert not any("resourceVersion" in line for line in lines if line[0] in "+-")
+        assert nodepool("diff", "--from", first, "--to", second, "np", "training").code == 0
+        assert "+  targetNodes: 1" in nodepool("diff", "--from", second).out
+        unknown = nodepool("diff", "--from", first, "np/nothing")
+        assert (unknown.code, unknown.err) == (
+            2,
+            'error: nodepool "nothing" not found at either moment\n',
+        )
+
+    # then the archive alone says the same, without a server
+    nodepool = commands(1, capsys)
+    assert seen(nodepool, "--at", second, "--archive", str(archive)) == after
+    assert seen(nodepool, "--at", first, "--archive", str(archive)) == before
+    archived = ("--archive", str(archive))
+    assert nodepool("diff", "--from", first, "--to", second, "np/batch", *archived) == changed
+
+
+def test_a_moment_that_nobody_knows_of_is_refused_with_what_is_known(
+    server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodepool = commands(int(server.url.rpartition(":")[2]), capsys)
+
+    # given no archive, then
+    assert "archive" in nodepool("get", "np", "--at", "5", "--archive", str(tmp_path)).err
+    # given no control plane, then
+    assert nodepool("--request-timeout", "1", "get", "np", "--at", "2h").code == 4
+
+
+def test_the_gateway_does_not_show_the_past(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NODEPOOL_THROUGH", "gateway")
+
+    refused = commands(1, capsys)("get", "np", "--at", "2h")
+
+    assert refused.code == 1
+    assert "may not look at the past without an archive" in refused.err
+
+
+def test_a_moment_is_written_as_a_time_a_duration_or_a_position(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nodepool = commands(1, capsys)
+
+    assert "is no moment: write 2026" in nodepool("get", "np", "--at", "yesterday").err
+    assert "is in the future" in nodepool("get", "np", "--at", "2999-01-01").err
+    assert "two moments with --from" in nodepool("diff", "np").err
+    assert "has no meaning with --from" in nodepool("diff", "--from", "2h", "-f", "x").err
+    for watching in (("get", "np", "-w"), ("events", "-w")):
+        assert "--watch: has no meaning with --at" in nodepool(*watching, "--at", "2h").err
