@@ -78,7 +78,8 @@ class Snapshot(BaseModel):
     """The snapshot of a service: the chunks that the service has stored, one after the other.
 
     committed, expected_sequence, bytes, sha256, time: as in the manifest that the service stored;
-      `bytes` and `sha256` are of the chunks before compression.
+      `bytes` and `sha256` are of the chunks before compression. The snapshot says what was so after
+      the commit record at `expected_sequence`, which lies beyond `committed`.
     parts: where the compressed chunks are, in order.
     """
 
@@ -104,8 +105,8 @@ class SnapshotSet(Document):
 
     @property
     def newest(self) -> int:
-        """The position that the archive must hold before the set is of use."""
-        return max((each.committed for each in self.snapshots.values()), default=0)
+        """The position that the archive must hold before the set is of use: of a commit."""
+        return max((each.expected_sequence for each in self.snapshots.values()), default=0)
 
 
 _D = TypeVar("_D", bound=Document)
