@@ -6,6 +6,10 @@ minutes, so a segment is also complete once no message has come for five seconds
 its archive after less than ten. A message every six seconds would then make 14,400 segments a day,
 each as slow to read as a large one. So segments that are closed in quiet are rationed: sixty at any
 time, and one more a minute. A cell that is neither quiet nor busy is a minute behind.
+
+A service stores what it says together with the commit record behind it. A segment that is full
+waits for that record, so that an archive does not end inside a commit, and a log that is restored
+from it ends where the archive does. After five quiet seconds there is nothing to wait for.
 """
 
 from dataclasses import dataclass
@@ -13,6 +17,8 @@ from typing import Final
 
 RATION: Final = 60
 """How many segments may be closed in quiet in a row."""
+FULL: Final = 2
+"""A segment of so many times its size waits for nothing: others may say what services do not."""
 RATION_S: Final = 60.0
 """After this time, in seconds, one more may be."""
 
@@ -62,8 +68,13 @@ class Ration:
         return Ration(left - 1, now) if left >= 1 else None
 
 
-def is_full(filling: Filling, limits: Limits, now: float) -> bool:
-    """Return whether a segment is complete, however many messages follow."""
+def is_full(filling: Filling, limits: Limits, now: float, *, in_commit: bool = False) -> bool:
+    """Return whether a segment is complete, however many messages follow.
+
+    in_commit: whether its last message may be followed by others of the same commit.
+    """
+    if in_commit and filling.bytes < FULL * limits.bytes:
+        return False
     aged = filling.bytes > 0 and now - filling.first_at >= limits.age_s
     return filling.bytes >= limits.bytes or aged
 

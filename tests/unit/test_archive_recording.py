@@ -141,3 +141,31 @@ async def test_the_archive_of_another_log_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ArchiveError, match="it holds the log log, and the bus has the log other"):
         await Archive.open(Store(str(tmp_path)), "other", 1)
+
+
+def commits(sizes: Sequence[int]) -> list[Entry]:
+    """A log of commits that have so many outputs each."""
+    subjects = [
+        subject
+        for size in sizes
+        for subject in (*["np.evt.quota.a.b.c.X"] * size, "np.commit.quota")
+    ]
+    return [
+        Entry(number, LATE, subject, b"x" * 99, {}) for number, subject in enumerate(subjects, 1)
+    ]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=20), st.lists(st.integers(1, 30)))
+def test_no_segment_ends_inside_a_commit_of_a_service(
+    sizes: list[int], deliveries: list[int]
+) -> None:
+    entries = commits(sizes)
+
+    with TemporaryDirectory() as name:
+        archive = asyncio.run(record(Path(name), entries, deliveries))
+        manifests = sorted(Path(name, "manifests").iterdir())
+        ends = [json.loads(path.read_text())["last"] for path in manifests]
+
+    assert archive.head.last == len(entries)
+    assert {entries[end - 1].subject for end in ends} == {"np.commit.quota"}

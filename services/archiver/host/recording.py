@@ -5,13 +5,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from archiver.closing import Filling, Limits, Ration, is_full, is_quiet
+from archiver.closing import FULL, Filling, Limits, Ration, is_full, is_quiet
 from archiver.host.patience import Patience
 from nodepool.archive.manifests import Manifest
 from nodepool.archive.storage.archive import Archive
 from nodepool.archive.storage.errors import ArchiveError
 from nodepool.archive.storage.segments import Segment
 from nodepool.contract.log import Entry
+from nodepool.contract.subjects import is_output
 from nodepool.nats.log.reader import Reader
 
 LOOK_S: Final = 0.5
@@ -71,7 +72,14 @@ class Recorder:
         """Return whether the segment has room for a message, which must be of the same day."""
         if self._segment.day not in (None, entry.time.date()):
             return False
-        return self._filling.bytes < self._limits.bytes
+        if self._filling.bytes < self._limits.bytes:
+            return True
+        return self._in_commit and self._filling.bytes < FULL * self._limits.bytes
+
+    @property
+    def _in_commit(self) -> bool:
+        last = self._segment.last
+        return last is not None and is_output(last.subject)
 
     def _add(self, entry: Entry, now: float) -> None:
         if entry.position != self._next:
@@ -93,7 +101,7 @@ class Recorder:
         return True
 
     def _is_complete(self, now: float) -> bool:
-        if is_full(self._filling, self._limits, now):
+        if is_full(self._filling, self._limits, now, in_commit=self._in_commit):
             return True
         if self._reader.pending or not is_quiet(self._filling, self._limits, now):
             return False

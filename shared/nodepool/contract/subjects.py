@@ -11,6 +11,7 @@ from typing import Final
 from nodepool.contract.keys import PoolPath, name_at, token
 from nodepool.contract.log import SUBJECTS
 from nodepool.contract.messages import Command, Event, Message
+from nodepool.contract.services import SERVICES
 
 _NAMES: Final = ("org", "cluster", "pool", "zone", "machine", "service")
 """The fields of which an identity is made."""
@@ -87,3 +88,12 @@ def path_at(subject: str) -> PoolPath:
     if "~" not in subject:
         return org, cluster, pool
     return name_at(org), name_at(cluster), name_at(pool)
+
+
+def is_output(subject: str) -> bool:
+    """Return whether a service stores messages on a subject together with a commit record."""
+    _, kind, speaker, *_ = (*subject.split("."), "", "")
+    return kind in ("evt", "dead") and speaker in _SERVICES
+
+
+_SERVICES: Final = frozenset(SERVICES)
