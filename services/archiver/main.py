@@ -22,6 +22,7 @@ from nodepool.archive.storage.errors import ArchiveError, Damaged, StoreError
 from nodepool.archive.storage.store import Store
 from nodepool.contract import archive_metrics
 from nodepool.contract import metrics as contract
+from nodepool.contract.log import LogId
 from nodepool.contract.metrics import Sample
 from nodepool.host.edge import FAULTS, pause
 from nodepool.host.process import ending_with_a_line, run_until_stopped
@@ -118,6 +119,8 @@ class Archiver:
             archive = await self._recording.insist(
                 lambda: Archive.open(self._store, info.log, info.first)
             )
+            # Before anything is added: the log may have been set back, and be another one since.
+            await check_end(connection, archive)
             self._archive = archive
             self._opened.set()
             copying = SnapshotSets(
@@ -139,11 +142,9 @@ class Archiver:
     async def _record(self, connection: Connection, archive: Archive, info: StreamInfo) -> None:
         """Write the log into the archive, and begin anew wherever another program has added."""
         while True:
-            head = archive.head
+            await check_end(connection, archive)
             check = partial(verify_log, connection, info.log, is_whole=True)
-            ended = datetime.fromisoformat(head.ended) if head.ended else None
-            await check(head.last, ended)
-            reader = Reader(connection, STREAM, [], start=head.last + 1, verify=check)
+            reader = Reader(connection, STREAM, [], start=archive.head.last + 1, verify=check)
             await reader.open()
             try:
                 self._recorder = Recorder(
@@ -209,3 +210,10 @@ class Archiver:
             since = time.time() if oldest is None else oldest.timestamp()
             yield Sample(archive_metrics.LAG_MESSAGES, (), recorder.waiting)
         yield Sample(archive_metrics.LAG_SECONDS, (), max(0.0, time.time() - since))
+
+
+async def check_end(connection: Connection, archive: Archive) -> None:
+    """Raise LogChanged unless the log holds the last message of the archive, and what follows."""
+    head = archive.head
+    ended = datetime.fromisoformat(head.ended) if head.ended else None
+    await verify_log(connection, LogId(archive.log), head.last, ended, is_whole=True)
