@@ -121,5 +121,8 @@ def test_a_moment_is_written_as_a_time_a_duration_or_a_position(
     assert "is in the future" in nodepool("get", "np", "--at", "2999-01-01").err
     assert "two moments with --from" in nodepool("diff", "np").err
     assert "has no meaning with --from" in nodepool("diff", "--from", "2h", "-f", "x").err
+    for option in (("--at", "5"), ()):
+        assert "DIR: name the folder of a backup" in nodepool("restore", *option).err
+    assert "--at: a backup is restored" in nodepool("restore", "x", "--at", "5").err
     for watching in (("get", "np", "-w"), ("events", "-w")):
         assert "--watch: has no meaning with --at" in nodepool(*watching, "--at", "2h").err

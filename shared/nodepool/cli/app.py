@@ -108,7 +108,7 @@ SUMMARIES = {
     "reclaim": "Hold machines back, preempting spot Nodes.",
     "register": "Register clusters.",
     "replace": "Change the NodePools in manifests; one that does not exist is an error.",
-    "restore": "Make the log from a backup, on a server without one.",
+    "restore": "Make the log from a backup or an archive, on a server without one.",
     "return": "Give reclaimed machines back.",
     "rollout": "Follow NodePools on their way to their targets.",
     "run": "Run a program of this machine as a Pod of a NodePool.",

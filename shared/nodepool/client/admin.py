@@ -19,6 +19,8 @@ from nodepool.nats.wire.errors import STREAM_NOT_FOUND, Conflict, ServerRefusal
 
 if TYPE_CHECKING:
     from nodepool.client.dead_letters import DeadLetters
+    from nodepool.client.past.restoring import Restored
+    from nodepool.client.past.session import Moment
     from nodepool.client.replaying import Replays
     from nodepool.nats.log.skipping import Standing
     from nodepool.service import AnyService
@@ -47,6 +49,7 @@ class Admin:
     """What an operator does, as `client.admin`; needs a connection with the rights of a service.
 
     backup, restore: store the log in a folder, and make the log from it again.
+    restore_archive: make the log from an archive.
 
     `nodepool.client.doctor` examines an installation without a client, because the examination also
     says why no client can connect.
@@ -56,6 +59,15 @@ class Admin:
         self._session = session
         self.backup = partial(back_up, session)
         self.restore = partial(restore, session)
+
+    async def restore_archive(
+        self, archive: str, *, at: "Moment | None", days: int, force: bool
+    ) -> "Restored":
+        """Make the log from an archive, as `nodepool.client.past.restoring` describes."""
+        # Imported here, because it loads Parquet.
+        from nodepool.client.past.restoring import restore_archive
+
+        return await restore_archive(self._session, archive, at=at, days=days, force=force)
 
     @cached_property
     def dead_letters(self) -> "DeadLetters":

@@ -1,8 +1,9 @@
 """Restoring the log from a backup, on a server without a log, or in place of the server's log."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from nodepool.client.backup import (
     CONTENT,
@@ -22,10 +23,28 @@ from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 from nodepool.nats.wire.files import open_file
 
+RESTORED: Final = "nodepool.restored"
+"""The key of the metadata of a log that says up to which position it was to be restored."""
 _REBUILT = (SNAPSHOTS, *(f"KV_{bucket}" for bucket in BUCKETS))
 """The streams that are made from the log; after a restore they would not match the new log."""
 _IS_THERE = 10130
 """The API's error code if a stream can be restored, except that it already exists."""
+
+
+class Content(NamedTuple):
+    """A log that can be restored.
+
+    config, state: of its stream, as the server reports them.
+    chunks: the content, as the server has it in a backup.
+    last: its last position.
+    beside: how many bytes are stored beside it.
+    """
+
+    config: Mapping[str, object]
+    state: Mapping[str, object]
+    chunks: AsyncIterable[bytes]
+    last: int
+    beside: int = 0
 
 
 async def restore(session: Session, folder: Path, *, force: bool = False) -> Backup:
@@ -36,34 +55,75 @@ async def restore(session: Session, folder: Path, *, force: bool = False) -> Bac
     Raises ClientError if the backup is not whole, or if something prevents the restore.
     """
     made = await asyncio.to_thread(check_backup, folder)
-    info = {"config": _restorable(made.info), "state": made.info["state"]}
     snapshots = made.snapshots
+    content = Content(
+        made.info["config"],
+        made.info["state"],
+        _chunks(folder / CONTENT),
+        made.last,
+        beside=_number(snapshots.info["state"], "bytes") if snapshots is not None else 0,
+    )
+
+    async def prepare(connection: Connection) -> None:
+        if snapshots is not None:  # First: a log without them would be of no use.
+            await _restore_snapshots(connection, snapshots, folder)
+
+    await restore_content(session, content, force=force, prepare=prepare)
+    return made
+
+
+async def restore_content(
+    session: Session,
+    content: Content,
+    *,
+    force: bool,
+    prepare: Callable[[Connection], Awaitable[None]],
+) -> None:
+    """Make the log; `prepare` is done right before that, on a server without any of the streams.
+
+    force: as in `restore`. Raises ClientError if something prevents the restore.
+    """
+    config = _restorable(content.config) | {"metadata": _marked(content)}
+    info = {"config": config, "state": content.state}
+    size = _number(content.state, "bytes")
     with translate_errors(session.url):
-        sizes = await _sizes(session.connection)
-        await _check_nothing_reads(session.connection, sizes)
-        if STREAM in sizes and not force:
+        connection = session.connection
+        sizes = await _sizes(connection)
+        await _check_nothing_reads(connection, sizes)
+        if STREAM in sizes and not (force or await _is_half(connection)):
             raise ClientError("there is a log already; --force deletes it for good")
-        needed = _number(info["state"], "bytes")
-        needed += _number(snapshots.info["state"], "bytes") if snapshots is not None else 0
-        await _check_server(session.connection, info, sizes, needed)
+        await _check_server(connection, info, sizes, size + content.beside)
         for stream in reversed(sizes):
-            await api.request(session.connection, f"$JS.API.STREAM.DELETE.{stream}")
+            await api.request(connection, f"$JS.API.STREAM.DELETE.{stream}")
         try:
-            chunks, size = _chunks(folder / CONTENT), _number(info["state"], "bytes")
-            if snapshots is not None:  # First: a log without them would be of no use.
-                await _restore_snapshots(session.connection, snapshots, folder)
-            state = await backups.restore(session.connection, STREAM, info, chunks, size)
+            await prepare(connection)
+            state = await backups.restore(connection, STREAM, info, content.chunks, size)
         except (InDoubt, ServerRefusal) as error:
             lost = " and the one that was there is deleted" if STREAM in sizes else ""
             text = f"the log is not restored{lost}: {error}; see to that, and restore again"
             raise ClientError(text) from None
-    if int(str(state["last_seq"])) != made.last:
-        raise ClientError(f"the server has restored up to {state['last_seq']}, not {made.last}")
-    return made
+    if int(str(state["last_seq"])) != content.last:
+        text = f"the server has restored up to {state['last_seq']}, not {content.last}"
+        raise ClientError(f"{text}; restore again")
+
+
+def _marked(content: Content) -> Mapping[str, object]:
+    given = content.config.get("metadata")
+    return {**(given if isinstance(given, Mapping) else {}), RESTORED: str(content.last)}
+
+
+async def _is_half(connection: Connection) -> bool:
+    """Return whether the log is what a server has left that was killed while it restored it."""
+    info = await whole_stream_info(connection, STREAM) or {}
+    config, state = info.get("config"), info.get("state")
+    metadata = config.get("metadata") if isinstance(config, dict) else None
+    wanted = metadata.get(RESTORED) if isinstance(metadata, dict) else None
+    is_known = isinstance(wanted, str) and wanted.isdecimal()
+    return is_known and _number(state, "last_seq") < int(str(wanted))
 
 
 async def _restore_snapshots(connection: Connection, part: Part, folder: Path) -> None:
-    info = {"config": _restorable(part.info), "state": part.info["state"]}
+    info = {"config": _restorable(part.info["config"]), "state": part.info["state"]}
     chunks, size = _chunks(folder / SNAPSHOTS_CONTENT), _number(part.info["state"], "bytes")
     await backups.restore(connection, SNAPSHOTS, info, chunks, size)
 
@@ -112,21 +172,20 @@ async def _check_server(
                 raise ClientError(text) from None
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
+async def _chunks(path: Path) -> AsyncGenerator[bytes, None]:
     with open_file(path) as file:
         while chunk := file.read(backups.CHUNK_BYTES):
             yield chunk
 
 
-def _restorable(info: Mapping[str, Mapping[str, object]]) -> Mapping[str, object]:
+def _restorable(config: Mapping[str, object]) -> dict[str, object]:
     """Return the configuration for a single server; services set the number of copies later."""
-    config = dict(info["config"])
-    config["num_replicas"] = 1
-    config.pop("placement", None)
-    config.pop("sealed", None)  # A sealed stream would accept no messages.
-    config.pop("deny_purge", None)  # A log of an early release could never be trimmed.
-    return config
+    restorable = dict(config) | {"num_replicas": 1}
+    restorable.pop("placement", None)
+    restorable.pop("sealed", None)  # A sealed stream would accept no messages.
+    restorable.pop("deny_purge", None)  # A log of an early release could never be trimmed.
+    return restorable
 
 
 def _number(part: object, name: str, otherwise: int = 0) -> int:
-    return int(part.get(name, otherwise)) if isinstance(part, dict) else otherwise
+    return int(part.get(name, otherwise)) if isinstance(part, Mapping) else otherwise

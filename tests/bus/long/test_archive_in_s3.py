@@ -12,8 +12,10 @@ from bus.archives import SMALL, audit, fill_with_messages, launched_archiver
 from bus.harness import ReplicaProcess, connected, until
 from bus.object_store import BUCKET, Mode, environment, object_store
 from bus.test_process_life import readiness, says
+from bus.test_restoring import archived_world, log_of
 from nodepool.cli.app import run
 from nodepool.local.server import NatsServer
+from support.constants import CLUSTER, ORG
 
 ARCHIVE = f"s3://{BUCKET}/cell-1"
 PATIENCE_S = 2
@@ -34,6 +36,13 @@ def download(store: S3Store, folder: Path) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(bytes(store.get(each["path"]).bytes()))
     return folder
+
+
+def upload(folder: Path, store: S3Store) -> None:
+    """Put an archive in a folder into a bucket."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            store.put(str(path.relative_to(folder)), path.read_bytes())
 
 
 def end_of(store: S3Store) -> int:
@@ -132,3 +141,39 @@ async def test_wrong_credentials_are_named_and_not_shown(
             # then it says what the store answers, and the secret is nowhere
             await until(lambda: "403" in readiness(archiver) or "denied" in readiness(archiver))
             assert "not-the-secret" not in readiness(archiver) + archiver.log.read_text()
+
+
+@pytest.mark.timeout(180)
+async def test_the_past_is_shown_and_the_log_restored_from_a_bucket(
+    server: NatsServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def nodepool(*words: str) -> int:
+        mine = ("--url", server.url, "--org", ORG, "--cluster", CLUSTER)
+        return await asyncio.to_thread(run, [*mine, *words])
+
+    async with object_store(tmp_path) as (way, given):
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
+        # given the archive of a world in a bucket
+        world = await asyncio.to_thread(archived_world, tmp_path / "local")
+        store = S3Store(BUCKET, prefix="cell-1", client_options={"allow_http": True})
+        await asyncio.to_thread(upload, tmp_path / "local", store)
+        entries = world.world.log.entries
+
+        # then a moment of the past is shown
+        at = ("--at", str(len(entries) - 1), "--archive", ARCHIVE)
+        assert await nodepool("get", "np", "-o", "name", *at) == 0
+        assert capsys.readouterr().out.count("nodepool.") == len(world.documents("nodepools"))
+
+        # and a store that fails is named, with the place
+        way.change("fail")
+        assert await nodepool("get", "np", *at) == 4
+        assert f"archive {ARCHIVE}: cannot" in capsys.readouterr().err
+        way.change("pass")
+
+        # and the log is restored
+        assert await nodepool("restore", "--from", ARCHIVE) == 0
+        assert await log_of(server.url) == entries

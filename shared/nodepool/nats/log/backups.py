@@ -5,7 +5,7 @@ https://docs.nats.io/running-a-nats-service/nats_admin/jetstream_admin/disaster_
 """
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 
 from nodepool.nats.log.api import Json, parse_reply
 from nodepool.nats.wire.client import BusClient
@@ -71,9 +71,13 @@ async def _next_chunk(next_message: Callable[[float], Awaitable[Msg]]) -> Msg | 
 
 
 async def restore(
-    client: BusClient, stream: str, info: Mapping[str, object], chunks: Iterable[bytes], size: int
+    client: BusClient,
+    stream: str,
+    info: Mapping[str, object],
+    chunks: AsyncIterable[bytes],
+    size: int,
 ) -> Json:
-    """Create a stream from the chunks of `snapshot`; return its state on the server.
+    """Create a stream from the chunks of `snapshot`, or of `packing`; return its state there.
 
     size: the bytes of the stream, which the server indexes after the last chunk.
 
@@ -83,7 +87,7 @@ async def restore(
     body = {"config": info["config"], "state": info["state"]}
     begun = await _request_json(client, f"$JS.API.STREAM.RESTORE.{stream}", body, patience_s(0))
     subject = str(begun["deliver_subject"])
-    for chunk in chunks:
+    async for chunk in chunks:
         reply = await _request_reply(client, subject, chunk, SILENCE_S)
         if reply.data:
             parse_reply(reply)
