@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from bus import cli
+from bus.archives import fill_with_messages
 from bus.cli import Done, Nodepool, commands
-from bus.harness import until
+from bus.harness import connected, until
+from bus.test_restoring import archived_world
 from nodepool.local.server import NatsServer
+from nodepool.nats.log import api
+from nodepool.nats.log.streams import SNAPSHOTS
 
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
 COMMANDS = (
@@ -90,6 +94,33 @@ def test_what_was_printed_at_a_moment_is_printed_again_from_the_archive_and_from
     assert nodepool("diff", "--from", first, "--to", second, "np/batch", *archived) == changed
 
 
+def test_a_snapshot_of_the_archive_is_used_where_the_bus_has_none(
+    server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = ("--org", "acme", "--cluster", "prod")
+    archive = ("--archive", str(tmp_path / "archive"))
+    nodepool = commands(int(server.url.rpartition(":")[2]), capsys)
+    end = len(archived_world(tmp_path / "archive", most=20).world.log.entries)
+
+    # given a log that goes on after its archive, and no snapshot on the bus
+    assert nodepool("restore", "--from", archive[1]).code == 0
+
+    async def go_on() -> None:
+        async with connected(server.url) as connection:
+            await api.request(connection, f"$JS.API.STREAM.PURGE.{SNAPSHOTS}")
+            await fill_with_messages(connection, 1)
+
+    asyncio.run(go_on())
+    # and an archive whose first segment, which lies before its snapshots, cannot be read
+    before = nodepool(*mine, "get", "np", "-o", "json", "--at", str(end), *archive)
+    assert before.code == 0
+    min((tmp_path / "archive" / "segments").rglob("*.parquet")).unlink()
+
+    # when a moment is shown that only the bus has, then nothing before the snapshots is needed
+    after = nodepool(*mine, "get", "np", "-o", "json", "--at", str(end + 1), *archive)
+    assert after == before
+
+
 def test_a_moment_that_nobody_knows_of_is_refused_with_what_is_known(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,7 +148,7 @@ def test_a_moment_is_written_as_a_time_a_duration_or_a_position(
 ) -> None:
     nodepool = commands(1, capsys)
 
-    assert "is no moment: write 2026" in nodepool("get", "np", "--at", "yesterday").err
+    assert "is no time; write 2026" in nodepool("get", "np", "--at", "yesterday").err
     assert "is in the future" in nodepool("get", "np", "--at", "2999-01-01").err
     assert "two moments with --from" in nodepool("diff", "np").err
     assert "has no meaning with --from" in nodepool("diff", "--from", "2h", "-f", "x").err

@@ -29,7 +29,7 @@ from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
 from nodepool.nats.log.streams import STREAM, StreamInfo, stream_info
 from nodepool.nats.wire.connection import connect
-from support.archived import Archiving
+from support.archived import LENGTH_MAX, Archiving
 from support.world_harness import WorldHarness
 from testbed.ports import free_port
 from testbed.processes import ControlPlane
@@ -113,7 +113,7 @@ async def audited(url: str, archive: Path) -> None:
         await audit(connection, archive)
 
 
-def archived_world(folder: Path) -> WorldHarness:
+def archived_world(folder: Path, most: int = LENGTH_MAX) -> WorldHarness:
     """A world that has ended just now, with an archive that has a set of snapshots."""
     harness = WorldHarness()
     harness.world.log.clock = datetime.now(UTC) - timedelta(minutes=70)
@@ -121,7 +121,7 @@ def archived_world(folder: Path) -> WorldHarness:
     for number in range(4):
         harness.apply(f"pool{number}", 2)
     harness.pass_time(minutes=30)
-    archiving = Archiving(folder, harness.world.log.id)
+    archiving = Archiving(folder, harness.world.log.id, most=most)
     for host in harness.world.hosts:
         harness.world.process(host, even_if_quiet=True)
     asyncio.run(archiving.add(harness.world.log.entries))

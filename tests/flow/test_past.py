@@ -69,11 +69,10 @@ class Present(History):
 
     def __init__(self, world: World) -> None:
         last = len(world.log.entries)
-        super().__init__(None, None, Extent(world.log.id, 1, last))
-        self.time = world.log.clock
+        super().__init__(None, None, Extent(world.log.id, 1, last, world.log.clock))
         self._log = world.log.entries
 
-    async def entries(self, first: int, filters: Sequence[str], wants: Any = None) -> Any:
+    async def recent(self, first: int, filters: Sequence[str] = ()) -> Any:
         """Yield the messages from a position on."""
         match = matching(filters)
         yield [e for e in self._log[first - 1 : self.position] if match(e.subject)]
@@ -244,7 +243,7 @@ def test_each_service_is_at_any_position_as_a_replay_of_the_whole_log_has_it(
 
         # when each service is made at a random position
         for position in chance.sample(range(1, len(log.entries) + 1), 4):
-            history = History(records, None, Extent(LogId(log.id), 1, len(log.entries)))
+            history = History(records, None, Extent(LogId(log.id), 1, len(log.entries), log.clock))
             history.position = position
             again = [await replica_at(history, service) for service in services]
 

@@ -27,13 +27,13 @@ class Archiving:
     """Archives a log in memory, in segments of random lengths."""
 
     def __init__(self, folder: Path, log: str, seed: int = 0, most: int = LENGTH_MAX) -> None:
-        self._store, self._log = Store(str(folder)), log
+        self.log, self._store = log, Store(str(folder))
         self._random, self._most = Random(seed), most
         self._archive: Archive | None = None
 
-    async def add(self, entries: Iterable[Entry]) -> None:
-        """Add all messages of the log that the archive does not have."""
-        archive = self._archive or await Archive.open(self._store, self._log, 1)
+    async def add(self, entries: Sequence[Entry]) -> None:
+        """Add all messages of the log that the archive does not have; it begins with the first."""
+        archive = self._archive or await Archive.open(self._store, self.log, entries[0].position)
         self._archive = archive
         segment, length = Segment(), self._random.randint(1, self._most)
         for entry in entries:
@@ -41,11 +41,11 @@ class Archiving:
                 continue
             is_other_day = segment.day not in (None, entry.time.date())
             if segment.count == length or is_other_day:
-                await archive.append(*segment.close(self._log, archive.head.sha256))
+                await archive.append(*segment.close(self.log, archive.head.sha256))
                 segment, length = Segment(), self._random.randint(1, self._most)
             segment.add(entry)
         if segment.count:
-            await archive.append(*segment.close(self._log, archive.head.sha256))
+            await archive.append(*segment.close(self.log, archive.head.sha256))
 
     async def add_set(
         self, replicas: Iterable[Replica[Any, Any, Any]], log: Sequence[Entry], now: datetime
@@ -74,5 +74,15 @@ class Archiving:
                 time=log[replica.expected_sequence - 1].time.isoformat(),
                 parts=tuple(parts),
             )
-        made = SnapshotSet(log=self._log, made=now.isoformat(), snapshots=snapshots)
-        await self._store.create(set_name(period), made.to_bytes())
+        made = SnapshotSet(log=self.log, made=now.isoformat(), snapshots=snapshots)
+        is_new = await self._store.create(set_name(period), made.to_bytes())
+        assert is_new, "the hour has no set yet"
+
+
+async def archive_entries(
+    folder: Path, entries: Sequence[Entry], log: str = "world", most: int = LENGTH_MAX
+) -> Archiving:
+    """An archive of these messages."""
+    archiving = Archiving(folder, log, most=most)
+    await archiving.add(entries)
+    return archiving

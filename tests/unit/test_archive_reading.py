@@ -14,7 +14,7 @@ from nodepool.archive.storage.errors import ArchiveError, Damaged
 from nodepool.archive.storage.records import Records
 from nodepool.archive.storage.store import Store
 from nodepool.contract.log import Entry
-from support.archived import Archiving
+from support.archived import archive_entries
 
 LATE = datetime(2026, 11, 28, 23, 50, tzinfo=UTC)
 COUNT = 60
@@ -32,7 +32,7 @@ def log_of(gaps: Sequence[int]) -> list[Entry]:
 
 async def archived(folder: Path, entries: Sequence[Entry], most: int = 9) -> Records:
     """An archive of a log."""
-    await Archiving(folder, "log", most=most).add(entries)
+    await archive_entries(folder, entries, "log", most)
     return await Records.open(Store(str(folder)))
 
 

@@ -17,7 +17,7 @@ from nodepool.cli.app import run
 from nodepool.cli.times import parse_moment
 from nodepool.client import whole_log
 from nodepool.contract.log import Entry
-from support.archive_of_world import archive_entries
+from support.archived import archive_entries
 
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
 SECRET = "no segment has this"
@@ -54,8 +54,8 @@ def database_of(archive: Path, folder: Path) -> Database:
     folder.mkdir()
 
     async def open_archive() -> Sequence[Path]:
-        async with whole_log.opened(str(archive)) as index:
-            return await whole_log.lay_out(folder, index, None, None, None)
+        async with whole_log.opened(str(archive)) as history:
+            return await whole_log.lay_out(folder, history)
 
     return Database(folder, asyncio.run(open_archive()))
 
@@ -258,8 +258,8 @@ def test_memory_has_a_bound(database: Database) -> None:
 
 
 async def test_a_question_that_is_cancelled_ends(archive: Path, tmp_path: Path) -> None:
-    async with whole_log.opened(str(archive)) as index:
-        others = await whole_log.lay_out(tmp_path, index, None, None, None)
+    async with whole_log.opened(str(archive)) as history:
+        others = await whole_log.lay_out(tmp_path, history)
     many = "range(10000000)"
     endless = f"SELECT count(*) FROM {many} AS a, {many} AS b WHERE a.range * b.range % 7 = 5"
 

@@ -19,7 +19,7 @@ from nodepool.archive.storage.sql import Answer, Database
 from nodepool.client.whole_log import lay_out, opened
 from nodepool.contract.log import Entry
 from nodepool.contract.subjects import address_of
-from support.archive_of_world import archive_entries
+from support.archived import archive_entries
 from support.constants import ZONE
 from support.replay import run_scenario
 
@@ -59,8 +59,8 @@ def log(entries: Sequence[Entry], tmp_path_factory: pytest.TempPathFactory) -> D
 
     async def lay_out_archive() -> Sequence[Path]:
         await archive_entries(archive, entries, most=100)
-        async with opened(str(archive)) as index:
-            return await lay_out(folder, index, None, None, None)
+        async with opened(str(archive)) as history:
+            return await lay_out(folder, history)
 
     return Database(folder, asyncio.run(lay_out_archive()))
 

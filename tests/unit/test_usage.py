@@ -14,21 +14,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import aggregator.decide
 from nodepool.cli.app import run
 from nodepool.client.errors import ClientError
 from nodepool.client.node_hours import measure
 from nodepool.client.whole_log import opened
 from nodepool.contract import events as on
-from nodepool.contract.log import Entry
+from nodepool.contract.log import Entry, LogId
 from nodepool.contract.messages import wrap
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.subjects import subject_of
+from nodepool.engine.past import read_into
+from nodepool.engine.replica import Replica
 from nodepool.engine.world import START
 from nodepool.usage.meter import Meter
 from nodepool.usage.nodes import Counted, event_of
 from nodepool.usage.report import By, build_rows, hours
 from nodepool.usage.uses import Use, use_of
-from support.archive_of_world import archive_entries, archive_snapshot
+from support.archived import Archiving, archive_entries
 from support.constants import PREFER_IDLE
 from support.reference.usage import count_usage
 from support.replay import run_scenario
@@ -284,6 +287,17 @@ def test_hours_have_six_digits_and_are_never_off_by_more_than_half_of_the_last(m
 # The archive.
 
 
+async def add_snapshot(archiving: Archiving, entries: Sequence[Entry]) -> datetime:
+    """Adds a set with a snapshot of the aggregator after these messages; of which time it is."""
+    replica = Replica(aggregator.decide.SERVICE, log=LogId(archiving.log))
+    read_into(replica, entries)
+    while (proposal := replica.propose(even_if_quiet=True)) is not None:
+        replica.confirm_proposal(proposal, len(entries))
+    hour = START + len(entries) * HOUR  # A set is of an hour, and each of these of another one.
+    await archiving.add_set([replica], entries, hour)
+    return entries[-1].time
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_an_archive_with_a_snapshot_gives_the_numbers_of_the_whole_log(
     seed: int, tmp_path: Path
@@ -291,17 +305,17 @@ async def test_an_archive_with_a_snapshot_gives_the_numbers_of_the_whole_log(
     simulation = Simulation(seed)
     simulation.run()
     entries, chance = simulation.log.entries, Random(seed)
-    archive = await archive_entries(tmp_path, entries, simulation.log.id, most=200)
+    archiving = await archive_entries(tmp_path, entries, simulation.log.id, most=200)
     moments = [
-        await archive_snapshot(archive, entries, len(entries) * share // 10) for share in (3, 6, 9)
+        await add_snapshot(archiving, entries[: len(entries) * share // 10]) for share in (3, 6, 9)
     ]
     begin, end = entries[0].time, entries[-1].time
-    async with opened(str(tmp_path)) as index:
+    async with opened(str(tmp_path)) as history:
         for number in range(30):
             drawn = sorted(begin + (end - begin) * chance.random() for _ in range(2))
             since, until = (moments[number % len(moments)], end) if number < 6 else drawn
             if since < until:
-                meter = await measure(index, None, since, until)
+                meter = await measure(history, since, until)
                 expected = dict(count_usage(entries, since, until))
                 found = {
                     (tuple(account), use.value, cause): micros
@@ -311,32 +325,33 @@ async def test_an_archive_with_a_snapshot_gives_the_numbers_of_the_whole_log(
 
 
 async def test_only_what_follows_a_snapshot_is_read(tmp_path: Path) -> None:
-    entries = run_scenario().world.log.entries
-    archive = await archive_entries(tmp_path, entries, most=50)
-    time = await archive_snapshot(archive, entries, len(entries) // 2)
+    log = run_scenario().world.log
+    entries = log.entries
+    archiving = await archive_entries(tmp_path, entries, log.id, most=50)
+    time = await add_snapshot(archiving, entries[: len(entries) // 2])
 
     # given an archive whose first segments are gone
     for path in sorted((tmp_path / "segments").rglob("*.parquet"))[:3]:
         path.unlink()
 
-    async with opened(str(tmp_path)) as index:
+    async with opened(str(tmp_path)) as history:
         # when a window begins after the snapshot, then nothing else is needed
-        meter = await measure(index, None, time, entries[-1].time)
+        meter = await measure(history, time, entries[-1].time)
         assert meter.sums() == measured(entries, time, entries[-1].time).sums()
 
     # and when it begins before, then what is missing is named
     with pytest.raises(ClientError, match="is missing; see 'nodepool log verify'"):
-        async with opened(str(tmp_path)) as index:
-            await measure(index, None, entries[0].time, entries[-1].time)
+        async with opened(str(tmp_path)) as history:
+            await measure(history, entries[0].time, entries[-1].time)
 
 
 async def test_an_archive_that_begins_later_needs_a_snapshot(tmp_path: Path) -> None:
     entries = run_scenario().world.log.entries[100:]
     await archive_entries(tmp_path, entries)
 
-    async with opened(str(tmp_path)) as index:
-        with pytest.raises(ClientError, match="begins at position 101, without a snapshot set"):
-            await measure(index, None, entries[50].time, entries[-1].time)
+    async with opened(str(tmp_path)) as history:
+        with pytest.raises(ClientError, match="from position 101 on, and there is no snapshot"):
+            await measure(history, entries[50].time, entries[-1].time)
 
 
 # The command.

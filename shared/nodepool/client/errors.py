@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
+from nodepool.archive.storage.errors import ArchiveError, StoreError
 from nodepool.nats.wire import errors
 from nodepool.nats.wire.addresses import without_password
 from nodepool.nats.wire.errors import (
@@ -13,6 +15,9 @@ from nodepool.nats.wire.errors import (
     StreamChanged,
 )
 from nodepool.nats.wire.library import NatsError
+
+EXTRA: Final = ("duckdb", "obstore", "pyarrow")
+"""The packages of the extra `archive`."""
 
 
 class ClientError(Exception):
@@ -72,6 +77,25 @@ def translate_errors(url: str) -> Iterator[None]:
         raise Unreachable(message) from None
     except (errors.ServerUnreachable, InDoubt, NatsError, OSError):
         raise not_responding(url) from None
+
+
+@contextmanager
+def translate_archive_errors() -> Iterator[None]:
+    """Turn what an archive raises inside the context into errors of a client.
+
+    The lack of a package that archives need is one of them.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRA:
+            raise
+        text = f"this needs the package {error.name}: pip install 'nodepool[archive]'"
+        raise ClientError(text) from None
+    except StoreError as error:
+        raise Unreachable(str(error)) from None
+    except ArchiveError as error:
+        raise ClientError(str(error)) from None
 
 
 def build_denial(url: str, place: str) -> Unreachable:

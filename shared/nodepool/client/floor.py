@@ -14,9 +14,8 @@ from nodepool.archive.floor import (
     measure,
 )
 from nodepool.archive.storage.store import Store
-from nodepool.client.errors import ClientError, translate_errors
+from nodepool.client.errors import ClientError, translate_archive_errors, translate_errors
 from nodepool.client.session import Session
-from nodepool.client.whole_log import archive_errors
 from nodepool.nats.log.streams import STREAM, stream_info
 from nodepool.nats.objects.floor_facts import SetReader, find_facts
 
@@ -53,7 +52,7 @@ async def find_floor_of(
     archive: where the archive is, as the archiver has it.
     Raises ClientError if the archive is not that of the log, or cannot be read.
     """
-    with archive_errors():
+    with translate_archive_errors():
         from nodepool.archive.storage.checking import verify
 
         store = Store(archive)

@@ -7,7 +7,7 @@ one before it.
 import asyncio
 import zlib
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from typing import Final, TypeVar
@@ -33,7 +33,6 @@ from nodepool.archive.names import (
 )
 from nodepool.archive.storage.ahead import ahead
 from nodepool.archive.storage.errors import ArchiveError, Damaged
-from nodepool.archive.storage.segments import read_entries, read_times
 from nodepool.archive.storage.store import Store
 from nodepool.contract.log import Entry
 from nodepool.engine.chunks import ChunkLoader
@@ -118,14 +117,12 @@ class Records:
         manifest = await self._manifest(self._firsts[low - 1])
         if datetime.fromisoformat(manifest.ended) <= time:
             return manifest.last
-        times = await self._parse(manifest, read_times)
-        return manifest.first + bisect_right(times, time) - 1
+        return manifest.first + bisect_right(await self._times(manifest), time) - 1
 
     async def time_of(self, position: int) -> datetime:
         """Return when the log stored the message at a position, which the archive must hold."""
         manifest = await self.manifest_of(position)
-        times = await self._parse(manifest, read_times)
-        return times[position - manifest.first]
+        return (await self._times(manifest))[position - manifest.first]
 
     async def entries(
         self, first: int, last: int, wants: Callable[[str], bool]
@@ -135,25 +132,38 @@ class Records:
         wants: says for a subject whether its messages are wanted.
         Raises ArchiveError if a message of these is missing or damaged, and StoreError.
         """
+
+        async def read(manifest: Manifest) -> Sequence[Entry]:
+            return await self._entries(manifest, wants, first, last)
+
+        async with aclosing(self.segments(first, last, read)) as found:
+            async for entries in found:
+                yield entries
+
+    async def segments(
+        self, first: int, last: int, use: Callable[[Manifest], Awaitable[R]]
+    ) -> AsyncGenerator[R, None]:
+        """Yield what is made of each segment with messages from a position to another, in order.
+
+        use: makes something of a segment, of some segments at the same time.
+        Raises ArchiveError if a segment is missing, and what `use` raises.
+        """
         first, last = max(first, self.first), min(last, self.last)
         if first > last:
             return
-        wanted = self._firsts[
-            bisect_right(self._firsts, first) - 1 : bisect_right(self._firsts, last)
-        ]
 
-        async def read(begin: int) -> tuple[Manifest, Sequence[Entry]]:
+        async def make(begin: int) -> tuple[Manifest, R]:
             manifest = await self._manifest(begin)
-            return manifest, await self._parse(manifest, read_entries, wants, first, last)
+            return manifest, await use(manifest)
 
         before: int | None = None
         end = first - 1
-        async with aclosing(ahead(map(read, wanted))) as found:
-            async for manifest, entries in found:
+        async with aclosing(ahead(map(make, self._begins(first, last)))) as made:
+            async for manifest, result in made:
                 self._check_chain(before, manifest)
                 before, end = manifest.first, manifest.last
                 if end >= first:
-                    yield entries
+                    yield result
         if end < last:
             raise self._damaged(f"positions {max(end + 1, first)} to {last} are missing")
 
@@ -169,7 +179,7 @@ class Records:
             return
 
         async def read(begin: int) -> Sequence[Entry]:
-            return await self._parse(await self._manifest(begin), read_entries, wants, first, last)
+            return await self._entries(await self._manifest(begin), wants, first, last)
 
         async with aclosing(ahead(map(read, reversed(self._begins(first, last))))) as found:
             async for entries in found:
@@ -192,14 +202,29 @@ class Records:
         for fault in faults_of(head, manifest, self.log):
             raise self._damaged(f"{manifest_name(manifest.first)} {fault}")
 
+    # Parquet is imported once a segment is read: whoever has no archive does not need it.
+
+    async def _times(self, manifest: Manifest) -> Sequence[datetime]:
+        from nodepool.archive.storage.segments import read_times
+
+        return await self._parse(manifest, read_times)
+
+    async def _entries(
+        self, manifest: Manifest, wants: Callable[[str], bool], first: int, last: int
+    ) -> Sequence[Entry]:
+        from nodepool.archive.storage.segments import read_entries
+
+        return await self._parse(manifest, read_entries, wants, first, last)
+
     async def _parse(self, manifest: Manifest, read: Callable[..., R], *more: object) -> R:
-        content = await self._checked(manifest.object)
+        content = await self.content(manifest.object)
         try:
             return await asyncio.to_thread(read, content, *more)
         except ValueError as error:
             raise self._damaged(f"{manifest.object.name} {error}") from None
 
-    async def _checked(self, object: Object) -> bytes:
+    async def content(self, object: Object) -> bytes:
+        """Return the content of an object; raise Damaged if it is not as it was stored."""
         content = await self.store.get(object.name)
         fault = "is missing" if content is None else fault_of_content(object, content)
         if content is None or fault:
@@ -231,14 +256,14 @@ class Records:
     async def chunks(self, snapshot: Snapshot) -> AsyncGenerator[bytes, None]:
         """Yield the chunks of a snapshot as the service has stored them, compressed."""
         for part in snapshot.parts:
-            for chunk, _ in self._split(part, await self._checked(part)):
+            for chunk, _ in self._split(part, await self.content(part)):
                 yield chunk
 
     async def load(self, service: Service[S, I, O], snapshot: Snapshot) -> Folded[S]:
         """Return what a snapshot makes; raise ValueError if this release cannot read it."""
         loader = ChunkLoader(type(service.initial))
         for part in snapshot.parts:
-            for _, chunk in self._split(part, await self._checked(part)):
+            for _, chunk in self._split(part, await self.content(part)):
                 loader.add(chunk)
             await asyncio.sleep(0)
         return loader.build(snapshot.bytes, snapshot.sha256)

@@ -3,15 +3,14 @@
 The same messages give the same bytes, so that two archivers write the same object.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nodepool.archive.manifests import Manifest, Object, digest_of
@@ -109,28 +108,6 @@ class Segment:
 
 _DICTIONARIES: Final = ["subject", "type", "service", "org", "cluster", "name"]
 """The columns whose values repeat."""
-
-
-def read_types(content: bytes, types: Collection[str]) -> Iterator[list[Entry]]:
-    """Yield the messages of a segment in order, those of these types only, block by block.
-
-    Raises ValueError if it cannot be read.
-    """
-    wanted = pa.array(sorted(types))
-    columns = ["position", "time", "subject", "content", "headers", "type"]
-    try:
-        for batch in pq.ParquetFile(BytesIO(content)).iter_batches(BLOCK_ROWS, columns=columns):
-            chosen = batch.filter(pc.is_in(batch.column("type"), wanted)).to_pylist()
-            yield [
-                Entry(row["position"], row["time"], row["subject"], row["content"], _headers(row))
-                for row in chosen
-            ]
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"is no Parquet: {str(error).splitlines()[0]}") from None
-
-
-def _headers(row: Mapping[str, Any]) -> Mapping[str, str]:
-    return dict(row["headers"])
 
 
 def write_empty(path: Path) -> None:

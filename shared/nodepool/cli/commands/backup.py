@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli.output import print_note, print_text
-from nodepool.cli.past import parse_moment
+from nodepool.cli.past import parse_point
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def restore(
         raise click.UsageError("DIR: name the folder of a backup, or an archive with --from URL")
     if folder is not None and at is not None:
         raise click.UsageError("--at: a backup is restored as it was made; leave it out")
-    moment = parse_moment("--at", at) if at is not None else None
+    moment = parse_point("--at", at) if at is not None else None
 
     async def work(client: "Client") -> None:
         if folder is not None:

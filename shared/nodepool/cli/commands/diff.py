@@ -14,7 +14,7 @@ from nodepool.cli.missing import check_place
 from nodepool.cli.names import NODEPOOL, parse_selections
 from nodepool.cli.options import Files, files_options, objects_argument
 from nodepool.cli.output import as_yaml, print_error, print_text
-from nodepool.cli.past import archive_option, parse_moment
+from nodepool.cli.past import archive_option, parse_point
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import read
 
@@ -44,7 +44,7 @@ def diff(
     files: Files,
     since: str | None,
     until: str | None,
-    archive: str | None,
+    archive: str,
 ) -> int:
     """Show what applying manifests would change, or what changed between two moments.
 
@@ -59,7 +59,7 @@ def diff(
     if since is not None:
         if files.names:
             raise click.UsageError("-f: has no meaning with --from; leave one of them out")
-        return _diff_moments(replace(settings, archive=archive or ""), what, since, until)
+        return _diff_moments(replace(settings, archive=archive), what, since, until)
     if what or until is not None or not files.names:
         raise click.UsageError("-f: name manifests, or two moments with --from and --to")
     try:
@@ -74,8 +74,8 @@ def _diff_moments(settings: Settings, what: tuple[str, ...], since: str, until: 
     """Print what changed of NodePools between two moments; return the exit code."""
     selections = parse_selections(what, (NODEPOOL,)) if what else ()
     names = [name for each in selections for name in each.names]
-    first = parse_moment("--from", since)
-    second = parse_moment("--to", until) if until is not None else None
+    first = parse_point("--from", since)
+    second = parse_point("--to", until) if until is not None else None
     before = _pools_at(settings, first, names, check=False)
     after = _pools_at(settings, second, names, check=True)
     unknown = [name for name in names if name not in before and name not in after]

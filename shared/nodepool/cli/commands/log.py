@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from nodepool.archive.floor import KEEP_BYTES, KEEP_S
-from nodepool.cli.archive_options import (
-    ARCHIVE,
-    ONLY_ARCHIVED,
-    OPTIONAL_ARCHIVE,
-    check_only_archived,
-    moment_option,
-)
 from nodepool.cli.errors import DONE, REFUSED
 from nodepool.cli.formats import Format
 from nodepool.cli.options import no_headers_option
 from nodepool.cli.output import print_error, print_lines, print_note, print_text
+from nodepool.cli.past import (
+    archive_option,
+    check_only_archived,
+    moment_option,
+    only_archived_option,
+)
 from nodepool.cli.rows import print_rows, row_format_option
 from nodepool.cli.settings import Command, Group, Settings
 from nodepool.cli.tables import new_table
@@ -42,7 +41,7 @@ def log() -> None:
 
 
 @log.command(cls=Command)
-@ARCHIVE
+@archive_option(required=True)
 def verify(archive: str) -> int:
     """Read the whole archive back, and say what is damaged, missing or foreign.
 
@@ -85,9 +84,9 @@ async def _progress() -> "AsyncIterator[Callable[[Report], None]]":
 
 async def _verify(archive: str) -> "Report":
     from nodepool.archive.storage.store import Store
-    from nodepool.client.whole_log import archive_errors
+    from nodepool.client.errors import translate_archive_errors
 
-    with archive_errors():
+    with translate_archive_errors():
         from nodepool.archive.storage.checking import verify
 
         store = Store(archive)
@@ -110,8 +109,8 @@ class Asked(TypedDict):
 
 @log.command(cls=Command)
 @click.argument("sql", metavar="SQL")
-@OPTIONAL_ARCHIVE
-@ONLY_ARCHIVED
+@archive_option()
+@only_archived_option
 @moment_option("--from", "since", "Only messages from then on: a time, a date, or 2h (ago).")
 @moment_option("--to", "until", "Only messages before then.")
 @click.option(
@@ -153,14 +152,13 @@ async def _answer(session: "Session | None", sql: str, asked: Asked) -> "Answer"
     window = asked["since"], asked["until"]
     with TemporaryDirectory(prefix="nodepool-log-") as name:
         folder = Path(name)
-        with whole_log.archive_errors():
-            async with whole_log.opened(asked["archive"]) as index:
-                others = await whole_log.lay_out(folder, index, session, *window)
+        async with whole_log.opened(asked["archive"], session, window[1]) as history:
+            others = await whole_log.lay_out(folder, history, *window)
         return await whole_log.ask(folder, others, sql, asked["limit"], window)
 
 
 @log.command(cls=Command)
-@ARCHIVE
+@archive_option(required=True)
 @click.option("--dry-run", is_flag=True, help="Say what would go, and trim nothing.")
 @click.option(
     "--keep-seconds",

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from nodepool.cli.archive_options import (
-    ONLY_ARCHIVED,
-    OPTIONAL_ARCHIVE,
-    check_only_archived,
-    moment_option,
-)
 from nodepool.cli.formats import Format
 from nodepool.cli.options import no_headers_option
 from nodepool.cli.output import print_note
+from nodepool.cli.past import (
+    archive_option,
+    check_only_archived,
+    moment_option,
+    only_archived_option,
+)
 from nodepool.cli.rows import print_rows, row_format_option
 from nodepool.cli.settings import Command, Settings
 from nodepool.contract.moments import rfc3339
@@ -48,8 +48,8 @@ class Asked(TypedDict):
     show_default=True,
     help="What has a row of its own.",
 )
-@OPTIONAL_ARCHIVE
-@ONLY_ARCHIVED
+@archive_option()
+@only_archived_option
 @row_format_option()
 @no_headers_option()
 @click.pass_obj
@@ -85,6 +85,5 @@ async def _measure(session: "Session | None", asked: Asked) -> "Meter":
     since, until = asked["since"] or month, asked["until"] or now
     if until <= since:
         raise click.UsageError(f"--to: {rfc3339(until)} is not after --from, {rfc3339(since)}")
-    with whole_log.archive_errors():
-        async with whole_log.opened(asked["archive"]) as index:
-            return await measure(index, session, since, until)
+    async with whole_log.opened(asked["archive"], session, until) as history:
+        return await measure(history, since, until)

@@ -1,21 +1,6 @@
-"""How errors of an archive become errors of a client."""
+"""What cannot be done with the past."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from nodepool.archive.storage.errors import ArchiveError, StoreError
-from nodepool.client.errors import ClientError, Refused, Unreachable
-
-
-@contextmanager
-def translate_archive_errors() -> Iterator[None]:
-    """Turn what the store or the archive raises inside the context into errors of a client."""
-    try:
-        yield
-    except StoreError as error:
-        raise Unreachable(str(error)) from None
-    except ArchiveError as error:
-        raise ClientError(str(error)) from None
+from nodepool.client.errors import Refused
 
 
 def refuse(what: str) -> Refused:

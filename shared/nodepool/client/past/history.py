@@ -7,25 +7,32 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from nodepool.archive.storage.records import Records
-from nodepool.client.past.errors import translate_archive_errors
+from nodepool.client.errors import ClientError, translate_archive_errors, translate_errors
 from nodepool.client.session import Session
 from nodepool.contract.log import Entry, LogId
-from nodepool.nats.log.streams import STREAM
+from nodepool.nats.log.streams import STREAM, stream_info, verify_log
+from nodepool.nats.wire.errors import LogChanged
 
 Wants = Callable[[str], bool]
 TICK: Final = timedelta(microseconds=1)
 
 
 class Extent(NamedTuple):
-    """Which log it is, and its first and last position that can be read."""
+    """What of a log can be read.
+
+    log: which log it is.
+    first, last: the positions of the first and the last message.
+    end: the time up to which nothing is missing.
+    """
 
     log: LogId
     first: int
     last: int
+    end: datetime
 
 
 class History:
-    """The messages up to a moment.
+    """The messages up to a moment; whoever opens it says up to which, or else all are part of it.
 
     records: the archive; None if there is none.
     live: a session with the bus, which is open; None if the archive holds all that is wanted.
@@ -35,7 +42,12 @@ class History:
 
     def __init__(self, records: Records | None, live: Session | None, extent: Extent) -> None:
         self.records, self.live, self.extent = records, live, extent
-        self.position, self.time = extent.last, datetime.now(UTC)
+        self.position, self.time = extent.last, extent.end
+
+    @classmethod
+    async def open(cls, records: Records | None, live: Session | None) -> "History":
+        """Return all messages; raise ClientError if archive and bus do not fit."""
+        return cls(records, live, await _extent(records, live))
 
     @property
     def archived(self) -> int:
@@ -55,6 +67,14 @@ class History:
                 with translate_archive_errors():
                     async for entries in batches:
                         yield entries
+        async with aclosing(self.recent(first, filters)) as batches:
+            async for entries in batches:
+                yield entries
+
+    async def recent(
+        self, first: int, filters: Sequence[str] = ()
+    ) -> AsyncGenerator[Sequence[Entry], None]:
+        """Yield the messages as `entries` does, but only those that the archive does not have."""
         start = max(first, self.archived + 1)
         if self.live is None or start > self.position:
             return
@@ -69,8 +89,7 @@ class History:
         self, first: int, filters: Sequence[str]
     ) -> AsyncGenerator[Sequence[Entry], None]:
         """Yield the messages that match a filter, the newest first, back to a position."""
-        start = max(first, self.archived + 1)
-        async with aclosing(self.entries(start, filters)) as batches:
+        async with aclosing(self.recent(first, filters)) as batches:
             recent = [entry async for entries in batches for entry in entries]
         yield recent[::-1]
         if self.records is not None:
@@ -110,6 +129,33 @@ class History:
         if self.live is None or not 0 < position <= self.position:
             return None
         return await self.live.message_at(position)
+
+
+async def _extent(records: Records | None, live: Session | None) -> Extent:
+    """Return what of the log can be read; raise ClientError if archive and bus do not fit."""
+    ended = records.end.ended if records is not None and records.end is not None else ""
+    end = datetime.fromisoformat(ended) if ended else datetime.min.replace(tzinfo=UTC)
+    if live is None:
+        assert records is not None, "one of them has the messages"
+        return Extent(LogId(records.log), records.first, records.last, end)
+    with translate_errors(live.url):
+        await live.last_position()  # Waits if the control plane is still starting.
+        info = await stream_info(live.connection, STREAM)
+    assert info is not None, "it has a last position"
+    if records is None:
+        return Extent(info.log, info.first, info.last, info.time)
+    if info.log != records.log:
+        text = f"it holds the log {records.log}, and the bus has the log {info.log}"
+        raise ClientError(f"archive {records.store}: {text}; name the archive of this log")
+    if records.end is not None:
+        with translate_errors(live.url):
+            try:
+                await verify_log(live.connection, info.log, records.last, end, is_whole=True)
+            except LogChanged as error:
+                text = f"the log on the bus does not go on after the archive: {error}"
+                raise ClientError(f"{text}; name a moment that the archive holds") from None
+    first = records.first if records.last else info.first
+    return Extent(info.log, first, info.last, info.time)
 
 
 def is_archived(records: Records, at: int | datetime) -> bool:

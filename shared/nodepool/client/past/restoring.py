@@ -10,8 +10,7 @@ from typing import NamedTuple
 from nodepool.archive.manifests import SnapshotSet
 from nodepool.archive.storage.records import Records
 from nodepool.archive.storage.store import Store
-from nodepool.client.errors import ClientError
-from nodepool.client.past.errors import translate_archive_errors
+from nodepool.client.errors import ClientError, translate_archive_errors
 from nodepool.client.past.session import Moment
 from nodepool.client.restoring import Content, restore_content
 from nodepool.client.session import Session

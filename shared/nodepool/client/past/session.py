@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING
 
 from nodepool.archive.storage.records import Records
 from nodepool.archive.storage.store import Store
-from nodepool.client.errors import ClientError, Unreachable, translate_errors
+from nodepool.client.errors import ClientError, Unreachable, translate_archive_errors
 from nodepool.client.past.backend import PastBackend
-from nodepool.client.past.errors import refuse, translate_archive_errors
-from nodepool.client.past.history import Extent, History, is_archived
+from nodepool.client.past.errors import refuse
+from nodepool.client.past.history import History, is_archived
 from nodepool.client.past.objects import PastObjects
 from nodepool.client.past.replicas import replica_at
 from nodepool.client.session import Session
-from nodepool.contract.log import LogId
 from nodepool.contract.moments import rfc3339
 from nodepool.engine.past import state_of
-from nodepool.nats.log.streams import STREAM, stream_info, verify_log
-from nodepool.nats.wire.errors import LogChanged
 
 if TYPE_CHECKING:
     from nodepool.nats.wire.connection import FaultListener
@@ -83,8 +80,8 @@ class PastSession(Session):
         if records is None or not is_archived(records, self._at):
             live = self._live
             await self._open_bus(records)
-        extent = await _extent(records, live)
-        history = History(records, live, extent)
+        history = await History.open(records, live)
+        extent = history.extent
         if isinstance(self._at, int):
             if not extent.first <= self._at <= extent.last:
                 raise ClientError(f"there is no position {self._at}: {await _covers(history)}")
@@ -122,30 +119,6 @@ async def _read_objects(history: History) -> PastObjects:
     service = import_module(f"{PROJECTED}.decide").SERVICE
     state = state_of(await replica_at(history, service))
     return PastObjects(service.projection, state, history.extent.log, history.position)
-
-
-async def _extent(records: Records | None, live: Session | None) -> Extent:
-    """Return what of the log can be read; raise ClientError if archive and bus do not fit."""
-    if live is None:
-        assert records is not None, "one of them has the messages"
-        return Extent(LogId(records.log), records.first, records.last)
-    with translate_errors(live.url):
-        await live.last_position()  # Waits if the control plane is still starting.
-        info = await stream_info(live.connection, STREAM)
-    assert info is not None, "it has a last position"
-    if records is None:
-        return Extent(info.log, info.first, info.last)
-    if info.log != records.log:
-        raise ClientError(f"the archive holds the log {records.log}, and the bus has {info.log}")
-    if records.end is not None:
-        end, ended = records.last, datetime.fromisoformat(records.end.ended)
-        with translate_errors(live.url):
-            try:
-                await verify_log(live.connection, info.log, end, ended, is_whole=True)
-            except LogChanged as error:
-                text = f"the log on the bus does not go on after the archive: {error}"
-                raise ClientError(f"{text}; name a moment that the archive holds") from None
-    return Extent(info.log, records.first if records.last else info.first, info.last)
 
 
 async def _covers(history: History) -> str:
