@@ -15,7 +15,7 @@ from bus.harness import connected, until
 from bus.test_restoring import archived_world
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
-from nodepool.nats.log.streams import SNAPSHOTS
+from nodepool.nats.log.streams import SNAPSHOTS, STREAM
 
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
 COMMANDS = (
@@ -119,6 +119,40 @@ def test_a_snapshot_of_the_archive_is_used_where_the_bus_has_none(
     # when a moment is shown that only the bus has, then nothing before the snapshots is needed
     after = nodepool(*mine, "get", "np", "-o", "json", "--at", str(end + 1), *archive)
     assert after == before
+
+
+def test_what_was_trimmed_before_a_moment_is_said_to_be_missing_without_the_archive(
+    server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = ("--org", "acme", "--cluster", "prod")
+    nodepool = commands(int(server.url.rpartition(":")[2]), capsys)
+    end = len(archived_world(tmp_path / "archive", most=20).world.log.entries)
+    archive = ("--archive", str(tmp_path / "archive"))
+
+    # given a log that goes on after its archive, and was trimmed
+    assert nodepool("restore", "--from", archive[1]).code == 0
+
+    async def trim() -> None:
+        async with connected(server.url) as connection:
+            await fill_with_messages(connection, 1)
+            await api.request(connection, f"$JS.API.STREAM.PURGE.{STREAM}", {"seq": end - 5})
+
+    asyncio.run(trim())
+
+    # when events up to a moment are asked for, then the archive has all of them
+    at = ("events", "--since", "24h", "--at", str(end + 1))
+    whole = nodepool(*mine, *at, *archive)
+    assert (whole.code, whole.err) == (0, "")
+    # and the log alone says that it has not
+    part = nodepool(*mine, *at)
+    assert part.code == 0
+    assert f"trim gap: the log begins at position {end - 5}" in part.err
+    assert len(part.out) < len(whole.out)
+
+    # and questions about the whole log name what is missing, or the archive answers them
+    count = ("log", "query", "SELECT count(*) AS n FROM log", "-o", "csv", "--no-headers")
+    assert f"positions 1 to {end - 6} are not on the bus any more" in nodepool(*count).err
+    assert nodepool(*count, *archive).out == f"{end + 1}\n"
 
 
 def test_a_moment_that_nobody_knows_of_is_refused_with_what_is_known(

@@ -35,6 +35,7 @@ class PastSession(Session):
     """
 
     def __init__(self, live: Session, at: Moment, archive: str) -> None:
+        self._live, self._at, self._archive = live, at, archive
         super().__init__(
             live.url,
             org=live.org,
@@ -44,7 +45,6 @@ class PastSession(Session):
             access=live.access,
             through=live.through,
         )
-        self._live, self._at, self._archive = live, at, archive
         self._store: Store | None = None
         self._past = PastBackend(live.org, live.cluster)
         self.__dict__["backend"] = self._past
@@ -68,6 +68,16 @@ class PastSession(Session):
     def require_bus(self, what: str) -> None:
         """Raise `Refused`: the bus has only what is so now."""
         raise refuse(what)
+
+    @property
+    def trimmed_at(self) -> int:
+        """Return where the log on the bus begins, if more than it has was asked of it."""
+        return self._live.trimmed_at
+
+    @trimmed_at.setter
+    def trimmed_at(self, first: int) -> None:
+        """Note it where it is read."""
+        self._live.trimmed_at = first
 
     @property
     def messages_received(self) -> int:
