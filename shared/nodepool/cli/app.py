@@ -101,7 +101,7 @@ SUMMARIES = {
     "get": "List objects.",
     "label": "Set and remove labels of NodePools: KEY=VALUE sets one, KEY- removes it.",
     "lock": "Lock Nodes for a Slurm job, as its prolog does, and wait until they are.",
-    "log": "Check the archive of the log, and ask the log in SQL.",
+    "log": "Check the archive of the log, ask the log in SQL, and see what of it may go.",
     "patch": "Change some fields of NodePools.",
     "preempt": "Preempt spot Nodes; each is removed within seven minutes.",
     "reboot": "Reboot Nodes in their NodePool, each once nothing runs there that blocks it.",
