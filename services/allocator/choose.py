@@ -6,13 +6,14 @@ then the newest (`place`). In a type that comes in racks, the target of a valid 
 whole racks.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
 from allocator.members import Member
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
+from nodepool.placement.racks import count_surplus
 
 Nodes = list[tuple[str, Member]]
 """Nodes with their names."""
@@ -36,21 +37,20 @@ def surplus_racks(
     again. Racks with the fewest Nodes come first, then racks with the least to lose,
     then the newest racks, then racks by domain. A rack leaves as a whole. With IdleOnly, a rack
     leaves once all its Nodes are idle; no larger rack leaves in the place of a smaller rack that
-    still waits for that.
+    still waits for that, because more Nodes would leave than are too many.
     """
     staying = ((node, member) for node, member in members if member.removal is None)
     racks = [rack for nodes in _domains(staying) for rack in _least_useful_first(nodes, size)]
-    smallest = sorted(map(len, racks))[: max(0, len(racks) - wanted)]
-    if not smallest:
-        return Surplus(0, [])
-    free_to_go = [
-        rack
-        for rack in racks
-        if len(rack) <= smallest[-1]
-        and (strategy is ScaleDownStrategy.PREFER_IDLE or not any(each.active for _, each in rack))
-    ]
-    leaving = sorted(free_to_go, key=_usefulness)[: len(smallest)]
-    return Surplus(sum(smallest), [node for rack in leaving for node, _ in rack])
+    surplus = count_surplus(map(len, racks), wanted)
+    is_any = strategy is ScaleDownStrategy.PREFER_IDLE
+    free_to_go = (rack for rack in racks if is_any or not any(each.active for _, each in rack))
+    leaving: list[str] = []
+    left = Counter(surplus)
+    for rack in sorted(free_to_go, key=_usefulness):
+        if left[len(rack)]:
+            left[len(rack)] -= 1
+            leaving += (node for node, _ in rack)
+    return Surplus(sum(surplus.elements()), leaving)
 
 
 def reprieved_racks(

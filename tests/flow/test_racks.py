@@ -452,6 +452,27 @@ def test_a_surplus_waits_for_no_rack_that_is_too_large_to_leave(world: WorldHarn
     assert domains(world) == {R2: 18}
 
 
+def test_no_more_nodes_leave_than_are_too_many_while_a_part_of_a_rack_is_busy(
+    world: WorldHarness,
+) -> None:
+    # given a rack that has lost a Node and has a busy one, and two whole racks that are idle
+    given_racks(world, 3)
+    cures = {"disableUnhealthyNodeEviction": False}
+    want(world, 3, lifecycle=cures)
+    break_node(world, "n1", "gpu-lost")
+    run_pod(world, "n2")
+
+    # when one rack is wanted, and later the busy Node becomes idle
+    want(world, 1, lifecycle=cures)
+    waiting = domains(world), world.condition("train", "AtTarget")
+    stop_pod(world, "n2")
+
+    # then one whole rack has left at once, and the other one stays
+    assert waiting == ({R1: 17, R3: 18}, over(35, "n2"))
+    assert world.events("train").count("CWNodePoolRemoveNodes 35") == 1
+    assert domains(world) == {R3: 18}
+
+
 def test_a_surplus_waits_for_the_rack_of_which_the_control_plane_has_a_node(
     world: WorldHarness,
 ) -> None:

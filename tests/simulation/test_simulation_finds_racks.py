@@ -1,15 +1,16 @@
 """The simulation finds each fault in how racks are given, given up and cordoned, put in."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
 
-from allocator.choose import Surplus, place
+from allocator.choose import Surplus, place, surplus_racks
 from allocator.members import Member
 from flow.test_racks import given_a_rack_that_leaves_with_pods
 from nodepool.contract.model import ScaleDownStrategy
-from nodepool.placement.racks import Delivery, lacking
+from nodepool.placement.racks import Delivery, count_racks, lacking
 from support.audit.auditor import violations
 from support.simulation.faults import Plant, violation_of
 from support.simulation.profile import NVLINK
@@ -27,6 +28,22 @@ def node_by_node(
     return Surplus(count, leaving[:count])
 
 
+def longer_instead(
+    members: Iterable[tuple[str, Member]], size: int, wanted: int, strategy: ScaleDownStrategy
+) -> Surplus:
+    """As many idle racks as are too many, though they are longer than a busy one that is."""
+    staying = [each for each in members if each[1].removal is None]
+    busy = {member.domain for _, member in staying if member.active}
+    idle = [each for each in staying if each[1].domain not in busy]
+    counts = [Counter(member.domain for _, member in nodes) for nodes in (staying, idle)]
+    racks, idle_racks = (count_racks(size, each.values()) for each in counts)
+    right = surplus_racks(staying, size, wanted, strategy)
+    if size == 1 or strategy is ScaleDownStrategy.PREFER_IDLE or racks <= wanted:
+        return right
+    kept = max(0, idle_racks - (racks - wanted))
+    return Surplus(right.nodes, surplus_racks(idle, size, kept, strategy).leaving)
+
+
 def without_leaving(
     size: int, _racks: int, held: Mapping[str, int], _leaving: object = None
 ) -> list[Delivery]:
@@ -41,6 +58,13 @@ PLANTS: Mapping[str, Plant] = {
         (),
         {"allocator.shrink.surplus_racks": node_by_node},
         seed=1,
+    ),
+    "a whole rack leaves in the place of a part of one": Plant(
+        "Nodes in racks, and",
+        replace(NVLINK, steps=3_000, actions={**NVLINK.actions, "run_pod": 60}),
+        (),
+        {"allocator.shrink.surplus_racks": longer_instead},
+        seed=3,
     ),
     "a rack that lost too many Nodes is used as before": Plant(
         "are in triage",

@@ -133,6 +133,13 @@ A, B, C = ("a1", "a2", "a3"), ("b4", "b5", "b6"), ("c7", "c8", "c9")
             nodes(*A, "b4", active="b4"), 1, IDLE_ONLY, Surplus(1, []), id="no whole one instead"
         ),
         pytest.param(
+            nodes(*A, *B, "c7", "c8", active="c7"),
+            1,
+            IDLE_ONLY,
+            Surplus(5, ["b6", "b5", "b4"]),
+            id="no second whole one instead",
+        ),
+        pytest.param(
             nodes(*A, *B, leaving="b4 b5 b6"), 1, IDLE_ONLY, Surplus(0, []), id="one leaves already"
         ),
         pytest.param(

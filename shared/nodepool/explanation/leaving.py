@@ -12,7 +12,7 @@ from nodepool.explanation.facts import SLURM_JOB, Facts, NodeFacts
 from nodepool.explanation.remedies import Remedy, ScaleTo
 from nodepool.explanation.sharing import down_to_racks, rack_of
 from nodepool.explanation.unanswered import INTERNAL_ERROR, count_unchosen, has_failed
-from nodepool.placement.racks import count_racks
+from nodepool.placement.racks import count_racks, count_surplus
 
 PREEMPTED = "Preempted"
 """The reason for the removal of a Node that is being preempted."""
@@ -73,16 +73,20 @@ class Rack(NamedTuple):
 def racks_to_empty(facts: Facts) -> tuple[int, list[Rack]]:
     """Return how many racks must become idle until the surplus leaves, and of which racks they are.
 
-    The smallest racks leave, each once none of its Nodes is active. No larger rack leaves in the
-    place of a smaller rack that is at work; see `surplus_racks` in `allocator.choose`.
+    The smallest racks leave and are named first, each once none of its Nodes is active. No larger
+    rack leaves in the place of a smaller rack that is at work; see `surplus_racks` in
+    `allocator.choose`.
     """
-    racks = staying_racks(facts)
-    lengths = sorted(length for length, _ in racks)
-    smallest = lengths[: max(0, len(racks) - facts.target // rack_of(facts))]
-    leaving = [rack for length, rack in racks if smallest and length <= smallest[-1]]
-    busy = sorted((rack for rack in leaving if rack.to_empty), key=lambda rack: rack.to_empty)
-    needed = len(smallest) - (len(leaving) - len(busy))
-    return (needed, busy) if needed > 0 else (0, [])
+    racks, needed, busy = staying_racks(facts), 0, list[Rack]()
+    wanted = facts.target // rack_of(facts)
+    for length, count in sorted(count_surplus((each for each, _ in racks), wanted).items()):
+        alike = [rack for each, rack in racks if each == length]
+        at_work = sorted((rack for rack in alike if rack.to_empty), key=lambda rack: rack.to_empty)
+        missing = count - (len(alike) - len(at_work))
+        if missing > 0:
+            needed += missing
+            busy += at_work
+    return needed, busy
 
 
 def staying_racks(facts: Facts) -> list[tuple[int, Rack]]:

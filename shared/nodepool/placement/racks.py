@@ -6,6 +6,7 @@ are a rack.
 Which types come in racks: https://docs.coreweave.com/platform/instances/about-instances.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -45,6 +46,15 @@ def change_count(counts: Counts, domain: str, change: int) -> Counts:
 def count_racks(size: int, counts: Iterable[int]) -> int:
     """Return how many racks there are, whole or in part, with so many machines of each domain."""
     return sum(-(-count // size) for count in counts)
+
+
+def count_surplus(lengths: Iterable[int], wanted: int) -> Counter[int]:
+    """Return how many racks of each length leave until `wanted` racks stay: the shortest ones.
+
+    No more racks of a length leave, so that no longer rack leaves in the place of a shorter one.
+    """
+    shortest = sorted(lengths)
+    return Counter(shortest[: max(0, len(shortest) - wanted)])
 
 
 def lacking(
