@@ -7,7 +7,12 @@ from typing import TypeVar, assert_never
 from immutables import Map
 
 from aggregator import Hears, NodeChanged, NodeLeft, QuotaCounted, nodes, pools, quotas
-from aggregator.machines import capacity_reclaimed, machine_reported, with_inventory
+from aggregator.machines import (
+    capacity_reclaimed,
+    machine_reported,
+    preemption_begun,
+    with_inventory,
+)
 from aggregator.objects import ClusterObject, NodeObject, NodePoolObject
 from aggregator.profiles import counted_profiles, profile_of
 from aggregator.read_model import ReadModel
@@ -155,6 +160,8 @@ def _node_changed(model: ReadModel, event: NodeChanged, context: Context) -> Rea
     after = nodes.change_node(before, event, context)
     if after is before:
         return model
+    if after.preempted_since is not None and before.preempted_since is None:
+        model = preemption_begun(model, after, context)
     templates = move_node(model.templates, after.pool, before.template, after.template)
     busy, pools_ = model.busy, model.pools
     if after.boot != before.boot:

@@ -241,6 +241,7 @@ def _condition(kind: str, holds: bool, reason: str, message: str, since: datetim
 
 
 def _capacity(item: CapacityObject) -> Document:
+    since = item.preempting_since
     return {
         "kind": "Capacity",
         "zone": item.zone,
@@ -250,6 +251,7 @@ def _capacity(item: CapacityObject) -> Document:
         "triage": item.triage,
         "reclaimed": item.reclaimed,
         "toReclaim": item.to_reclaim,
+        **({"preemptingSince": rfc3339(since)} if since is not None else {}),
         "resourceVersion": str(item.version),
     }
 

@@ -3,7 +3,7 @@
 from typing import Literal, get_args
 
 from aggregator import MachineReported
-from aggregator.objects import CapacityObject, Faults, MachineStatus
+from aggregator.objects import CapacityObject, Faults, MachineStatus, NodeObject
 from aggregator.read_model import ReadModel
 from nodepool.contract import events as on
 from nodepool.contract.health import NodeFault
@@ -75,6 +75,13 @@ def capacity_reclaimed(
     before = model.capacity.get(key) or CapacityObject(event.zone, event.instance_type, position)
     after = replace(before, version=position, to_reclaim=event.count)
     return replace(model, capacity=model.capacity.set(key, after))
+
+
+def preemption_begun(model: ReadModel, node: NodeObject, context: Context) -> ReadModel:
+    """Return the read model in which the preemption of a Node has begun."""
+    key = offering_key(node.zone, node.instance_type)
+    item = replace(model.capacity[key], version=context.position, preempting_since=context.time)
+    return replace(model, capacity=model.capacity.set(key, item))
 
 
 def state_of(machine: Machine) -> MachineState:

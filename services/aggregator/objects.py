@@ -315,6 +315,7 @@ class CapacityObject:
     free, assigned, triage: how many machines are free, are Nodes, and are out of service.
     reclaimed: how many machines an operator holds back.
     to_reclaim: how many machines the operator wants to hold back.
+    preempting_since: when the latest preemption of one of these Nodes began; None for none yet.
     """
 
     zone: str
@@ -325,6 +326,7 @@ class CapacityObject:
     triage: int = 0
     reclaimed: int = 0
     to_reclaim: int = 0
+    preempting_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from nodepool.contract.keys import (
     offering_key,
 )
 from nodepool.contract.messages import OfMachine, OfNode, OfPool
-from nodepool.contract.model import NodePhase
+from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Object
 from nodepool.state.values import replace
@@ -85,6 +85,9 @@ def list_touched(  # noqa: C901, PLR0912  # It lists the messages.
 def _node(model: ReadModel, event: OfNode) -> Iterator[tuple[str, str]]:
     """Yield a Node, and the NodePool if its status may name the Node."""
     yield NODES, event.node_key
+    node = model.node(event)
+    if node is not None and node.removal is RemovalReason.PREEMPTED:
+        yield CAPACITY, offering_key(node.zone, node.instance_type)
     pool = model.pools.get(event.key)
     has_booted = isinstance(event, on.NodeUpdated) and event.phase in _BOOTED_AGAIN
     if pool is not None and (pool.is_shrinking or has_booted):

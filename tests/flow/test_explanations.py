@@ -2093,6 +2093,69 @@ def test_a_spot_node_that_does_not_give_way_in_time_is_told_with_who_is_to_end_i
     assert explained(world, "train", is_now=True).causes == ()
 
 
+def test_no_service_is_named_while_a_later_spot_node_gives_way_in_time(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool for which a spot Node gives way slowly, and an operator served before it
+    given_slow_spot_nodes(world, 3)
+    world.apply("train", 1)
+    world.pass_time(minutes=5)
+    world.reclaim(1)
+
+    # when the first Node has gone to the operator, and seven minutes have passed since the first
+    world.pass_time(minutes=2, seconds=30)
+    waiting = explained(world, "train", is_now=True)
+    world.pass_time(minutes=4, seconds=20)
+    last = explained(world, "train", is_now=True)
+    world.pass_time(minutes=2)
+
+    # then the second Node is waited for, which leaves in time
+    wait = "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes"
+    for each in (waiting, last):
+        assert (titles(each), each.causes[0].helps[0]) == (["Capacity is NoneAvailable"], wait)
+    assert explained(world, "train", is_now=True).causes == ()
+
+
+def test_no_service_is_named_while_a_preemption_runs_that_began_late(world: WorldHarness) -> None:
+    # given a NodePool for which a spot Node gives way slowly, after ten minutes without warning
+    given_slow_spot_nodes(world, 2)
+    with world.paused("preemption"):
+        world.apply("train", 1)
+        world.pass_time(minutes=10)
+        away = explained(world, "train", is_now=True)
+
+    world.pass_time(minutes=6, seconds=50)
+    back = explained(world, "train", is_now=True)
+    world.pass_time(minutes=2)
+
+    # then the timetable counts from the warning
+    assert titles(away)[0] == "the preemption or the lifecycle service does not answer"
+    assert titles(back) == ["Capacity is NoneAvailable"]
+    assert explained(world, "train", is_now=True).causes == ()
+
+
+def test_no_preemption_is_blamed_for_what_a_pool_does_not_lack(world: WorldHarness) -> None:
+    # given a NodePool for which a spot Node gives way, while nobody says that there is enough
+    given_slow_spot_nodes(world, 2)
+    world.apply("train", 1)
+    world.pass_time(minutes=1)
+    with world.paused("capacity"):
+        world.pass_time(minutes=14)
+        found = explained(world, "train", is_now=True)
+
+    # then only that is told
+    assert world.node_counts("train").current == 1
+    assert titles(found) == ["the capacity service does not answer"]
+
+
+def given_slow_spot_nodes(world: WorldHarness, count: int) -> None:
+    """A NodePool of spot Nodes, each with a Pod that a preemption waits for until seven minutes."""
+    world.given_data_center(machines=count)
+    world.apply("cheap", count, computeClass="spot")
+    for number in range(1, count + 1):
+        world.run_pod(f"n{number}", interruption="blocking", graceS=600)
+
+
 def test_the_allocator_is_named_if_it_asks_no_spot_node_to_give_way(world: WorldHarness) -> None:
     # given a NodePool for which a spot Node has to give way, while the allocator does not answer
     world.given_data_center(machines=2)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from random import Random
 from typing import Any
 
@@ -11,15 +12,18 @@ from capacity.needed import find_losers
 from capacity.pool import Pool
 from capacity.state import State as CapacityState
 from flow.test_advice_on_nodes import BLOCKED, given_a_rack_with_repaired_machines
+from flow.test_explanations import given_slow_spot_nodes
 from flow.test_reservations import given_a_reserved_node_of_a_rack_that_left
 from lifecycle.health import Health
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.reboots import RebootedFor
+from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation import cordon_remedies, rack_remedies, reservation_remedies
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
 from nodepool.explanation.leaving import Rack, keep_nodes
 from nodepool.explanation.remedies import Remedy
 from nodepool.explanation.sharing import rack_of
+from nodepool.explanation.unanswered import ANSWERS_WITHIN, assigned_since, is_late
 from nodepool.placement.ranking import Ranking
 from support.audit.facts import Violation
 from support.simulation.advice import check_advice
@@ -149,6 +153,13 @@ def blocked_by_nothing(_node: NodeFacts) -> bool:
 def keep_what_stays(facts: Facts, count: int) -> Iterator[Remedy]:
     """A NodePool has only the Nodes that are not to leave, also if they are replaced."""
     return keep_nodes(facts, count - sum(node.removal != "" for node in facts.counted_nodes))
+
+
+def awaited_since_verdict(facts: Facts) -> datetime | None:
+    """Each spot Node has given way seven minutes after its machine was first waited for."""
+    since = assigned_since(facts)
+    is_over = is_late(facts, since, GONE_AFTER + ANSWERS_WITHIN)
+    return since if facts.spot_awaited and is_over else None
 
 
 def by_another_rack(facts: Facts) -> Iterator[Remedy]:
@@ -397,4 +408,23 @@ def test_a_repaired_machine_that_is_not_counted_as_lost_is_found(
     monkeypatch.setattr(cordon_remedies, "_count_missing", lambda *_: 0)
 
     with pytest.raises(Violation, match=r"opens .* to work again; that does not help"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+def test_a_preemption_that_is_timed_by_an_earlier_one_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given a NodePool that awaits a second spot Node, since an operator got the first one
+    harness = WorldHarness()
+    given_slow_spot_nodes(harness, 3)
+    harness.apply("train", 1)
+    harness.pass_time(minutes=5)
+    harness.reclaim(1)
+    harness.pass_time(minutes=2, seconds=30)
+    check_advice(harness.world, Random(0), most=ALL)
+
+    # when the time counts from when the NodePool began to wait
+    monkeypatch.setattr("nodepool.explanation.causes.spot_awaited_since", awaited_since_verdict)
+
+    with pytest.raises(Violation, match="a service at work is blamed: the preemption"):
         check_advice(harness.world, Random(0), most=ALL)

@@ -25,7 +25,15 @@ _OBJECT = ("apiVersion", "kind", "metadata", "spec", "status")
 _PLAIN = ("kind", "org", "zone", "instanceType", "resourceVersion")
 _ROOTS = {
     QUOTA: (*_PLAIN, "limit", "used"),
-    CAPACITY: (*_PLAIN, "free", "assigned", "triage", "reclaimed", "toReclaim"),
+    CAPACITY: (
+        *_PLAIN,
+        "free",
+        "assigned",
+        "triage",
+        "reclaimed",
+        "toReclaim",
+        "preemptingSince",
+    ),
     EVENT: ("metadata", "involvedObject", "reason", "message", "type", "count", "source"),
 }
 """The top-level fields of the types whose objects differ from most objects."""

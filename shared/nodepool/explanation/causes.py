@@ -195,7 +195,7 @@ def _find_unpreempted(facts: Facts) -> Iterator[Cause]:
         yield blame(ASSIGNED_BY, "no spot Node is asked to give way", began, own)
     since, count = spot_awaited_since(facts), facts.spot_awaited
     verb = "is" if count == 1 else "are"
-    if since is not None and not facts.deleting:
+    if since is not None and facts.held < facts.allowed and not facts.deleting:
         yield blame(
             PREEMPTED_BY,
             f"{format_count(count, 'spot Node')} {verb} to give way, which takes at most "

@@ -223,6 +223,7 @@ def _machines(capacity: object, machines: Iterable[object], pool: Facts) -> Mach
         to_reclaim=_number(capacity, "toReclaim"),
         domains=_domains(machines, pool) if rack_size(pool.instance_type) else {},
         position=_number_in_text(capacity, "resourceVersion"),
+        preempting_since=_moment(capacity, "preemptingSince"),
     )
 
 

@@ -132,6 +132,7 @@ class Machines:
     position: the log position of the last change of the counts.
     reclaimed, to_reclaim: how many an operator holds back, and how many the operator wants in all.
     domains: the NVLink domains by name, if the type comes in racks.
+    preempting_since: when the latest preemption of one of its Nodes began; None if unknown.
     """
 
     free: int
@@ -142,6 +143,7 @@ class Machines:
     reclaimed: int = 0
     to_reclaim: int = 0
     domains: Mapping[str, Domain] = field(default_factory=dict)
+    preempting_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,8 +195,14 @@ def _is_decided(facts: Facts, kind: str) -> bool:
 
 
 def spot_awaited_since(facts: Facts) -> datetime | None:
-    """Return since when spot Nodes should have given way; None while their timetable may run."""
-    since = assigned_since(facts)
+    """Return since when spot Nodes should have given way; None while their timetable may run.
+
+    Any preemption may be the one that is awaited: a Node that has left may have gone to what is
+    served before. So the timetable counts from the latest one.
+    """
+    machines = facts.machines
+    begun = machines.preempting_since if machines is not None else None
+    since = latest(assigned_since(facts), begun)
     is_over = is_late(facts, since, GONE_AFTER + ANSWERS_WITHIN)
     return since if facts.spot_awaited and is_over else None
 
