@@ -360,6 +360,41 @@ def test_a_rack_is_to_be_completed_also_for_a_node_that_leaves_for_triage(
     assert domains(world) == {R1: 18, R2: 18}
 
 
+@pytest.mark.parametrize("labels", [{}, {DOMAIN: "X"}], ids=["without", "in one"])
+def test_a_rack_is_to_be_completed_after_another_one_of_its_nvlink_domain(
+    world: WorldHarness, labels: dict[str, str]
+) -> None:
+    # given two NodePools with Nodes of one domain, of which the second lost two Nodes first
+    given_two_racks_of_one_domain(world, labels)
+
+    # when the advice is followed
+    (remedy,) = explained(world, "train").causes[0].remedies
+    repair(world, "n1", "n2", "n19", "n20")
+    world.pass_time(minutes=30)
+
+    # then the machines are enough for both
+    of = "NVLink domain X" if labels else "no NVLink domain"
+    assert world.with_machine_numbers(remedy.text) == (
+        f"repair machines n19, n1, n20, n2 of {of}, up to 2 of them for what is served before it"
+    )
+    assert isinstance(remedy.action, RepairMachines)
+    assert remedy.action.count == 4
+    assert explained(world, "train").causes == ()
+
+
+def given_two_racks_of_one_domain(world: WorldHarness, labels: dict[str, str]) -> None:
+    """Two NodePools lack two Nodes each of a domain; `train`, the first, is served last."""
+    given_racks(world, 0)
+    add(world, {"count": 36, "labels": labels})
+    for pool in ("train", "other"):
+        want(world, 1, pool, lifecycle={"disableUnhealthyNodeEviction": False})
+        world.pass_time(minutes=5)
+    for nodes in (("n19", "n20"), ("n1", "n2")):
+        for node in nodes:
+            break_node(world, node, "gpu-lost")
+        world.pass_time(minutes=5)
+
+
 def test_no_machine_is_asked_for_in_place_of_a_node_that_pods_keep(world: WorldHarness) -> None:
     # given a NodePool that lacks a Node, and an unhealthy Node with a Pod that blocks its drain
     world.given_data_center(machines=3)

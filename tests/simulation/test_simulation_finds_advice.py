@@ -12,7 +12,7 @@ from capacity.needed import find_losers
 from capacity.pool import Pool
 from capacity.state import State as CapacityState
 from flow.test_advice_on_nodes import BLOCKED, given_a_rack_with_repaired_machines
-from flow.test_explanations import given_slow_spot_nodes
+from flow.test_explanations import given_slow_spot_nodes, given_two_racks_of_one_domain
 from flow.test_reservations import given_a_reserved_node_of_a_rack_that_left
 from lifecycle.health import Health
 from nodepool.contract.keys import OfferingKey, PoolKey
@@ -408,6 +408,20 @@ def test_a_repaired_machine_that_is_not_counted_as_lost_is_found(
     monkeypatch.setattr(cordon_remedies, "_count_missing", lambda *_: 0)
 
     with pytest.raises(Violation, match=r"opens .* to work again; that does not help"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+def test_a_rack_that_is_completed_without_those_served_before_it_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = WorldHarness()
+    given_two_racks_of_one_domain(harness, {})
+    check_advice(harness.world, Random(0), most=ALL)
+
+    # when each rack is to get only the machines that it lacks
+    monkeypatch.setattr(rack_remedies, "_ahead", lambda _: 0)
+
+    with pytest.raises(Violation, match=r"of no NVLink domain; that does not help"):
         check_advice(harness.world, Random(0), most=ALL)
 
 

@@ -51,7 +51,7 @@ def facts(
     nodes: the Nodes of its cluster.
     quota, capacity: the documents for its type, organisation and zone; None where there is none.
     machines: the machines of its type and zone; only those in triage count, and of a type that
-        comes in racks also those that are free or Nodes of the NodePool.
+        comes in racks also those that are free or Nodes.
     peers: other NodePools of its organisation in its zone, each with its name and with the Nodes
         of its cluster.
     """
@@ -236,10 +236,12 @@ def _domains(machines: Iterable[object], pool: Facts) -> dict[str, Domain]:
         state = _text(each, "status", "state")
         machine = _text(each, "metadata", "name")
         domain = domains.get(name, Domain())
+        is_own, is_node = machine in own, state == "Assigned"
         domains[name] = Domain(
-            domain.held + (state == "Assigned" and machine in own),
+            domain.held + (is_node and is_own),
             domain.free + (state == "Free"),
             (*domain.triage, machine) if state not in IN_SERVICE else domain.triage,
+            domain.others + (is_node and not is_own),
         )
     return domains
 

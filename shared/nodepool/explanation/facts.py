@@ -117,11 +117,13 @@ class Domain:
 
     held, free: how many of the machines are Nodes of the NodePool, and how many are free.
     triage: the names of its machines in triage.
+    others: how many of the machines are other Nodes, so that others may wait for its machines.
     """
 
     held: int = 0
     free: int = 0
     triage: tuple[str, ...] = ()
+    others: int = 0
 
 
 @dataclass(frozen=True, slots=True)

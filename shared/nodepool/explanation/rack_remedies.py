@@ -39,15 +39,18 @@ def rack_remedies(facts: Facts) -> Iterator[Remedy]:
     """Yield what completes the racks that the NodePool has in part, or gives it whole ones."""
     shorts = list(_to_complete(facts))[:DOMAINS_MAX]
     for domain, short in shorts:
-        names = _domains(facts).get(domain, Domain()).triage
-        if len(names) >= short and not facts.has_affinity:
-            yield _repair(names[:short], domain)
+        found = _domains(facts).get(domain, Domain())
+        ahead = _ahead(facts) if found.others else 0
+        count, names = short + ahead, found.triage
+        before = f", up to {ahead} of them for what is served before it" if ahead else ""
+        if len(names) >= count and not facts.has_affinity:
+            yield _repair(names[:count], domain, before)
         else:
             machines = (
-                f"{format_count(short, 'machine')} of {of_domain(domain)}{_fitting(facts, short)}"
+                f"{format_count(count, 'machine')} of {of_domain(domain)}{_fitting(facts, count)}"
             )
-            text = f"add {machines} to the zone: no other completes its rack"
-            yield Remedy(text, AddMachines(short, domain))
+            text = f"add {machines} to the zone{before}: no other completes its rack"
+            yield Remedy(text, AddMachines(count, domain))
     size = rack_of(facts)
     begun = sum(up_to_racks(facts, domain.held) for domain in _domains(facts).values())
     # The machines may be known later than the Nodes.
@@ -80,8 +83,7 @@ def _whole_racks(facts: Facts, missing: int) -> Iterator[Remedy]:
     racks of its own, with machines of their domains.
     """
     size, domains = rack_of(facts), _domains(facts)
-    ahead = facts.machines_needed + facts.spot_awaited - (facts.allowed - facts.held)
-    count = missing + down_to_racks(facts, max(0, ahead))
+    count = missing + down_to_racks(facts, _ahead(facts))
     if count == size and not facts.has_affinity:
         by_triage = sorted(
             (len(domain.triage), name)
@@ -95,15 +97,20 @@ def _whole_racks(facts: Facts, missing: int) -> Iterator[Remedy]:
     yield Remedy(text, AddMachines(count))
 
 
+def _ahead(facts: Facts) -> int:
+    """Return how many machines what is served before may take of those that come."""
+    return max(0, facts.machines_needed + facts.spot_awaited - (facts.allowed - facts.held))
+
+
 def _fitting(facts: Facts, count: int) -> str:
     """Return which machines help a NodePool with a node affinity; empty for a NodePool without."""
     verb = "satisfies" if count == 1 else "satisfy"
     return f" that {verb} the node affinity" if facts.has_affinity else ""
 
 
-def _repair(names: tuple[str, ...], domain: str) -> Remedy:
+def _repair(names: tuple[str, ...], domain: str, before: str = "") -> Remedy:
     noun = "machine" if len(names) == 1 else "machines"
-    text = f"repair {noun} {', '.join(names[:NAMED_MAX])} of {of_domain(domain)}"
+    text = f"repair {noun} {', '.join(names[:NAMED_MAX])} of {of_domain(domain)}{before}"
     return Remedy(text, RepairMachines(len(names), names))
 
 
