@@ -5,7 +5,7 @@ This module does not use the message models, which load slowly.
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -25,7 +25,10 @@ from nodepool.client.session import FILTERS_MAX, Session
 from nodepool.contract.buckets import Bucket
 from nodepool.contract.documents import text
 from nodepool.contract.keys import UNNAMED, token
+from nodepool.contract.log import Entry
+from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM
+from nodepool.nats.objects.following import DeletionsMissed
 
 if TYPE_CHECKING:
     from nodepool.client.audit import CommandRecord, Place, Trail
@@ -59,16 +62,35 @@ class Bus:
     ) -> AsyncGenerator[Object | Listed, None]:
         """Yield objects, `Listed` and changes."""
         subjects = f"$KV.{bucket}." if everywhere else self._prefix(bucket)
-        listed = False
-        async with self._session.reader(f"KV_{bucket}", [f"{subjects}>"], newest=True) as reader:
-            while True:
-                if not listed and reader.pending == 0:
-                    listed = True
-                    yield Listed()
-                for entry in await self._session.read(reader, endless=listed):
-                    key = entry.subject[len(subjects) :]
+        known: set[str] | None = None
+        while True:
+            found, end = set[str](), 0
+            async with aclosing(self._read(bucket, f"{subjects}>")) as entries:
+                async for entry in entries:
+                    if entry is None:
+                        for key in sorted((known or set()) - found):
+                            yield Object(key, None, end)
+                        if known is None:
+                            yield Listed()
+                        known = found
+                        continue
+                    key, end = entry.subject[len(subjects) :], entry.position
                     if key.startswith(prefix):
-                        yield Object(key, document_of(entry), entry.position)
+                        document = document_of(entry)
+                        (found.discard if document is None else found.add)(key)
+                        yield Object(key, document, end)
+
+    async def _read(self, bucket: Bucket, filter: str) -> AsyncGenerator[Entry | None, None]:
+        """Yield each write until deletions were missed; None once all that was there is yielded."""
+        listed = False
+        with suppress(DeletionsMissed):
+            async with self._session.reader(f"KV_{bucket}", [filter], newest=True) as reader:
+                while True:
+                    if not listed and reader.pending == 0:
+                        listed = True
+                        yield None
+                    for entry in await self._session.read(reader, endless=listed):
+                        yield entry
 
     async def follow(self, bucket: Bucket, name: str) -> AsyncGenerator[Document | None, None]:
         """Yield an object and each change of it; skip what is older than the log."""
@@ -91,26 +113,36 @@ class Bus:
         self, bucket: Bucket, *names: str
     ) -> AsyncGenerator[tuple[str, Document | None], None]:
         """Yield each object, and each change of an object; None if the object does not exist."""
-        wanted, prefix = frozenset(names), self._prefix(bucket)
-        unseen = set(wanted)
-        filters = [prefix + name for name in sorted(wanted)]
+        filters = [self._prefix(bucket) + name for name in sorted(names)]
         if len(filters) > FILTERS_MAX:
-            filters = [f"{prefix}>"]
-        async with self._session.reader(f"KV_{bucket}", filters, newest=True) as reader:
-            while True:
-                entries = await reader.next(READ_MODEL_LAG_S if unseen else None)
-                for entry in entries:
-                    name, document = entry.subject[len(prefix) :], document_of(entry)
-                    # The marker of an earlier deletion says nothing about a new object.
-                    if name in wanted and (document is not None or name not in unseen):
-                        unseen.discard(name)
-                        yield name, document
-                for name in sorted(unseen) if not entries else ():
-                    # Under load, the read model may lag behind the log.
-                    accepted = await self._find_accepted(bucket, name)
-                    if accepted is None or accepted.state == "deleted":
-                        unseen.discard(name)
-                        yield name, None
+            filters = [f"{self._prefix(bucket)}>"]
+        while True:
+            with suppress(DeletionsMissed):
+                async with (
+                    self._session.reader(f"KV_{bucket}", filters, newest=True) as reader,
+                    aclosing(self._changes(reader, bucket, frozenset(names))) as changes,
+                ):
+                    async for change in changes:
+                        yield change
+
+    async def _changes(
+        self, reader: Reader, bucket: Bucket, wanted: frozenset[str]
+    ) -> AsyncGenerator[tuple[str, Document | None], None]:
+        unseen, prefix = set(wanted), self._prefix(bucket)
+        while True:
+            entries = await reader.next(READ_MODEL_LAG_S if unseen else None)
+            for entry in entries:
+                name, document = entry.subject[len(prefix) :], document_of(entry)
+                # The marker of an earlier deletion says nothing about a new object.
+                if name in wanted and (document is not None or name not in unseen):
+                    unseen.discard(name)
+                    yield name, document
+            for name in sorted(unseen) if not entries else ():
+                # Under load, the read model may lag behind the log.
+                accepted = await self._find_accepted(bucket, name)
+                if accepted is None or accepted.state == "deleted":
+                    unseen.discard(name)
+                    yield name, None
 
     async def find_stored(self, pool: str) -> "NodePoolValidated | None":
         """Return the newest spec of a NodePool, with its verdict; None without a NodePool."""

@@ -25,6 +25,7 @@ from nodepool.nats.log import api
 from nodepool.nats.log.pages import position_before
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM
+from nodepool.nats.objects.following import find_missed
 from nodepool.nats.wire import errors
 from nodepool.nats.wire.access import NO_ACCESS, Access
 from nodepool.nats.wire.addresses import without_password
@@ -194,10 +195,10 @@ class Session:
         at_end: whether to read only messages that are stored from now on.
 
         Raises TrimGap if the log was trimmed beyond `start`. From 1 on, what the log has is read,
-        and `trimmed_at` says where it begins.
+        and `trimmed_at` says where it begins. That of a bucket may raise DeletionsMissed later.
         """
         first, last = await self.bounds(stream)
-        verify = None
+        verify = find_missed(self.connection, stream, lambda: reader)
         if stream == STREAM:
             verify = find_gaps(self.connection)
             if start < first:

@@ -87,6 +87,7 @@ class Reader:
         self.last = start - 1
         self.arrived = asyncio.Event()
         self.heard_at = 0.0
+        self._heard_on: float | None = None
         self.verification = Verification(client, verify, self._read_to, self.arrived.set)
         self._client = client
         self._stream = stream
@@ -119,6 +120,14 @@ class Reader:
     def is_silent(self) -> bool:
         """Return whether the server, which sends heartbeats, has been silent for too long."""
         return time.monotonic() - self.heard_at > 3 * HEARTBEAT_S
+
+    @property
+    def away_s(self) -> float:
+        """Return for how long the server was not heard, by a clock that runs while machines sleep.
+
+        A new consumer counts once it is verified and has brought something.
+        """
+        return 0.0 if self._heard_on is None else time.time() - self._heard_on
 
     @property
     def oldest(self) -> datetime | None:
@@ -323,8 +332,11 @@ class Reader:
             if not consumer.given_up.done():
                 consumer.given_up.set_exception(error)
 
+    def _hear(self) -> None:
+        self.heard_at, self._heard_on = time.monotonic(), time.time()
+
     async def _note_status(self, consumer: Consumer, message: Msg) -> None:
-        self.heard_at = time.monotonic()
+        self._hear()
         missing = missing_of(message.headers or {})
         if missing is None:
             self._doubt()
@@ -336,7 +348,7 @@ class Reader:
         delivery = delivery_of(message.reply)
         if delivery.consumer != consumer.name:
             return
-        self.heard_at = time.monotonic()
+        self._hear()
         is_next = consumer.took(delivery)
         if not (is_next and (self._follows(delivery) or await self.verification.accepts_a_gap())):
             consumer.give_up()
