@@ -270,6 +270,36 @@ async def test_an_aggregator_that_starts_finds_what_was_changed_while_none_ran(
             await until(again.are_right)
 
 
+GONE = f"$KV.quotas.gone.{ZONE}.{H100}"
+"""The subject of an object that there never was."""
+
+
+async def mark_for_good(connection: Connection) -> None:
+    """Mark an object as deleted as other clients do: the server never forgets such a mark."""
+    await api.publish(connection, GONE, b"", headers={"KV-Operation": "DEL"})
+
+
+async def is_forgotten_in_time(connection: Connection) -> bool:
+    """Return whether the server forgets the mark of the deletion in an hour."""
+    entry = await api.last_message(connection, BUCKET, GONE)
+    return entry is not None and entry.headers.get("Nats-TTL") == "3600s"
+
+
+async def test_an_aggregator_that_starts_replaces_marks_that_would_stay_for_good(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    # given a mark that was left while no aggregator ran
+    async with quotas(server, tmp_path):
+        pass
+    async with connected(server.url) as connection:
+        await mark_for_good(connection)
+
+        # when an aggregator starts
+        async with serving(AGGREGATOR, server, tmp_path / "again.log"):
+            # then the mark is one that the server forgets
+            await until(lambda: is_forgotten_in_time(connection))
+
+
 async def test_objects_of_a_log_that_is_gone_go_with_it(server: NatsServer, tmp_path: Path) -> None:
     async with quotas(server, tmp_path) as shown:
         # given objects of a log
