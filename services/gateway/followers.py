@@ -17,8 +17,13 @@ class Followers:
 
     def note(self, place: Place, release: str, now: float) -> None:
         """Note that the agent of a cluster has asked; an empty release is not an agent's."""
-        if release:
-            self._seen[place] = release, now
+        if not release:
+            return
+        self._seen.pop(place, None)
+        self._seen[place] = release, now
+        # Those that have been silent for longest come first.
+        while now - self._seen[oldest := next(iter(self._seen))][1] > FORGET_S:
+            del self._seen[oldest]
 
     def at_work(self, now: float) -> Mapping[Place, str]:
         """Return the release of the agent of each cluster, and forget those that are gone."""

@@ -188,7 +188,8 @@ class Gateway:
             yield Sample(WAITING, (intake.endpoint.name,), intake.waiting)
         yield Sample(BYTES_MAX, (), self._door.storage.per_hour)
         for org, used in self.used_bytes().items():
-            yield Sample(BYTES, (org,), used)
+            if used:  # An organisation that is gone has stored nothing for an hour.
+                yield Sample(BYTES, (org,), used)
 
 
 def _endpoint(name: str, subject: str) -> Endpoint:

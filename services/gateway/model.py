@@ -165,7 +165,10 @@ class ReadModel:
         ):
             grave = room.graves.popleft()
             room.floor = max(room.floor, grave.revision)
-            room.shelves[grave.owner].forget(grave.key, grave.revision)
+            shelf = room.shelves[grave.owner]
+            shelf.forget(grave.key, grave.revision)
+            if not shelf.held:
+                del room.shelves[grave.owner]
 
     def note_beginning(
         self, bucket: Bucket, times: Sequence[tuple[int, datetime]], last: int, now: datetime

@@ -784,3 +784,29 @@ async def test_a_gateway_shows_its_work_as_metrics_and_whether_it_is_ready(
             assert one.page("/readyz") == one.page("/livez") == "ok\n"
             known = {f'query="{name}"' for name in (*QUERIES, "unknown")}
             assert all(name in page for name in known)
+
+
+async def test_what_is_counted_of_an_organisation_goes_with_it(
+    door: FrontDoor, tmp_path: Path
+) -> None:
+    async with connected(door.url), door.user("edith") as client:
+        # given a gateway that has taken a command of an organisation, and lets in another one
+        with launched(
+            "gateway", door, tmp_path, free_port(), members_file=str(door.members)
+        ) as one:
+            await until(lambda: _are_ready(client))
+            await send(client, SCALE, scale("c1"))
+            before = one.page("/metrics")
+
+            # when the organisation has no member any more
+            door.let_in([user for user in USERS if user[0] != ORG])
+
+            # then it has no count any more, and the other one has
+            counted = f'nodepool_service="gateway",org="{ORG}",result='
+            await until(lambda: counted not in one.page("/metrics"))
+            assert counted in before
+            assert counted.replace(ORG, OTHER) in one.page("/metrics")
+
+            # and begins anew once it is let in again
+            door.let_in()
+            await until(lambda: f'{counted}"stored"}} 0.0' in one.page("/metrics"))

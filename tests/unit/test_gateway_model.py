@@ -97,6 +97,22 @@ def test_a_deletion_is_forgotten_after_an_hour_and_older_revisions_with_it() -> 
     assert model.rooms["nodes"].floor == 2
 
 
+def test_nothing_is_kept_of_an_owner_whose_last_deletion_is_forgotten() -> None:
+    # given an organisation whose only Node was deleted
+    model = filled((1, "p.a", "A"), (2, "p.a", ""))
+
+    # when the deletion is so old that the bus has forgotten it
+    later = NOW + GRAVE_TIME + timedelta(seconds=1)
+    model.take("nodes", "umbra", "p.b", Held(3, 3, b"B"), later)
+
+    # then the model knows only the other organisation
+    assert list(model.rooms["nodes"].shelves) == ["umbra"]
+
+    # and the organisation can have Nodes again
+    model.take("nodes", "acme", "p.a", Held(4, 4, b"A"), later)
+    assert model.get("nodes", "acme", "p.a") == Held(4, 4, b"A")
+
+
 def test_after_a_start_it_is_not_known_what_was_deleted_long_ago() -> None:
     model = filled((5, "p.a", "A"), (9, "p.b", "B"))
     old = NOW - timedelta(hours=2)

@@ -64,9 +64,13 @@ class Shut(NamedTuple):
     @staticmethod
     def after(before: "Shut | None", now: float) -> "Shut":
         """Return how long to shut out an organisation that has perhaps been so before."""
-        is_again = before is not None and now < before.until + SOON_S
+        is_again = before is not None and not before.is_over(now)
         seconds = min(SHUT_MAX_S, 2 * before.seconds) if before and is_again else SHUT_S
         return Shut(now + seconds, seconds)
+
+    def is_over(self, now: float) -> bool:
+        """Return whether the organisation has been let in for so long that it begins anew."""
+        return now >= self.until + SOON_S
 
 
 class Intake:
@@ -94,6 +98,7 @@ class Intake:
         self._connection: Connection | None = None
         self._subscriptions: dict[str, Subscription] = {}
         self._shut: dict[str, Shut] = {}
+        self._counted: set[str] = set()
         self._refused: Counter[str] = Counter()
         self._turns: Turns[Arrival] = Turns(QUEUED_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -113,16 +118,24 @@ class Intake:
         await self._let_in()
 
     async def _let_in(self) -> None:
-        """Subscribe for new organisations and those that were shut out for long enough."""
-        connection, orgs = self._connection, frozenset(self._orgs())
+        """Subscribe for new organisations and those that were shut out for long enough.
+
+        What is counted of an organisation that is gone ends a moment after its subscription.
+        """
+        connection, orgs, now = self._connection, frozenset(self._orgs()), time.monotonic()
         if connection is None:
             return
+        for org in self._counted - orgs - self._subscriptions.keys():
+            self._telemetry.end_org(self.endpoint.name, org)
+            self._counted.discard(org)
+        self._shut = {org: shut for org, shut in self._shut.items() if not shut.is_over(now)}
         for org in self._subscriptions.keys() - orgs:
             await self._subscriptions.pop(org).unsubscribe()
         for org in orgs - self._subscriptions.keys():
-            if org in self._shut and time.monotonic() < self._shut[org].until:
+            if org in self._shut and now < self._shut[org].until:
                 continue
             self._telemetry.begin_org(self.endpoint.name, org)
+            self._counted.add(org)
             self._subscriptions[org] = await connection.subscribe(
                 f"{self.endpoint.subject.removesuffix('>')}{token(org)}.>",
                 queue=self.endpoint.queue_group,

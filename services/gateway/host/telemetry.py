@@ -50,6 +50,11 @@ class Telemetry(EdgeTelemetry):
         for reason in ("", *get_args(Reason)) if endpoint != ASKED else ():
             self._taken[endpoint, org, reason or STORED].inc(0)
 
+    def end_org(self, endpoint: str, org: str) -> None:
+        """Export no series of an organisation that is gone any more."""
+        for labels in [each for each in self._taken if each[:2] == (endpoint, org)]:
+            self._taken.forget(labels)
+
     def count(self, endpoint: str, org: str, subject: str, refused: str, seconds: float) -> None:
         """Count a message or query that was done, or refused for a reason."""
         if endpoint != ASKED:

@@ -21,13 +21,21 @@ class Children(dict[tuple[str, ...], F], Generic[F]):
     They are cached, because a lookup in the family costs more than a count.
     """
 
-    def __init__(self, make: Callable[[tuple[str, ...]], F]) -> None:
+    def __init__(
+        self, make: Callable[[tuple[str, ...]], F], remove: Callable[[tuple[str, ...]], None]
+    ) -> None:
         super().__init__()
         self._make: Callable[[tuple[str, ...]], F] = make
+        self._remove: Callable[[tuple[str, ...]], None] = remove
 
     def __missing__(self, labels: tuple[str, ...]) -> F:
         child = self[labels] = self._make(labels)
         return child
+
+    def forget(self, labels: tuple[str, ...]) -> None:
+        """Export the series of these labels no more; it begins at 0 if it is counted again."""
+        del self[labels]
+        self._remove(labels)
 
 
 class Families:
@@ -70,7 +78,10 @@ class Families:
         if family is None:
             family = self._made[metric.name] = self._make(metric)
         assert isinstance(family, kind), f"{metric.name} is a {metric.kind}"
-        return Children(lambda labels: family.labels(*self._values, *labels))
+        return Children(
+            lambda labels: family.labels(*self._values, *labels),
+            lambda labels: family.remove(*self._values, *labels),
+        )
 
     def _make(self, metric: Metric) -> Counter | Histogram:
         name, text, names = metric.name, metric.help, (*self._names, *metric.labels)
