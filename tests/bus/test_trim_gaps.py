@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -17,11 +18,14 @@ from bus.test_trimming import SUBJECT, cell, log_of, work
 from nodepool.archive.floor import list_services
 from nodepool.cli.app import run
 from nodepool.client import Client
+from nodepool.client.gateway_objects import OF_A_CLUSTER
 from nodepool.client.mirror import mirror_of
 from nodepool.client.trim_gap import TrimGap
 from nodepool.contract.commands import AddMachines
 from nodepool.local.server import NatsServer
+from nodepool.nats.log.streams import STREAM, whole_stream_info
 from nodepool.nats.log.trimming import trim
+from nodepool.nats.objects import stored_objects
 from nodepool.nats.objects.floor_facts import find_standings
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import HeadMissing
@@ -108,10 +112,56 @@ async def test_a_client_says_where_the_log_begins_and_never_passes_over_messages
             assert await nodepool(server, *command.split()) == 0
             assert f"trim gap: the log begins at position {first}" in capsys.readouterr().err
 
+        # and a dead letter that may have been there is not said never to have been
+        for command in ("dead show 3", "dead replay 3"):
+            assert await nodepool(server, *command.split()) == 1
+            said = f"position 3 was trimmed from the log, which begins at {first}: the archive has"
+            assert said in capsys.readouterr().err
+
         # and a program that goes on after a position that is gone does not jump
         with pytest.raises(TrimGap, match=f"positions 6 to {first - 1} are in its archive alone"):
             await anext(client.events.read(after=5))
         assert [each async for each in client.events.read(after=first - 1)] == []
+
+
+async def subjects_of(connection: Connection, stream: str) -> set[str]:
+    """Return the subjects of which the server keeps an index in memory."""
+    info = await whole_stream_info(connection, stream, ">")
+    assert info is not None
+    state = cast("dict[str, object]", info["state"])
+    found = set(cast("dict[str, int]", state["subjects"]))
+    assert state["num_subjects"] == len(found)
+    return found
+
+
+@pytest.mark.timeout(120)
+async def test_the_memory_of_the_server_follows_what_there_is(
+    server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a deleted NodePool and one that stays, while marks of deletions are kept for a second
+    monkeypatch.setattr(stored_objects, "TOMBSTONE_S", 1)
+    async with trimmed_cell(server, tmp_path) as (client, _):
+        connection = client.session.connection
+        await client.nodepools.apply({**MANIFEST, "metadata": {"name": "gone"}})
+        await client.nodepools.wait("gone", "AtTarget", timeout_s=PATIENCE_S)
+        await client.nodepools.delete("gone")
+        await client.nodepools.wait_until_gone("gone", timeout_s=PATIENCE_S)
+        before = await subjects_of(connection, STREAM)
+
+        # when the log is trimmed
+        await trim_all(connection, await client.session.last_position())
+
+        # then it has no subject any more of NodePools, Nodes and machines: all were idle meanwhile
+        after = await subjects_of(connection, STREAM)
+        assert len([each for each in before if ".acme.prod.gone." in each]) > 10
+        assert {each for each in after if not each.startswith("np.commit.")} <= {SUBJECT}
+
+        # and the read model has none of what is gone
+        async def has_only_what_there_is() -> bool:
+            pools, nodes = [await subjects_of(connection, f"KV_{each}") for each in OF_A_CLUSTER]
+            return pools == {"$KV.nodepools.acme.prod.train"} and len(nodes) == 2
+
+        await until(has_only_what_there_is)
 
 
 @pytest.mark.timeout(120)

@@ -106,6 +106,9 @@ class DeadLetters:
     async def get(self, position: int) -> DeadLetter:
         """Return the dead letter at a position; raise NotFound if the position holds none."""
         entry = await self._session.message_at(position)
+        if entry is None and position < (first := (await self._session.bounds()).first):
+            where = f"position {position} was trimmed from the log, which begins at {first}"
+            raise NotFound(f"{where}: the archive has it")
         if entry is None or not entry.subject.startswith("np.dead."):
             raise NotFound(f"there is no dead letter at position {position} of the log")
         return letter_of(entry)
