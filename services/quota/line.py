@@ -8,6 +8,8 @@ from immutables import Map
 
 from nodepool.contract.keys import PoolKey
 
+SPARSE: Final = 4
+"""With more than this many places for each NodePool in a line, its places are numbered again."""
 PLACE_BITS: Final = 48
 """How many low bits of a tree node's number hold its index; the higher bits hold its level."""
 
@@ -61,7 +63,15 @@ class Line:
         if len(self.places) == 1:
             return Line()
         least = self._with(place, None, self.tail)
-        return Line(self.places.delete(key), self.keys.delete(place), least, self.tail)
+        line = Line(self.places.delete(key), self.keys.delete(place), least, self.tail)
+        return line if line.tail <= SPARSE * len(line.places) else line._number_again()
+
+    def _number_again(self) -> "Line":
+        """Return the line with its places numbered from 0: places that were left count no more."""
+        line = Line()
+        for key in self:
+            line = line.put(key, self.least.get(_node(0, self.places[key])))
+        return line
 
     def lacks(self, key: PoolKey) -> int:
         """Return how many Nodes a NodePool lacks that is in the line and not passed over."""

@@ -1,9 +1,9 @@
 """A cell in which everything changes, and after each month nothing is there that was not before.
 
-A month begins and ends with the same objects: an organisation with its cluster, its limit and three
-NodePools, and the machines. In between, NodePools are made under new names and under an old one,
-organisations come and go, and machines fail and come back. So what has grown since an earlier month
-is kept of something that is gone.
+A month begins and ends with the same objects: an organisation with its cluster, its limits and its
+NodePools, two of which wait all the time, and the machines. In between, NodePools are made under
+new names and under an old one, organisations come and go, and machines fail and come back. So what
+has grown since an earlier month is kept of something that is gone.
 """
 
 import json
@@ -15,7 +15,7 @@ from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.events import NodeReported, PodsWaitingReported
 from nodepool.engine.snapshot import dump
 from nodepool.engine.world import Host
-from support.constants import H100, ORG, ZONE
+from support.constants import A100, H100, ORG, ZONE
 from support.paths import cluster_path, machine_path, org_path
 from support.publishing import publish
 from support.world_harness import WorldHarness
@@ -45,6 +45,9 @@ class Churn:
         world.apply("train", 3, lifecycle=EVICTING)
         world.apply("cheap", 2, computeClass="spot", lifecycle=EVICTING)
         world.apply("auto", 0, autoscaling=True, minNodes=0, maxNodes=3)
+        world.apply("over", 2 * MACHINES)
+        world.given_quota(MACHINES, A100)
+        world.apply("short", 2, A100)
 
     def month(self, pools: int = 1) -> None:
         """Let everything happen that a month brings, until shortly before the next one.
@@ -144,10 +147,13 @@ class Churn:
             world.command_node("ReserveNode", name, node, reservedDesired="control-plane")
         world.delete(name)
         self._wait(120)
-        world.apply(f"{name}-x", 2, "unknown-type")
-        self._wait(1)
-        world.delete(f"{name}-x")
-        self._wait(30)
+        others = {f"{name}-x": "unknown-type", f"{name}-y": A100}
+        for other, kind in others.items():
+            world.apply(other, 2, kind)
+            self._wait(1)
+        for other in others:
+            world.delete(other)
+            self._wait(30)
 
     def _follow_pods(self) -> None:
         """NodePools grow for Pods, and shrink after them: one that stays, and one that goes."""

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.contract.keys import PoolKey
-from quota.line import Line
+from quota.line import SPARSE, Line
 
 Change = tuple[str, str, int | None]
 """A NodePool that is put into the line or dropped from it, and what it lacks."""
@@ -72,3 +72,21 @@ def test_a_long_line_of_which_most_left_is_a_small_tree() -> None:
     assert len(line.least) <= 2 * 12
     assert (line.first(1_998), line.first(-1)) == ("0", None)
     assert line.drop(PoolKey("0")).first(1_999) == "1999"
+
+
+def test_a_line_that_is_never_empty_grows_with_its_pools_and_not_with_those_that_left() -> None:
+    # given a NodePool that waits all the time
+    line = Line().put(PoolKey("waits"), 9)
+
+    # when thousands of others come and go
+    sizes = set[int]()
+    for number in range(3_000):
+        line = line.put(PoolKey(f"k{number}"), 1).put(PoolKey("second"), 2)
+        line = line.drop(PoolKey(f"k{number}")).drop(PoolKey("second"))
+        sizes.add(len(line.least))
+
+    # then the line is as it was
+    assert list(line) == ["waits"]
+    assert line.first(9) == "waits"
+    assert line.tail <= SPARSE
+    assert max(sizes) <= SPARSE
