@@ -101,6 +101,60 @@ def test_a_drained_node_is_said_to_be_replaced_only_if_a_machine_is_free_for_it(
     assert field(world.node_pool("train"), "status", "currentNodes") == left
 
 
+@pytest.mark.parametrize(("target", "machines"), [(3, 4), (4, 4)])
+def test_a_drained_node_is_not_said_to_be_replaced_by_what_another_node_that_leaves_needs(
+    world: WorldHarness, target: int, machines: int
+) -> None:
+    # given a Node that is drained for triage, another unhealthy one, and machines for one of them
+    given_two_unhealthy_nodes(world, target, machines)
+
+    # when the second one is drained too
+    advised = helps(world)[-1][0]
+    world.command_node("DrainNode", "train", "n2")
+    world.pass_time(minutes=30)
+
+    # then its NodePool lacks it, as was said
+    assert "no machine is free for it, so train lacks the Node until" in advised
+    assert world.node_counts("train").current == 2
+
+
+def given_two_unhealthy_nodes(world: WorldHarness, target: int, machines: int) -> None:
+    """Of so many Nodes two have lost a GPU, and the first one leaves; then three are wanted."""
+    world.given_data_center(machines=machines)
+    world.apply("train", target)
+    for number in range(1, target + 1):
+        world.run_pod(f"n{number}", interruption="graceful", graceS=300)
+    world.break_machines("n1", "n2", fault="gpu-lost")
+    world.pass_time(minutes=1)
+    world.command_node("DrainNode", "train", "n1")
+    world.scale("train", 3)
+    world.pass_time(minutes=1)
+
+
+def test_a_silent_node_that_is_too_many_leaves_before_another_silent_one_is_drained(
+    world: WorldHarness,
+) -> None:
+    # given four Nodes, two of which do not answer, and a target of three
+    world.given_data_center(machines=6)
+    world.apply("train", 4)
+    world.break_machines("n1", "n2", fault="hang")
+    world.pass_time(minutes=12)
+    world.scale("train", 3)
+    world.pass_time(minutes=1)
+
+    # when the advice is followed
+    advised = helps(world)[-1][0]
+    world.pass_time(minutes=60)
+
+    # then the Node that was too many has left, and the other one is to be drained
+    assert advised in (
+        "wait until n1 has left: it does not answer, and would stay if n2 left first",
+        "wait until n2 has left: it does not answer, and would stay if n1 left first",
+    )
+    assert world.node_counts("train").current == 3
+    assert helps(world)[-1][0].endswith("it is then replaced")
+
+
 def test_a_drained_node_with_an_affinity_is_not_said_to_be_replaced_by_any_machine(
     world: WorldHarness,
 ) -> None:

@@ -16,6 +16,7 @@ from nodepool.explanation.leaving import (
     is_blocked,
     is_surplus,
     racks_to_empty,
+    without_lost,
 )
 from nodepool.explanation.remedies import (
     DrainNode,
@@ -107,6 +108,9 @@ def _cure(facts: Facts, node: NodeFacts, *, is_curable: bool) -> Iterator[Remedy
     if is_curable:
         yield Remedy(f"{what}; {then or 'it is then cured'}", RebootNode(node.name, force))
         return
+    if first := _surplus_first(facts, node):
+        yield first
+        return
     then = _lost(facts, node)
     action = DrainNode(node.name, force, replaced=not then)
     yield Remedy(f"{what}; {then or 'it is then cured or replaced'}", action)
@@ -126,6 +130,8 @@ def _end_silence(facts: Facts, node: NodeFacts) -> Remedy:
         return Remedy(text, Wait())
     if facts.cures:
         return _await_answer([node])
+    if first := _surplus_first(facts, node):
+        return first
     then = _lost(facts, node)
     text = (
         f"'nodepool drain {node.name}' gives it up: it does not answer, and is treated as dead "
@@ -166,8 +172,10 @@ def _lost(facts: Facts, node: NodeFacts) -> str:
     A rack is only completed by machines of its own NVLink domain. Facts do not say which free
     machines satisfy a node affinity.
     """
-    size, machines = rack_of(facts), facts.machines
-    if facts.held - (not node.reserved) >= facts.allowed:
+    size, machines = rack_of(facts), without_lost(facts).machines
+    going = sum(_is_going(each) for each in facts.counted_nodes)
+    stay = facts.held - going
+    if stay - (not node.reserved) >= facts.allowed:
         return _leaves(facts)
     if machines is None:
         return ""
@@ -175,12 +183,35 @@ def _lost(facts: Facts, node: NodeFacts) -> str:
         domain = machines.domains.get(node.domain, Domain())
         is_complete = size - domain.held < domain.free
         return "" if is_complete else "its rack lacks it until its machine is repaired"
-    if not machines.free:
+    # The Nodes that leave already are replaced first.
+    if machines.free <= max(0, min(going, facts.allowed - stay)):
         until = "until one is freed, repaired or added"
         until += "" if facts.spot else ", or until a spot Node gives way"
         return f"no machine is free for it, so {facts.name} lacks the Node {until}"
     text = "it is then replaced if a free machine satisfies the node affinity"
     return text if facts.has_affinity else ""
+
+
+def _is_going(node: NodeFacts) -> bool:
+    """Return whether a Node leaves soon; at work, one that is too many stays in another's place."""
+    is_spared = node.removal == SCALE_DOWN and node.active and not node.is_silent
+    return node.removal != "" and not is_blocked(node) and not is_spared
+
+
+def _surplus_first(facts: Facts, node: NodeFacts) -> Remedy | None:
+    """Return the advice to wait if a Node that is too many would stay in the place of this Node.
+
+    That helps nothing where no Node that is too many answers either.
+    """
+    surplus = [each for each in facts.counted_nodes if each.removal == SCALE_DOWN]
+    if not surplus or count_unchosen(facts) > 0 or not all(each.is_silent for each in surplus):
+        return None
+    has, which = ("has", "it does") if len(surplus) == 1 else ("have", "they do")
+    text = (
+        f"wait until {_list(surplus)} {has} left: {which} not answer, and would stay if "
+        f"{node.name} left first"
+    )
+    return Remedy(text, Wait())
 
 
 def _is_curable(node: NodeFacts) -> bool:

@@ -236,7 +236,9 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
             is_enough = isinstance(action, ScaleTo) and after.current <= after.target
             return is_enough or after.held < before.held
         case "Health":
-            return _unhealthy(after) < _unhealthy(before)
+            # A Node that is too many leaves first, if it does not answer.
+            has_left = isinstance(action, Wait) and after.held < before.held
+            return has_left or _unhealthy(after) < _unhealthy(before)
         case _:
             return bool({node.name for node in after.nodes} ^ {node.name for node in before.nodes})
 
