@@ -690,13 +690,14 @@ def test_a_quota_that_was_never_set_is_named(world: WorldHarness) -> None:
     assert explained(world, "train").causes[0].helps == (f"set the quota of {H100} in {ZONE} to 2",)
 
 
+@pytest.mark.parametrize(("most", "wanted"), [(1, "1 Node"), (3, "3 Nodes")])
 def test_a_quota_that_was_never_set_is_asked_for_with_room_for_the_autoscaler(
-    world: WorldHarness,
+    world: WorldHarness, most: int, wanted: str
 ) -> None:
     # given an autoscaled NodePool without Nodes, for which a Pod waits
     world.given_cluster()
     world.given_machines(4)
-    world.apply("train", 0, autoscaling=True, minNodes=0, maxNodes=3)
+    world.apply("train", 0, autoscaling=True, minNodes=0, maxNodes=most)
     world.create_pod("train", gpus=8)
     world.pass_time(minutes=1)
 
@@ -707,7 +708,7 @@ def test_a_quota_that_was_never_set_is_asked_for_with_room_for_the_autoscaler(
 
     assert remedy.action == SetLimit(1)
     assert remedy.text == (
-        f"set the quota of {H100} in {ZONE} to 1, or more: its autoscaler may want up to 3 Nodes"
+        f"set the quota of {H100} in {ZONE} to 1, or more: its autoscaler may want up to {wanted}"
     )
     assert world.node_counts("train").current == 1
 

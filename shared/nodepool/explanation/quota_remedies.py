@@ -88,7 +88,7 @@ def _raise(facts: Facts, limit: Limit, enough: int, ahead: int) -> Iterator[Reme
     more = int(limit.limit is None and facts.target < facts.max_nodes)
     text = f"{verb} the quota of {facts.instance_type}{in_zone(facts)} to {enough + more}"
     if more:
-        text += f", or more: its autoscaler may want up to {facts.max_nodes} Nodes"
+        text += f", or more: its autoscaler may want up to {format_count(facts.max_nodes)}"
     if ahead:
         text += f", up to {ahead} of them for what may be served before {facts.name}"
     yield Remedy(text, SetLimit(enough + more))
