@@ -28,7 +28,7 @@ MESSAGE_BYTES: Final = 200
 """What the log stores of a message beside its content and subject, in bytes."""
 NEW_OBJECT_BYTES: Final = 32 << 10
 """What a message about an unknown object costs in addition: the server keeps each subject in memory
-as long as the log exists."""
+until the log is trimmed."""
 AGAIN: Final = "send it again with the same id: it is not done twice"
 
 
