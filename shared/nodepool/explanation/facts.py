@@ -42,8 +42,7 @@ class NodeFacts:
     phase: its phase, such as `production` or `cordoned`.
     active, active_since, work: whether anything runs on it, since when, and what runs.
     idle_since: since when nothing runs on it; None for an active Node.
-    blocking: the first Pods that a drain waits for, each with its name and since when.
-    blocking_count: how many Pods a drain waits for.
+    blocking, blocking_count: the first Pods that a drain waits for, since when, and how many.
     removal, removal_since: why it must leave, and since when; empty for a Node that stays.
     preempted_since: when its preemption began; None if it is not preempted.
     progressed: when the lifecycle service last said anything about it while it leaves.
@@ -115,9 +114,8 @@ class Limit:
 class Domain:
     """The machines of one NVLink domain.
 
-    held, free: how many of the machines are Nodes of the NodePool, and how many are free.
+    held, free, others: how many machines are Nodes of the NodePool, are free, and are other Nodes.
     triage: the names of its machines in triage.
-    others: how many of the machines are other Nodes, so that others may wait for its machines.
     """
 
     held: int = 0
@@ -198,13 +196,11 @@ class Facts:
     away: how many Nodes are reserved for the control plane, which `current` does not count.
     granted: how many Nodes its quota allows; None if unknown.
     deleting, deleting_since: whether, and since when, it is being deleted.
-    idle_only: whether active Nodes stay until they are idle.
-    cures: whether its unhealthy Nodes are rebooted or replaced automatically.
+    idle_only, cures: whether active Nodes stay until they are idle, and unhealthy ones are cured.
     checks: its conditions for its newest generation, by type.
     nodes: its Nodes; while it loses Nodes, at least the Nodes that are active or leave.
     staying: how many of its Nodes stay in each NVLink domain; needed of a type in racks.
-    limit, machines: its quota and its machines; None if unknown.
-    peers: the NodePools that share quota and machines with it.
+    limit, machines, peers: its quota and machines, None if unknown; the NodePools that share them.
     position: the log position of its last change.
     max_nodes: the highest target that the autoscaler may set; 0 if it sets no target.
     autoscaled, autoscaled_position: why, and where in the log, the autoscaler set its target.
