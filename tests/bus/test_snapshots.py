@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from bus.harness import connected, limit, outcome, send, serving, until
+from bus.harness import connected, limit, outcome, restart, send, serving, until
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import count_lines, dump
 from nodepool.host.hosting import AnyRuntime
@@ -14,7 +14,7 @@ from nodepool.nats.log import api
 from nodepool.nats.log.consumers import SERVICE
 from nodepool.nats.log.publisher import Bus, Publisher
 from nodepool.nats.log.streams import SNAPSHOTS, STREAM, provision, stream_info, streams
-from nodepool.nats.objects.saving import LINES_MAX, Storing, save
+from nodepool.nats.objects.saving import EXPIRING, LINES_MAX, Storing, save
 from nodepool.nats.objects.snapshots import Newest, restore, stored_position
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import Conflict
@@ -117,6 +117,25 @@ async def errors(connection: Connection) -> object:
     usage = (await api.request(connection, "$JS.API.INFO"))["api"]
     assert isinstance(usage, dict)
     return usage.get("errors", 0)
+
+
+async def test_a_stored_snapshot_is_there_however_often_the_server_is_killed(
+    server: NatsServer,
+) -> None:
+    async with connected(server.url) as connection:
+        for run in range(3):
+            # given chunks that are about to expire, and what was stored after them
+            for number in range(20):
+                chunk = f"np-snapshot.quota.{run}-{number}.0"
+                await api.publish(connection, chunk, b"x" * 3_000)
+                await api.publish(connection, chunk, b"", headers=EXPIRING)
+                await api.publish(connection, MANIFEST, b"%d" % (100 * run + number))
+
+            # when the server is killed, then the newest is there
+            await restart(server)
+            newest = await api.leaders_message(connection, SNAPSHOTS, MANIFEST)
+            assert newest is not None
+            assert newest.content == b"%d" % (100 * run + 19)
 
 
 async def test_looking_for_a_snapshot_that_is_not_there_is_no_error(server: NatsServer) -> None:

@@ -82,16 +82,12 @@ class StreamInfo(NamedTuple):
 def streams(replicas: int = 1) -> dict[str, Config]:
     """Return the configuration of each stream by name; `replicas` is the number of copies.
 
-    The log loses no message but what the archiver trims. The other streams can be rebuilt from the
-    log, so they need no fsync of their own while there is one copy of each.
+    Without snapshots a trimmed log is of no use, so they are synced, too. Of buckets one copy is
+    not: after a kill while messages are about to expire, a server (2.15.1) never flushes it again.
     """
     rebuildable: dict[str, object] = {"persist_mode": "async"} if replicas == 1 else {}
     buckets = {f"KV_{bucket}": _bucket(bucket, replicas) | rebuildable for bucket in BUCKETS}
-    return {
-        STREAM: _log(replicas),
-        SNAPSHOTS: _snapshots(replicas) | rebuildable,
-        **buckets,
-    }
+    return {STREAM: _log(replicas), SNAPSHOTS: _snapshots(replicas), **buckets}
 
 
 def _log(replicas: int) -> dict[str, object]:
@@ -154,8 +150,7 @@ async def provision_stream(client: BusClient, name: str, config: Config) -> None
     A user who may only look at streams can do so too while nothing has to change.
 
     A stream that is written asynchronously can have only one copy, and that setting is fixed: if
-    more copies are wanted, the stream is deleted, created again, and filled from the log. If only
-    the new configuration is asynchronous, the stream stays synced.
+    more copies are wanted, the stream is made anew and filled. One copy stays as it was created.
 
     A sealed stream stays as it is: its content can be read, and its writer reports what is wrong.
     """
@@ -179,12 +174,17 @@ async def provision_stream(client: BusClient, name: str, config: Config) -> None
             return
         if refusal.code != _FIXED_SETTING or name == STREAM:
             raise
-        if "persist_mode" in config:
-            synced = {key: value for key, value in config.items() if key != "persist_mode"}
-            await _change(client, "UPDATE", name, synced)
+        if config["num_replicas"] == 1:
+            await _change(client, "UPDATE", name, _written_otherwise(config))
         else:
             await _change(client, "DELETE", name)
             await _change(client, "CREATE", name, config)
+
+
+def _written_otherwise(config: Config) -> Config:
+    """Return the configuration of a stream that has the other `persist_mode`."""
+    synced = {key: value for key, value in config.items() if key != "persist_mode"}
+    return synced if synced != config else {**config, "persist_mode": "async"}
 
 
 async def _change(client: BusClient, verb: str, name: str, config: Config | None = None) -> None:
