@@ -274,10 +274,8 @@ class Bus:
         """Return what stores commands in the log."""
         from nodepool.client.sender import Sender
 
-        session = self._session
-        return Sender(
-            session.connection, outcomes, source=session.source, timeout_s=session.timeout_s
-        )
+        known = self._session
+        return Sender(known.connection, outcomes, source=known.source, timeout_s=known.timeout_s)
 
 
 def prefix_of(bucket: Bucket, org: str, cluster: str) -> str:

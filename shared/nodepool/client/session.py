@@ -284,10 +284,9 @@ class Session:
 
     async def message_counts(self, filter: str) -> Mapping[str, int]:
         """Return the number of messages in the log on each subject that matches a filter."""
+        subject, body = f"$JS.API.STREAM.INFO.{STREAM}", {"subjects_filter": filter}
         with translate_errors(self.url):
-            info = await api.request(
-                self.connection, f"$JS.API.STREAM.INFO.{STREAM}", {"subjects_filter": filter}
-            )
+            info = await api.request(self.connection, subject, body)
         state = info.get("state")
         subjects = state.get("subjects") if isinstance(state, Mapping) else None
         counts = subjects if isinstance(subjects, Mapping) else {}
