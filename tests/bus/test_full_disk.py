@@ -103,7 +103,7 @@ async def test_a_server_refuses_before_its_own_data_has_filled_the_disk(
     ):
         # given a service that is to be woken, and a log that has grown until it is full
         pid, session = server.pid, alarm.replica
-        await send(connection, limit(1_000), "c0")
+        await send(connection, limit(3_000), "c0")
         await fill_the_log(connection)
         sending = asyncio.create_task(send_until_stored(connection, "c1"))
         with pytest.raises(ServerRefusal, match="insufficient resources"):
