@@ -16,7 +16,7 @@ from testbed.ports import free_port
 
 WEED = str(Path(sys.executable).with_name("weed"))
 BUCKET = "archive"
-KEY, SECRET = "test-key", "test-secret"
+KEY, SECRET, REGION = "test-key", "test-secret", "us-east-1"
 ACTIONS = ["Admin", "Read", "List", "Tagging", "Write"]
 Mode = Literal["pass", "fail", "hang", "cut"]
 CUT_BYTES = 2_000
@@ -30,11 +30,13 @@ class Way:
 
     mode: what becomes of connections: they pass, get a 503, get no answer, or are cut.
     asked: how many connections were made.
+    server: the URL of the server itself, for whoever looks at the store in any mode.
     """
 
     def __init__(self, port: int) -> None:
         self.mode: Mode = "pass"
         self.asked = 0
+        self.server = f"http://{HOST}:{port}"
         self._port = port
         self._open: set[asyncio.Task[None]] = set()
 
@@ -109,7 +111,7 @@ def environment(endpoint: str, secret: str = SECRET) -> dict[str, str]:
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": KEY,
         "AWS_SECRET_ACCESS_KEY": secret,
-        "AWS_REGION": "us-east-1",
+        "AWS_REGION": REGION,
     }
 
 
