@@ -15,6 +15,7 @@ import pytest
 from nodepool.contract import commands, events, messages, metrics
 from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.archive_metrics import OF_THE_ARCHIVER
+from nodepool.contract.console_metrics import OF_THE_CONSOLE
 from nodepool.contract.gateway_metrics import OF_THE_GATEWAY
 from nodepool.contract.messages import Command, Event, Message, Outcome
 from nodepool.contract.services import EDGES, SERVICES, SILENT
@@ -839,7 +840,14 @@ def test_every_metric_that_a_readme_names_exists() -> None:
 
     # The label of the service has the same prefix.
     assert named <= {
-        metric.name for metric in (*metrics.ALL, *OF_THE_AGENT, *OF_THE_GATEWAY, *OF_THE_ARCHIVER)
+        metric.name
+        for metric in (
+            *metrics.ALL,
+            *OF_THE_AGENT,
+            *OF_THE_GATEWAY,
+            *OF_THE_ARCHIVER,
+            *OF_THE_CONSOLE,
+        )
     } | {metrics.SERVICE_LABEL}
 
 

@@ -13,6 +13,7 @@ import yaml
 from nodepool.contract import metrics
 from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.archive_metrics import OF_THE_ARCHIVER
+from nodepool.contract.console_metrics import OF_THE_CONSOLE
 from nodepool.contract.gateway_metrics import OF_THE_GATEWAY
 from nodepool.contract.invariants import RULES as RULES_THAT_HOLD
 from nodepool.contract.metrics import SERVICE_LABEL
@@ -98,7 +99,13 @@ def test_the_rules_name_metrics_and_labels_that_there_are() -> None:
     # given the labels of each series that a service may show
     known = {
         item.name + suffix: {*item.labels, SERVICE_LABEL, "instance", "job", "le"}
-        for item in (*metrics.ALL, *OF_THE_AGENT, *OF_THE_GATEWAY, *OF_THE_ARCHIVER)
+        for item in (
+            *metrics.ALL,
+            *OF_THE_AGENT,
+            *OF_THE_GATEWAY,
+            *OF_THE_ARCHIVER,
+            *OF_THE_CONSOLE,
+        )
         for suffix in (SUFFIXES if item.kind == "histogram" else ("",))
     }
     # and the same of what is recorded of them for all replicas

@@ -14,6 +14,7 @@ from dashboards.panels import BLUE, GREEN, NO_DATA
 from nodepool.contract import metrics
 from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.archive_metrics import OF_THE_ARCHIVER
+from nodepool.contract.console_metrics import OF_THE_CONSOLE
 from nodepool.contract.gateway_metrics import OF_THE_GATEWAY
 from support.grafana import everything, filled, panels, queries
 
@@ -111,7 +112,13 @@ def test_every_metric_is_on_a_dashboard() -> None:
     drawn = "".join(text(page) for page in PAGES)
     missing = [
         item.name
-        for item in (*metrics.ALL, *OF_THE_AGENT, *OF_THE_GATEWAY, *OF_THE_ARCHIVER)
+        for item in (
+            *metrics.ALL,
+            *OF_THE_AGENT,
+            *OF_THE_GATEWAY,
+            *OF_THE_ARCHIVER,
+            *OF_THE_CONSOLE,
+        )
         if not re.search(rf"\b{item.name}", drawn)
     ]
     assert missing == []

@@ -4,6 +4,7 @@ from typing import Final
 
 from dashboards.agents import AGENTS
 from dashboards.archive import ARCHIVE
+from dashboards.console import CONSOLE
 from dashboards.gateway import GATEWAY
 from dashboards.graphs import heatmap, lines, timeline
 from dashboards.log import COMMANDS, LOG, of_log
@@ -265,6 +266,6 @@ SYSTEM: Final = Page(
     description="Are the bus, the services and the agents at work, and will there be room?",
     variables=(_SERVICE,),
     annotations=EVENTS,
-    sections=(GLANCE, REPLICAS, WORK, COMMANDS, GATEWAY, LOG, ARCHIVE, SERVERS, AGENTS),
+    sections=(GLANCE, REPLICAS, WORK, COMMANDS, GATEWAY, LOG, ARCHIVE, CONSOLE, SERVERS, AGENTS),
     since="now-3h",
 )

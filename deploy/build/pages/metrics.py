@@ -8,6 +8,7 @@ from contracts.services import load_services
 from nodepool.contract import metrics
 from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.archive_metrics import OF_THE_ARCHIVER
+from nodepool.contract.console_metrics import OF_THE_CONSOLE
 from nodepool.contract.gateway_metrics import OF_THE_GATEWAY
 from nodepool.contract.metrics import ALL, Metric
 from nodepool.contract.services import EDGES, SERVICES
@@ -24,7 +25,8 @@ HEAD = """\
 # Metrics
 
 Every metric, in the order of `shared/nodepool/contract/metrics.py` and then of `agent_metrics.py`,
-`gateway_metrics.py` and `archive_metrics.py` beside it, from which `make metrics` writes this page.
+`gateway_metrics.py`, `archive_metrics.py` and `console_metrics.py` beside it, from which `make
+metrics` writes this page.
 `/metrics` of each service shows them in Prometheus'
 [text format](https://prometheus.io/docs/instrumenting/exposition_formats/), or as
 [OpenMetrics](https://github.com/prometheus/OpenMetrics) where the request asks for that. All of
@@ -33,7 +35,7 @@ them have the label `nodepool_service` as well, and those of an agent also `org`
 
 What is marked * only the replica that leads shows: it is about objects, or the log, which a sum
 over replicas would count twice. "all" are the services of the control plane; the agent of a
-cluster, the gateway and the archiver show what names them.
+cluster, the gateway, the archiver and the console show what names them.
 
 | Metric | Type | Labels | Meaning | Services |
 | --- | --- | --- | --- | --- |
@@ -69,7 +71,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
             where += "".join(f", {edge}" for edge in EDGES if metric in of_an_edge(edge))
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         yield f"`{metric.name}`", metric.kind, labels, metric.help, where
-    of_edges = (OF_THE_AGENT, OF_THE_GATEWAY, OF_THE_ARCHIVER)
+    of_edges = (OF_THE_AGENT, OF_THE_GATEWAY, OF_THE_ARCHIVER, OF_THE_CONSOLE)
     for edge, own in zip(EDGES, of_edges, strict=True):
         for metric in own:
             labels = ", ".join(f"`{label}`" for label in metric.labels)

@@ -31,8 +31,8 @@ FEED: Final = "feed"
 """The user that reads the log for all services of a process."""
 REPLACEABLE: Final = frozenset({"fleet"})
 """Services that simulate what is real elsewhere: something else may be in their place."""
-EDGES: Final[tuple[str, ...]] = ("agent", "gateway", "archiver")
-"""Programs beside the services: the agent of each cluster of Kubernetes, the front door, and the
-archiver."""
-SILENT: Final = frozenset({"gateway", "archiver"})
+EDGES: Final[tuple[str, ...]] = ("agent", "gateway", "archiver", "console")
+"""Programs beside the services: the agent of each cluster of Kubernetes, the front door, the
+archiver, and the console."""
+SILENT: Final = frozenset({"gateway", "archiver", "console"})
 """Edges that say no events of their own."""

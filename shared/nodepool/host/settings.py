@@ -142,10 +142,11 @@ OTHERS = frozenset(
     | {f"ARCHIVE_{name}_SECONDS" for name in ("SEGMENT", "QUIET", "PATIENCE")}
     | {f"ARCHIVE_{name}_HOURS" for name in ("SNAPSHOT", "VERIFY")}
     | {"TRIM", "TRIM_KEEP_SECONDS", "TRIM_KEEP_BYTES", "TRIM_DELAY_SECONDS"}
+    | {f"CONSOLE_{name}" for name in ("KEYS", "LINKS", "PORT", "IDLE_MINUTES")}
 )
 """Settings of the command line, of `nodepool up`, of the agent of a Kubernetes cluster, of the
-gateway and of the archiver, which other services ignore; and the variable that `nodepool run` sets
-for its program."""
+gateway, the archiver and the console, which other services ignore; and the variable that `nodepool
+run` sets for its program."""
 
 
 def read(environment: Mapping[str, str]) -> Settings:

@@ -1,0 +1,52 @@
+"""The console: who uses it, and do its pages follow what happens?"""
+
+from typing import Final
+
+from dashboards.graphs import lines
+from dashboards.page import Section
+from dashboards.panels import Query
+from dashboards.queries import RATE, quantile, rate, series
+from nodepool.contract import console_metrics as console
+
+_NOBODY: Final = "nobody looks"
+
+CONSOLE: Final = Section(
+    "Does the console follow?",
+    [
+        lines(
+            "Users and open pages",
+            "Users who are signed in, pages that are kept up to date for them, and users whose "
+            "organisation is followed for that.",
+            [
+                Query(f"sum({series(console.SESSIONS)})", "signed in"),
+                Query(f"sum({series(console.STREAMS)})", "open pages"),
+                Query(f"sum({series(console.MIRRORS)})", "mirrors"),
+            ],
+            width=8,
+            decimals=0,
+            empty="no console",
+        ),
+        lines(
+            "Time to make a page, 99 of 100",
+            "Without the time to send it.",
+            [Query(quantile(0.99, console.PAGES), "pages")],
+            unit="s",
+            log=True,
+            width=8,
+            empty=_NOBODY,
+        ),
+        lines(
+            "Frames and actions",
+            "A second: frames that were sent to open pages, open pages that were let go of because "
+            "they did not take their frames, and commands that users have sent.",
+            [
+                Query(f"sum(rate({series(console.FRAMES)}[{RATE}]))", "frames"),
+                Query(f"sum(rate({series(console.DROPPED)}[{RATE}]))", "let go of"),
+                Query(rate(console.ACTIONS, by="outcome"), "actions {{outcome}}"),
+            ],
+            unit="cps",
+            width=8,
+            empty=_NOBODY,
+        ),
+    ],
+)

@@ -1,0 +1,5 @@
+"""Runs the console: `python -m console`."""
+
+from console.main import main
+
+main()

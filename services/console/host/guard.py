@@ -1,0 +1,113 @@
+"""What every request passes: the host that is asked for, where it comes from, its size; and what
+every answer says to the browser about itself."""
+
+import secrets
+from collections.abc import Iterable
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+BODY_MAX: Final = 64 * 1024
+"""The most bytes of the body of a request: a form with a manifest."""
+TARGET_MAX: Final = 4 * 1024
+"""The most bytes of a path with its query."""
+SAFE: Final = ("GET", "HEAD")
+POLICY: Final = (
+    "default-src 'none'; script-src 'nonce-{nonce}' 'self'; style-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none';"
+    " require-trusted-types-for 'script'; trusted-types htmx"
+)
+"""What a page may load: nothing inline, nothing from elsewhere, and HTML only from htmx."""
+HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Not `no-referrer`: the browser would then not say from which origin a form comes.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+
+
+class TooLarge(Exception):
+    """The body of a request is larger than `BODY_MAX`."""
+
+
+class Guard:
+    """Refuses what no page of the console sends, and adds the headers of every answer.
+
+    hosts: the names and ports that the console answers to, as a `Host` header has them.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
+        self._app, self.hosts = app, frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it with the reason why not."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        nonce = secrets.token_urlsafe(16)
+        scope.setdefault("state", {})["nonce"] = nonce
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _add_headers(MutableHeaders(scope=message), nonce)
+            await send(message)
+
+        fault = self._find_fault(scope)
+        if fault is not None:
+            await PlainTextResponse(fault[1] + "\n", fault[0])(scope, receive, answer)
+            return
+        await self._app(scope, _bounded(receive), answer)
+
+    def _find_fault(self, scope: Scope) -> tuple[int, str] | None:
+        """Return the status and the reason why a request is refused; None if it may pass."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if host not in self.hosts:
+            return 421, f"this console answers to {' and '.join(sorted(self.hosts))}"
+        if len(scope["raw_path"]) + len(scope["query_string"]) > TARGET_MAX:
+            return 414, f"an address has at most {TARGET_MAX} bytes"
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or len(length) > 12 or int(length) > BODY_MAX:
+            return 413, f"a form has at most {BODY_MAX} bytes"
+        if scope["method"] in SAFE:
+            return None
+        if scope["method"] != "POST":
+            return 405, "a page is read with GET, and changes something with POST"
+        return (
+            None if _is_own(headers, host) else (403, "this was not sent by a page of the console")
+        )
+
+
+def _is_own(headers: Headers, host: str) -> bool:
+    """Return whether a page of this console has sent a request, as the browser says."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    return headers.get("origin") in (f"http://{host}", f"https://{host}")
+
+
+def _add_headers(headers: MutableHeaders, nonce: str) -> None:
+    for name, value in HEADERS.items():
+        headers[name] = value
+    headers["Content-Security-Policy"] = POLICY.format(nonce=nonce)
+    headers.setdefault("Cache-Control", "no-store")
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Return a reader of a body that raises TooLarge if it is larger than its header said."""
+    size = 0
+
+    async def read() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > BODY_MAX:
+            raise TooLarge
+        return message
+
+    return read

@@ -1,0 +1,166 @@
+"""What the log tells of the past: events of a NodePool, preemptions, and single positions."""
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from console.host.mirror import Mirror
+from console.view.model import Happening, Place
+from console.view.preemptions import PAST, Past
+from nodepool.client.asking import Reply
+from nodepool.client.audit import CommandRecord, record_in
+from nodepool.client.gateway_objects import number_in
+from nodepool.client.preemptions import KINDS, Preemption, Preemptions
+from nodepool.contract.cluster_events import event_kinds
+from nodepool.contract.documents import field, items, text
+from nodepool.contract.log import Entry
+from nodepool.contract.queries import NAMES_MAX
+
+Ask = Callable[[str, Mapping[str, object]], Awaitable[Reply]]
+LOOK_BACK: Final = timedelta(hours=24)
+"""How far back the timeline of a NodePool reaches."""
+PAGES_MAX: Final = 5
+"""The most pages of the log that are read for one page."""
+KEPT_S: Final = 20.0
+"""For how long what was read is good: what is newer, the mirror has."""
+PLACES_MAX: Final = 64
+"""The most NodePools and Nodes whose events are kept."""
+AROUND: Final = 60
+"""How many positions before an event are shown with it."""
+
+
+class History:
+    """Reads the past through the gateway, and keeps it for a moment."""
+
+    def __init__(self, mirror: Mirror, ask: Ask) -> None:
+        self._mirror, self._ask = mirror, ask
+        self._events: dict[tuple[str, Place], tuple[float, list[Happening]]] = {}
+        self._preemptions: dict[str, _Preempted] = {}
+
+    async def events_of(self, kind: str, place: Place) -> Sequence[Happening]:
+        """Return the events of a `NodePool` or `Node` of the last day, with the newest ones."""
+        key, now = (kind, place), time.monotonic()
+        read_at, found = self._events.get(key, (-KEPT_S, []))
+        if now - read_at >= KEPT_S:
+            found = await self._read_events(kind, place)
+            if len(self._events) >= PLACES_MAX:
+                del self._events[next(iter(self._events))]
+            self._events[key] = now, found
+        positions = {each.position for each in found}
+        newer = [
+            each
+            for each in self._mirror.happenings
+            if (each.kind, each.place) == key and each.position not in positions
+        ]
+        return [*found, *newer]
+
+    async def _read_events(self, kind: str, place: Place) -> list[Happening]:
+        name = "pool" if kind == "NodePool" else "node"
+        since = (datetime.now(UTC) - LOOK_BACK).isoformat()
+        asked = {"cluster": place.cluster, name: place.name, "since": since, "limit": 1_000}
+        found, after = list[Happening](), 0
+        for _ in range(PAGES_MAX):
+            page = await self._ask("Events", {**asked, "after": after})
+            found += [read_happening(place.cluster, each) for each in items(page, "items")]
+            after = number_in(page, "after")
+            if field(page, "atEnd") is True:
+                break
+        return found
+
+    async def around(self, cluster: str, position: int) -> Sequence[Happening]:
+        """Return the events at a position, and those shortly before and after it."""
+        asked = {"cluster": cluster, "after": max(0, position - AROUND), "limit": 2 * AROUND}
+        page = await self._ask("Events", asked)
+        return [read_happening(cluster, each) for each in items(page, "items")]
+
+    async def message_at(self, cluster: str, position: int) -> Reply | None:
+        """Return the event at a position as the log has it; None if it is not about the cluster."""
+        names = sorted(event_kinds())
+        for first in range(0, len(names), NAMES_MAX):
+            some = names[first : first + NAMES_MAX]
+            asked = {"cluster": cluster, "names": some, "after": position - 1, "limit": 1}
+            page = await self._ask("Messages", asked)
+            for item in items(page, "items"):
+                event = field(item, "event")
+                if field(item, "position") == position and isinstance(event, dict):
+                    return event
+        return None
+
+    async def command_at(self, position: int) -> CommandRecord | None:
+        """Return the command at a position; None if the position is none of the organisation."""
+        page = await self._ask("Audit", {"after": position - 1, "limit": 1})
+        found = [record_in(each) for each in items(page, "items")]
+        return found[0] if found and found[0].position == position else None
+
+    async def preemptions(self) -> Sequence[Past]:
+        """Return the preemptions of the last seven days in all clusters."""
+        found = list[Past]()
+        since = datetime.now(UTC) - PAST
+        for cluster in self._mirror.clusters:
+            known = self._preemptions.setdefault(cluster, _Preempted(Preemptions()))
+            if time.monotonic() - known.read_at >= 1.0:
+                known.read_at = time.monotonic()
+                await self._read_preemptions(cluster, known, since)
+            found += [_past(cluster, each) for each in known.found.all() if each.began >= since]
+        return found
+
+    async def _read_preemptions(self, cluster: str, known: "_Preempted", since: datetime) -> None:
+        asked = {"cluster": cluster, "names": sorted(KINDS), "limit": 1_000}
+        for _ in range(4 * PAGES_MAX):
+            place = {"after": known.after} if known.after else {"since": since.isoformat()}
+            page = await self._ask("Messages", {**asked, **place})
+            known.found.read(map(_entry, items(page, "items")))
+            known.after = number_in(page, "after")
+            if field(page, "atEnd") is True:
+                return
+
+
+@dataclass(slots=True)
+class _Preempted:
+    """The preemptions of a cluster, and where reading goes on."""
+
+    found: Preemptions
+    after: int = 0
+    read_at: float = -1.0
+
+
+def read_happening(cluster: str, item: object) -> Happening:
+    """Return an event of an answer of the gateway."""
+    position = field(item, "position")
+    return Happening(
+        cluster,
+        position if isinstance(position, int) else 0,
+        datetime.fromisoformat(text(item, "time")),
+        text(item, "severity"),
+        text(item, "reason"),
+        text(item, "kind"),
+        text(item, "name"),
+        text(item, "message"),
+        text(item, "actor") or "-",
+    )
+
+
+def _entry(item: object) -> Entry:
+    position, content = field(item, "position"), json.dumps(field(item, "event")).encode()
+    moment = datetime.fromisoformat(text(item, "time"))
+    number = position if isinstance(position, int) else 0
+    return Entry(number, moment, text(item, "subject"), content, {})
+
+
+def _past(cluster: str, known: Preemption) -> Past:
+    late = [each for each in (known.drain_late, known.end_late) if each is not None]
+    return Past(
+        Place(cluster, known.node),
+        known.pool,
+        known.position,
+        known.began,
+        known.cause,
+        known.beneficiary,
+        (known.drained - known.began).total_seconds() if known.drained else None,
+        (known.gone - known.began).total_seconds() if known.gone else None,
+        max(late).total_seconds() if late else None,
+        known.lost,
+    )

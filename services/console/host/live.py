@@ -1,0 +1,147 @@
+"""Open pages, kept up to date: each gets a frame with the whole page when something has changed."""
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.types import Receive, Scope, Send
+
+from console.host.account import Account
+from console.host.identities import Identity
+from console.host.telemetry import Telemetry
+
+FRAME_S: Final = 0.25
+"""The least time between two frames, in seconds."""
+TICK_S: Final = 10.0
+"""How often a page is made again although nothing has changed: deadlines pass. In seconds."""
+TAKEN_S: Final = 15.0
+"""How long a browser may take for a frame before it is let go of, in seconds."""
+STREAMS_MAX: Final = 500
+"""The most open pages at a time."""
+HEAD: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+Render = Callable[[], Awaitable[str]]
+Key = tuple[Identity, str]
+"""A page as a user sees it: the user, and the address."""
+SHARED_S: Final = 1.0
+"""For how long a frame is good for further browsers, while nothing changes, in seconds."""
+_MOVING: Final = re.compile(
+    r'data-now="[^"]*"|<li class="now">.*?</li>|<svg class="count".*?</svg>|>[^<]*</time>'
+)
+"""What changes with the time alone, and what the browser itself keeps moving."""
+
+
+ENDED: Final = '<main id="main" data-ended></main>'
+"""The frame after the end of a session: the page is loaded again, and leads to the login."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A page that a browser shows.
+
+    key: what it has in common with those of other browsers. make: makes it as it is now.
+    is_signed_in: returns whether the session of this browser goes on.
+    """
+
+    key: Key
+    make: Render
+    is_signed_in: Callable[[], bool]
+
+
+class Streams:
+    """The open pages; those that show the same to the same user share their frames."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        self.count = 0
+        self._frames: dict[Key, tuple[int, float, str]] = {}
+        self._making: dict[Key, asyncio.Lock] = {}
+
+    def response(self, account: Account, shown: Shown) -> "Stream":
+        """Return what keeps a page up to date."""
+        return Stream(self, account, shown)
+
+    async def frame(self, account: Account, shown: Shown) -> str:
+        """Return a page as it is now, made at most once for each change."""
+        if not shown.is_signed_in():
+            return ENDED
+        key = shown.key
+        async with self._making.setdefault(key, asyncio.Lock()):
+            revision, made, text = self._frames.get(key, (-1, 0.0, ""))
+            now = time.monotonic()
+            if revision != account.mirror.revision or now - made > SHARED_S:
+                revision = account.mirror.revision
+                text = await shown.make()
+                self._frames[key] = revision, now, text
+            return text
+
+    def forget(self, key: Key) -> None:
+        """Let go of the frame of a page that nobody has open any more."""
+        self._frames.pop(key, None)
+        self._making.pop(key, None)
+
+    def note_frame(self) -> None:
+        """Count a frame."""
+        self._telemetry.count_frame()
+
+    def note_dropped(self) -> None:
+        """Count a page that has not taken its frames."""
+        self._telemetry.count_dropped()
+
+
+class Stream:
+    """One open page, as a response that does not end by itself."""
+
+    def __init__(self, streams: Streams, account: Account, shown: Shown) -> None:
+        self._streams, self._account, self._shown = streams, account, shown
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send frames until the browser is gone, or does not take them."""
+        self._streams.count += 1
+        sending = asyncio.create_task(self._send_all(send))
+        leaving = asyncio.create_task(_wait_until_gone(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and not sending.cancelled():
+                sending.result()
+        except TimeoutError:
+            self._streams.note_dropped()
+        finally:
+            self._streams.count -= 1
+            self._streams.forget(self._shown.key)
+            sending.cancel()
+            leaving.cancel()
+
+    async def _send_all(self, send: Send) -> None:
+        mirror, before = self._account.mirror, ""
+        await send({"type": "http.response.start", "status": 200, "headers": HEAD})
+        while True:
+            revision = mirror.revision
+            self._account.used = time.monotonic()
+            text = await self._streams.frame(self._account, self._shown)
+            frame, still = b": nothing new\n\n", _MOVING.sub("", text)
+            if still != before:
+                before = still
+                frame = _frame(mirror.position, text)
+                self._streams.note_frame()
+            async with asyncio.timeout(TAKEN_S):
+                await send({"type": "http.response.body", "body": frame, "more_body": True})
+            await asyncio.sleep(FRAME_S)
+            await mirror.wait_for_change(revision, TICK_S)
+
+
+def _frame(position: int, text: str) -> bytes:
+    """Return a page as an event, whose id is the position of the log that it shows."""
+    data = "".join(f"data: {line}\n" for line in text.splitlines())
+    return f"id: {position}\n{data}\n".encode()
+
+
+async def _wait_until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

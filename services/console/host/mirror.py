@@ -1,0 +1,227 @@
+"""What an organisation has, kept current in memory: its pages are made from it at once."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+from console.view.model import Fleet, Happening, Place, Pool, build_pool
+from nodepool.client import Client
+from nodepool.client.objects import Document, Listed, Object
+from nodepool.contract.buckets import Bucket
+from nodepool.contract.documents import label, text
+from nodepool.explanation.documents import POOL_LABEL
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+HAPPENINGS_MAX: Final = 2_000
+"""The most events that are kept: the newest."""
+READY_S: Final = 8.0
+"""How long a page waits until everything has been read, in seconds."""
+BUCKETS: Final[tuple[Bucket, ...]] = ("clusters", "quotas", "nodepools", "nodes")
+
+
+class Mirror:
+    """The objects and newest events of an organisation.
+
+    revision: grows with each change. position: the newest position of the log that it shows.
+    fault: why it is not current; empty while it is. fault_since: since when.
+    """
+
+    def __init__(self, org: str) -> None:
+        self.org = org
+        self.revision, self.position = 0, 0
+        self.fault, self.fault_since = "not connected yet", datetime.now(UTC)
+        self.happenings: deque[Happening] = deque(maxlen=HAPPENINGS_MAX)
+        self.explanations: dict[Place, Document] = {}
+        self.unexplained: dict[Place, None] = {}
+        self._pools: dict[Place, Document] = {}
+        self._nodes: dict[Place, Document] = {}
+        self._members: dict[Place, set[str]] = {}
+        self._zones: dict[str, str] = {}
+        self._quotas: dict[str, Document] = {}
+        self._built: dict[Place, Pool] = {}
+        self._unread = set(BUCKETS)
+        self._changed = asyncio.Event()
+
+    # Reading.
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """The clusters of the organisation, in their order."""
+        return tuple(sorted(self._zones))
+
+    def fleet(self) -> Fleet:
+        """Return all that the organisation has now."""
+        for place in self._pools:
+            self.pool(place)
+        quotas = [self._quotas[key] for key in sorted(self._quotas)]
+        happenings = tuple(self.happenings)
+        return Fleet(self.org, dict(self._built), dict(self._zones), quotas, happenings)
+
+    def pool(self, place: Place) -> Pool | None:
+        """Return a NodePool with its Nodes; None if there is no such NodePool."""
+        document = self._pools.get(place)
+        if document is None:
+            return None
+        built = self._built.get(place)
+        if built is None:
+            cluster = place.cluster
+            names = self._members.get(place, ())
+            nodes = [self._nodes[Place(cluster, name)] for name in names]
+            known = self.explanations.get(place)
+            built = build_pool(place, self._zones.get(cluster, ""), document, nodes, known)
+            self._built[place] = built
+        return built
+
+    def pool_of(self, node: Place) -> Pool | None:
+        """Return the NodePool that a Node is in; None if there is no such Node."""
+        document = self._nodes.get(node)
+        if document is None:
+            return None
+        return self.pool(Place(node.cluster, label(document, POOL_LABEL)))
+
+    async def wait_until_read(self) -> bool:
+        """Return whether everything has been read once, after some seconds at most."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + READY_S
+        while self._unread and loop.time() < ends:
+            await self.wait_for_change(self.revision, ends - loop.time())
+        return not self._unread
+
+    async def wait_for_change(self, revision: int, timeout_s: float) -> bool:
+        """Return whether there is another revision than this one, after a timeout at most."""
+        if self.revision != revision:
+            return True
+        try:
+            async with asyncio.timeout(max(timeout_s, 0)):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    # Changing.
+
+    def note_fault(self, fault: str) -> None:
+        """Note why nothing is current any more; an empty text says that all is again."""
+        if fault and not self.fault:
+            self.fault_since = datetime.now(UTC)
+        if fault != self.fault:
+            self.fault = fault
+            self.note_change()
+
+    def note_change(self) -> None:
+        """Tell everyone who waits that something has changed."""
+        self.revision += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def add(self, happening: Happening) -> None:
+        """Take a new event."""
+        self.happenings.append(happening)
+        self.position = max(self.position, happening.position)
+        self.note_change()
+
+    def explain(self, place: Place, explanation: Document | None) -> None:
+        """Take why a NodePool lacks Nodes; None if that is not known."""
+        if self.explanations.get(place) == explanation:
+            return
+        if explanation is None:
+            self.explanations.pop(place, None)
+        else:
+            self.explanations[place] = explanation
+        self._built.pop(place, None)
+        self.note_change()
+
+    async def follow(self, client: Client) -> None:
+        """Keep all objects current until the connection fails."""
+        async with asyncio.TaskGroup() as group:
+            for bucket in BUCKETS:
+                group.create_task(self._follow(client, bucket))
+
+    async def _follow(self, client: Client, bucket: Bucket) -> None:
+        everywhere = bucket in ("nodepools", "nodes")
+        known = self._known(bucket)
+        async with aclosing(client.objects(bucket).watch(everywhere=everywhere)) as changes:
+            listed = dict[str, None]()
+            async for change in changes:
+                if isinstance(change, Listed):
+                    for key in known - listed.keys():
+                        self._take(bucket, Object(key, None, 0))
+                    self._unread.discard(bucket)
+                    if not self._unread:
+                        self.note_fault("")
+                else:
+                    listed[change.key] = None
+                    self._take(bucket, change)
+                self.note_change()
+
+    def _known(self, bucket: Bucket) -> set[str]:
+        """Return the keys that were known before, as the client writes them."""
+        if bucket == "clusters":
+            return set(self._zones)
+        if bucket == "quotas":
+            return set(self._quotas)
+        places = self._pools if bucket == "nodepools" else self._nodes
+        return {f"{self.org}.{place.cluster}.{place.name}" for place in places}
+
+    def _take(self, bucket: Bucket, change: Object) -> None:
+        document = change.document
+        version = text(document, "metadata", "resourceVersion")
+        self.position = max(self.position, int(version) if version.isdecimal() else 0)
+        match bucket:
+            case "clusters":
+                self._take_cluster(change.key, document)
+            case "quotas":
+                _put(self._quotas, change.key, document)
+                self.unexplained.update(dict.fromkeys(self._pools))
+            case "nodepools":
+                self._take_pool(_place(change.key), document)
+            case "nodes":
+                self._take_node(_place(change.key), document)
+
+    def _take_cluster(self, name: str, document: Document | None) -> None:
+        _put(self._zones, name, text(document, "spec", "zone") if document else None)
+        self._built.clear()
+
+    def _take_pool(self, place: Place, document: Document | None) -> None:
+        _put(self._pools, place, document)
+        self._forget(place)
+        if document is None:
+            self.explanations.pop(place, None)
+            self.unexplained.pop(place, None)
+
+    def _take_node(self, place: Place, document: Document | None) -> None:
+        for each in (self._nodes.get(place), document):
+            if each is not None:
+                pool = Place(place.cluster, label(each, POOL_LABEL))
+                members = self._members.setdefault(pool, set())
+                (members.add if each is document else members.discard)(place.name)
+                if not members:
+                    del self._members[pool]
+                self._forget(pool)
+        _put(self._nodes, place, document)
+
+    def _forget(self, pool: Place) -> None:
+        """Have a NodePool made, and explained, again."""
+        self._built.pop(pool, None)
+        self.unexplained[pool] = None
+
+    def list_pools(self) -> Sequence[Place]:
+        """Return where the NodePools are."""
+        return list(self._pools)
+
+
+def _put(values: dict[_K, _V], key: _K, value: _V | None) -> None:
+    if value is None:
+        values.pop(key, None)
+    else:
+        values[key] = value
+
+
+def _place(key: str) -> Place:
+    """Return the place in a key, `<organisation>.<cluster>.<name>`."""
+    _, cluster, name = key.split(".", 2)
+    return Place(cluster, name)

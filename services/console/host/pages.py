@@ -1,0 +1,256 @@
+"""The pages: from the mirror and the log to what the templates show."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+import yaml
+
+from console.host.rendering import Page
+from console.host.visit import Missing, Visit
+from console.view import commands
+from console.view.capacity import USUAL_COUNT, USUAL_TYPE, Selection, read_found, read_selections
+from console.view.events import list_events, read_events_asked
+from console.view.model import Place, Pool
+from console.view.nodes import build_node_page
+from console.view.organisation import list_quotas
+from console.view.pool import build_pool_page
+from console.view.pools import GROUPINGS, SORTINGS, list_pools, read_asked
+from console.view.preemptions import build_preemptions
+from console.view.standing import Group
+from console.view.timeline import build_timeline
+from nodepool.client import ClientError
+from nodepool.client.manifests import stored_document
+from nodepool.client.stored import stored_in
+from nodepool.contract.catalog import INSTANCE_TYPES
+from nodepool.contract.commands import (
+    ApplyNodePool,
+    CordonNode,
+    DeleteNodePool,
+    DrainNode,
+    PreemptNode,
+    RebootNode,
+    ScaleNodePool,
+    UncordonNode,
+)
+from nodepool.contract.commands_spot import AcknowledgePreemption
+from nodepool.contract.messages import Command
+from nodepool.contract.roles import SENDERS
+
+VERBS: Final[Mapping[str, type[Command]]] = {
+    "cordon": CordonNode,
+    "uncordon": UncordonNode,
+    "drain": DrainNode,
+    "reboot": RebootNode,
+    "preempt": PreemptNode,
+    "acknowledge": AcknowledgePreemption,
+}
+"""The actions on a Node, and the command of each."""
+
+
+async def show_pools(visit: Visit) -> Page:
+    """Show the list of NodePools."""
+    fleet = visit.account.mirror.fleet()
+    found = list_pools(list(fleet.pools.values()), read_asked(visit.query))
+    title = f"({found.needs_person}) NodePools" if found.needs_person else "NodePools"
+    values = {
+        "list": found,
+        "groups": list(Group),
+        "groupings": GROUPINGS,
+        "sortings": SORTINGS,
+        "may_create": visit.may(ApplyNodePool),
+        "first": commands.nodepool(
+            *("create", "nodepool", "first", "--instance-type", USUAL_TYPE, "--target", "2")
+        ),
+        "shell": commands.nodepool("get", "nodepools", "-A"),
+    }
+    return Page("pools.html", title, "nodepools", values)
+
+
+def find_pool(visit: Visit, place: Place) -> Pool:
+    """Return a NodePool; raise Missing if there is no such NodePool."""
+    pool = visit.account.mirror.pool(place)
+    if pool is None:
+        raise Missing(f"There is no NodePool {place.name} in cluster {place.cluster}.")
+    return pool
+
+
+async def show_pool(visit: Visit) -> Page:
+    """Show a NodePool."""
+    place, account = visit.place, visit.account
+    pool = find_pool(visit, place)
+    if pool.explanation is None and visit.is_live:
+        # Without an answer, the page shows what the condition says, and why there is none.
+        with suppress(ClientError):
+            await account.explain(place)
+        pool = find_pool(visit, place)
+    try:
+        happenings = await account.history.events_of("NodePool", place)
+    except ClientError:
+        happenings = [each for each in account.mirror.happenings if each.place == place]
+    shown = build_pool_page(pool, happenings, visit.query.get("by", ""), visit.now)
+    values = {
+        "shown": shown,
+        "may_scale": visit.may(ScaleNodePool) and visit.is_live,
+        "may_delete": visit.may(DeleteNodePool) and visit.is_live,
+        "shells": commands.showing(place),
+    }
+    return Page("pool.html", f"{place.name} · NodePool", "nodepools", values)
+
+
+async def show_yaml(visit: Visit) -> Page:
+    """Show the manifest of a NodePool, as one can apply it, and its status."""
+    place = visit.place
+    pool = find_pool(visit, place)
+    stored = stored_in(pool.document, visit.account.identity.org, place.cluster)
+    manifest = stored_document(stored) if stored is not None else pool.document
+    values = {
+        "place": place,
+        "manifest": to_yaml(manifest),
+        "status": to_yaml({"status": pool.document.get("status", {})}),
+        "shells": commands.editing(place),
+    }
+    return Page("yaml.html", f"{place.name} · YAML", "nodepools", values)
+
+
+def to_yaml(document: object) -> str:
+    """Return a document as YAML."""
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
+
+
+async def show_node(visit: Visit) -> Page:
+    """Show a Node."""
+    place, account = visit.place, visit.account
+    pool = account.mirror.pool_of(place)
+    member = next((each for each in pool.members if each.place == place), None) if pool else None
+    try:
+        happenings = await account.history.events_of("Node", place)
+    except ClientError:
+        happenings = [each for each in account.mirror.happenings if each.place == place]
+    if pool is None or member is None:
+        if not happenings:
+            raise Missing(f"There is no Node {place.name} in cluster {place.cluster}.")
+        past = sorted(happenings, key=lambda each: -each.position)
+        gone = {"place": place, "history": past}
+        return Page("node_gone.html", f"{place.name} · Node", "nodepools", gone)
+    shown = build_node_page(pool, member)
+    entries = build_timeline(pool, happenings, visit.now).past
+    verbs = [verb for verb in list_verbs(visit, pool, place) if visit.is_live]
+    values = {
+        "shown": shown,
+        "history": [each for each in entries if each.positions],
+        "verbs": verbs,
+        "shells": [commands.nodepool("describe", "node", place.name, cluster=place.cluster)],
+    }
+    return Page("node.html", f"{place.name} · Node", "nodepools", values)
+
+
+def list_verbs(visit: Visit, pool: Pool, place: Place) -> list[str]:
+    """Return the actions that have an effect on a Node, and that the user may take."""
+    member = next((each for each in pool.members if each.place == place), None)
+    if member is None:
+        return []
+    node = member.facts
+    is_preempted = node.preempted_since is not None
+    is_held = node.phase in ("cordoned", "draining") and not node.removal
+    fits = {
+        "cordon": node.phase == "production",
+        "uncordon": is_held,
+        "drain": node.phase in ("production", "cordoned") and not node.removal,
+        "reboot": node.registered and not node.removal and node.phase != "rebooting",
+        "preempt": pool.facts.spot and node.registered and not is_preempted,
+        "acknowledge": is_preempted and node.phase != "draining",
+    }
+    return [verb for verb, command in VERBS.items() if fits[verb] and visit.may(command)]
+
+
+async def show_events(visit: Visit) -> Page:
+    """Show the newest events."""
+    mirror = visit.account.mirror
+    found = list_events(tuple(mirror.happenings), read_events_asked(visit.query))
+    shell = commands.nodepool("events", "-w")
+    values = {"list": found, "clusters": mirror.clusters, "shell": shell}
+    return Page("events.html", "Events", "events", values)
+
+
+async def show_event(visit: Visit) -> Page:
+    """Show what is at one position of the log, and what happened around it."""
+    cluster, text = visit.parts["cluster"], visit.parts["position"]
+    position = int(text) if text.isascii() and text.isdecimal() and len(text) <= 15 else 0
+    known = cluster in visit.account.mirror.clusters and position > 0
+    around = await visit.account.history.around(cluster, position) if known else []
+    own = [each for each in around if each.position == position]
+    command = message = None
+    if not known:
+        raise Missing(f"There is no position {text} of a cluster {cluster}.")
+    if not own:
+        history = visit.account.history
+        message = await history.message_at(cluster, position)
+        command = await history.command_at(position) if message is None else None
+    values = {
+        "cluster": cluster,
+        "position": position,
+        "own": own,
+        "command": command,
+        "message": to_yaml(message) if message is not None else "",
+        "around": [each for each in around if each.position != position],
+    }
+    return Page("event.html", f"log {position}", "events", values)
+
+
+async def show_preemptions(visit: Visit) -> Page:
+    """Show the preemptions that run, and those of the last days."""
+    pools = list(visit.account.mirror.fleet().pools.values())
+    try:
+        history, fault = await visit.account.history.preemptions(), ""
+    except ClientError as error:
+        history, fault = (), str(error)
+    shown = build_preemptions(pools, history, visit.now)
+    may = visit.may(AcknowledgePreemption) and visit.is_live
+    values = {"shown": shown, "fault": fault, "may_acknowledge": may}
+    title = f"({len(shown.running)}) Preemptions" if shown.running else "Preemptions"
+    shell = commands.nodepool("get", "preemptions")
+    return Page("preemptions.html", title, "preemptions", {**values, "shell": shell})
+
+
+async def show_capacity(visit: Visit) -> Page:
+    """Show the Capacity Finder, and what it has found."""
+    mirror = visit.account.mirror
+    chosen = read_selections(visit.lists.get("type", []), visit.lists.get("count", []))
+    found = fault = None
+    if chosen and not any(each.fault for each in chosen):
+        items = [{"instanceType": each.instance_type, "count": each.number} for each in chosen]
+        try:
+            answer = await visit.account.ask("FindCapacity", {"selections": items})
+            found = read_found(answer, mirror.fleet().zones)
+        except ClientError as error:
+            fault = str(error)
+    words = [f"{each.instance_type}={each.number}" for each in chosen]
+    add = "add" in visit.query
+    rows = chosen or (Selection(USUAL_TYPE, str(USUAL_COUNT)),)
+    if add:
+        rest = next(name for name in INSTANCE_TYPES if name not in {r.instance_type for r in rows})
+        rows = (*rows, Selection(rest, str(USUAL_COUNT)))
+    values = {
+        "chosen": chosen,
+        "rows": rows,
+        "types": sorted(INSTANCE_TYPES),
+        "found": None if add else found,
+        "fault": fault,
+        "shell": commands.nodepool("find", "capacity", *words) if words else None,
+        "may_create": visit.may(ApplyNodePool),
+    }
+    return Page("capacity.html", "Capacity", "capacity", values)
+
+
+async def show_organisation(visit: Visit) -> Page:
+    """Show what the organisation may have, has and waits for, and what the user may do."""
+    fleet, role = visit.account.mirror.fleet(), visit.account.identity.role
+    values = {
+        "org": fleet.org,
+        "quotas": list_quotas(fleet),
+        "zones": sorted(fleet.zones.items()),
+        "allowed": sorted(each.__name__ for each, roles in SENDERS.items() if role in roles),
+        "shell": commands.nodepool("get", "quotas"),
+    }
+    return Page("organisation.html", "Organisation", "organisation", values)

@@ -1,0 +1,127 @@
+"""Pages as HTML: the templates, and what they may call."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from console.view.times import format_countdown, format_duration, parse_moment
+
+FOLDER: Final = Path(__file__).parents[1]
+NONE: Final = "\N{EN DASH}"
+"""What stands where there is no value."""
+STATIC: Final = FOLDER / "static"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page shows.
+
+    template: the file. title: the title of the window. section: the part of the navigation.
+    """
+
+    template: str
+    title: str
+    section: str
+    values: Mapping[str, object] = field(default_factory=dict)
+    status: int = 200
+
+
+@cache
+def environment() -> Environment:
+    """Return the templates: everything is escaped, and an unknown name is an error."""
+    made = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters["part"] = lambda text: quote(str(text), safe="")
+    made.filters["say"] = say
+    made.filters["number"] = lambda value: f"{value:,}"
+    made.globals.update(
+        ago=_ago, at=_at, left=_left, day=_day, address=address, asset=asset, clock=_clock
+    )
+    return made
+
+
+def render(page: Page, **values: object) -> str:
+    """Return a page as HTML."""
+    return environment().get_template(page.template).render(page=page, **page.values, **values)
+
+
+def address(path: str, **query: object) -> str:
+    """Return a path with those values of a query that are not empty."""
+    given = {name.rstrip("_"): value for name, value in query.items() if value not in ("", None)}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+@cache
+def asset(name: str) -> str:
+    """Return the address of a static file, which changes with its content."""
+    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+    return f"/static/{digest}/{name}"
+
+
+def say(words: str) -> Markup:
+    """Return a sentence in which moments are times of day, and numbers are bold."""
+    return Markup("").join(map(_say_part, _PARTS.split(words)))
+
+
+_MOMENT: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,15}Z"
+_PARTS: Final = re.compile(rf"({_MOMENT}|(?<![\w.-])[0-9][0-9,]*(?![\w.-]*\w))")
+
+
+def _say_part(part: str) -> Markup:
+    if re.fullmatch(_MOMENT, part):
+        return _at(part)
+    return Markup("<b>{}</b>").format(part) if part[:1].isdigit() else Markup("{}").format(part)
+
+
+def _time(moment: datetime, text: str, form: str) -> Markup:
+    known = moment.astimezone(UTC)
+    shown = f"{known:%d %b %Y, %H:%M:%S} UTC"
+    stamp = known.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return Markup('<time datetime="{}" title="{}" data-{}>{}</time>').format(
+        stamp, shown, form, text
+    )
+
+
+def _ago(value: object, now: datetime, suffix: str = "") -> Markup:
+    """Return how long ago a moment was; a dash for none."""
+    moment = value if isinstance(value, datetime) else parse_moment(value)
+    if moment is None:
+        return Markup(NONE)
+    return _time(moment, format_duration((now - moment).total_seconds()) + suffix, "ago")
+
+
+def _left(moment: datetime, now: datetime) -> Markup:
+    """Return how long it is until a moment, as a countdown."""
+    return _time(moment, format_countdown((moment - now).total_seconds()), "left")
+
+
+def _at(value: object) -> Markup:
+    """Return the time of day of a moment."""
+    moment = value if isinstance(value, datetime) else parse_moment(value)
+    if moment is None:
+        return Markup(NONE)
+    return _time(moment, f"{moment.astimezone(UTC):%H:%M:%S}", "at")
+
+
+def _day(moment: datetime) -> Markup:
+    """Return the day and the time of a moment."""
+    return _time(moment, f"{moment.astimezone(UTC):%d %b %H:%M:%S}", "day")
+
+
+def _clock(seconds: float | None) -> str:
+    return NONE if seconds is None else format_countdown(seconds)

@@ -1,0 +1,75 @@
+"""Who is signed in: sessions in memory, which end with the console."""
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from console.host.identities import Identity
+
+SESSIONS_MAX: Final = 1_000
+"""The most sessions at a time; the one that was idle longest ends for a further one."""
+ID_BYTES: Final = 32
+
+
+@dataclass(slots=True)
+class Session:
+    """A browser in which a user has signed in.
+
+    id: the value of the cookie. form_token: what each form of the session must carry.
+    used: when it was last used, by a clock that never jumps.
+    """
+
+    id: str
+    form_token: str
+    identity: Identity
+    used: float
+
+
+class Sessions:
+    """All sessions."""
+
+    def __init__(self, idle_s: float, clock: Callable[[], float]) -> None:
+        self._idle_s, self._clock = idle_s, clock
+        self._sessions: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, identity: Identity) -> Session:
+        """Return a new session, with an id that nobody could know before."""
+        self._drop_idle()
+        if len(self._sessions) >= SESSIONS_MAX:
+            oldest = min(self._sessions.values(), key=lambda each: each.used)
+            del self._sessions[oldest.id]
+        made = [secrets.token_urlsafe(ID_BYTES) for _ in range(2)]
+        session = Session(made[0], made[1], identity, self._clock())
+        self._sessions[session.id] = session
+        return session
+
+    def find(self, id: str) -> Session | None:
+        """Return the session with an id, and note that it is used; None if it has ended."""
+        session = self._sessions.get(id)
+        if session is None or self._clock() - session.used > self._idle_s:
+            self._sessions.pop(id, None)
+            return None
+        session.used = self._clock()
+        return session
+
+    def end(self, id: str) -> None:
+        """End a session."""
+        self._sessions.pop(id, None)
+
+    def keep_only(self, identities: Sequence[Identity]) -> None:
+        """End the sessions of users who are gone, and of those that are idle."""
+        self._drop_idle()
+        known = set(identities)
+        for session in list(self._sessions.values()):
+            if session.identity not in known:
+                self.end(session.id)
+
+    def _drop_idle(self) -> None:
+        now = self._clock()
+        for session in list(self._sessions.values()):
+            if now - session.used > self._idle_s:
+                self.end(session.id)

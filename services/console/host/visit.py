@@ -1,0 +1,48 @@
+"""A request of a user who is signed in, as the pages see it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from console.host.account import Account
+from console.host.sessions import Session
+from console.view.model import Place
+from nodepool.contract.messages import Command
+from nodepool.contract.roles import SENDERS
+
+
+class Missing(Exception):
+    """There is no such page; the text says what is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request.
+
+    parts: the values in the path. query: the values after it, each name once.
+    lists: the same, for names that occur several times. typed: the fields of a form.
+    is_trusted: whether the form was made in this session.
+    """
+
+    session: Session
+    account: Account
+    parts: Mapping[str, str]
+    query: Mapping[str, str]
+    lists: Mapping[str, list[str]]
+    now: datetime
+    typed: Mapping[str, str] = field(default_factory=dict)
+    is_trusted: bool = False
+
+    @property
+    def place(self) -> Place:
+        """The object that the path names."""
+        return Place(self.parts["cluster"], self.parts["name"])
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether what the pages show is current, so that something may be done about it."""
+        return not self.account.mirror.fault
+
+    def may(self, command: type[Command]) -> bool:
+        """Return whether the user's role lets it send a command."""
+        return self.account.identity.role in SENDERS.get(command, ())

@@ -1,0 +1,271 @@
+"""The site: which address leads to which page, who may see it, and what forms do."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp
+
+from console.host import actions, pages
+from console.host.accounts import Accounts
+from console.host.guard import TooLarge
+from console.host.live import STREAMS_MAX, Shown, Streams
+from console.host.reading import (
+    is_made_in,
+    local_path,
+    parse_query,
+    read_fields,
+    refuse_large,
+    serve_static,
+)
+from console.host.rendering import Page, address, render
+from console.host.sessions import Session
+from console.host.telemetry import Telemetry
+from console.host.visit import Missing, Visit
+from console.view.pools import list_pools, read_asked
+from nodepool.client import ClientError
+
+Show = Callable[[Visit], Awaitable[Page]]
+Act = Callable[[Visit], Awaitable[actions.Outcome]]
+
+PAGES: Final[Mapping[str, Show]] = {
+    "/nodepools": pages.show_pools,
+    "/nodepools/{cluster}/{name}": pages.show_pool,
+    "/nodepools/{cluster}/{name}/yaml": pages.show_yaml,
+    "/nodes/{cluster}/{name}": pages.show_node,
+    "/events": pages.show_events,
+    "/events/{cluster}/{position}": pages.show_event,
+    "/preemptions": pages.show_preemptions,
+    "/capacity": pages.show_capacity,
+    "/organisation": pages.show_organisation,
+}
+"""The pages that are kept up to date while they are open."""
+STILL: Final = ("/nodepools/{cluster}/{name}/yaml", "/events/{cluster}/{position}", "/capacity")
+"""Those of them that show one moment, and stay as they are."""
+FORMS: Final[Mapping[str, Act]] = {
+    "/create": actions.create,
+    "/nodepools/{cluster}/{name}/scale": actions.scale,
+    "/nodepools/{cluster}/{name}/delete": actions.delete,
+    "/nodes/{cluster}/{name}/{verb}": actions.act,
+}
+"""The pages with a form, which do something."""
+
+
+class Site:
+    """The pages of the console."""
+
+    def __init__(self, accounts: Accounts, telemetry: Telemetry, cookie: str) -> None:
+        self._accounts, self._telemetry, self.cookie = accounts, telemetry, cookie
+        self.streams = Streams(telemetry)
+        self._pages = [Route(path, self._page(show)) for path, show in PAGES.items()]
+        self._shows = list(zip(self._pages, PAGES.items(), strict=True))
+
+    def app(self) -> ASGIApp:
+        """Return the application without its guard."""
+        forms = [Route(p, self._form(do), methods=["GET", "POST"]) for p, do in FORMS.items()]
+        return Starlette(
+            routes=[
+                Route("/", self._home),
+                Route("/login", self._login),
+                Route("/logout", self._logout, methods=["POST"]),
+                Route("/live", self._live),
+                Route("/static/{digest}/{name}", serve_static),
+                *forms,
+                *self._pages,
+                Route("/{rest:path}", self._nowhere),
+            ],
+            exception_handlers={TooLarge: refuse_large},
+        )
+
+    # Who is there.
+
+    def _session(self, request: Request) -> Session | None:
+        return self._accounts.sessions.find(request.cookies.get(self.cookie, ""))
+
+    async def _home(self, request: Request) -> Response:
+        return RedirectResponse("/nodepools", 303)
+
+    async def _login(self, request: Request) -> Response:
+        """Sign in with a one-time link, or say where links are."""
+        back = local_path(request.query_params.get("next", ""))
+        token = request.query_params.get("token", "")
+        identity = self._accounts.links.redeem(token) if token else None
+        if identity is None:
+            page = Page("login.html", "Sign in", "", {"back": back, "is_used": bool(token)})
+            status = 403 if token else 200
+            return HTMLResponse(render(page, **self._frame(request, None)), status)
+        # The former session of this browser ends: nobody keeps an id that was known before.
+        self._accounts.sessions.end(request.cookies.get(self.cookie, ""))
+        session = self._accounts.sessions.begin(identity)
+        self._telemetry.log.info("signed in", user=identity.name)
+        response = RedirectResponse(back or "/nodepools", 303)
+        response.set_cookie(self.cookie, session.id, httponly=True, samesite="lax", path="/")
+        return response
+
+    async def _logout(self, request: Request) -> Response:
+        session = self._session(request)
+        if session is not None and is_made_in(await read_fields(request), session):
+            self._accounts.sessions.end(session.id)
+        response = RedirectResponse("/login", 303)
+        response.delete_cookie(self.cookie, path="/")
+        return response
+
+    # Pages.
+
+    def _page(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            session = self._session(request)
+            if session is None:
+                back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+                return RedirectResponse(address("/login", next=back), 303)
+            began = time.perf_counter()
+            visit = await self._visit(session, request.path_params, request.url.query)
+            response = await self._answer(request, visit, show)
+            self._telemetry.note_page(time.perf_counter() - began)
+            return response
+
+        return answer
+
+    def _form(self, do: Act) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            session, typed = self._session(request), dict[str, str]()
+            if request.method == "POST":
+                typed = await read_fields(request)
+            if session is None:
+                return self._expired(request, typed)
+            visit = await self._visit(session, request.path_params, request.url.query, typed)
+            response = await self._answer(request, visit, do)
+            if typed:
+                fault = "" if response.status_code == 303 else f"status {response.status_code}"
+                action = f"{request.method} {request.url.path}"
+                self._telemetry.note_action(action, session.identity.name, fault)
+            return response
+
+        return answer
+
+    async def _answer(self, request: Request, visit: Visit, show: Show | Act) -> Response:
+        try:
+            page = await show(visit)
+        except Missing as missing:
+            page = Page("missing.html", "Not here", "", {"text": str(missing)}, 404)
+        except ClientError as error:
+            page = Page("missing.html", "No answer", "", {"text": str(error)}, 503)
+        if isinstance(page, str):
+            return RedirectResponse(page, 303)
+        return HTMLResponse(render(page, **self._frame(request, visit)), page.status)
+
+    async def _nowhere(self, request: Request) -> Response:
+        session = self._session(request)
+        visit = await self._visit(session, {}, "") if session is not None else None
+        page = Page("missing.html", "Not here", "", {"text": "There is no such page."}, 404)
+        return HTMLResponse(render(page, **self._frame(request, visit)), 404)
+
+    def _expired(self, request: Request, typed: Mapping[str, str]) -> Response:
+        """Ask to sign in; a form that was sent is kept, to be sent again."""
+        if not typed:
+            back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            return RedirectResponse(address("/login", next=back), 303)
+        kept = {name: text for name, text in typed.items() if name != "form_token"}
+        page = Page("expired.html", "Session ended", "", {"kept": kept}, 401)
+        return HTMLResponse(render(page, **self._frame(request, None)), 401)
+
+    async def _live(self, request: Request) -> Response:
+        """Keep a page up to date; `view` is its address."""
+        session = self._session(request)
+        view = urlsplit(request.query_params.get("view", ""))
+        found = self._find(view.path)
+        if session is None or found is None:
+            return PlainTextResponse(
+                "sign in first\n" if session is None else "no such page\n", 403
+            )
+        if self.streams.count >= STREAMS_MAX:
+            return PlainTextResponse(f"{STREAMS_MAX} pages are open already\n", 503)
+        account = await self._accounts.of(session.identity)
+
+        async def make() -> str:
+            return await self._make_frame(request, session, view, found)
+
+        def is_signed_in() -> bool:
+            return self._accounts.sessions.find(session.id) is not None
+
+        key = session.identity, request.query_params["view"]
+        return self.streams.response(  # type: ignore[return-value]  # It is an ASGI app.
+            account, Shown(key, make, is_signed_in)
+        )
+
+    async def _make_frame(
+        self,
+        request: Request,
+        session: Session,
+        view: SplitResult,
+        found: tuple[Show, Mapping[str, str]],
+    ) -> str:
+        """Return a page without what is around it: the same for all browsers of a user."""
+        show, parts = found
+        visit = await self._visit(session, parts, view.query)
+        try:
+            page = await show(visit)
+        except Missing as missing:
+            page = Page("missing.html", "Not here", "", {"text": str(missing)})
+        except ClientError as error:
+            page = Page("missing.html", "No answer", "", {"text": str(error)})
+        return render(page, **{**self._frame(request, visit), "whole": False})
+
+    def _find(self, path: str) -> tuple[Show, Mapping[str, str]] | None:
+        """Return the page at a path, with the values in the path; None if it is not kept live."""
+        for route, (pattern, show) in self._shows:
+            scope = {"type": "http", "method": "GET", "path": path, "root_path": ""}
+            match, child = route.matches(scope)
+            if match is Match.FULL and pattern not in STILL:
+                return show, child["path_params"]
+        return None
+
+    # What all pages are made from.
+
+    async def _visit(
+        self,
+        session: Session,
+        parts: Mapping[str, str],
+        query: str,
+        typed: Mapping[str, str] | None = None,
+    ) -> Visit:
+        account = await self._accounts.of(session.identity)
+        await account.mirror.wait_until_read()
+        lists = parse_query(query)
+        single = {name: values[-1] for name, values in lists.items()}
+        given = dict(typed or {})
+        is_trusted = is_made_in(given, session)
+        return Visit(session, account, parts, single, lists, datetime.now(UTC), given, is_trusted)
+
+    def _frame(self, request: Request, visit: Visit | None) -> dict[str, object]:
+        """Return what the frame around a page shows."""
+        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        values: dict[str, object] = {
+            "nonce": request.state.nonce,
+            "whole": True,
+            "visit": visit,
+            "path": path,
+            "now": visit.now if visit is not None else datetime.now(UTC),
+            "is_live": self._find(request.url.path) is not None,
+        }
+        if visit is not None:
+            fleet = visit.account.mirror.fleet()
+            counted = list_pools(list(fleet.pools.values()), read_asked({}))
+            running = sum(
+                member.facts.preempted_since is not None
+                for pool in fleet.pools.values()
+                for member in pool.members
+            )
+            values |= {"troubled": counted.troubled, "running": running}
+        return values

@@ -1,0 +1,1 @@
+"""Computes what each page shows: pure, without clock, I/O or markup."""

@@ -1,0 +1,69 @@
+"""The list of events: filtered, newest first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from console.view.model import Happening
+
+SHOWN_MAX: Final = 100
+"""The most events of a page."""
+TEXT_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class EventsAsked:
+    """What the address of the list asks for; empty for all.
+
+    text: words that an event must have: in its object, reason, message or actor.
+    """
+
+    text: str = ""
+    cluster: str = ""
+    severity: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+def read_events_asked(query: Mapping[str, str]) -> EventsAsked:
+    """Return what an address asks for."""
+    severity, kind = query.get("severity", ""), query.get("kind", "")
+    return EventsAsked(
+        query.get("q", "").strip()[:TEXT_MAX],
+        query.get("cluster", "")[:TEXT_MAX],
+        severity if severity in ("Normal", "Warning") else "",
+        kind if kind in ("NodePool", "Node") else "",
+        query.get("name", "")[:TEXT_MAX],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EventList:
+    """The newest events that the filter lets through; `known` counts those it was applied to."""
+
+    asked: EventsAsked
+    lines: tuple[Happening, ...]
+    known: int
+    matching: int
+
+
+def list_events(happenings: Sequence[Happening], asked: EventsAsked) -> EventList:
+    """Return the newest events that an address asks for, newest first."""
+    found = [each for each in happenings if matches(each, asked)]
+    found.sort(key=lambda each: (-each.position, each.kind, each.name))
+    return EventList(asked, tuple(found[:SHOWN_MAX]), len(happenings), len(found))
+
+
+def matches(event: Happening, asked: EventsAsked) -> bool:
+    """Return whether an event is asked for."""
+    fields = (
+        (asked.cluster, event.cluster),
+        (asked.severity, event.severity),
+        (asked.kind, event.kind),
+        (asked.name, event.name),
+    )
+    if any(wanted and wanted != given for wanted, given in fields):
+        return False
+    words = (event.cluster, event.name, event.reason, event.message, event.actor, event.severity)
+    whole = " ".join((*words, str(event.position))).lower()
+    return all(part in whole for part in asked.text.lower().split())

@@ -1,0 +1,122 @@
+"""What the pages are computed from: NodePools with their Nodes, events, quotas and commands."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from nodepool.contract.documents import Document, field, text
+from nodepool.explanation.documents import facts
+from nodepool.explanation.facts import Facts, NodeFacts
+
+
+class Place(NamedTuple):
+    """A NodePool or a Node: its cluster and its name."""
+
+    cluster: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A Node with what is known about it.
+
+    document: the Node as `nodepool get` shows it.
+    facts: the same as values.
+    """
+
+    place: Place
+    pool: str
+    document: Document
+    facts: NodeFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A NodePool with its Nodes.
+
+    zone: the zone of its cluster; empty if unknown.
+    document: the NodePool as `nodepool get` shows it.
+    facts: the same as values, with those of its Nodes.
+    members: its Nodes, by name.
+    explanation: why it lacks Nodes, as the gateway explains it; None while that is not known.
+    """
+
+    place: Place
+    zone: str
+    document: Document
+    facts: Facts
+    members: tuple[Member, ...]
+    explanation: Document | None = None
+
+    @property
+    def is_at_target(self) -> bool:
+        """Return whether it has the Nodes that it wants, and stays."""
+        check = self.facts.checks.get("AtTarget")
+        return check is not None and check.status == "True" and not self.facts.deleting
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """An event of the log about a NodePool or a Node.
+
+    kind, name: the object. actor: who sent the command that led to it; `-` for nobody.
+    """
+
+    cluster: str
+    position: int
+    time: datetime
+    severity: str
+    reason: str
+    kind: str
+    name: str
+    message: str
+    actor: str = "-"
+
+    @property
+    def place(self) -> Place:
+        """The object that the event is about."""
+        return Place(self.cluster, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All that an organisation has, at one moment.
+
+    zones: the zone of each cluster.
+    """
+
+    org: str
+    pools: Mapping[Place, Pool]
+    zones: Mapping[str, str]
+    quotas: Sequence[Document] = ()
+    happenings: Sequence[Happening] = ()
+
+
+def build_pool(
+    place: Place,
+    zone: str,
+    document: Document,
+    nodes: Iterable[Document],
+    explanation: Document | None = None,
+) -> Pool:
+    """Return a NodePool from its document and those of its Nodes."""
+    documents = sorted(nodes, key=name_of)
+    known = facts(document, zone=zone, nodes=documents)
+    by_name = {node.name: node for node in known.nodes}
+    members = tuple(
+        Member(Place(place.cluster, name), place.name, each, by_name[name])
+        for each in documents
+        if (name := name_of(each)) in by_name
+    )
+    return Pool(place, zone, document, known, members, explanation)
+
+
+def name_of(document: Document) -> str:
+    """Return the name of an object."""
+    return text(document, "metadata", "name")
+
+
+def spec_of(document: Document, name: str) -> object:
+    """Return a field of the spec of an object."""
+    return field(document, "spec", name)

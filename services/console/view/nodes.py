@@ -1,0 +1,219 @@
+"""Nodes: the word of each, and the path of its phases."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from console.view.model import Member, Place, Pool
+from console.view.words import Look, Word
+from nodepool.contract.documents import field, text
+from nodepool.contract.timetable import BOOT_MAX, DRAIN_AFTER, GONE_AFTER
+from nodepool.explanation.facts import NodeFacts
+
+NAMED_MAX: Final = 200
+"""The most Nodes whose cells have names."""
+CELLS_MAX: Final = 2_000
+"""The most Nodes that have a cell each; of more, only counts are shown."""
+PATH: Final = ("booting", "verifying", "production", "cordoned", "draining", "rebooting")
+"""The phases of a Node, in the order in which a page draws them."""
+_ON_ITS_WAY: Final[Mapping[str, str]] = {
+    "booting": "Booting",
+    "verifying": "Verifying",
+    "rebooting": "Rebooting",
+}
+NO_WORD: Final = Word("ask", "Unknown")
+_ORDER: Final[tuple[Look, ...]] = (*("bad", "act", "out", "go", "off", "ask", "ok", "idle"),)
+
+
+def word_of_node(node: NodeFacts) -> Word:
+    """Return the state of a Node: what is wrong first, then what moves, then whether it works."""
+    if node.preempted_since is not None:
+        return Word("out", "Draining" if node.phase == "draining" else "Warned")
+    if node.phase in _ON_ITS_WAY:
+        return Word("go", _ON_ITS_WAY[node.phase])
+    if node.problems:
+        return Word("bad", "Unhealthy")
+    if node.removal:
+        return Word("out", "Draining" if node.phase == "draining" else "Leaving")
+    if node.phase == "draining":
+        return Word("out", "Draining")
+    if node.reserved:
+        return Word("off", "Held back")
+    if node.has_job:
+        return Word("off", "Locked")
+    if node.phase == "cordoned":
+        return Word("off", "Cordoned")
+    if node.phase != "production":
+        return NO_WORD
+    return Word("ok", "Active") if node.active else Word("idle", "Idle")
+
+
+def describe_node(node: NodeFacts) -> str:
+    """Return what is special about a Node, in a few words; empty for an idle one."""
+    if node.problems:
+        return f"{', '.join(node.problems)}{f'; still runs {node.work}' if node.active else ''}"
+    if node.removal and node.preempted_since is None:
+        return f"leaves: {node.removal}"
+    if node.cordon and node.phase != "production":
+        return node.cordon
+    return f"runs {node.work}" if node.active else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A Node in a grid."""
+
+    place: Place
+    word: Word
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The Nodes of a rack, or of a state.
+
+    counts: how many Nodes of each word, if there are too many for a cell each.
+    """
+
+    title: str
+    cells: tuple[Cell, ...]
+    counts: tuple[tuple[Word, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """All Nodes of a NodePool."""
+
+    by: str
+    rows: tuple[Row, ...]
+    has_names: bool
+    count: int
+
+
+def build_grid(members: Sequence[Member], by: str) -> Grid:
+    """Return Nodes as a grid by `rack` or by `state`; without racks always by state."""
+    has_racks = any(each.facts.domain for each in members)
+    by = by if by in ("rack", "state", "table") else ("rack" if has_racks else "state")
+    by = "state" if by == "rack" and not has_racks else by
+    rows: dict[str, list[Cell]] = {}
+    for each in members:
+        word = word_of_node(each.facts)
+        title = (each.facts.domain or "no rack") if by == "rack" else word.text
+        rows.setdefault(title, []).append(Cell(each.place, word, describe_node(each.facts)))
+    titles = sorted(rows) if by == "rack" else sorted(rows, key=lambda title: _rank(rows[title][0]))
+    is_counted = len(members) > CELLS_MAX
+    return Grid(
+        by,
+        tuple(_row(title, rows[title], is_counted=is_counted) for title in titles),
+        len(members) <= NAMED_MAX,
+        len(members),
+    )
+
+
+def _row(title: str, cells: Sequence[Cell], *, is_counted: bool) -> Row:
+    if not is_counted:
+        return Row(title, tuple(cells), ())
+    counts = Counter(cell.word for cell in cells)
+    return Row(title, (), tuple(sorted(counts.items(), key=lambda each: _place(each[0]))))
+
+
+def _rank(cell: Cell) -> int:
+    return _place(cell.word)
+
+
+def _place(word: Word) -> int:
+    return _ORDER.index(word.look) if word.look in _ORDER else len(_ORDER)
+
+
+def count_words(members: Sequence[Member]) -> tuple[tuple[Word, int], ...]:
+    """Return how many Nodes there are of each word: first what works, then what does not."""
+    counts = Counter(word_of_node(each.facts) for each in members)
+    return tuple(sorted(counts.items(), key=lambda each: -_place(each[0])))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A phase on the path of a Node."""
+
+    name: str
+    is_now: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """Something that will happen to a Node, at a moment or at the latest then."""
+
+    at: datetime
+    look: Look
+    about: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodePage:
+    """What the page of a Node shows."""
+
+    member: Member
+    word: Word
+    about: str
+    instance_type: str
+    zone: str
+    path: tuple[Step, ...]
+    deadlines: tuple[Deadline, ...]
+    conditions: tuple[tuple[str, Word, str, object], ...]
+    more_blocking: int
+    is_spot: bool
+
+
+def build_node_page(pool: Pool, member: Member) -> NodePage:
+    """Return the page of a Node of a NodePool."""
+    node, document = member.facts, member.document
+    labels = field(document, "metadata", "labels")
+    return NodePage(
+        member=member,
+        word=word_of_node(node),
+        about=describe_node(node),
+        instance_type=text(labels, "node.kubernetes.io/instance-type"),
+        zone=text(labels, "topology.kubernetes.io/zone") or pool.zone,
+        path=tuple(Step(name, name == node.phase) for name in PATH),
+        deadlines=list_deadlines(node),
+        conditions=tuple(_condition(each) for each in _conditions(document)),
+        more_blocking=max(0, node.blocking_count - len(node.blocking)),
+        is_spot=pool.facts.spot,
+    )
+
+
+def list_deadlines(node: NodeFacts) -> tuple[Deadline, ...]:
+    """Return what will happen to a Node and when, soonest first."""
+    found = list[Deadline]()
+    if node.preempted_since is not None:
+        if node.phase != "draining":
+            begins = node.preempted_since + DRAIN_AFTER
+            found.append(Deadline(begins, "out", "its drain begins", "2 min after the warning"))
+        gone = node.preempted_since + GONE_AFTER
+        found.append(Deadline(gone, "out", "is gone at the latest", "7 min after the warning"))
+    if not node.registered and node.created is not None:
+        late = node.created + BOOT_MAX
+        about = "has joined, or is given up and replaced"
+        found.append(Deadline(late, "go", about, "boot deadline of 30 min"))
+    if node.answer_by is not None:
+        about = "is given up unless its machine answers"
+        found.append(Deadline(node.answer_by, "bad", about, "answer to its cordon or drain"))
+    return tuple(sorted(found, key=lambda each: each.at))
+
+
+def _conditions(document: object) -> list[object]:
+    found = field(document, "status", "conditions")
+    return [*found] if isinstance(found, list | tuple) else []
+
+
+def _condition(each: object) -> tuple[str, Word, str, object]:
+    name, status = text(each, "type"), text(each, "status")
+    is_well = status == ("True" if name in ("CWRegistered", "Ready") else "False")
+    look: Look = "ok" if is_well else "ask" if status == "Unknown" else "wait"
+    if name == "CWActive":
+        look = "ok" if status == "True" else "idle"
+    shown = Word(look, text(each, "reason") or status)
+    return name, shown, text(each, "message"), field(each, "lastTransitionTime")

@@ -1,0 +1,81 @@
+"""What an organisation may have, has and waits for, by type and zone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from console.view.model import Fleet, Place, Pool
+from console.view.words import Word
+from nodepool.contract.documents import Document, field, text
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A NodePool that takes of a quota: how many Nodes it reserves, and waits for."""
+
+    place: Place
+    reserved: int
+    waits: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaLine:
+    """A quota: `limit` is None if it was never set."""
+
+    instance_type: str
+    zone: str
+    limit: int | None
+    used: int
+    waiting: int
+    holders: tuple[Holder, ...]
+
+    @property
+    def left(self) -> int | None:
+        """How many Nodes it has room for; None without a limit."""
+        return None if self.limit is None else max(0, self.limit - self.used)
+
+    @property
+    def word(self) -> Word:
+        """Whether somebody waits for it."""
+        if self.limit is None:
+            return Word("act", "No quota")
+        if self.waiting:
+            return Word("act", "Over quota")
+        return Word("ok", "Room") if self.left else Word("idle", "Used up")
+
+
+def list_quotas(fleet: Fleet) -> tuple[QuotaLine, ...]:
+    """Return each quota, and each type and zone that NodePools want without one."""
+    known = {(text(each, "zone"), text(each, "instanceType")): each for each in fleet.quotas}
+    wanted = {(pool.zone, pool.facts.instance_type) for pool in fleet.pools.values()}
+    lines = [
+        _line(zone, instance_type, known.get((zone, instance_type)), [*fleet.pools.values()])
+        for zone, instance_type in sorted(known.keys() | wanted)
+        if zone and instance_type
+    ]
+    return tuple(sorted(lines, key=lambda line: -line.waiting))
+
+
+def _line(
+    zone: str, instance_type: str, quota: Document | None, pools: Sequence[Pool]
+) -> QuotaLine:
+    own = [p for p in pools if (p.zone, p.facts.instance_type) == (zone, instance_type)]
+    holders = tuple(sorted(map(_holder, own), key=lambda each: (-each.reserved, each.place)))
+    limit, used = field(quota, "limit"), field(quota, "used")
+    return QuotaLine(
+        instance_type,
+        zone,
+        limit if isinstance(limit, int) else None,
+        used if isinstance(used, int) else 0,
+        sum(each.waits for each in holders),
+        holders,
+    )
+
+
+def _holder(pool: Pool) -> Holder:
+    facts = pool.facts
+    held = facts.current + facts.in_progress
+    granted = facts.granted if facts.granted is not None else held
+    check = facts.checks.get("Quota")
+    is_short = check is not None and check.status == "False" and not facts.deleting
+    reserved = max(held, granted)
+    return Holder(pool.place, reserved, max(0, facts.target - reserved) if is_short else 0)

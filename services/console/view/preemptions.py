@@ -1,0 +1,137 @@
+"""Preemptions: those that run, by deadline, and those of the last seven days."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from console.view.model import Member, Place, Pool
+from console.view.nodes import word_of_node
+from console.view.words import Word
+from nodepool.contract.counting import format_count
+from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
+
+WHOLE_S: Final = int(GONE_AFTER.total_seconds())
+DRAIN_S: Final = int(DRAIN_AFTER.total_seconds())
+PAST: Final = timedelta(days=7)
+PAST_MAX: Final = 200
+"""The most ended preemptions that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A preemption as the log tells it.
+
+    drained_s, gone_s: after how many seconds its drain began, and the Node had left; None before.
+    late_s: by how many seconds a stage came late, at most.
+    """
+
+    place: Place
+    pool: str
+    position: int
+    began: datetime
+    cause: str
+    beneficiary: str
+    drained_s: float | None
+    gone_s: float | None
+    late_s: float | None
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A preemption that runs: `passed_s` of its seven minutes have passed."""
+
+    member: Member
+    word: Word
+    reason: str
+    warned: datetime
+    ends: datetime
+    passed_s: int
+    runs: str
+    then: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionsPage:
+    """What the page shows; `last` is when the last running one is gone."""
+
+    title: str
+    running: tuple[Running, ...]
+    last: datetime | None
+    past: tuple[Past, ...]
+    past_summary: str
+    hidden: int
+
+
+def build_preemptions(
+    pools: Sequence[Pool], history: Sequence[Past], now: datetime
+) -> PreemptionsPage:
+    """Return the page; `history` are the preemptions of the last days, ended or not."""
+    causes = {(each.place, each.pool): each for each in history}
+    running = [
+        _running(member, causes.get((member.place, pool.place.name)), now)
+        for pool in pools
+        for member in pool.members
+        if member.facts.preempted_since is not None
+    ]
+    running.sort(key=lambda each: (each.ends, each.member.place))
+    past = sorted(
+        (each for each in history if each.gone_s is not None),
+        key=lambda each: each.position,
+        reverse=True,
+    )
+    count = len(running)
+    title = f"{format_count(count)} {'is' if count == 1 else 'are'} being preempted"
+    return PreemptionsPage(
+        title if running else "No Node is being preempted",
+        tuple(running),
+        max((each.ends for each in running), default=None),
+        tuple(past[:PAST_MAX]),
+        _summary(past),
+        max(0, len(past) - PAST_MAX),
+    )
+
+
+def _running(member: Member, known: Past | None, now: datetime) -> Running:
+    node = member.facts
+    assert node.preempted_since is not None, "only preempted Nodes are asked about"
+    warned = node.preempted_since
+    passed = min(max(0, int((now - warned).total_seconds())), WHOLE_S)
+    drains = node.phase == "draining"
+    names = ", ".join(name for name, _ in node.blocking) or (node.work if node.active else "")
+    if not names:
+        then = "nothing runs there"
+    elif drains:
+        then = "it is asked to end"
+    else:
+        then = "its drain begins 2 min after the warning"
+    return Running(
+        member,
+        word_of_node(node),
+        _reason(known),
+        warned,
+        warned + GONE_AFTER,
+        passed,
+        names,
+        then,
+    )
+
+
+def _reason(known: Past | None) -> str:
+    if known is None:
+        return ""
+    if known.beneficiary:
+        return f"for {known.beneficiary}"
+    return {"Requested": "asked for by hand", "Reclaimed": "machines are held back"}.get(
+        known.cause, known.cause
+    )
+
+
+def _summary(past: Sequence[Past]) -> str:
+    if not past:
+        return "none ended"
+    late = [each.late_s for each in past if each.late_s is not None]
+    lost = sum(each.lost for each in past)
+    worst = f", at most {max(late):.2f} s late" if late else ", none at its deadline"
+    return f"{len(past)} ended, {format_count(lost, 'Pod')} lost{worst}"

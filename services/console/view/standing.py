@@ -1,0 +1,181 @@
+"""How a NodePool stands: who must act, the state as words, and the bar of its Nodes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from console.view.model import Pool
+from console.view.nodes import word_of_node
+from console.view.words import Look, Word
+from nodepool.contract.counting import format_count
+from nodepool.contract.documents import condition, field, items, text
+
+
+class Group(StrEnum):
+    """Who must act about a NodePool, in the order in which pages show them."""
+
+    PERSON = "person"
+    WAITS = "waits"
+    MOVES = "moves"
+    WELL = "well"
+
+
+TITLES: Final = {
+    Group.PERSON: ("Needs a person", "nothing changes until somebody acts"),
+    Group.WAITS: ("Waits", "resolves by itself when machines are free"),
+    Group.MOVES: ("Moves", "on its way"),
+    Group.WELL: ("Well", "at target"),
+}
+"""The title of each group, and what it means."""
+_QUOTA: Final = {"Over": "Over quota", "NotSet": "No quota"}
+_CHECKS: Final = ("Validated", "Quota", "Capacity", "AtTarget", "NodesRemoved")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a bar: its colour, where it begins, how many Nodes it stands for, and which."""
+
+    look: str
+    start: int
+    count: int
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a NodePool stands.
+
+    word, also: its state, and a second problem.
+    why, helps: one sentence why it is not well, and what helps; empty for a well one.
+    since: since when.
+    bar: its Nodes and what is missing; empty at target.
+    """
+
+    group: Group
+    word: Word
+    also: tuple[Word, ...]
+    why: str
+    helps: str
+    since: datetime | None
+    bar: tuple[Part, ...]
+
+    @property
+    def missing(self) -> int:
+        """How many Nodes are missing."""
+        return sum(part.count for part in self.bar if part.about != "here")
+
+
+def stand(pool: Pool) -> Standing:
+    """Return how a NodePool stands."""
+    group, word = _state(pool)
+    also = tuple(each for each in _problems(pool) if each.text != word.text)
+    why, helps = _explain(pool) if group is not Group.WELL else ("", "")
+    if group is Group.WELL and pool.facts.autoscaled:
+        why = f"The autoscaler changed {pool.facts.autoscaled}."
+    return Standing(group, word, also, why, helps, _since(pool), _bar(pool, word))
+
+
+def _state(pool: Pool) -> tuple[Group, Word]:
+    """Return the first group that fits, and the word of it."""
+    facts = pool.facts
+    checks = {kind: facts.checks[kind] for kind in _CHECKS if kind in facts.checks}
+    if facts.deleting:
+        return Group.MOVES, Word("out", "Deleting")
+    if "Validated" in checks and checks["Validated"].reason == "Invalid":
+        return Group.PERSON, Word("act", "Invalid")
+    if any(check.reason == "InternalError" for check in checks.values()):
+        return Group.PERSON, Word("bad", "Internal error")
+    short = facts.current < facts.target
+    if "Quota" in checks and checks["Quota"].reason in _QUOTA and (short or _is_stalled(pool)):
+        return Group.PERSON, Word("act", _QUOTA[checks["Quota"].reason])
+    capacity = checks.get("Capacity")
+    if short and capacity is not None and capacity.status == "False":
+        return Group.WAITS, Word("wait", "Waits for capacity")
+    return _moving(pool)
+
+
+def _moving(pool: Pool) -> tuple[Group, Word]:
+    facts = pool.facts
+    if facts.in_progress:
+        return Group.MOVES, Word("go", f"{facts.in_progress} booting")
+    leaving = sum(bool(node.removal) for node in facts.nodes)
+    if leaving:
+        return Group.MOVES, Word("out", f"Losing {format_count(leaving)}")
+    if facts.current > facts.target:
+        return Group.MOVES, Word("go", f"{facts.current - facts.target} over target")
+    if not pool.is_at_target:
+        return Group.MOVES, Word("go", "Being checked" if not facts.checks else "Under target")
+    return Group.WELL, Word("ok", "At target")
+
+
+def _is_stalled(pool: Pool) -> bool:
+    return condition(pool.document, "Stalled", "status") == "True"
+
+
+def _problems(pool: Pool) -> Iterator[Word]:
+    """Yield what is wrong with single Nodes."""
+    words = [word_of_node(node) for node in pool.facts.nodes]
+    unhealthy = sum(word.text == "Unhealthy" for word in words)
+    leaving = sum(bool(node.removal) for node in pool.facts.nodes)
+    cordoned = sum(word.text == "Cordoned" for word in words)
+    if unhealthy:
+        yield Word("bad", f"{unhealthy} unhealthy")
+    if leaving and not pool.facts.deleting:
+        yield Word("out", f"Losing {format_count(leaving)}")
+    if cordoned:
+        yield Word("off", f"{cordoned} cordoned")
+
+
+def _explain(pool: Pool) -> tuple[str, str]:
+    """Return the first cause and its first remedy; without causes, what the condition says."""
+    for cause in items(pool.explanation, "causes"):
+        helps = field(cause, "helps")
+        first = str(helps[0]) if isinstance(helps, list) and helps else ""
+        name = pool.place.name
+        why = text(cause, "message") or text(cause, "title")
+        return sentence(why, name), sentence(first, name)
+    message = condition(pool.document, "AtTarget", "message")
+    return sentence(message), ""
+
+
+def sentence(words: str, name: str = "") -> str:
+    """Return words as a sentence, with a full stop and, unless it is a name, a capital letter.
+
+    name: the name of the NodePool, which keeps its case, as do names of fields.
+    """
+    words = words.strip()
+    if not words:
+        return ""
+    first = words.split(maxsplit=1)[0]
+    is_plain = first.isalpha() and first.islower() and first != name
+    begin = words[0].upper() if is_plain else words[0]
+    return f"{begin}{words[1:]}{'' if words.endswith(('.', '!', '?')) else '.'}"
+
+
+def _since(pool: Pool) -> datetime | None:
+    check = pool.facts.checks.get("AtTarget")
+    return pool.facts.deleting_since or (check.since if check is not None else None)
+
+
+def _bar(pool: Pool, word: Word) -> tuple[Part, ...]:
+    """Return the Nodes that are here, that come, and that are missing; nothing at target."""
+    facts = pool.facts
+    missing = max(0, facts.target - facts.current - facts.in_progress)
+    if facts.deleting or not missing + facts.in_progress:
+        return ()
+    look: Look = word.look if word.look in ("act", "bad", "wait", "out") else "go"
+    return build_bar(
+        (("has", facts.current, "here"), ("go", facts.in_progress, "booting"), (look, missing, ""))
+    )
+
+
+def build_bar(parts: Sequence[tuple[str, int, str]]) -> tuple[Part, ...]:
+    """Return the parts of a bar that stand for at least one Node, one after the other."""
+    found, start = list[Part](), 0
+    for look, count, about in parts:
+        if count > 0:
+            found.append(Part(look, start, count, about))
+            start += count
+    return tuple(found)

@@ -1,0 +1,147 @@
+"""What will happen to a NodePool, and what happened: one list that runs through now."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from console.view.model import Happening, Member, Place, Pool
+from console.view.nodes import Deadline, list_deadlines
+from console.view.words import Look
+from nodepool.contract.documents import field, items, text
+
+PAST_MAX: Final = 25
+"""The most entries of the past."""
+NAMED_MAX: Final = 4
+"""The most Nodes that an entry names."""
+TOGETHER: Final = timedelta(seconds=10)
+"""Events of one kind within this time are one entry."""
+OPEN: Final = ("Capacity", "Quota", "Validated", "Preemption")
+"""The kinds of causes that end with an event, and not at a moment."""
+_LOOKS: Final[dict[str, Look]] = {
+    "CWNodePoolCreated": "ok",
+    "CWNodeRegistered": "ok",
+    "CWNodeUncordoned": "ok",
+    "CWNodePoolScaledUp": "go",
+    "CWNodePoolScaledDown": "go",
+    "CWNodeAssigned": "go",
+    "CWNodeRequestQueued": "go",
+    "CWNodePoolMetadata": "go",
+    "CWNodeCordoned": "off",
+    "CWDrainNode": "out",
+    "CWNodeDeleted": "out",
+    "CWNodePoolRemoveNodes": "out",
+    "CWNodeDeletionRequestSuccess": "out",
+    "CWNodePoolNodesRemoved": "out",
+    "CWNodePoolDeleted": "out",
+    "CWInsufficientCapacity": "wait",
+    "CWOverQuota": "act",
+    "CWNodePoolQuotaCheckFailed": "bad",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something that will happen, or that happened.
+
+    at: when; None for what waits for an event.
+    text: what happens, after the names of the Nodes. why: why then, or which event it waits for.
+    nodes: Nodes to link to. hidden: how many more Nodes there are.
+    positions: where in the log it is.
+    """
+
+    at: datetime | None
+    look: Look
+    text: str
+    why: str = ""
+    actor: str = ""
+    nodes: tuple[Place, ...] = ()
+    hidden: int = 0
+    positions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What is open, the deadlines to come with the farthest first, and the past, newest first."""
+
+    open: tuple[Entry, ...]
+    coming: tuple[Entry, ...]
+    past: tuple[Entry, ...]
+
+
+def build_timeline(pool: Pool, happenings: Sequence[Happening], now: datetime) -> Timeline:
+    """Return the timeline of a NodePool; a deadline that has passed is part of the past."""
+    due = list(_deadlines(pool.members))
+    coming = [each for each in due if each.at is not None and each.at > now]
+    passed = [each for each in due if each.at is not None and each.at <= now]
+    past = [*passed, *_past(happenings)]
+    past.sort(key=_moment, reverse=True)
+    return Timeline(
+        tuple(_open(pool)),
+        tuple(sorted(coming, key=_moment, reverse=True)),
+        tuple(past[:PAST_MAX]),
+    )
+
+
+def _moment(entry: Entry) -> datetime:
+    assert entry.at is not None, "what is open is no part of this list"
+    return entry.at
+
+
+def _open(pool: Pool) -> Iterator[Entry]:
+    """Yield what a NodePool waits for without a deadline."""
+    for member in pool.members:
+        node = member.facts
+        if node.blocking and not node.has_job:
+            names = ", ".join(name for name, _ in node.blocking[:NAMED_MAX])
+            more = node.blocking_count - min(len(node.blocking), NAMED_MAX)
+            names += f" and {more} more" if more > 0 else ""
+            yield Entry(None, "out", "waits for Pods", f"{names} must end", nodes=(member.place,))
+    for cause in items(pool.explanation, "causes"):
+        if text(cause, "cause") in OPEN[:3]:
+            helps = field(cause, "helps")
+            first = str(helps[0]) if isinstance(helps, list) and helps else ""
+            look: Look = "wait" if text(cause, "cause") == "Capacity" else "act"
+            yield Entry(None, look, text(cause, "title"), first)
+
+
+def _deadlines(members: Sequence[Member]) -> Iterator[Entry]:
+    """Yield the deadlines of Nodes; Nodes with the same deadline share an entry."""
+    shared: dict[tuple[datetime, str], tuple[Deadline, list[Place]]] = {}
+    for member in members:
+        for each in list_deadlines(member.facts):
+            key = each.at, each.about
+            shared.setdefault(key, (each, []))[1].append(member.place)
+    for deadline, places in shared.values():
+        shown = tuple(places[:NAMED_MAX])
+        hidden = len(places) - len(shown)
+        yield Entry(
+            deadline.at, deadline.look, deadline.about, deadline.why, nodes=shown, hidden=hidden
+        )
+
+
+def _past(happenings: Sequence[Happening]) -> Iterator[Entry]:
+    """Yield what happened, several events of one kind as one entry; oldest first."""
+    group: list[Happening] = []
+    for each in sorted(happenings, key=lambda each: each.position):
+        if group and not _is_same(group[-1], each):
+            yield _entry(group)
+            group = []
+        group.append(each)
+    if group:
+        yield _entry(group)
+
+
+def _is_same(before: Happening, after: Happening) -> bool:
+    same = (before.reason, before.actor) == (after.reason, after.actor)
+    return same and after.time - before.time <= TOGETHER
+
+
+def _entry(group: Sequence[Happening]) -> Entry:
+    last = group[-1]
+    look = _LOOKS.get(last.reason) or ("bad" if last.severity == "Warning" else "no")
+    more = f" and {len(group) - 1} more like it" if len(group) > 1 else ""
+    ends = {group[0].position: None, last.position: None}
+    actor = "" if last.actor == "-" else last.actor
+    words = last.message.rstrip(".") + more
+    return Entry(last.time, look, words, last.reason, actor, positions=tuple(ends))

@@ -1,0 +1,342 @@
+"""The console as a browser without scripts meets it: a real server, gateway and every service."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from bus.accounts import CLUSTER, ORG, OTHER_ORG
+from bus.consoles import Browser, World, console_at_work
+from bus.harness import until
+from nodepool.client import Client
+from support.constants import A100, H100
+
+pytest.importorskip("starlette", reason="needs the packages of nodepool[console]")
+
+MANIFEST = """\
+apiVersion: compute.coreweave.com/v1alpha1
+kind: NodePool
+metadata: {{name: {name}, annotations: {{note: "{note}"}}}}
+spec: {{instanceType: {type}, targetNodes: {target}}}
+"""
+SCRIPT = "<script>alert(1)</script>"
+TRAIN = f"/nodepools/{CLUSTER}/train"
+
+
+async def apply(client: Client, name: str, kind: str, target: int, note: str = "") -> None:
+    """Create a NodePool."""
+    await client.nodepools.apply(MANIFEST.format(name=name, type=kind, target=target, note=note))
+
+
+async def read_until(browser: Browser, path: str, *texts: str) -> str:
+    """The page at a path, once it has all of these texts."""
+    page = ""
+
+    async def has_all() -> bool:
+        nonlocal page
+        page = (await browser.get(path)).text
+        return all(text in page for text in texts)
+
+    try:
+        await until(has_all)
+    except TimeoutError:
+        pytest.fail(f"{path} has not {texts}: {page[-3000:]}")
+    return page
+
+
+async def test_the_pages_show_what_the_organisation_has_and_why_it_lacks_nodes(
+    tmp_path: Path,
+) -> None:
+    async with console_at_work(tmp_path) as world:
+        # given an organisation without a NodePool
+        browser = await world.browser("owner")
+
+        # when its owner comes first, then the page says what to do
+        first = await browser.get("/nodepools")
+        assert "No NodePools yet" in first.text
+        assert "nodepool create nodepool first" in first.text
+
+        # when one NodePool is at its target, and another wants more than the quota allows
+        await apply(world.operator, "train", H100, 2)
+        await apply(world.operator, "large", A100, 9, SCRIPT)
+        await world.operator.nodepools.wait("train", "AtTarget")
+
+        # then the list says who must act, why, and what helps
+        shown = ("Over quota", "At target", "exceeds quota 6", "Helps: Raise the quota")
+        pages = await read_until(browser, "/nodepools", *shown)
+        assert "1 of 2 NodePools is short of Nodes" in pages
+        assert "(1) NodePools" in pages
+
+        # and the filter is in the address
+        assert "large" not in (await browser.get("/nodepools?state=well")).text.split("<table")[1]
+        assert "Nothing matches" in (await browser.get("/nodepools?q=nothing")).text
+
+        # and the page of each has the sentence of `explain`, its evidence, and a way out
+        large = await read_until(
+            browser, f"/nodepools/{CLUSTER}/large", "Quota is Over", "Evidence"
+        )
+        assert "nodepool explain nodepool large --cluster prod" in large
+        assert f'href="/nodepools/{CLUSTER}/large/scale?target=6"' in large
+        position = re.search(rf'href="(/events/{CLUSTER}/[0-9]+)"', large)
+        assert position is not None
+        assert (await browser.get(position[1])).status == 200
+
+        # and the page of a Node tells its history
+        train = await read_until(browser, TRAIN, "nothing blocks it", "CWNodeRegistered")
+        node = re.search(rf'href="(/nodes/{CLUSTER}/[^"/]+)"', train)
+        assert node is not None
+        assert "CWNodeRegistered" in (await browser.get(node[1])).text
+
+        # and what users write is shown as text
+        yaml = (await browser.get(f"/nodepools/{CLUSTER}/large/yaml")).text
+        assert SCRIPT not in yaml
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in yaml
+
+        # and events, quotas, preemptions and capacity have a page each
+        await read_until(browser, "/events", "CWOverQuota")
+        assert "Nothing matches" in (await browser.get("/events?q=nothing")).text
+        assert "waits for 9" in (await browser.get("/organisation")).text
+        assert "No Node is being preempted" in (await browser.get("/preemptions")).text
+        found = await browser.get(f"/capacity?type={A100}&count=2")
+        assert "Your cluster prod is here" in found.text
+        assert "Give a number" in (await browser.get(f"/capacity?type={A100}&count=x")).text
+
+        # and nothing is there that is not there
+        for path in (
+            f"/nodepools/{CLUSTER}/none",
+            f"/nodes/{CLUSTER}/none",
+            "/none",
+            "/events/a/1",
+        ):
+            assert (await browser.get(path)).status == 404, path
+
+
+async def test_a_form_does_what_it_says_in_the_name_of_its_user(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path) as world:
+        browser = await world.browser("editor")
+
+        # when the form for a NodePool has faults, then each is said beside its field
+        fields = {"name": "Night_ly", "cluster": CLUSTER, "type": H100, "target": "x"}
+        await browser.get("/create")
+        refused = await browser.post("/create", {**fields, "labels": SCRIPT, "do": "create"})
+        assert refused.status == 422
+        assert 'id="name-fault"' in refused.text
+        assert 'id="target-fault"' in refused.text
+        assert 'value="Night_ly"' in refused.text
+        assert SCRIPT not in refused.text
+
+        # and a fault that only the server finds, too
+        wrong = {**fields, "name": "nightly", "target": "2", "taints": "a=b:Never"}
+        verdict = await browser.post("/create", {**wrong, "do": "check"})
+        assert 'id="taints-fault"' in verdict.text
+        assert "Would be refused" in verdict.text
+
+        # when it is checked, then nothing is created; when it is sent, it is
+        right = {**fields, "name": "nightly", "target": "2", "class": "spot"}
+        checked = await browser.post("/create", {**right, "do": "check"})
+        assert "Would be accepted" in checked.text
+        assert await world.operator.nodepools.get("nightly") is None
+        created = await browser.post("/create", {**right, "do": "create"})
+        assert (created.status, created.headers["location"]) == (
+            303,
+            f"/nodepools/{CLUSTER}/nightly",
+        )
+        await world.operator.nodepools.wait("nightly", "AtTarget")
+
+        # when it is scaled, then its target is another one
+        pool = f"/nodepools/{CLUSTER}/nightly"
+        plan = await browser.get(f"{pool}/scale?target=1")
+        assert "+   targetNodes: 1" in plan.text
+        done = await browser.post(f"{pool}/scale", {"target": "1", "before": "2", "do": "scale"})
+        assert done.status == 303
+        await world.operator.nodepools.catch_up()
+        document = await world.operator.nodepools.get("nightly")
+        assert document is not None
+        assert document["spec"]["targetNodes"] == 1  # type: ignore[index]
+
+        # and whoever has an older page is told that somebody was faster
+        await read_until(browser, pool, "</b> <small>of 1</small>")
+        late = await browser.post(f"{pool}/scale", {"target": "5", "before": "2", "do": "scale"})
+        assert "somebody was faster" in late.text
+
+        # when a Node is cordoned, then it is
+        page = await read_until(browser, pool, 'data-v="1"', "nothing blocks it")
+        node = re.search(rf"/nodes/{CLUSTER}/([^\"/]+)", page)
+        assert node is not None
+        cordoned = await browser.post(f"{node[0]}/cordon", {"do": "cordon"})
+        assert cordoned.status == 303, cordoned.text
+        await read_until(browser, node[0], "AdminCordon", f"{ORG}/editor")
+
+        # and an editor may not delete; an owner may, who types the name
+        assert "may not delete NodePools" in (await browser.get(f"{pool}/delete")).text
+        owner = await world.browser("owner")
+        await owner.get(f"{pool}/delete")
+        assert (await owner.post(f"{pool}/delete", {"name": "night", "do": "delete"})).status == 422
+        assert (
+            await owner.post(f"{pool}/delete", {"name": "nightly", "do": "delete"})
+        ).status == 303
+        await world.operator.nodepools.wait_until_gone("nightly")
+        await read_until(owner, "/nodepools", "No NodePools yet")
+
+
+async def test_nobody_comes_in_or_does_anything_by_another_way(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path) as world:
+        await apply(world.operator, "train", H100, 1)
+        stranger = Browser(world.console.url)
+
+        # given nobody has signed in, then every page leads to the login, and back by its address
+        answer = await stranger.get("/nodepools?q=a")
+        assert (answer.status, answer.headers["location"]) == (
+            303,
+            "/login?next=%2Fnodepools%3Fq%3Da",
+        )
+        assert (await stranger.get("/live?view=/nodepools")).status == 403
+        assert (await stranger.get("/login?token=guessed")).status == 403
+
+        # when a link is used, then a new session begins, the link is spent, and leads nowhere else
+        link = world.link("owner")
+        stranger.cookie = "nodepool-console=known-before"
+        entered = await stranger.get(f"{link}&next=//evil.example/")
+        assert (entered.status, entered.headers["location"]) == (303, "/nodepools")
+        assert "known-before" not in stranger.cookie
+        assert "httponly" in entered.headers["set-cookie"].lower()
+        assert (await Browser(world.console.url).get(link)).status == 403
+        assert (tmp_path / "links" / f"{ORG}.owner").stat().st_mode & 0o077 == 0
+
+        # and every answer says what it may load, and that nobody may frame or keep it
+        page = await read_headers(stranger, "/nodepools")
+        assert "script-src 'nonce-" in page["content-security-policy"]
+        assert "unsafe" not in page["content-security-policy"]
+        assert page["x-frame-options"] == "DENY"
+        assert page["cache-control"] == "no-store"
+
+        # and a form of another site, of no known site, or of another session changes nothing
+        scaled = {"target": "7", "before": "1", "do": "scale"}
+        path = f"{TRAIN}/scale"
+        for site in ({"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}):
+            assert (await stranger.post(path, scaled, **site)).status == 403
+        evil = {"Sec-Fetch-Site": "", "Origin": "http://evil.example"}
+        assert (await stranger.post(path, scaled, **evil)).status == 403
+        stranger.form_token = "another"
+        stale = await stranger.post(path, scaled)
+        assert "made in an earlier session" in stale.text
+        assert 'value="7"' in stale.text
+
+        # and neither another host, nor a large form, nor another method is answered
+        assert (await stranger.get("/nodepools", Host="evil.example")).status == 421
+        assert (await stranger.post(path, {"target": "7" * 70_000})).status == 413
+        assert (await stranger.get(f"/nodepools?q={'a' * 5_000}")).status == 414
+
+        # and another organisation sees nothing of it
+        other = await world.browser("owner", OTHER_ORG)
+        assert "No NodePools yet" in (await other.get("/nodepools")).text
+        for hidden in (TRAIN, f"{TRAIN}/yaml", f"{TRAIN}/scale", f"/events/{CLUSTER}/5"):
+            assert (await other.get(hidden)).status == 404, hidden
+
+        # and a viewer is offered nothing that changes anything, and may send none of it
+        viewer = await world.browser("viewer")
+        shown = await read_until(viewer, TRAIN, "train")
+        assert "/scale" not in shown
+        assert "/delete" not in shown
+        for action in ("/create", f"{TRAIN}/scale", f"{TRAIN}/delete"):
+            assert (await viewer.post(action, scaled)).status == 404, action
+        document = await world.operator.nodepools.get("train")
+        assert document is not None
+        assert document["spec"]["targetNodes"] == 1  # type: ignore[index]
+
+        # when the session ends in the middle of a form, then nothing that was typed is lost
+        editor = await world.browser("editor")
+        await editor.get("/create")
+        await editor.post("/logout", {})
+        expired = await editor.post("/create", {"name": "kept", "labels": SCRIPT})
+        assert expired.status == 401
+        assert 'name="name" value="kept"' in expired.text
+        assert SCRIPT not in expired.text
+
+        # when the key of a user is gone, then so are the link and the session
+        (tmp_path / "keys" / ORG / "viewer.nk").unlink()
+
+        async def is_out() -> bool:
+            return (await viewer.get("/nodepools")).status == 303
+
+        await until(is_out)
+        assert not (tmp_path / "links" / f"{ORG}.viewer").exists()
+
+
+async def read_headers(browser: Browser, path: str) -> dict[str, str]:
+    """The headers of a page, with their names in lower case."""
+    return {name.lower(): text for name, text in (await browser.get(path)).headers.items()}
+
+
+async def test_an_open_page_follows_what_happens_and_says_when_it_cannot(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path) as world:
+        await apply(world.operator, "train", H100, 1)
+        browser = await world.browser("owner")
+        await read_until(browser, "/nodepools", "At target")
+        async with frames(world, browser, "/nodepools") as stream:
+            # given a page is open, then its first frame is the whole page
+            assert "At target" in await frame_with(stream, "train")
+
+            # when the target changes, then the next frame shows that
+            await world.operator.nodepools.scale("train", 3)
+            await frame_with(stream, '</b> <span class="d">of</span> 3')
+
+            # when the bus dies, then the page says since when it is not live
+            await asyncio.to_thread(world.server.kill)
+            await frame_with(stream, "Not live since")
+
+            # and when it is back, then the page is current again
+            world.server.start()
+            await frame_without(stream, "Not live since")
+
+
+class Frames:
+    """The frames of an open page."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+
+    async def next(self) -> str:
+        """The next frame."""
+        lines = list[str]()
+        while True:
+            line = (await self._reader.readline()).decode().rstrip("\r\n")
+            assert line or lines or not self._reader.at_eof(), "the stream has ended"
+            if line.startswith("data: "):
+                lines.append(line.removeprefix("data: "))
+            elif not line and lines:
+                return "\n".join(lines)
+
+
+class frames:  # noqa: N801  # It reads as a function.
+    """The stream of a page of a console, as a browser opens it."""
+
+    def __init__(self, world: World, browser: Browser, path: str) -> None:
+        self._port = int(world.console.url.rpartition(":")[2])
+        self._browser, self._path = browser, path
+
+    async def __aenter__(self) -> Frames:
+        reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20)
+        head = f"GET /live?view={self._path} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n"
+        self._writer.write(f"{head}Cookie: {self._browser.cookie}\r\n\r\n".encode())
+        return Frames(reader)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+
+
+async def frame_with(stream: Frames, text: str) -> str:
+    """The first frame that has a text."""
+    async with asyncio.timeout(30):
+        while text not in (frame := await stream.next()):
+            pass
+    return frame
+
+
+async def frame_without(stream: Frames, text: str) -> str:
+    """The first frame that has not a text."""
+    async with asyncio.timeout(30):
+        while text in (frame := await stream.next()):
+            pass
+    return frame

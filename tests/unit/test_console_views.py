@@ -1,0 +1,433 @@
+"""What the pages of the console say, computed from objects alone."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from console.view.capacity import read_found, read_selections
+from console.view.events import EventsAsked, list_events, read_events_asked
+from console.view.forms import build_manifest, creating, read_form
+from console.view.model import Fleet, Happening, Place, Pool, build_pool
+from console.view.nodes import build_grid, count_words, word_of_node
+from console.view.organisation import list_quotas
+from console.view.pool import build_pool_page
+from console.view.pools import list_pools, read_asked
+from console.view.preemptions import Past, build_preemptions
+from console.view.standing import Group, sentence, stand
+from console.view.timeline import build_timeline
+from console.view.times import format_countdown, format_duration
+from support.constants import H100, ZONE
+
+NOW = datetime(2026, 11, 23, 16, 49, 18, tzinfo=UTC)
+TRAIN = Place("demo", "train")
+Fields = Mapping[str, Any]
+
+
+def ago(**duration: float) -> str:
+    """A moment before now, as objects have it."""
+    return (NOW - timedelta(**duration)).isoformat()
+
+
+def node(
+    name: str, *conditions: tuple[str, str, str], pool: str = "train", **status: object
+) -> Fields:
+    """A Node that has joined, and on which nothing runs, unless its conditions say otherwise."""
+    usual = {"CWRegistered": ("True", "Registered"), "CWActive": ("False", "NoWorkloads")}
+    known = {**usual, **{kind: (value, reason) for kind, value, reason in conditions}}
+    labels = {"compute.coreweave.com/node-pool": pool, "node.kubernetes.io/instance-type": H100}
+    shown = [
+        {"type": kind, "status": value, "reason": reason, "message": reason}
+        for kind, (value, reason) in known.items()
+    ]
+    metadata = {"name": name, "labels": labels, "creationTimestamp": ago(minutes=5)}
+    return {"metadata": metadata, "status": {"phase": "production", "conditions": shown, **status}}
+
+
+def pool(
+    *nodes: Fields,
+    target: int = 2,
+    current: int | None = None,
+    reasons: Mapping[str, tuple[str, str]] | None = None,
+    place: Place = TRAIN,
+    explanation: Fields | None = None,
+    **more: Any,
+) -> Pool:
+    """A NodePool that is at its target, unless its conditions say otherwise."""
+    usual = {
+        "Validated": ("True", "Valid"),
+        "Quota": ("True", "Under"),
+        "Capacity": ("True", "Sufficient"),
+        "AtTarget": ("True", "TargetMet"),
+    }
+    conditions = [
+        {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": f"it is {reason}",
+            "observedGeneration": 1,
+            "lastTransitionTime": ago(minutes=2),
+            "logPosition": 41,
+        }
+        for kind, (status, reason) in {**usual, **(reasons or {})}.items()
+    ]
+    document = {
+        "metadata": {"name": place.name, "generation": 1, **more.get("metadata", {})},
+        "spec": {"instanceType": H100, "targetNodes": target, **more.get("spec", {})},
+        "status": {
+            "currentNodes": len(nodes) if current is None else current,
+            "conditions": conditions,
+            **more.get("status", {}),
+        },
+    }
+    return build_pool(place, ZONE, document, nodes, explanation)
+
+
+def happening(position: int, reason: str, seconds: float, **fields: Any) -> Happening:
+    """An event about the NodePool, so many seconds ago."""
+    given = {"kind": "NodePool", "name": "train", "message": f"{reason} at {position}", **fields}
+    time = NOW - timedelta(seconds=seconds)
+    return Happening("demo", position, time, "Normal", reason, **given)
+
+
+WAITING = {"Capacity": ("False", "NoneAvailable"), "AtTarget": ("False", "UnderTarget")}
+OVER = {"Quota": ("False", "Over"), "AtTarget": ("False", "UnderTarget")}
+
+
+@pytest.mark.parametrize(
+    ("shown", "group", "word"),
+    [
+        (pool(node("a"), node("b")), Group.WELL, "At target"),
+        (pool(reasons=OVER), Group.PERSON, "Over quota"),
+        (pool(reasons={**OVER, "Quota": ("False", "NotSet")}), Group.PERSON, "No quota"),
+        (pool(reasons={"Validated": ("False", "Invalid")}), Group.PERSON, "Invalid"),
+        (pool(reasons={"AtTarget": ("Unknown", "InternalError")}), Group.PERSON, "Internal error"),
+        (pool(reasons=WAITING), Group.WAITS, "Waits for capacity"),
+        (pool(status={"inProgress": 2}), Group.MOVES, "2 booting"),
+        (pool(node("a"), node("b"), node("c")), Group.MOVES, "1 over target"),
+        (pool(metadata={"deletionTimestamp": ago(minutes=1)}), Group.MOVES, "Deleting"),
+        (
+            pool(node("a", ("CWNodeRemoval", "True", "Preempted")), node("b")),
+            Group.MOVES,
+            "Losing 1 Node",
+        ),
+    ],
+)
+def test_a_nodepool_is_in_the_first_group_that_fits(shown: Pool, group: Group, word: str) -> None:
+    standing = stand(shown)
+
+    assert (standing.group, standing.word.text) == (group, word)
+
+
+def test_a_second_problem_is_a_second_word() -> None:
+    shown = pool(node("a", ("GPUMissing", "True", "GPUMissing")), node("b"), reasons=OVER)
+
+    assert [word.text for word in stand(shown).also] == ["1 unhealthy"]
+
+
+def test_the_bar_of_a_short_nodepool_has_what_is_here_what_comes_and_what_is_missing() -> None:
+    shown = pool(target=24, current=19, status={"inProgress": 2}, reasons=WAITING)
+
+    bar = stand(shown).bar
+
+    assert [(part.look, part.start, part.count) for part in bar] == [
+        ("has", 0, 19),
+        ("go", 19, 2),
+        ("wait", 21, 3),
+    ]
+
+
+def test_the_first_cause_of_explain_says_why_and_its_first_remedy_what_helps() -> None:
+    cause = {
+        "title": "Quota is Over",
+        "message": "targetNodes 9 exceeds quota 6",
+        "helps": ["wait"],
+    }
+    shown = pool(reasons=OVER, explanation={"causes": [cause]})
+
+    standing = stand(shown)
+
+    assert (standing.why, standing.helps) == ("targetNodes 9 exceeds quota 6.", "Wait.")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("none can be had", "None can be had."),
+        ("targetNodes is 4", "targetNodes is 4."),
+        ("train reserves 0", "train reserves 0."),
+        ("demo/other waits.", "demo/other waits."),
+        ("", ""),
+    ],
+)
+def test_names_keep_their_case_at_the_begin_of_a_sentence(words: str, expected: str) -> None:
+    assert sentence(words, "train") == expected
+
+
+def test_the_list_answers_sorts_by_who_must_act_and_says_how_many_are_short() -> None:
+    pools = [
+        pool(node("a"), node("b"), place=Place("demo", "well")),
+        pool(target=4, reasons=WAITING, place=Place("demo", "waits")),
+        pool(target=9, reasons=OVER, place=Place("demo", "over")),
+        pool(target=5, reasons=OVER, place=Place("other", "over")),
+    ]
+
+    shown = list_pools(pools, read_asked({}))
+
+    assert shown.title == "3 of 4 NodePools are short of Nodes"
+    assert shown.summary == ("2 need a person", "1 waits")
+    names = [[line.place.name for line in section.lines] for section in shown.sections]
+    assert names == [["over", "over"], ["waits"], ["well"]]
+    assert [line.target for line in shown.sections[0].lines] == [9, 5]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ({"state": "waits"}, ["waits"]),
+        ({"q": "OVER quota"}, ["over"]),
+        ({"q": "h100 waits"}, ["waits"]),
+        ({"q": "nothing"}, []),
+        ({"state": "unknown", "by": "unknown", "sort": "name"}, ["over", "waits", "well"]),
+        ({"by": "cluster", "sort": "name"}, ["over", "waits", "well"]),
+        ({"by": "type", "sort": "since"}, ["over", "waits", "well"]),
+    ],
+)
+def test_the_address_filters_groups_and_sorts(query: Mapping[str, str], names: list[str]) -> None:
+    pools = [
+        pool(node("a"), node("b"), place=Place("demo", "well")),
+        pool(target=4, reasons=WAITING, place=Place("demo", "waits")),
+        pool(target=9, reasons=OVER, place=Place("demo", "over")),
+    ]
+
+    shown = list_pools(pools, read_asked(query))
+
+    assert [line.place.name for each in shown.sections for line in each.lines] == names
+
+
+def test_of_many_well_nodepools_the_first_hundred_are_shown_and_all_that_are_not_well() -> None:
+    well = [pool(node("a"), node("b"), place=Place("demo", f"w{n:04}")) for n in range(130)]
+    short = [pool(reasons=OVER, place=Place("demo", f"s{n:04}")) for n in range(120)]
+
+    shown = list_pools([*well, *short], read_asked({}))
+
+    assert [(len(each.lines), each.hidden) for each in shown.sections] == [(120, 0), (100, 30)]
+
+
+@pytest.mark.parametrize(
+    ("shown", "word"),
+    [
+        (node("a"), "Idle"),
+        (node("a", ("CWActive", "True", "Workloads")), "Active"),
+        (node("a", phase="booting"), "Booting"),
+        (node("a", ("GPUMissing", "True", "GPUMissing")), "Unhealthy"),
+        (node("a", phase="cordoned"), "Cordoned"),
+        (node("a", phase="draining"), "Draining"),
+        (node("a", phase="cordoned", preemptedSince=ago(minutes=1)), "Warned"),
+        (node("a", phase="draining", preemptedSince=ago(minutes=3)), "Draining"),
+        (node("a", reservedFor="control-plane"), "Held back"),
+        (node("a", ("CWNodeRemoval", "True", "ScaleDown")), "Leaving"),
+        (node("a", phase="new"), "Unknown"),
+    ],
+)
+def test_the_word_of_a_node_says_first_what_is_wrong(shown: Fields, word: str) -> None:
+    assert word_of_node(pool(shown).facts.nodes[0]).text == word
+
+
+def test_nodes_are_grouped_by_state_with_what_is_wrong_first_and_counted_if_there_are_many() -> (
+    None
+):
+    few = pool(node("b"), node("a"), node("c", ("GPUMissing", "True", "GPUMissing")))
+    many = pool(*(node(f"n{number:05}") for number in range(2_001)))
+
+    grid = build_grid(few.members, "rack")
+
+    assert grid.by == "state"
+    assert [(row.title, len(row.cells)) for row in grid.rows] == [("Unhealthy", 1), ("Idle", 2)]
+    assert [row.counts[0][1] for row in build_grid(many.members, "").rows] == [2_001]
+    assert [(word.text, count) for word, count in count_words(few.members)] == [
+        ("Idle", 2),
+        ("Unhealthy", 1),
+    ]
+
+
+def test_the_timeline_has_deadlines_above_now_and_the_past_below_in_groups() -> None:
+    boots = node("boots", ("CWRegistered", "False", "Booting"), phase="booting")
+    warned = node("warned", phase="cordoned", preemptedSince=ago(seconds=130))
+    events = [
+        happening(9, "CWNodeRegistered", 1),
+        happening(8, "CWNodeRegistered", 2),
+        happening(5, "CWNodePoolCreated", 60, actor="demo/alice"),
+    ]
+
+    timeline = build_timeline(pool(boots, warned), events, NOW)
+
+    coming = [(entry.at, entry.nodes[0].name) for entry in timeline.coming]
+    assert coming == [
+        (NOW + timedelta(minutes=25), "boots"),
+        (NOW + timedelta(seconds=290), "warned"),
+    ]
+    # The drain was due ten seconds ago, so it is past.
+    past = [(entry.text, entry.positions, entry.actor) for entry in timeline.past]
+    assert past == [
+        ("CWNodeRegistered at 9 and 1 more like it", (8, 9), ""),
+        ("its drain begins", (), ""),
+        ("CWNodePoolCreated at 5", (5,), "demo/alice"),
+    ]
+
+
+def test_the_page_of_a_nodepool_has_the_sentence_its_evidence_and_a_remedy_to_press() -> None:
+    cause = {
+        "title": "Quota is Over",
+        "message": "targetNodes 9 exceeds quota 6",
+        "helps": ["raise the quota to 9", "scale train to 6, which fits", "scale other to 1"],
+        "proofs": [{"logPosition": 41, "about": "condition Quota"}, {"logPosition": "no"}],
+    }
+    explanation = {"sentence": "NodePool train wants 9.", "causes": [cause]}
+    shown = pool(node("a"), target=9, reasons=OVER, explanation=explanation)
+
+    page = build_pool_page(shown, [], "", NOW)
+
+    assert page.say == "NodePool train wants 9."
+    assert [proof.position for proof in page.causes[0].proofs] == [41]
+    assert [remedy.target for remedy in page.remedies] == [None, 6, None]
+    assert page.gpus == (8, 72)
+    assert [(part.look, part.count) for part in page.bar] == [("idl", 1), ("act", 8)]
+
+
+def test_running_preemptions_are_sorted_by_deadline_and_ended_ones_are_summed_up() -> None:
+    first = node("first", phase="draining", preemptedSince=ago(seconds=200))
+    second = node("second", phase="cordoned", preemptedSince=ago(seconds=41))
+    ended = Past(Place("demo", "gone"), "train", 5, NOW, "Requested", "", 120, 121, 0.1, 1)
+    why = Past(
+        Place("demo", "first"), "train", 6, NOW, "DefaultPoolShort", "big", None, None, None, 0
+    )
+
+    page = build_preemptions([pool(second, first)], [ended, why], NOW)
+
+    assert page.title == "2 Nodes are being preempted"
+    running = [
+        (each.member.place.name, each.passed_s, each.word.text, each.reason)
+        for each in page.running
+    ]
+    assert running == [("first", 200, "Draining", "for big"), ("second", 41, "Warned", "")]
+    assert page.last == NOW + timedelta(seconds=379)
+    assert page.past_summary == "1 ended, 1 Pod lost, at most 0.10 s late"
+
+
+def test_quotas_name_who_holds_and_who_waits_even_where_none_is_set() -> None:
+    pools = {
+        TRAIN: pool(node("a"), node("b")),
+        Place("demo", "big"): pool(target=9, reasons=OVER, place=Place("demo", "big")),
+    }
+    quota = {"zone": ZONE, "instanceType": H100, "limit": 6, "used": 2}
+
+    with_quota = list_quotas(Fleet("demo", pools, {"demo": ZONE}, [quota]))
+    without = list_quotas(Fleet("demo", pools, {"demo": ZONE}))
+
+    assert [(each.limit, each.left, each.waiting, each.word.text) for each in with_quota] == [
+        (6, 4, 9, "Over quota")
+    ]
+    assert [(each.place.name, each.waits) for each in with_quota[0].holders] == [
+        ("train", 0),
+        ("big", 9),
+    ]
+    assert [each.word.text for each in without] == ["No quota"]
+
+
+def test_events_are_filtered_by_every_part_and_newest_first() -> None:
+    events = [
+        happening(5, "CWNodePoolCreated", 60),
+        happening(7, "CWNodeCordoned", 50, kind="Node", name="g1", actor="demo/alice"),
+        happening(9, "CWNodeRegistered", 40, kind="Node", name="g2"),
+    ]
+
+    assert [e.position for e in list_events(events, EventsAsked()).lines] == [9, 7, 5]
+    assert [e.position for e in list_events(events, EventsAsked("ALICE cordoned")).lines] == [7]
+    asked = read_events_asked({"kind": "Node", "name": "g2", "severity": "unknown"})
+    assert [e.position for e in list_events(events, asked).lines] == [9]
+    assert list_events(events, EventsAsked(cluster="other")).matching == 0
+
+
+def test_a_form_keeps_what_was_typed_and_names_each_fault() -> None:
+    typed = {
+        "name": "Night_ly",
+        "target": "x",
+        "labels": "team",
+        "taints": "a=b",
+        "cluster": "none",
+    }
+
+    form = read_form(typed, ["demo"])
+
+    assert sorted(form.faults) == ["cluster", "labels", "name", "taints", "target", "type"]
+    assert form.value("target") == "x"
+    assert form.value("class") == "default"
+
+
+def test_a_form_becomes_the_manifest_and_the_command_that_say_the_same() -> None:
+    plain = {"name": "a", "cluster": "demo", "type": H100, "class": "spot", "target": "3"}
+    autoscaled = {**plain, "how": "auto", "least": "1", "most": "4", "labels": "team=a, b=c"}
+    tainted = {**plain, "taints": "dedicated=eval:NoSchedule"}
+
+    spec = build_manifest(read_form(plain, ["demo"]))["spec"]
+    more = build_manifest(read_form(autoscaled, ["demo"]))["spec"]
+    taints = build_manifest(read_form(tainted, ["demo"]))["spec"]
+
+    assert spec == {"instanceType": H100, "computeClass": "spot", "targetNodes": 3}
+    assert more == {
+        "instanceType": H100,
+        "computeClass": "spot",
+        "autoscaling": True,
+        "targetNodes": 1,
+        "minNodes": 1,
+        "maxNodes": 4,
+        "nodeLabels": {"team": "a", "b": "c"},
+    }
+    assert isinstance(taints, dict)
+    assert taints["nodeTaints"] == [{"key": "dedicated", "value": "eval", "effect": "NoSchedule"}]
+    own, _ = creating(read_form(plain, ["demo"]))
+    assert own.line == (
+        f"nodepool create nodepool a --instance-type {H100} --compute-class spot --target 3"
+    )
+
+
+def test_a_command_quotes_what_a_shell_would_read() -> None:
+    form = read_form({"name": "a; rm -rf /", "cluster": "x y"}, ["x y"])
+
+    assert creating(form)[0].line.startswith("nodepool create nodepool 'a; rm -rf /' ")
+
+
+def test_capacity_is_asked_for_each_known_type_once_and_ranked_as_it_was_answered() -> None:
+    chosen = read_selections([H100, "unknown", H100, "gd-8xa100-i128"], ["1", "2", "3", "0"])
+    answer = {
+        "zones": [
+            {"zone": "B", "availability": "Likely available", "tags": ["Likely available"]},
+            {"zone": ZONE, "availability": "Not available", "tags": ["Not available"]},
+            {"zone": "C", "availability": "SKU unavailable", "tags": []},
+        ]
+    }
+
+    found = read_found(answer, {"demo": ZONE})
+
+    assert [(each.number, bool(each.fault)) for each in chosen] == [(3, False), (0, True)]
+    assert [(zone.name, zone.clusters) for zone in found.zones] == [("B", ()), (ZONE, ("demo",))]
+    assert [zone.name for zone in found.others] == ["C"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text", "countdown"),
+    [
+        (-1, "0 s", "0:00"),
+        (26, "26 s", "0:26"),
+        (146, "2 min 26 s", "2:26"),
+        (11_100, "3 h 5 min", "3:05:00"),
+        (90_000, "1 d 1 h", "25:00:00"),
+        (345_600, "4 d", "96:00:00"),
+    ],
+)
+def test_a_duration_has_at_most_two_units(seconds: float, text: str, countdown: str) -> None:
+    assert format_duration(seconds) == text
+    assert format_countdown(seconds) == countdown
