@@ -21,9 +21,9 @@ from nodepool.client.manifests import read_manifests
 from nodepool.contract.services import EDGES, PROCESSES, SERVICES, SHARED
 from nodepool.host import settings
 from nodepool.host.settings import Settings
-from nodepool.local import up
 from nodepool.local.binary import find_server
 from nodepool.local.config import PENDING_MAX, QUEUE_MAX
+from nodepool.local.planning import plan_programs
 from nodepool.local.server import NatsServer
 from nodepool.nats.wire.access import PLACEHOLDER, Access
 
@@ -172,7 +172,7 @@ def test_one_machine_runs_every_service_once_with_a_log_and_a_key_of_its_own(
     groups, ports = (*PROCESSES[count], ("gateway",)), range(9464, 9465 + count)
 
     # when its processes are planned
-    programs = up.plan_programs(PROCESSES[count], server, Path("logs"), ports)
+    programs = plan_programs(PROCESSES[count], server, Path("logs"), ports)
 
     # then each service and the gateway runs once, with a log and a key of its own
     assert len(programs) == count + 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -22,10 +23,11 @@ from nodepool.local.errors import ServerError, UpError
 from nodepool.local.identities import has_members, linked_operator, make_streams
 from nodepool.local.listening import LOCAL_NAMES
 from nodepool.local.monitoring import OPEN, write_prometheus_config
+from nodepool.local.pages import CONSOLE, PORT, describe_console, ensure_person, links_folder
+from nodepool.local.planning import plan_programs
 from nodepool.local.ports import HOST, claimed_ports
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import Program, keep_running, keep_server, keep_storing
-from nodepool.nats.wire.access import PLACEHOLDER, Access
 from nodepool.nats.wire.errors import InDoubt
 
 METRICS_PORT = 9464
@@ -51,6 +53,7 @@ class Options:
     listen: the address on which the nats-server listens.
     protection: who may read the metrics of the services.
     archive: where to archive the log; empty for nowhere.
+    console: whether to serve the console; its first user is added if the organisation has none.
     """
 
     data_dir: Path
@@ -65,6 +68,7 @@ class Options:
     listen: str = HOST
     protection: Protection = OPEN
     archive: str = ""
+    console: bool = False
 
 
 def run(options: Options) -> int:
@@ -80,13 +84,21 @@ def run(options: Options) -> int:
     try:
         groups = PROCESSES[options.processes]
         groups = (*groups, (ARCHIVER,)) if options.archive else groups
+        if options.console:
+            groups = (*groups, (CONSOLE,))
+            ensure_person(server.data_dir, server.auth, options.org)
+            # Links of an earlier start, which was killed, lead nowhere.
+            shutil.rmtree(links_folder(server.data_dir), ignore_errors=True)
         logs = _log_folder(options.data_dir, groups)
         with (
             claimed_ports(len(groups) + 1, METRICS_PORT) as ports,
+            claimed_ports(1, PORT) as pages,
             linked_operator(options.port, server.auth, server.authority),
         ):
             limit = storage_limit(server.data_dir)
-            programs = plan_programs(groups, server, logs, ports, limit, options.archive)
+            programs = plan_programs(
+                groups, server, logs, ports, limit, archive=options.archive, pages=pages[0]
+            )
             return asyncio.run(_run_services(options, server, programs))
     finally:
         server.stop()
@@ -172,46 +184,6 @@ async def _keep_gateway(program: Program, server: NatsServer, watch: Callable[[]
     await keep_running(program)
 
 
-def plan_programs(
-    groups: Sequence[Sequence[str]],
-    server: NatsServer,
-    logs: Path,
-    ports: Sequence[int],
-    limit: int = 0,
-    archive: str = "",
-) -> Sequence[Program]:
-    """Return the processes to run, each with the services of a group and one of the ports.
-
-    The last one is the gateway, with the last port. Each service shows its own key.
-
-    limit: how many bytes the server may store; 0 if not known.
-    archive: where the archiver of a group of its own archives the log.
-    """
-    shared = {
-        "NODEPOOL_URL": server.url,
-        # What the environment says is for another server.
-        **{f"NODEPOOL_{name.upper()}": "" for name in Access.__slots__},
-        "NODEPOOL_NKEY_FILE": str(server.auth.key_file(PLACEHOLDER)),
-        "NODEPOOL_CA_FILE": str(server.authority or ""),
-        "NODEPOOL_MEMBERS_FILE": str(server.auth.members_file),
-        "NODEPOOL_LOG_FILE": str(logs / "{service}.log"),
-        "NODEPOOL_MAX_FILE_STORE": str(limit),
-        "NODEPOOL_ARCHIVE": archive,
-    }
-    commands = [group if group == (ARCHIVER,) else ("nodepool.host", *group) for group in groups]
-    return [
-        Program(
-            ", ".join(group),
-            tuple(command),
-            {**shared, "NODEPOOL_METRICS_PORT": str(port)},
-            logs / f"{group[0]}.err",
-        )
-        for group, command, port in zip(
-            (*groups, (GATEWAY,)), (*commands, (GATEWAY,)), ports, strict=True
-        )
-    ]
-
-
 async def _set_up(options: Options, server: NatsServer) -> None:
     """Seed the demo, apply the examples, and print the NodePools and what to try."""
     # Imported here, because it loads the models of all messages: meanwhile, the services start.
@@ -237,6 +209,9 @@ async def _set_up(options: Options, server: NatsServer) -> None:
     key = options.data_dir / server.auth.key_file(OPERATOR).relative_to(server.data_dir)
     if server.authority is not None:
         report(_advice_outside(options.port, server.authority))
+    if options.console:
+        person = ensure_person(server.data_dir, server.auth, options.org)
+        report(await describe_console(server.data_dir, options.org, person))
     report(advice(server.url, options.org, options.cluster, key, server.authority))
 
 

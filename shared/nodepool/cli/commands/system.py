@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,7 @@ from nodepool.contract.services import PROCESSES
 
 if TYPE_CHECKING:
     from nodepool.client.admin import Versions
+    from nodepool.host.settings import Settings as Services
 
 PATH = click.Path(path_type=Path)
 
@@ -53,6 +54,32 @@ def _store(archive: str) -> str:
     except StoreError as error:
         raise click.UsageError(f"--archive: {error}") from None
     return archive if "://" in archive else str(Path(archive).absolute())
+
+
+def _read_services() -> "Services":
+    """Return the settings of the services; raise a usage error if one of them is invalid.
+
+    Each service reads these settings too, and would exit at each start.
+    """
+    from nodepool.host.settings import SettingsError, read
+
+    try:
+        services = read(os.environ)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
+    if services.replicas > 1:
+        raise click.UsageError(f"NODEPOOL_REPLICAS is {services.replicas}; one server keeps 1 copy")
+    return services
+
+
+def _check_console(context: click.Context, option: click.Parameter, is_on: bool) -> bool:
+    """Return whether the console is asked for; raise a usage error if its packages are missing."""
+    from importlib.util import find_spec
+
+    if is_on and any(find_spec(name) is None for name in ("starlette", "jinja2", "uvicorn")):
+        fix = "pip install 'nodepool[console]'"
+        raise click.UsageError(f"--console needs the packages starlette, jinja2 and uvicorn: {fix}")
+    return is_on
 
 
 @click.command(cls=Command)
@@ -93,29 +120,28 @@ def _store(archive: str) -> str:
     show_envvar=True,
     help="Archive the log there as well: in a folder, or in a bucket such as s3://bucket/folder.",
 )
+@click.option(
+    "--console",
+    is_flag=True,
+    callback=_check_console,
+    help="Serve the console in the browser, on this machine only, and print a link to sign in.",
+)
 @click.pass_obj
 def up(
     settings: Settings,
+    /,
     data_dir: Path,
     examples: Path | None,
     once: bool,
     processes: str,
     listen: str,
-    archive: str,
+    **beside: Any,
 ) -> int:
     """Run the whole control plane on this machine, until Ctrl-C."""
     from nodepool.cli.tables import pools_table
-    from nodepool.host.settings import SettingsError, read
     from nodepool.local.errors import UpError
     from nodepool.local.up import Options, run
 
-    try:
-        # Each service reads these settings too, and would exit at each start if one is invalid.
-        services = read(os.environ)
-    except SettingsError as error:
-        raise click.UsageError(str(error)) from None
-    if services.replicas > 1:
-        raise click.UsageError(f"NODEPOOL_REPLICAS is {services.replicas}; one server keeps 1 copy")
     options = Options(
         data_dir=data_dir,
         port=port(),
@@ -127,8 +153,9 @@ def up(
         once=once,
         processes=int(processes),
         listen=listen,
-        protection=services.protection,
-        archive=_store(archive),
+        protection=_read_services().protection,
+        archive=_store(beside["archive"]),
+        console=beside["console"],
     )
     try:
         return run(options)

@@ -1,0 +1,40 @@
+"""`nodepool up --console`: the link that it prints signs in the user of this machine."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from bus.cli import running
+from bus.consoles import Browser
+
+pytest.importorskip("starlette", reason="needs the packages of nodepool[console]")
+LINK = re.compile(r"(http://127\.0\.0\.1:[0-9]+)/login\?token=\S+")
+
+
+async def test_the_first_start_adds_an_owner_and_each_start_prints_a_link_that_signs_in(
+    tmp_path: Path,
+) -> None:
+    owners = list[list[str]]()
+    for _ in range(2):
+        # given a control plane on this machine with its console
+        with running(tmp_path, "--console") as up:
+            link = LINK.search("\n".join(up.printed))
+            assert link is not None, up.printed
+
+            # when the link that was printed is opened, then it signs in
+            browser = Browser(link[1])
+            assert (await browser.get(link[0])).status == 303
+            page = await browser.get("/organisation")
+            assert "This role may send:" in page.text
+            assert "US-EAST-04A" in page.text
+
+        # and once it has stopped, no link is left
+        assert list((tmp_path / "console" / "links").glob("*")) == []
+        users = json.loads((tmp_path / "auth" / "users.json").read_text())
+        owners.append(sorted(users["organisations"]["demo"]))
+
+    # and the second start has added nobody
+    assert owners[0] == owners[1]
+    assert len(owners[0]) == 1
