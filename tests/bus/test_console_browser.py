@@ -1,0 +1,303 @@
+"""The console in a real browser, as people use it: by pointer, by keyboard, on a small screen."""
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus.accounts import CLUSTER
+from bus.consoles import World, console_at_work
+from bus.test_console import SCRIPT, apply
+from support.constants import A100, H100
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytest.importorskip("starlette", reason="needs the packages of nodepool[console]")
+playwright = pytest.importorskip("playwright.async_api", reason="needs the package playwright")
+if CHROMIUM is None:
+    pytest.skip("needs the program chromium", allow_module_level=True)
+
+WATCH = (
+    "document.addEventListener('securitypolicyviolation', e => console.error('CSP', e.blockedURI))"
+)
+RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]
+SMALL, LARGE = {"width": 320, "height": 640}, {"width": 1280, "height": 900}
+
+
+class Tab:
+    """A tab of a browser in which a user has signed in, and everything that went wrong in it."""
+
+    def __init__(self, page: "Page", base: str) -> None:
+        self.page, self._base = page, base
+        self.faults: list[str] = []
+        page.on("console", self._note)
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+
+    def _note(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.faults.append(message.text)
+
+    async def open(self, path: str) -> None:
+        """Go to an address."""
+        await self.page.goto(self._base + path)
+
+    async def sees(self, text: str) -> None:
+        """Return once a text is shown."""
+        await playwright.expect(self.page.locator("main")).to_contain_text(text, timeout=20_000)
+
+    async def is_at(self, path: str) -> None:
+        """Return once the address is this one."""
+        await self.page.wait_for_url(self._base + path)
+
+    async def row(self, name: str) -> str:
+        """The text of the row of a NodePool."""
+        row = self.page.locator("tr[data-row]", has_text=name)
+        return " ".join((await row.inner_text()).split())
+
+    async def focused(self) -> str:
+        """The text of what has the focus."""
+        text: str = await self.page.evaluate("document.activeElement.textContent.trim()")
+        return text
+
+    async def audit(self) -> list[str]:
+        """What axe finds wrong with the page for people with a disability."""
+        axe = pytest.importorskip("axe_playwright_python.async_playwright")
+        found = await axe.Axe().run(self.page, options={"runOnly": RULES})
+        violations = found.response["violations"]
+        return [f"{each['id']}: {node['html']}" for each in violations for node in each["nodes"]]
+
+
+@asynccontextmanager
+async def tab(world: World, user: str = "owner", **context: Any) -> AsyncIterator[Tab]:
+    """A browser in which a user has signed in."""
+    sandbox = [] if os.getuid() else ["--no-sandbox"]
+    async with playwright.async_playwright() as driver:
+        browser = await driver.chromium.launch(executable_path=CHROMIUM, args=sandbox)
+        made = await browser.new_context(**{"viewport": LARGE, "locale": "en-GB", **context})
+        if context.get("java_script_enabled", True):
+            await made.add_init_script(WATCH)
+        opened = Tab(await made.new_page(), world.console.url)
+        await opened.page.goto(world.link(user))
+        try:
+            yield opened
+        finally:
+            await browser.close()
+
+
+async def test_an_owner_creates_scales_and_deletes_a_nodepool_and_sees_each_change_at_once(
+    tmp_path: Path,
+) -> None:
+    async with console_at_work(tmp_path) as world, tab(world) as owner:
+        page = owner.page
+
+        # given no NodePool, when the owner follows the page, then there is a form
+        await owner.sees("No NodePools yet")
+        await page.get_by_role("link", name="Create NodePool").click()
+
+        # when the form is sent with a wrong name, then the field says so and keeps it
+        await page.get_by_label("Name", exact=True).fill("Night_ly")
+        await page.get_by_label("Instance type").select_option(H100)
+        await page.get_by_role("button", name="Create NodePool", exact=True).click()
+        await owner.sees("Use lower case letters")
+        assert await page.get_by_label("Name", exact=True).input_value() == "Night_ly"
+        assert await page.get_by_label("Name", exact=True).get_attribute("aria-invalid") == "true"
+
+        # when it is right, then the page of the NodePool follows it to its target without a reload
+        await page.get_by_label("Name", exact=True).fill("nightly")
+        await page.get_by_role("button", name="Create NodePool", exact=True).click()
+        await owner.is_at(f"/nodepools/{CLUSTER}/nightly")
+        await owner.sees("At target")
+        await owner.sees("nothing blocks it")
+
+        # when it is scaled, then the plan comes first, and then the list shows what follows
+        await page.get_by_role("link", name="Scale", exact=True).click()
+        await page.get_by_label("Target, in Nodes").fill("3")
+        await page.get_by_role("button", name="Check with the server", exact=True).click()
+        await owner.sees("Would be accepted")
+        await owner.sees("+ targetNodes: 3")
+        await page.get_by_role("button", name="Scale to 3", exact=True).click()
+        await owner.is_at(f"/nodepools/{CLUSTER}/nightly")
+        await owner.open("/nodepools")
+        await owner.sees("3 of 3")
+
+        # when somebody else scales it, then the open list shows that, and the focus stays
+        await page.get_by_role("link", name="nightly").focus()
+        await world.operator.nodepools.scale("nightly", 20)
+        await owner.sees("of 20")
+        await owner.sees("Over quota")
+        assert await owner.focused() == "nightly"
+        assert await page.title() == "(1) NodePools · nodepool"
+
+        # when it is paused, then nothing changes until it goes on
+        await page.get_by_role("button", name="Pause", exact=True).click()
+        await world.operator.nodepools.scale("nightly", 2)
+        await playwright.expect(page.locator("#live-word")).to_contain_text("new", timeout=20_000)
+        assert "of 20" in await owner.row("nightly")
+        await page.get_by_role("button", name="Go on", exact=True).click()
+        await owner.sees("2 of 2")
+
+        # when it is deleted, then its name has to be typed
+        await owner.open(f"/nodepools/{CLUSTER}/nightly/delete")
+        await page.get_by_label("Type nightly to delete it").fill("night")
+        await page.get_by_role("button", name="Delete nightly", exact=True).click()
+        await owner.sees("Type nightly, the name of the NodePool, exactly.")
+        await page.get_by_label("Type nightly to delete it").fill("nightly")
+        await page.get_by_role("button", name="Delete nightly", exact=True).click()
+        await owner.open("/nodepools")
+        await owner.sees("No NodePools yet")
+
+        # and the browser had nothing to complain about
+        complaints = [each for each in owner.faults if "status of 422" not in each]
+        assert complaints == []
+
+
+async def test_everything_can_be_done_by_keyboard(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path) as world:
+        for name, kind, target in (("alpha", H100, 1), ("beta", A100, 2), ("gamma", A100, 9)):
+            await apply(world.operator, name, kind, target)
+        async with tab(world) as owner:
+            page = owner.page
+            await owner.sees("gamma")
+            await owner.sees("All 3" if False else "of 9")
+
+            # when `j` and `k` are pressed, then the focus goes from row to row
+            await owner.sees("2 of 2")
+            await page.keyboard.press("j")
+            assert await owner.focused() == "gamma"
+            await page.keyboard.press("j")
+            assert await owner.focused() == "alpha"
+            await page.keyboard.press("k")
+            assert await owner.focused() == "gamma"
+
+            # when `/` is pressed, then the filter has the focus, and is in the address
+            await page.keyboard.press("/")
+            await page.keyboard.type("beta")
+            await playwright.expect(page.locator("tr[data-row]")).to_have_count(1)
+            await owner.is_at("/nodepools?q=beta")
+            await page.keyboard.press("Escape")
+            await playwright.expect(page.locator("tr[data-row]")).to_have_count(3)
+            await page.keyboard.press("Escape")
+
+            # when `?` is pressed, then the keys are listed, and Escape closes the list
+            await page.keyboard.press("?")
+            await playwright.expect(page.locator("#keys")).to_be_visible()
+            await page.keyboard.press("Escape")
+            await playwright.expect(page.locator("#keys")).to_be_hidden()
+
+            # when `s` is pressed on a row, then it is to be scaled; Enter opens it
+            await page.keyboard.press("j")
+            await page.keyboard.press("s")
+            await owner.is_at(f"/nodepools/{CLUSTER}/gamma/scale")
+            await page.go_back()
+            await owner.sees("gamma")
+            await page.keyboard.press("j")
+            await page.keyboard.press("Enter")
+            await owner.is_at(f"/nodepools/{CLUSTER}/gamma")
+
+            # when `g` and a letter are pressed, then that section opens
+            for letter, path in (("e", "/events"), ("o", "/organisation"), ("n", "/nodepools")):
+                await page.keyboard.press("g")
+                await page.keyboard.press(letter)
+                await owner.is_at(path)
+            assert owner.faults == []
+
+
+async def test_every_page_fits_a_small_screen_both_themes_and_people_with_a_disability(
+    tmp_path: Path,
+) -> None:
+    async with console_at_work(tmp_path) as world:
+        await apply(world.operator, "train", H100, 2)
+        await apply(world.operator, "large", A100, 9, SCRIPT)
+        await world.operator.nodepools.wait("train", "AtTarget")
+        node = (await world.operator.nodes.list())[0].key
+        await world.operator.nodes.cordon("train", node)
+        paths = (
+            *("/nodepools", "/events", "/preemptions", "/organisation", "/create", "/none"),
+            f"/nodepools/{CLUSTER}/train",
+            f"/nodepools/{CLUSTER}/large",
+            f"/nodepools/{CLUSTER}/large/yaml",
+            f"/nodepools/{CLUSTER}/large/scale?target=6",
+            f"/nodepools/{CLUSTER}/large/delete",
+            f"/nodes/{CLUSTER}/{node}",
+            f"/nodes/{CLUSTER}/{node}/drain",
+            f"/capacity?type={A100}&count=2",
+        )
+        async with tab(world) as owner:
+            found = list[str]()
+            for path in paths:
+                await owner.open(path)
+                for theme in ("light", "dark"):
+                    await owner.page.emulate_media(color_scheme=theme)
+                    found += [f"{path} {theme} {each}" for each in await owner.audit()]
+                await owner.page.set_viewport_size(SMALL)
+                wide = await owner.page.evaluate("document.documentElement.scrollWidth")
+                found += [f"{path} is {wide} wide"] if wide > SMALL["width"] else []
+                await owner.page.set_viewport_size(LARGE)
+            assert found == []
+            assert [each for each in owner.faults if "status of 404" not in each] == []
+
+
+async def test_what_users_write_is_text_and_pages_work_without_scripts(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path) as world:
+        await apply(world.operator, "large", A100, 9, SCRIPT)
+
+        # given a browser that runs no scripts
+        async with tab(world, java_script_enabled=False) as owner:
+            page = owner.page
+            await owner.open(f"/nodepools?q=large&text={SCRIPT}")
+            await owner.sees("large")
+
+            # when a form is filled and sent, then it is carried out
+            await owner.open(f"/nodepools/{CLUSTER}/large/scale")
+            await page.get_by_label("Target, in Nodes").fill("3")
+            await page.get_by_role("button", name="Scale", exact=True).click()
+            await owner.is_at(f"/nodepools/{CLUSTER}/large")
+
+            # and nothing that would need a script is offered
+            assert await page.get_by_role("button", name="Copy", exact=True).count() == 0
+            assert await page.get_by_role("button", name="Pause", exact=True).count() == 0
+
+        # when a browser that runs scripts shows what a user wrote, then it is text
+        async with tab(world) as owner:
+            for path in (
+                f"/nodepools/{CLUSTER}/large/yaml",
+                f"/nodepools?q={SCRIPT}",
+                f"/events?q={SCRIPT}",
+                f"/create?name={SCRIPT}&labels={SCRIPT}",
+            ):
+                await owner.open(path)
+                assert await owner.page.locator("script:not([nonce])").count() == 0, path
+                html = await owner.page.content()
+                assert SCRIPT not in re.sub(r"<(script|title)\b.*?</\1>", "", html), path
+            assert owner.faults == []
+
+
+async def test_a_change_is_on_the_screen_soon_and_a_dead_bus_is_said(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path) as world:
+        await apply(world.operator, "train", H100, 1)
+        async with tab(world) as owner:
+            await owner.sees("At target")
+
+            # when a command was accepted, then its effect is on the screen soon
+            began = asyncio.get_running_loop().time()
+            await world.operator.nodepools.scale("train", 2)
+            await owner.sees("of 2")
+            assert asyncio.get_running_loop().time() - began < 5
+
+            # when the bus is gone, then the page says so; when it is back, it goes on by itself
+            await asyncio.to_thread(world.server.kill)
+            await owner.sees("Not live since")
+            await playwright.expect(owner.page.locator("#live-word")).to_contain_text("Not live")
+            world.server.start()
+            await playwright.expect(owner.page.locator("#band")).to_have_count(0, timeout=25_000)
+            await world.operator.nodepools.scale("train", 3)
+            await owner.sees("of 3")
+            assert owner.faults == []
