@@ -51,7 +51,10 @@ class Tab:
 
     async def sees(self, text: str) -> None:
         """Return once a text is shown."""
-        await playwright.expect(self.page.locator("main")).to_contain_text(text, timeout=20_000)
+        try:
+            await playwright.expect(self.page.locator("main")).to_contain_text(text, timeout=20_000)
+        except AssertionError as error:
+            pytest.fail(f"{self.page.url}: {error}; the browser said: {self.faults}")
 
     async def is_at(self, path: str) -> None:
         """Return once the address is this one."""

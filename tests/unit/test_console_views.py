@@ -11,7 +11,7 @@ from console.view.events import EventsAsked, list_events, read_events_asked
 from console.view.forms import build_manifest, creating, read_form
 from console.view.model import Fleet, Happening, Place, Pool, build_pool
 from console.view.nodes import build_grid, count_words, word_of_node
-from console.view.organisation import list_quotas
+from console.view.organisation import describe_room, list_quotas
 from console.view.pool import build_pool_page
 from console.view.pools import list_pools, read_asked
 from console.view.preemptions import Past, build_preemptions
@@ -127,6 +127,27 @@ def test_a_second_problem_is_a_second_word() -> None:
     assert [word.text for word in stand(shown).also] == ["1 unhealthy"]
 
 
+def test_a_nodepool_that_is_well_but_for_a_node_says_what_is_wrong_with_it() -> None:
+    cause = {"title": "1 Node is unhealthy", "message": "a: GPUMissing", "helps": []}
+    ill = node("a", ("GPUMissing", "True", "GPUMissing"))
+    shown = pool(ill, node("b"), explanation={"causes": [cause]})
+
+    standing = stand(shown)
+
+    assert (standing.group, standing.is_quiet) == (Group.WELL, False)
+    assert standing.why == "a: GPUMissing."
+
+
+def test_a_nodepool_that_loses_nodes_names_the_first_and_its_deadline() -> None:
+    warned = [node(name, phase="cordoned", preemptedSince=ago(seconds=41)) for name in "ba"]
+
+    standing = stand(pool(*warned, node("c", phase="cordoned", preemptedSince=ago(seconds=1))))
+
+    assert standing.next is not None
+    assert (standing.next.name, standing.next.others) == ("a", 1)
+    assert standing.next.deadline.at == NOW + timedelta(seconds=79)
+
+
 def test_the_bar_of_a_short_nodepool_has_what_is_here_what_comes_and_what_is_missing() -> None:
     shown = pool(target=24, current=19, status={"inProgress": 2}, reasons=WAITING)
 
@@ -178,6 +199,7 @@ def test_the_list_answers_sorts_by_who_must_act_and_says_how_many_are_short() ->
 
     assert shown.title == "3 of 4 NodePools are short of Nodes"
     assert shown.summary == ("2 need a person", "1 waits")
+    assert (shown.current, shown.wanted) == (2, 20)
     names = [[line.place.name for line in section.lines] for section in shown.sections]
     assert names == [["over", "over"], ["waits"], ["well"]]
     assert [line.target for line in shown.sections[0].lines] == [9, 5]
@@ -344,11 +366,39 @@ def test_events_are_filtered_by_every_part_and_newest_first() -> None:
         happening(9, "CWNodeRegistered", 40, kind="Node", name="g2"),
     ]
 
-    assert [e.position for e in list_events(events, EventsAsked()).lines] == [9, 7, 5]
-    assert [e.position for e in list_events(events, EventsAsked("ALICE cordoned")).lines] == [7]
+    assert [e.event.position for e in list_events(events, EventsAsked()).lines] == [9, 7, 5]
+    assert [e.event.position for e in list_events(events, EventsAsked("ALICE cordoned")).lines] == [
+        7
+    ]
     asked = read_events_asked({"kind": "Node", "name": "g2", "severity": "unknown"})
-    assert [e.position for e in list_events(events, asked).lines] == [9]
+    assert [e.event.position for e in list_events(events, asked).lines] == [9]
     assert list_events(events, EventsAsked(cluster="other")).matching == 0
+
+
+def test_a_message_about_a_node_and_its_nodepool_is_one_line() -> None:
+    both = [
+        happening(7, "CWNodeCordoned", 5, kind=kind, name=name)
+        for kind, name in (("Node", "g1"), ("NodePool", "train"))
+    ]
+
+    shown = list_events(both, EventsAsked())
+
+    assert [line.objects for line in shown.lines] == [(("Node", "g1"), ("NodePool", "train"))]
+    assert (shown.known, shown.matching) == (1, 1)
+
+
+def test_the_room_of_a_quota_for_a_nodepool_counts_what_others_use() -> None:
+    pools = {TRAIN: pool(node("a"), node("b"))}
+    quota = {"zone": ZONE, "instanceType": H100, "limit": 6, "used": 3}
+    fleet = Fleet("demo", pools, {"demo": ZONE}, [quota])
+
+    own = describe_room(fleet, ZONE, H100, TRAIN)
+    new = describe_room(fleet, ZONE, H100)
+
+    assert own == "The quota of 6 has room for 5, as others use 1."
+    assert new == "The quota of 6 has room for 3, as others use 3."
+    assert describe_room(fleet, ZONE, "other") == f"No quota is set for other in {ZONE}."
+    assert describe_room(fleet, ZONE, "") == ""
 
 
 def test_a_form_keeps_what_was_typed_and_names_each_fault() -> None:

@@ -11,6 +11,7 @@ from console.host.history import History
 from console.host.identities import Identity
 from console.host.mirror import Mirror
 from console.view.model import Place
+from console.view.standing import stand
 from nodepool.client import Client, ClientError
 from nodepool.client.asking import Asker, Reply
 from nodepool.client.errors import Refused
@@ -153,7 +154,7 @@ class Account:
                 place = next(iter(mirror.unexplained))
                 del mirror.unexplained[place]
                 pool = mirror.pool(place)
-                if pool is None or (pool.is_at_target and place not in mirror.explanations):
+                if pool is None or (stand(pool).is_quiet and place not in mirror.explanations):
                     continue
                 await self.explain(place)
                 await asyncio.sleep(ASKED_S)

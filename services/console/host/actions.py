@@ -10,6 +10,8 @@ from console.host.visit import Missing, Visit
 from console.view import commands
 from console.view.forms import Form, build_manifest, creating, place_fault, read_form
 from console.view.model import Place, Pool
+from console.view.nodes import work_of
+from console.view.organisation import describe_room
 from nodepool.client import ClientError
 from nodepool.client.errors import Refused
 from nodepool.client.manifests import ManifestError, parse_manifest
@@ -107,24 +109,11 @@ def _form_page(
         "zones": sorted(zones.items()),
         "types": [(each, offers(name, zone)) for name, each in sorted(INSTANCE_TYPES.items())],
         "manifest": to_yaml(build_manifest(form)),
-        "room": _room(visit, zone, form.value("type")),
+        "room": describe_room(visit.account.mirror.fleet(), zone, form.value("type")),
         "shells": creating(form),
     }
     status = 422 if form.faults else 200
     return Page("create.html", "Create a NodePool", "nodepools", values, status)
-
-
-def _room(visit: Visit, zone: str, instance_type: str) -> str:
-    """Return what the quota has room for; empty without a type."""
-    if not instance_type:
-        return ""
-    for quota in visit.account.mirror.fleet().quotas:
-        if (quota.get("zone"), quota.get("instanceType")) == (zone, instance_type):
-            limit, used = quota.get("limit"), quota.get("used")
-            if isinstance(limit, int) and isinstance(used, int):
-                room = max(0, limit - used)
-                return f"Quota has room for {room:,}: {limit:,}, less {used:,} used."
-    return f"No quota is set for {instance_type} in {zone or 'this zone'}."
 
 
 # Scaling and deleting.
@@ -184,7 +173,9 @@ def _plan(
         "note": note,
         "refusal": refusal,
         "is_checked": is_checked,
-        "room": _room(visit, pool.zone, pool.facts.instance_type),
+        "room": describe_room(
+            visit.account.mirror.fleet(), pool.zone, pool.facts.instance_type, pool.place
+        ),
         "shells": commands.scaling(pool.place, target if target is not None else 0),
     }
     status = 422 if fault or refusal else 200
@@ -247,6 +238,7 @@ async def act(visit: Visit) -> Outcome:
         "verb": verb,
         "pool": pool,
         "member": member,
+        "work": work_of(member.facts),
         "note": note,
         "fits": verb in list_verbs(visit, pool, place),
         "shells": commands.acting(verb, place),

@@ -158,7 +158,7 @@ def _past(cluster: str, known: Preemption) -> Past:
         known.position,
         known.began,
         known.cause,
-        known.beneficiary,
+        known.beneficiary.rpartition("/")[2],
         (known.drained - known.began).total_seconds() if known.drained else None,
         (known.gone - known.began).total_seconds() if known.gone else None,
         max(late).total_seconds() if late else None,

@@ -37,8 +37,25 @@ _MOVING: Final = re.compile(
 """What changes with the time alone, and what the browser itself keeps moving."""
 
 
-ENDED: Final = '<main id="main" data-ended></main>'
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A page as it is sent; `still` is what it says, without what moves with the time alone."""
+
+    revision: int
+    made: float
+    still: str
+    content: bytes
+
+
+def _frame(revision: int, position: int, made: float, text: str) -> Frame:
+    """Return a page as an event, whose id is the position of the log that it shows."""
+    data = "".join(f"data: {line}\n" for line in text.splitlines())
+    return Frame(revision, made, _MOVING.sub("", text), f"id: {position}\n{data}\n".encode())
+
+
+ENDED: Final = _frame(0, 0, 0.0, '<main id="main" data-ended></main>')
 """The frame after the end of a session: the page is loaded again, and leads to the login."""
+NOTHING_NEW: Final = b": nothing new\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,29 +74,30 @@ class Shown:
 class Streams:
     """The open pages; those that show the same to the same user share their frames."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
-        self._telemetry = telemetry
+    def __init__(self, telemetry: Telemetry, taken_s: float = TAKEN_S) -> None:
+        """Begin without a page; `taken_s` is how long a browser may take for a frame."""
+        self._telemetry, self.taken_s = telemetry, taken_s
         self.count = 0
-        self._frames: dict[Key, tuple[int, float, str]] = {}
+        self._frames: dict[Key, Frame] = {}
         self._making: dict[Key, asyncio.Lock] = {}
 
     def response(self, account: Account, shown: Shown) -> "Stream":
         """Return what keeps a page up to date."""
         return Stream(self, account, shown)
 
-    async def frame(self, account: Account, shown: Shown) -> str:
+    async def frame(self, account: Account, shown: Shown) -> Frame:
         """Return a page as it is now, made at most once for each change."""
         if not shown.is_signed_in():
             return ENDED
         key = shown.key
         async with self._making.setdefault(key, asyncio.Lock()):
-            revision, made, text = self._frames.get(key, (-1, 0.0, ""))
-            now = time.monotonic()
-            if revision != account.mirror.revision or now - made > SHARED_S:
-                revision = account.mirror.revision
-                text = await shown.make()
-                self._frames[key] = revision, now, text
-            return text
+            frame, now = self._frames.get(key), time.monotonic()
+            mirror = account.mirror
+            if frame is None or frame.revision != mirror.revision or now - frame.made > SHARED_S:
+                revision, position = mirror.revision, mirror.position
+                frame = _frame(revision, position, now, await shown.make())
+                self._frames[key] = frame
+            return frame
 
     def forget(self, key: Key) -> None:
         """Let go of the frame of a page that nobody has open any more."""
@@ -124,22 +142,15 @@ class Stream:
         while True:
             revision = mirror.revision
             self._account.used = time.monotonic()
-            text = await self._streams.frame(self._account, self._shown)
-            frame, still = b": nothing new\n\n", _MOVING.sub("", text)
-            if still != before:
-                before = still
-                frame = _frame(mirror.position, text)
+            frame = await self._streams.frame(self._account, self._shown)
+            body = NOTHING_NEW
+            if frame.still != before:
+                before, body = frame.still, frame.content
                 self._streams.note_frame()
-            async with asyncio.timeout(TAKEN_S):
-                await send({"type": "http.response.body", "body": frame, "more_body": True})
+            async with asyncio.timeout(self._streams.taken_s):
+                await send({"type": "http.response.body", "body": body, "more_body": True})
             await asyncio.sleep(FRAME_S)
             await mirror.wait_for_change(revision, TICK_S)
-
-
-def _frame(position: int, text: str) -> bytes:
-    """Return a page as an event, whose id is the position of the log that it shows."""
-    data = "".join(f"data: {line}\n" for line in text.splitlines())
-    return f"id: {position}\n{data}\n".encode()
 
 
 async def _wait_until_gone(receive: Receive) -> None:

@@ -38,20 +38,32 @@ def read_events_asked(query: Mapping[str, str]) -> EventsAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """A message of the log: the event, and the objects that it is about, as kind and name."""
+
+    event: Happening
+    objects: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EventList:
     """The newest events that the filter lets through; `known` counts those it was applied to."""
 
     asked: EventsAsked
-    lines: tuple[Happening, ...]
+    lines: tuple[Line, ...]
     known: int
     matching: int
 
 
 def list_events(happenings: Sequence[Happening], asked: EventsAsked) -> EventList:
     """Return the newest events that an address asks for, newest first."""
-    found = [each for each in happenings if matches(each, asked)]
-    found.sort(key=lambda each: (-each.position, each.kind, each.name))
-    return EventList(asked, tuple(found[:SHOWN_MAX]), len(happenings), len(found))
+    found: dict[int, list[Happening]] = {}
+    for each in happenings:
+        if matches(each, asked):
+            found.setdefault(each.position, []).append(each)
+    newest = sorted(found, reverse=True)[:SHOWN_MAX]
+    lines = tuple(Line(found[p][0], tuple((e.kind, e.name) for e in found[p])) for p in newest)
+    return EventList(asked, lines, len({each.position for each in happenings}), len(found))
 
 
 def matches(event: Happening, asked: EventsAsked) -> bool:

@@ -53,12 +53,17 @@ def word_of_node(node: NodeFacts) -> Word:
 def describe_node(node: NodeFacts) -> str:
     """Return what is special about a Node, in a few words; empty for an idle one."""
     if node.problems:
-        return f"{', '.join(node.problems)}{f'; still runs {node.work}' if node.active else ''}"
+        return f"{', '.join(node.problems)}{f'; still runs {work_of(node)}' if node.active else ''}"
     if node.removal and node.preempted_since is None:
         return f"leaves: {node.removal}"
     if node.cordon and node.phase != "production":
         return node.cordon
-    return f"runs {node.work}" if node.active else ""
+    return f"runs {work_of(node)}" if node.active else ""
+
+
+def work_of(node: NodeFacts) -> str:
+    """Return what runs on a Node, without the verb of the condition that says so."""
+    return node.work.removeprefix("running: ") if node.active else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +170,7 @@ class NodePage:
     conditions: tuple[tuple[str, Word, str, object], ...]
     more_blocking: int
     is_spot: bool
+    work: str
 
 
 def build_node_page(pool: Pool, member: Member) -> NodePage:
@@ -182,6 +188,7 @@ def build_node_page(pool: Pool, member: Member) -> NodePage:
         conditions=tuple(_condition(each) for each in _conditions(document)),
         more_blocking=max(0, node.blocking_count - len(node.blocking)),
         is_spot=pool.facts.spot,
+        work=work_of(node),
     )
 
 

@@ -79,3 +79,16 @@ def _holder(pool: Pool) -> Holder:
     is_short = check is not None and check.status == "False" and not facts.deleting
     reserved = max(held, granted)
     return Holder(pool.place, reserved, max(0, facts.target - reserved) if is_short else 0)
+
+
+def describe_room(fleet: Fleet, zone: str, instance_type: str, pool: Place | None = None) -> str:
+    """Return what a quota has room for, in a NodePool or in a new one; empty without a type."""
+    if not instance_type:
+        return ""
+    for line in list_quotas(fleet):
+        if (line.zone, line.instance_type) == (zone, instance_type) and line.limit is not None:
+            own = sum(holder.reserved for holder in line.holders if holder.place == pool)
+            others = max(0, line.used - own)
+            room = max(0, line.limit - others)
+            return f"The quota of {line.limit:,} has room for {room:,}, as others use {others:,}."
+    return f"No quota is set for {instance_type} in {zone or 'this zone'}."

@@ -74,6 +74,7 @@ class PoolList:
     title, summary: the answer, and the numbers behind it.
     counts: how many NodePools are in each group, whatever the filter.
     total: how many NodePools there are; shown: how many of them the filter lets through.
+    current, wanted: how many Nodes all of them have, of those that they want.
     """
 
     asked: Asked
@@ -82,6 +83,8 @@ class PoolList:
     counts: Mapping[Group, int]
     total: int
     shown: int
+    current: int
+    wanted: int
     sections: tuple[Section, ...]
 
     @property
@@ -107,6 +110,8 @@ def list_pools(pools: Sequence[Pool], asked: Asked) -> PoolList:
         {group: counts[group] for group in Group},
         len(lines),
         len(shown),
+        sum(min(line.current, line.target) for line in lines),
+        sum(line.target for line in lines),
         _sections(shown, asked),
     )
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from console.view.model import Member, Place, Pool
-from console.view.nodes import word_of_node
+from console.view.nodes import word_of_node, work_of
 from console.view.words import Word
 from nodepool.contract.counting import format_count
 from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
@@ -99,7 +99,7 @@ def _running(member: Member, known: Past | None, now: datetime) -> Running:
     warned = node.preempted_since
     passed = min(max(0, int((now - warned).total_seconds())), WHOLE_S)
     drains = node.phase == "draining"
-    names = ", ".join(name for name, _ in node.blocking) or (node.work if node.active else "")
+    names = ", ".join(name for name, _ in node.blocking) or work_of(node)
     if not names:
         then = "nothing runs there"
     elif drains:

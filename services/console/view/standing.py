@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from console.view.model import Pool
-from console.view.nodes import word_of_node
+from console.view.nodes import Deadline, list_deadlines, word_of_node
 from console.view.words import Look, Word
 from nodepool.contract.counting import format_count
 from nodepool.contract.documents import condition, field, items, text
@@ -44,6 +44,15 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Next:
+    """What happens to a Node, and to `others` with the same deadline."""
+
+    name: str
+    others: int
+    deadline: Deadline
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """How a NodePool stands.
 
@@ -51,6 +60,7 @@ class Standing:
     why, helps: one sentence why it is not well, and what helps; empty for a well one.
     since: since when.
     bar: its Nodes and what is missing; empty at target.
+    next: what happens to its Nodes next, and when; None if nothing has a deadline.
     """
 
     group: Group
@@ -60,6 +70,12 @@ class Standing:
     helps: str
     since: datetime | None
     bar: tuple[Part, ...]
+    next: Next | None = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether there is nothing to explain: it is well, and so is each of its Nodes."""
+        return self.group is Group.WELL and not self.also
 
     @property
     def missing(self) -> int:
@@ -71,10 +87,20 @@ def stand(pool: Pool) -> Standing:
     """Return how a NodePool stands."""
     group, word = _state(pool)
     also = tuple(each for each in _problems(pool) if each.text != word.text)
-    why, helps = _explain(pool) if group is not Group.WELL else ("", "")
-    if group is Group.WELL and pool.facts.autoscaled:
+    why, helps = _explain(pool) if group is not Group.WELL or also else ("", "")
+    if not why and pool.facts.autoscaled:
         why = f"The autoscaler changed {pool.facts.autoscaled}."
-    return Standing(group, word, also, why, helps, _since(pool), _bar(pool, word))
+    return Standing(group, word, also, why, helps, _since(pool), _bar(pool, word), _next(pool))
+
+
+def _next(pool: Pool) -> Next | None:
+    """Return the first deadline of its Nodes."""
+    due = [(each, node.name) for node in pool.facts.nodes for each in list_deadlines(node)]
+    if not due:
+        return None
+    first, name = min(due, key=lambda each: (each[0].at, each[1]))
+    same = sum(each.at == first.at and each.about == first.about for each, _ in due)
+    return Next(name, same - 1, first)
 
 
 def _state(pool: Pool) -> tuple[Group, Word]:
@@ -136,8 +162,9 @@ def _explain(pool: Pool) -> tuple[str, str]:
         name = pool.place.name
         why = text(cause, "message") or text(cause, "title")
         return sentence(why, name), sentence(first, name)
-    message = condition(pool.document, "AtTarget", "message")
-    return sentence(message), ""
+    if pool.is_at_target:
+        return "", ""
+    return sentence(condition(pool.document, "AtTarget", "message")), ""
 
 
 def sentence(words: str, name: str = "") -> str:

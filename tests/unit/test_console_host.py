@@ -1,0 +1,206 @@
+"""Sessions, links, addresses and open pages of the console, without a bus."""
+
+import asyncio
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs the packages of nodepool[console]")
+
+from console.host.account import Account
+from console.host.identities import Identity, list_identities
+from console.host.links import Links
+from console.host.live import ENDED, Shown, Streams
+from console.host.reading import local_path, parse_query
+from console.host.rendering import say
+from console.host.sessions import SESSIONS_MAX, Sessions
+from console.host.settings import read_console
+from console.host.telemetry import Telemetry
+from nodepool.host.settings import Settings, SettingsError
+
+ALICE = Identity("acme", "alice", "editor", "alice.nk")
+BOB = Identity("acme", "bob", "viewer", "bob.nk")
+Message = MutableMapping[str, Any]
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_session_ends_after_an_idle_time_and_not_while_it_is_used() -> None:
+    clock = Clock()
+    sessions = Sessions(60, clock)
+    used, idle = sessions.begin(ALICE), sessions.begin(BOB)
+
+    clock.now = 50
+    assert sessions.find(used.id) is used
+    clock.now = 100
+
+    assert sessions.find(used.id) is used
+    assert sessions.find(idle.id) is None
+    assert sessions.find("unknown") is None
+
+
+def test_a_further_session_ends_the_one_that_was_idle_longest() -> None:
+    clock = Clock()
+    sessions = Sessions(60, clock)
+    first = sessions.begin(ALICE)
+    for _ in range(SESSIONS_MAX):
+        clock.now += 0.001
+        newest = sessions.begin(ALICE)
+
+    assert len(sessions) == SESSIONS_MAX
+    assert sessions.find(first.id) is None
+    assert sessions.find(newest.id) is newest
+
+
+def test_the_sessions_and_links_of_a_user_who_is_gone_end(tmp_path: Path) -> None:
+    sessions, links = Sessions(60, Clock()), Links(tmp_path)
+    alice, bob = sessions.begin(ALICE), sessions.begin(BOB)
+    links.refresh([ALICE, BOB])
+    token = links.file_of(BOB).read_text().strip().partition("token=")[2]
+
+    sessions.keep_only([ALICE])
+    links.refresh([ALICE])
+
+    assert (sessions.find(alice.id), sessions.find(bob.id)) == (alice, None)
+    assert links.redeem(token) is None
+    assert not links.file_of(BOB).exists()
+
+
+def test_a_link_signs_in_once_and_is_replaced(tmp_path: Path) -> None:
+    links = Links(tmp_path)
+    links.refresh([ALICE])
+    first = links.file_of(ALICE).read_text().strip().partition("token=")[2]
+
+    assert links.redeem(first) == ALICE
+    assert links.redeem(first) is None
+    second = links.file_of(ALICE).read_text().strip().partition("token=")[2]
+    assert links.redeem(second) == ALICE
+    assert links.file_of(ALICE).stat().st_mode & 0o077 == 0
+
+    links.clear()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_people_can_sign_in_and_agents_and_services_cannot(tmp_path: Path) -> None:
+    (tmp_path / "acme").mkdir()
+    for name, comment in (
+        ("alice", "# acme/alice, editor"),
+        ("agent-prod", "# acme/agent-prod, agent of prod"),
+        ("bob", "# no comment of ours"),
+    ):
+        (tmp_path / "acme" / f"{name}.nk").write_text(f"{comment}\nSEED\n")
+    (tmp_path / "quota.nk").write_text("# quota, platform\nSEED\n")
+
+    assert [each.name for each in list_identities(tmp_path)] == ["acme/alice"]
+    assert list_identities(tmp_path / "missing") == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("/nodepools?q=a", "/nodepools?q=a"),
+        ("", ""),
+        ("nodepools", ""),
+        ("//evil.example", ""),
+        ("/\\evil.example", ""),
+        ("/a\\..\\b", ""),
+        ("https://evil.example/", ""),
+        ("javascript:alert(1)", ""),
+        ("/a\r\nSet-Cookie: b=c", ""),
+        ("/" + "a" * 5_000, ""),
+    ],
+)
+def test_the_way_back_stays_on_this_site(given: str, expected: str) -> None:
+    assert local_path(given) == expected
+
+
+def test_a_form_with_too_many_fields_is_read_as_none() -> None:
+    assert parse_query("a=1&a=2&b=") == {"a": ["1", "2"], "b": [""]}
+    assert parse_query("&".join(f"a{n}=1" for n in range(65))) == {}
+
+
+def test_a_sentence_has_times_and_bold_numbers_and_no_markup_of_others() -> None:
+    html = str(say("It wants 1,024 of gd-8xh100 since 2026-11-23T16:46:52Z; <b>x</b> g12."))
+
+    assert "<b>1,024</b> of gd-8xh100 since <time " in html
+    assert ">16:46:52</time>; &lt;b&gt;x&lt;/b&gt; g12." in html
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("KEYS", ""), ("LINKS", ""), ("PORT", "x"), ("PORT", "70000"), ("IDLE_MINUTES", "0")],
+)
+def test_a_wrong_setting_is_named(name: str, value: str) -> None:
+    right = {"NODEPOOL_CONSOLE_KEYS": "keys", "NODEPOOL_CONSOLE_LINKS": "links"}
+
+    assert read_console(right).port == 9480
+    with pytest.raises(SettingsError, match=f"NODEPOOL_CONSOLE_{name}"):
+        read_console({**right, f"NODEPOOL_CONSOLE_{name}": value})
+
+
+async def test_a_browser_that_takes_no_frame_is_let_go_of_and_delays_no_other(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(metrics_port=-1, log_file=str(tmp_path / "console.log"))
+    telemetry = Telemetry(settings, lambda: ())
+    streams = Streams(telemetry, taken_s=0.05)
+    account = Account(ALICE, settings, telemetry.log)
+    followed, made = asyncio.Event(), 0
+
+    async def make() -> str:
+        nonlocal made
+        made += 1
+        return f"page {account.mirror.revision}"
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    async def take(message: Message) -> None:
+        if b"page 1" in message.get("body", b""):
+            followed.set()
+
+    async def stall(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    # given two browsers that show the same page, one of which takes nothing
+    shown = Shown((ALICE, "/nodepools"), make, lambda: True)
+    taking = asyncio.create_task(streams.response(account, shown)({}, receive, take))
+    await streams.response(account, shown)({}, receive, stall)
+
+    # then that one is let go of, and the other one follows
+    assert streams.count == 1
+    account.mirror.note_change()
+    async with asyncio.timeout(10):
+        await followed.wait()
+    taking.cancel()
+    telemetry.close()
+    assert "takes no frames" in (tmp_path / "console.log").read_text()
+    assert made <= 4
+
+
+async def test_an_open_page_of_a_session_that_has_ended_leads_to_the_login(tmp_path: Path) -> None:
+    settings = Settings(metrics_port=-1, log_file=str(tmp_path / "console.log"))
+    telemetry = Telemetry(settings, lambda: ())
+    account = Account(ALICE, settings, telemetry.log)
+
+    async def make() -> str:
+        return "what others may see"
+
+    shown = Shown((ALICE, "/nodepools"), make, lambda: False)
+    frame = await Streams(telemetry).frame(account, shown)
+
+    assert frame is ENDED
+    assert b"data-ended" in frame.content
+    telemetry.close()
