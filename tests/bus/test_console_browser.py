@@ -29,6 +29,8 @@ WATCH = (
     "document.addEventListener('securitypolicyviolation', e => console.error('CSP', e.blockedURI))"
 )
 RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]
+LATE_S = 0.5
+"""How late a file comes, in seconds."""
 SMALL, LARGE = {"width": 320, "height": 640}, {"width": 1280, "height": 900}
 
 
@@ -79,20 +81,29 @@ class Tab:
 
 
 @asynccontextmanager
-async def tab(world: World, user: str = "owner", **context: Any) -> AsyncIterator[Tab]:
-    """A browser in which a user has signed in."""
+async def tab(
+    world: World, user: str = "owner", late: str = "", **context: Any
+) -> AsyncIterator[Tab]:
+    """A browser in which a user has signed in; a file of this name comes late."""
     sandbox = [] if os.getuid() else ["--no-sandbox"]
     async with playwright.async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=CHROMIUM, args=sandbox)
         made = await browser.new_context(**{"viewport": LARGE, "locale": "en-GB", **context})
         if context.get("java_script_enabled", True):
             await made.add_init_script(WATCH)
+        if late:
+            await made.route(f"**/{late}", _delay)
         opened = Tab(await made.new_page(), world.console.url)
         await opened.page.goto(world.link(user))
         try:
             yield opened
         finally:
             await browser.close()
+
+
+async def _delay(route: Any) -> None:
+    await asyncio.sleep(LATE_S)
+    await route.continue_()
 
 
 async def test_an_owner_creates_scales_and_deletes_a_nodepool_and_sees_each_change_at_once(
@@ -280,6 +291,19 @@ async def test_what_users_write_is_text_and_pages_work_without_scripts(tmp_path:
                 assert await owner.page.locator("script:not([nonce])").count() == 0, path
                 html = await owner.page.content()
                 assert SCRIPT not in re.sub(r"<(script|title)\b.*?</\1>", "", html), path
+            assert owner.faults == []
+
+
+@pytest.mark.parametrize("late", ["htmx.min.js", "hx-sse.min.js", "hx-csp.min.js", "console.js"])
+async def test_a_page_is_live_however_late_a_script_comes(tmp_path: Path, late: str) -> None:
+    async with console_at_work(tmp_path) as world:
+        await apply(world.operator, "train", H100, 1)
+        async with tab(world, late=late) as owner:
+            await owner.sees("1 of 1")
+
+            await world.operator.nodepools.scale("train", 2)
+
+            await owner.sees("2 of 2")
             assert owner.faults == []
 
 

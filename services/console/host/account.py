@@ -36,12 +36,14 @@ class Account:
     """A user at work.
 
     used: when a page was last asked for, by a clock that never jumps.
+    is_closed: whether it has ended, so that open pages have to connect again.
     """
 
     def __init__(self, identity: Identity, settings: Settings, log: Logger) -> None:
         self.identity = identity
         self.mirror = Mirror(identity.org)
         self.used = time.monotonic()
+        self.is_closed = False
         self._settings, self._log = settings, log
         self._reader: Client | None = None
         self._clients: dict[str, Client] = {}
@@ -75,7 +77,9 @@ class Account:
                 group.create_task(self._explain())
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, and have open pages connect again."""
+        self.is_closed = True
+        self.mirror.note_change()
         await self._close()
 
     async def _close(self) -> None:

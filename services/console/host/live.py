@@ -139,7 +139,7 @@ class Stream:
     async def _send_all(self, send: Send) -> None:
         mirror, before = self._account.mirror, ""
         await send({"type": "http.response.start", "status": 200, "headers": HEAD})
-        while True:
+        while not self._account.is_closed:
             revision = mirror.revision
             self._account.used = time.monotonic()
             frame = await self._streams.frame(self._account, self._shown)
