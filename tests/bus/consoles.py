@@ -111,7 +111,7 @@ async def console_at_work(folder: Path) -> AsyncIterator[World]:
         async with at_work(server, folder, *SERVICES), _operator(server) as operator:
             await _stock(operator)
             settings = ConsoleSettings(
-                Settings(url=server.url, metrics_port=-1, log_file=str(folder / "console.log")),
+                Settings(url=server.url, metrics_port=0, log_file=str(folder / "console.log")),
                 _write_keys(server, folder),
                 folder / "links",
                 port=0,

@@ -10,7 +10,9 @@ from bus.accounts import CLUSTER, ORG, OTHER_ORG
 from bus.consoles import Browser, World, console_at_work
 from bus.harness import until
 from nodepool.client import Client
+from nodepool.contract.console_metrics import OF_THE_CONSOLE
 from support.constants import A100, H100
+from testbed.pages import page
 
 pytest.importorskip("starlette", reason="needs the packages of nodepool[console]")
 
@@ -31,18 +33,18 @@ async def apply(client: Client, name: str, kind: str, target: int, note: str = "
 
 async def read_until(browser: Browser, path: str, *texts: str) -> str:
     """The page at a path, once it has all of these texts."""
-    page = ""
+    seen = ""
 
     async def has_all() -> bool:
-        nonlocal page
-        page = (await browser.get(path)).text
-        return all(text in page for text in texts)
+        nonlocal seen
+        seen = (await browser.get(path)).text
+        return all(text in seen for text in texts)
 
     try:
         await until(has_all)
     except TimeoutError:
-        pytest.fail(f"{path} has not {texts}: {page[-3000:]}")
-    return page
+        pytest.fail(f"{path} has not {texts}: {seen[-3000:]}")
+    return seen
 
 
 async def test_the_pages_show_what_the_organisation_has_and_why_it_lacks_nodes(
@@ -101,6 +103,11 @@ async def test_the_pages_show_what_the_organisation_has_and_why_it_lacks_nodes(
         found = await browser.get(f"/capacity?type={A100}&count=2")
         assert "Your cluster prod is here" in found.text
         assert "Give a number" in (await browser.get(f"/capacity?type={A100}&count=x")).text
+
+        # and the metrics say who looks
+        metrics = await asyncio.to_thread(page, f"http://127.0.0.1:{world.console.port}/metrics")
+        assert [m.name for m in OF_THE_CONSOLE if f"# HELP {m.name} {m.help}" not in metrics] == []
+        assert 'nodepool_console_sessions{nodepool_service="console"} 1.0' in metrics
 
         # and nothing is there that is not there
         for path in (
@@ -240,7 +247,9 @@ async def test_nobody_comes_in_or_does_anything_by_another_way(tmp_path: Path) -
         assert "/scale" not in shown
         assert "/delete" not in shown
         for action in ("/create", f"{TRAIN}/scale", f"{TRAIN}/delete"):
-            assert (await viewer.post(action, scaled)).status == 404, action
+            denied = await viewer.post(action, scaled)
+            assert denied.status == 403, action
+            assert "Ask an editor or an owner" in denied.text or "Ask an owner" in denied.text
         document = await world.operator.nodepools.get("train")
         assert document is not None
         assert document["spec"]["targetNodes"] == 1  # type: ignore[index]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from console.host.identities import PEOPLE
 from console.host.pages import VERBS, find_pool, list_verbs, to_yaml
 from console.host.rendering import Page
-from console.host.visit import Missing, Visit
+from console.host.visit import Missing, NotAllowed, Visit
 from console.view import commands
 from console.view.forms import Form, build_manifest, creating, place_fault, read_form
 from console.view.model import Place, Pool
@@ -37,11 +37,11 @@ Outcome = Page | str
 
 
 def require(visit: Visit, command: type[Command], what: str) -> None:
-    """Raise Missing, which names the role, if the user may not send a command."""
+    """Raise NotAllowed, which names the role, if the user may not send a command."""
     if not visit.may(command):
         role = visit.account.identity.role
         allowed = " or an ".join(each for each in PEOPLE if each in SENDERS[command])
-        raise Missing(f"With the role {role} you may not {what}. Ask an {allowed}.")
+        raise NotAllowed(f"With the role {role} you may not {what}. Ask an {allowed}.")
 
 
 def note_of(visit: Visit) -> str:

@@ -15,7 +15,7 @@ TARGET_MAX: Final = 4 * 1024
 """The most bytes of a path with its query."""
 SAFE: Final = ("GET", "HEAD")
 POLICY: Final = (
-    "default-src 'none'; script-src 'nonce-{nonce}' 'self'; style-src 'self'; img-src 'self' data:;"
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self' data:;"
     " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none';"
     " require-trusted-types-for 'script'; trusted-types htmx"
 )

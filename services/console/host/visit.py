@@ -15,6 +15,10 @@ class Missing(Exception):
     """There is no such page; the text says what is not there."""
 
 
+class NotAllowed(Exception):
+    """The role of the user does not let it do this; the text says which role does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Visit:
     """A request.

@@ -32,7 +32,7 @@ from console.host.reading import (
 from console.host.rendering import Page, address, render
 from console.host.sessions import Session
 from console.host.telemetry import Telemetry
-from console.host.visit import Missing, Visit
+from console.host.visit import Missing, NotAllowed, Visit
 from console.view.pools import list_pools, read_asked
 from nodepool.client import ClientError
 
@@ -159,6 +159,8 @@ class Site:
             page = await show(visit)
         except Missing as missing:
             page = Page("missing.html", "Not here", "", {"text": str(missing)}, 404)
+        except NotAllowed as denial:
+            page = Page("missing.html", "Not allowed", "", {"text": str(denial)}, 403)
         except ClientError as error:
             page = Page("missing.html", "No answer", "", {"text": str(error)}, 503)
         if isinstance(page, str):

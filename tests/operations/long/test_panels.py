@@ -14,6 +14,7 @@ import pytest
 from bus.harness import restart, until
 from dashboards.agents import AGENTS
 from dashboards.archive import ARCHIVE
+from dashboards.console import CONSOLE
 from dashboards.gateway import GATEWAY
 from dashboards.page import Page, Variable
 from dashboards.pages import PAGES
@@ -64,10 +65,12 @@ COUNTED = (
 OF_AGENTS = "there is no Kubernetes here; tests/kube/test_agent_watched.py asks them beside one"
 OF_GATEWAYS = "there are no accounts here; test_gateway_is_watched.py has some"
 OF_ARCHIVERS = "nothing is archived here; bus/test_archiver.py reads these metrics"
+OF_CONSOLES = "nobody looks at a console here; bus/test_console.py reads these metrics"
 EMPTY: Mapping[tuple[str, str, str], str] = {
     **{(asked.page, asked.panel, asked.ref): OF_AGENTS for asked in queries_of(SYSTEM, AGENTS)},
     **{(asked.page, asked.panel, asked.ref): OF_GATEWAYS for asked in queries_of(SYSTEM, GATEWAY)},
     **{(asked.page, asked.panel, asked.ref): OF_ARCHIVERS for asked in queries_of(SYSTEM, ARCHIVE)},
+    **{(asked.page, asked.panel, asked.ref): OF_CONSOLES for asked in queries_of(SYSTEM, CONSOLE)},
     ("nodepool-system", "Memory of the servers", "B"): "the server is told no limit here",
 }
 """Queries that have no series, and why."""
