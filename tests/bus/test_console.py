@@ -8,13 +8,11 @@ import pytest
 
 from bus.accounts import CLUSTER, ORG, OTHER_ORG
 from bus.consoles import Browser, World, console_at_work
-from bus.harness import until
+from bus.harness import PATIENCE_S, until
 from nodepool.client import Client
 from nodepool.contract.console_metrics import OF_THE_CONSOLE
 from support.constants import A100, H100
 from testbed.pages import page
-
-pytest.importorskip("starlette", reason="needs the packages of nodepool[console]")
 
 MANIFEST = """\
 apiVersion: compute.coreweave.com/v1alpha1
@@ -98,7 +96,7 @@ async def test_the_pages_show_what_the_organisation_has_and_why_it_lacks_nodes(
         # and events, quotas, preemptions and capacity have a page each
         await read_until(browser, "/events", "CWOverQuota")
         assert "Nothing matches" in (await browser.get("/events?q=nothing")).text
-        assert "waits for 9" in (await browser.get("/organisation")).text
+        await read_until(browser, "/organisation", "waits for 9")
         assert "No Node is being preempted" in (await browser.get("/preemptions")).text
         found = await browser.get(f"/capacity?type={A100}&count=2")
         assert "Your cluster prod is here" in found.text
@@ -337,7 +335,7 @@ class frames:  # noqa: N801  # It reads as a function.
 
 async def frame_with(stream: Frames, text: str) -> str:
     """The first frame that has a text."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while text not in (frame := await stream.next()):
             pass
     return frame
@@ -345,7 +343,7 @@ async def frame_with(stream: Frames, text: str) -> str:
 
 async def frame_without(stream: Frames, text: str) -> str:
     """The first frame that has not a text."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while text in (frame := await stream.next()):
             pass
     return frame

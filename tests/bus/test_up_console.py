@@ -4,12 +4,9 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from bus.cli import running
 from bus.consoles import Browser
 
-pytest.importorskip("starlette", reason="needs the packages of nodepool[console]")
 LINK = re.compile(r"(http://127\.0\.0\.1:[0-9]+)/login\?token=\S+")
 
 

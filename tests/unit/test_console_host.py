@@ -182,7 +182,7 @@ async def test_a_browser_that_takes_no_frame_is_let_go_of_and_delays_no_other(
     # then that one is let go of, and the other one follows
     assert streams.count == 1
     account.mirror.note_change()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await followed.wait()
     taking.cancel()
     telemetry.close()
