@@ -16,7 +16,7 @@ CONSOLE: Final = "console"
 """The program, and the module that runs it."""
 PORT: Final = 9480
 """The first port on which the console serves its pages; ports that are in use are skipped."""
-LINK_S: Final = 15.0
+LINK_S: Final = 30.0
 """How long the console may take to write its links, in seconds."""
 LOOK_S: Final = 0.05
 PEOPLE: Final = ("owner", "editor", "viewer")
