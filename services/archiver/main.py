@@ -60,7 +60,10 @@ class Archiver:
         self._recording, self._copying, self._verifying, trimming = (
             Patience(telemetry.count_failure) for _ in range(4)
         )
-        self._trimming = Trimming(settings, trimming, lambda: self._proof.position, telemetry.log)
+        self._set_due = asyncio.Event()
+        self._trimming = Trimming(
+            settings, trimming, lambda: self._proof.position, self._set_due, telemetry.log
+        )
         self._connection: Connection | None = None
         self._archive: Archive | None = None
         self._recorder: Recorder | None = None
@@ -124,7 +127,12 @@ class Archiver:
             self._archive = archive
             self._opened.set()
             copying = SnapshotSets(
-                connection, archive, self._settings.snapshot_hours, self._copying, self._note_set
+                connection,
+                archive,
+                self._settings.snapshot_hours,
+                self._set_due,
+                self._copying,
+                self._note_set,
             )
             telemetry.log.info("ready", position=archive.head.last)
             await until_first(

@@ -151,6 +151,17 @@ def test_times_of_one_period_have_one_name_and_the_next_period_has_a_later_one(
     assert names.period_of_set(names.set_name(period)) == period
 
 
+def test_a_set_between_two_periods_has_a_name_between_theirs() -> None:
+    time = datetime(2026, 11, 28, 0, 15, 30)  # noqa: DTZ001
+    moment = names.set_name(names.moment_of(time))
+
+    before, after = (names.period_of(time + timedelta(days=days), 24) for days in (0, 1))
+
+    assert moment == "sets/20261128T001530.json"
+    assert names.set_name(before) < moment < names.set_name(after)
+    assert names.period_of_set(moment) == "20261128T001530"
+
+
 # Rows.
 
 

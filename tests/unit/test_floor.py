@@ -14,6 +14,7 @@ from nodepool.archive.floor import (
     Patience,
     Standing,
     find_floor,
+    is_set_due,
     list_holders,
     measure,
 )
@@ -88,6 +89,27 @@ def test_a_service_in_whose_place_something_else_may_be_holds_nothing_once_it_is
     # when a service that must be there has not committed for long, then it holds the log
     services["fleet"] = replace(gone, is_optional=False)
     assert find_floor(list_holders(facts, KEEP)).first <= 1_991
+
+
+@pytest.mark.parametrize(
+    ("others", "is_due"),
+    [
+        ({}, False),
+        ({"sets": [snapshots(quota=860, fleet=960)]}, False),
+        ({"sets": [snapshots(quota=840, fleet=960)]}, True),
+        ({"sets": [*FACTS.sets, snapshots(quota=840, fleet=960)]}, True),
+        ({"sets": [snapshots(quota=840, fleet=960)], "young": 840}, False),
+        ({"sets": [snapshots(quota=840, fleet=960)], "read_back": 850}, False),
+    ],
+)
+def test_another_set_is_due_once_sets_alone_hold_a_quarter_of_what_is_kept(
+    others: Mapping[str, object], is_due: bool
+) -> None:
+    facts = replace(FACTS, **others)  # type: ignore[arg-type]
+
+    holders = list_holders(facts, KEEP)
+
+    assert is_set_due(holders, facts.log, KEEP) is is_due
 
 
 def test_what_goes_is_counted_and_its_size_estimated() -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from archiver.host.patience import Patience
 from nodepool.archive.manifests import Object, Snapshot, SnapshotSet, digest_of, read_document
-from nodepool.archive.names import part_name, period_of, set_name
+from nodepool.archive.names import moment_of, part_name, period_of, set_name
 from nodepool.archive.storage.archive import Archive
 from nodepool.contract.log import SNAPSHOTS
 from nodepool.contract.services import SERVICES
@@ -37,11 +37,12 @@ ATTEMPTS: Final = 5
 
 
 class SnapshotSets:
-    """Makes a set at the first start, and then in each period.
+    """Makes a set at the first start, in each period, and whenever the log needs one to be trimmed.
 
     A set is of use with the messages that follow its snapshots, so its manifest is stored once the
     segments go as far as the newest of its snapshots.
 
+    due: set when another set is due before the next period.
     made: called with the time of the newest set.
     """
 
@@ -50,11 +51,12 @@ class SnapshotSets:
         connection: Connection,
         archive: Archive,
         hours: int,
+        due: asyncio.Event,
         patience: Patience,
         made: Callable[[datetime], None],
     ) -> None:
         self._connection, self._archive = connection, archive
-        self._hours, self._patience, self._made = hours, patience, made
+        self._hours, self._due, self._patience, self._made = hours, due, patience, made
         self._period = ""
 
     async def run(self) -> None:
@@ -62,30 +64,32 @@ class SnapshotSets:
         while True:
             info = await stream_info(self._connection, STREAM)
             if info is not None and info.log == self._archive.log:
-                await self._make(info.time)
-            await asyncio.sleep(LOOK_S)
+                period = period_of(info.time, self._hours)
+                if period != self._period and await self._make(period, info.time):
+                    self._period = period
+                if self._due.is_set():
+                    await self._make(moment_of(info.time), info.time)
+            self._due.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._due.wait()
 
-    async def _make(self, now: datetime) -> None:
-        period, insist, store = (
-            period_of(now, self._hours),
-            self._patience.insist,
-            self._archive.store,
-        )
-        if period == self._period:
-            return
+    async def _make(self, period: str, now: datetime) -> bool:
+        """Make the set of a period unless there is one; return False if there is no snapshot."""
+        insist, store = self._patience.insist, self._archive.store
         name = set_name(period)
         content = await insist(lambda: store.get(name))
         if content is None:
             new = await self._copy_all(period, now)
             if not new.snapshots:  # The log is new, and its segments say all.
-                return
+                return False
             while self._archive.head.last < new.newest:  # noqa: ASYNC110  # A recorder adds to it.
                 await asyncio.sleep(WAIT_S)
             content = new.to_bytes()
             await insist(lambda: store.create(name, new.to_bytes()))
-        self._period = period
         with suppress(ValueError):  # Reading the whole archive back finds a damaged set.
             self._made(datetime.fromisoformat(read_document(SnapshotSet, content).made))
+        return True
 
     async def _copy_all(self, period: str, now: datetime) -> SnapshotSet:
         # The server counts a request for a missing message as an error, and this request as none.

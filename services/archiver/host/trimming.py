@@ -7,7 +7,7 @@ from typing import Final
 
 from archiver.host.patience import Patience as StorePatience
 from archiver.host.settings import ArchiverSettings
-from nodepool.archive.floor import Extent, Holder, Patience, find_floor, list_holders
+from nodepool.archive.floor import Extent, Holder, Patience, find_floor, is_set_due, list_holders
 from nodepool.archive.storage.archive import Archive
 from nodepool.contract import archive_metrics
 from nodepool.contract.metrics import Sample
@@ -29,6 +29,7 @@ class Trimming:
     Several archivers at once do no harm: trimming twice at a position removes nothing more.
 
     read_back: returns up to which position the archive was read back.
+    set_due: is set when another snapshot set has to be made for the log to be trimmed further.
     holders: who holds the log, as of the last look; empty before the first.
     log: the log as of the last look.
     trimmed: where this process has trimmed the log last; 0 if it has not.
@@ -40,6 +41,7 @@ class Trimming:
         settings: ArchiverSettings,
         patience: StorePatience,
         read_back: Callable[[], int],
+        set_due: asyncio.Event,
         log: Logger,
     ) -> None:
         self.holders: Sequence[Holder] = ()
@@ -47,7 +49,7 @@ class Trimming:
         self.trimmed = 0
         self.fault = ""
         self._settings, self._patience = settings, patience
-        self._read_back, self._lines = read_back, log
+        self._read_back, self._set_due, self._lines = read_back, set_due, log
 
     def samples(self) -> Iterator[Sample]:
         """Yield the samples of a scrape, which runs in its own thread."""
@@ -78,6 +80,8 @@ class Trimming:
         facts = await find_facts(connection, info, found, self._read_back(), keep)
         self.holders = list_holders(facts, keep)
         self.log = facts.log  # Last: a scrape reads the floor once it is there.
+        if self._settings.trims and is_set_due(self.holders, facts.log, keep):
+            self._set_due.set()
         return find_floor(self.holders).first
 
     async def _trim(

@@ -15,6 +15,10 @@ from nodepool.archive.manifests import SnapshotSet
 
 SETS_KEPT: Final = 2
 """The log goes back to this many snapshot sets: if the newest is damaged, there is one before."""
+SETS: Final = "snapshot set"
+"""The holder whose part the snapshot sets are."""
+SETS_SHARE: Final = 4
+"""Sets may hold so much of the log that nobody else needs: a quarter of the bytes that are kept."""
 KEEP_S: Final = 2_592_000
 KEEP_BYTES: Final = 1_000_000_000
 """What is kept at least: the messages of thirty days, and the newest gigabyte."""
@@ -105,6 +109,14 @@ def find_floor(holders: Iterable[Holder]) -> Holder:
     return min(holders, key=lambda each: each.first)
 
 
+def is_set_due(holders: Iterable[Holder], log: Extent, keep: Keep) -> bool:
+    """Return whether sets alone hold so much of the log that another one is due before its time."""
+    every = list(holders)
+    others = find_floor(each for each in every if each.name != SETS).first
+    held = measure(log, others).bytes - measure(log, find_floor(every).first).bytes
+    return held > keep.bytes // SETS_SHARE
+
+
 class Outcome(NamedTuple):
     """What would go: how many messages, and about how many bytes."""
 
@@ -119,7 +131,7 @@ def measure(log: Extent, floor: int) -> Outcome:
 
 
 def _of_sets(facts: Facts) -> Holder:
-    name = "snapshot set"
+    name = SETS
     if not facts.sets:
         return Holder(name, 0, "no set was read back yet")
     needed = [

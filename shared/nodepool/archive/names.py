@@ -16,7 +16,7 @@ SNAPSHOTS: Final = "snapshots"
 SETS: Final = "sets"
 """The folders: of the segments, of their manifests, of parts of snapshots, and of snapshot sets."""
 _MANIFEST: Final = re.compile(rf"{MANIFESTS}/([0-9]{{20}})\.json")
-_SET: Final = re.compile(rf"{SETS}/([0-9]{{8}}T[0-9]{{2}})\.json")
+_SET: Final = re.compile(rf"{SETS}/([0-9]{{8}}T[0-9]{{2}}(?:[0-9]{{4}})?)\.json")
 _DIGITS: Final = 16
 """How many digits of a SHA-256 a name has."""
 
@@ -71,3 +71,8 @@ def period_of(time: datetime, hours: int) -> str:
     days, hour = time.date().toordinal(), time.hour
     began = (days * 24 + hour) // hours * hours
     return f"{date.fromordinal(began // 24):%Y%m%d}T{began % 24:02}"
+
+
+def moment_of(time: datetime) -> str:
+    """Return the period of a set that is made between two others, such as `20261128T001530`."""
+    return f"{time:%Y%m%dT%H%M%S}"
