@@ -2,6 +2,7 @@
 
 import asyncio
 
+from nodepool.host.log_growth import LogGrowth
 from nodepool.nats.log.streams import STREAM, stream_info
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import Conflict, HeadMissing, InDoubt, ServerRefusal
@@ -16,6 +17,7 @@ class LogState:
 
     first, last: the positions of the oldest and of the newest message.
     fault: why the log takes no messages, as one line; empty if it takes messages.
+    growth: how much is added to it.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -23,6 +25,7 @@ class LogState:
         self.first = 1
         self.last = 0
         self.fault = ""
+        self.growth = LogGrowth()
 
     async def run(self) -> None:
         """Look at the log until cancelled."""
@@ -38,6 +41,7 @@ class LogState:
             return
         if info is not None:  # The reader of the log notices a missing log.
             self.first, self.last = info.first, info.last
+            self.growth.look(info.first, info.last, info.bytes)
             self.fault = f"the log takes no messages: {info.fault}" if info.fault else ""
 
 

@@ -250,9 +250,9 @@ class ReplicaSession(Generic[S, I, O]):
 
     def _is_cursor_far_behind(self) -> bool:
         """Return whether an idle replica must commit, because the log has grown or was cut."""
-        replica, log = self.replica, self._log_state
-        moves = replica.read_to > replica.committed or replica.expected_sequence < log.first
-        is_cut = log.first > replica.committed + 1 and moves
+        replica, log, start = self.replica, self._log_state, self._log_state.growth.start
+        moves = replica.read_to > replica.committed or replica.expected_sequence < start
+        is_cut = start > replica.committed + 1 and moves
         return is_cut or log.last - replica.expected_sequence >= self._host.snapshots.every
 
     def _save(self) -> None:
@@ -260,7 +260,7 @@ class ReplicaSession(Generic[S, I, O]):
         host.snapshots.work(
             self.replica.committed,
             self._clock(),
-            first=self._log_state.first,
+            first=self._log_state.growth.start,
             save=self._saving(),
             look=partial(stored_position, connection, host.service.name, log),
         )

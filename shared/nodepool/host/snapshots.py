@@ -33,8 +33,8 @@ class Snapshots:
     """Saves a snapshot once a restart would have to do much work again.
 
     That is after REPLAY_S of work, or when the stored snapshot is `every` positions behind the
-    committed position. It saves another snapshot at once if the head of the log is cut off beyond
-    the stored snapshot. Positions are counted from the stored snapshot, not from the start of the
+    committed position. It saves another snapshot at once if the log is to begin after the stored
+    snapshot. Positions are counted from the stored snapshot, not from the start of the
     process, so even a service that restarts again and again gets a snapshot. One job runs at a
     time.
 
@@ -75,7 +75,7 @@ class Snapshots:
         """Start the job that is due, in the background; `save` is None for a follower.
 
         committed: the position up to which the replica's state goes.
-        first: the position at which the log begins.
+        first: the position at which the log begins, or is to begin.
         now: seconds of a monotonic clock.
         """
         if self._job is not None and not self._is_done(now):
