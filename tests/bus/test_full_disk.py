@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from aggregator.decide import SERVICE as AGGREGATOR
 from bus.conftest import MEGABYTES
 from bus.harness import BINARY, connected, limit, outcome, outcomes, send, serving, until
 from bus.test_runtime import ALARM
+from nodepool.host.hosting import AnyRuntime
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import keep_storing
 from nodepool.nats.log import api
@@ -122,6 +124,27 @@ async def test_a_server_refuses_before_its_own_data_has_filled_the_disk(
         # and the service is woken, which has gone on all the time
         await until(lambda: alarm.replica.due() is None)
         assert alarm.replica is session
+
+
+@pytest.mark.timeout(180)
+async def test_a_service_that_begins_on_a_full_disk_shows_that_it_is_full(
+    disk: Path, tmp_path: Path
+) -> None:
+    async with stored_on(disk) as server, connected(server.url) as connection:
+        # given a log that has grown until it is full
+        await fill_the_log(connection)
+
+        # when the service begins that watches the storage, and cannot commit
+        async with serving(AGGREGATOR, server, tmp_path / "a.log", wait=False) as runtime:
+            # then its metrics show how much is stored
+            await until(lambda: stored_bytes(runtime) > 0)
+            assert not runtime.replica.committed
+
+
+def stored_bytes(runtime: AnyRuntime) -> int:
+    """How much is stored, as metrics show it; 0 where they do not."""
+    progress = runtime._session.progress if runtime._session is not None else None
+    return progress.log.storage_used if progress is not None and progress.log is not None else 0
 
 
 async def fill_the_log(connection: Connection) -> None:

@@ -12,11 +12,13 @@ from nodepool.nats.wire.library import NatsError
 WATCH_S = 10.0
 """How old the figures may be."""
 LOOK_S = 1.0
-"""How often a replica looks whether it leads."""
+"""How often a follower looks whether it is one still."""
 
 
 class LogWatch:
     """The figures of the log, which the leader of one service requests.
+
+    So does a replica while none leads: on a full disk nobody can commit, and so begin to lead.
 
     is_watched: whether the replica belongs to that service.
     storage_limit: the most bytes that may be stored if the account has no limit of its own; None if
@@ -44,7 +46,7 @@ class LogWatch:
 
     async def _run(self) -> None:
         while True:
-            if not self._leadership.leading:
+            if self._leadership.following:
                 self.figures = None
                 await asyncio.sleep(LOOK_S)
                 continue
