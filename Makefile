@@ -8,6 +8,7 @@ VENV ?= .venv
 SEEDS ?= 1000
 EXAMPLES ?= 5000
 MINUTES ?= 5
+MESSAGES ?= 1000000
 SAMPLE ?= 200
 SEED ?= 1
 ARGS ?=
@@ -31,7 +32,7 @@ fail = { echo "$(1)" >&2; exit 1; }
 
 IMAGE ?= nodepool
 
-.PHONY: help setup python pythons run run-kubernetes image test containers long lint format types bench simulation fuzz faults \
+.PHONY: help setup python pythons run run-kubernetes image test containers long lint format types bench simulation fuzz faults cell \
 	mutation testbed kubernetes files manifests rules commands metrics contracts golden shapes dashboards panels lock check clean distclean
 
 help: ## Show this list
@@ -130,6 +131,9 @@ fuzz: setup ## Read many foreign bytes of every kind (EXAMPLES=5000 for each pro
 
 faults: setup ## Stop and kill services and servers of a cluster at random, and audit it (MINUTES=5)
 	@PYTHONPATH=tests:deploy/build $(BIN)/python -m faults --minutes $(MINUTES) $(ARGS)
+
+cell: setup ## Run a cell of 10,000 Nodes on a disk of 1 GB under kills, and audit it (MESSAGES=1000000)
+	@PYTHONPATH=tests:deploy/build $(BIN)/python -m faults.cell --messages $(MESSAGES) $(ARGS)
 
 mutation: setup ## Change decisions one at a time, and show what no test notices (SAMPLE=200 SEED=1)
 	@$(BIN)/python -c 'import libcst' 2>/dev/null || \

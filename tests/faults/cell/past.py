@@ -1,0 +1,108 @@
+"""Whether `--at` shows what a replay of all messages gives."""
+
+import io
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from aggregator.decide import SERVICE
+from bench.load import pool
+from faults.cell.bus import Message
+from nodepool.cli.app import cli
+from nodepool.cli.settings import Settings
+from nodepool.client import Client
+from nodepool.client.past.backend import PastBackend
+from nodepool.client.past.history import Extent, History
+from nodepool.client.past.objects import PastObjects
+from nodepool.client.session import Session
+from nodepool.contract.log import Entry, LogId
+from nodepool.engine.past import state_of
+from nodepool.engine.replica import Replica
+
+COMMANDS = (
+    ("get", "np,no,qt,cap,cl", "-o", "json"),
+    ("get", "np", "-A", "-o", "wide", "--show-labels"),
+)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _Session(Session):
+    """A session with what a replay has made of all messages so far."""
+
+    def __init__(self, replica: Replica[Any, Any, Any], last: Message, log: LogId) -> None:
+        path = pool(0, 0)
+        super().__init__(org=path.org, cluster=path.cluster)
+        assert SERVICE.projection is not None
+        self.moment = _time_of(last)
+        history = History(None, None, Extent(log, 1, last.position, self.moment))
+        objects = PastObjects(SERVICE.projection, state_of(replica), log, last.position)
+
+        async def read() -> PastObjects:
+            return objects
+
+        backend = PastBackend(path.org, path.cluster)
+        backend.show(history, read)
+        self.__dict__["backend"] = backend
+
+    async def open(self, on_fault: Any = None) -> None:
+        """There is nothing to open."""
+
+
+class _Client(Client):
+    def __init__(self, session: Session) -> None:
+        super().__init__(org=session.org, cluster=session.cluster)
+        self._use(session)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings(Settings):
+    session: Session | None = None
+
+    def _client(self) -> Client:
+        assert self.session is not None
+        return _Client(self.session)
+
+
+class Replay:
+    """Reads all messages, one after the other, as a service that has nothing but the log."""
+
+    def __init__(self, log: LogId) -> None:
+        self._log = log
+        self._replica = Replica[Any, Any, Any](SERVICE, log=log)
+        self._last: Message | None = None
+
+    def read(self, message: Message) -> None:
+        """Takes the next message."""
+        self._last = message
+        if SERVICE.wants(message.subject):
+            position, _, subject, headers, content = message
+            self._replica.read(Entry(position, _time_of(message), subject, content, headers))
+
+    def shown(self) -> Sequence[str]:
+        """What commands show after the messages so far."""
+        assert self._last is not None
+        session = _Session(self._replica, self._last, self._log)
+        settings = _Settings(url="", org=session.org, cluster=session.cluster, session=session)
+        return [_run(command, settings) for command in COMMANDS]
+
+
+def shown_at(command: Sequence[str], position: int, url: str, archive: str) -> str:
+    """What a command shows of this moment."""
+    path = pool(0, 0)
+    settings = Settings(url=url, org=path.org, cluster=path.cluster)
+    at = ("--at", str(position), "--archive", archive)
+    return _run((*command, *at), settings)
+
+
+def _run(command: Sequence[str], settings: Settings) -> str:
+    """The output of a command, and how it ended."""
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(out):
+        code = cli.main(command, prog_name="nodepool", standalone_mode=False, obj=settings)
+    return f"{out.getvalue()}\n{code or 0}"
+
+
+def _time_of(message: Message) -> datetime:
+    return EPOCH + timedelta(microseconds=message.time)
