@@ -67,6 +67,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--large-nodes", type=int, default=1_000)
     parser.add_argument("--large-pods", type=int, default=10_000)
     parser.add_argument("--changes", type=int, default=200, help="of a spec in a large cluster")
+    parser.add_argument("--ages", nargs="+", type=int, default=[100_000, 1_000_000])
     parser.add_argument(
         "--sizes", nargs="+", type=int, default=[1_000, 10_000, 100_000], help="Nodes to grow to"
     )

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from bench import gateway, karpenter, kubernetes
+from bench.age import measure_ages
+from bench.archiving import archiving
 from bench.growth import measure_growth, write_growth
 from bench.machine import describe_machine
 from bench.neighbours import neighbours
@@ -237,6 +239,30 @@ def _growth(options: argparse.Namespace) -> Iterator[Line]:
         write_growth(describe_machine(), found)
 
 
+def _archiving(options: argparse.Namespace) -> Iterator[Line]:
+    runs = [archiving(options.commands, options.window) for _ in range(options.runs)]
+    ratios = [run.alone_s / run.beside_s for run in runs]
+    yield Line("pipeline beside an archiver / alone", _spread(ratios, 2), "at least 0.95")
+    shares = [100 * run.cpu_share for run in runs]
+    yield Line("the archiver's part of the CPU, %", _spread(shares, 1))
+    yield Line("archived after, s", _spread([run.quiet_s for run in runs], 1), "at most 10")
+    yield Line("a message in the archive, bytes", _spread([run.bytes for run in runs]))
+
+
+def _age(options: argparse.Namespace) -> Iterator[Line]:
+    found = []
+    for each in measure_ages(options.large_nodes, options.ages):
+        found.append(each)
+        services = ", ".join(f"{name} {s:.2f}" for name, s in each.services_s.items())
+        yield Line(
+            f"restart after {each.messages:,} messages, s",
+            f"{each.all_s:.2f}; CPU {each.cpu_s:.2f}; {services}",
+        )
+    first, last = found[0], found[-1]
+    ratios = f"{last.all_s / first.all_s:.2f}; CPU {last.cpu_s / first.cpu_s:.2f}"
+    yield Line("the last / the first", ratios, "at most 1.2")
+
+
 def _questions(_options: argparse.Namespace) -> Iterator[Line]:
     for number, each in enumerate(answer_questions()):
         yield Line(each.what, f"{each.seconds:.2f}", "" if number else "at most 2")
@@ -252,7 +278,9 @@ ROWS = {
     "gateway": Row("commands through the gateway", _gateway),
     "door": Row("a command beside another organisation at the door", _door),
     "restart": Row("restart with a long log", _restart),
+    "archiving": Row("an archiver beside the pipeline", _archiving),
     "questions": Row("SQL over a long log", _questions, is_long=True),
+    "age": Row("restart by the age of the log", _age, is_long=True),
     "preemption": Row("punctual preemptions", _preemption, is_long=True),
     "kubernetes": Row("Nodes in Kubernetes beside other operators", _kubernetes, is_long=True),
     "large-kubernetes": Row("a large Kubernetes", _large_kubernetes, is_long=True),
