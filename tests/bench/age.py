@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from bench.pipeline import create_probe
 from bench.usage import cpu_s
-from faults.cell.bus import Sender, connected
+from faults.cell.bus import Sender, connected, end
 from faults.cell.churn import Churn
 from nodepool.contract.log import LOG
 from nodepool.contract.services import SERVICES
@@ -68,9 +68,7 @@ async def _grow(url: str, churn: Churn, length: int) -> int:
         assert not any(work.done() for work in works), "the load goes on"
         await asyncio.sleep(QUIET_S / 10)
         last = await last_position(connection, LOG)
-    for work in works:
-        work.cancel()
-    await asyncio.wait(works)
+    await end(works)
     before = -1
     while before < last:
         before = last

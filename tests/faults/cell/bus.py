@@ -3,7 +3,7 @@
 import asyncio
 import json
 from array import array
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import aclosing, suppress
 from hashlib import blake2b
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from nodepool.contract.log import LOG
 PATIENCE = 3
 """How many times nothing may come until a consumer is made anew."""
 BATCH, WAIT_S, PAUSE_S = 1_000, 1.0, 0.1
+CANCEL_S = 1.0
 REPLY_S = 3.0
 """How long a reply may take before a command is sent again, in seconds."""
 FULL = 10_023
@@ -164,6 +165,19 @@ class Sender:
                 self.full_since = self.full_since or clock()
             self.retries += 1
             await asyncio.sleep(PAUSE_S)
+
+
+async def end(tasks: Collection["asyncio.Task[None]"]) -> None:
+    """Cancels tasks until all have ended.
+
+    On Python 3.11 `asyncio.wait_for`, by which the library of NATS waits, hides that its task was
+    cancelled if what it waits for comes at that moment (https://bugs.python.org/issue42130).
+    """
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_S)
 
 
 def digest_of(subject: str, content: bytes) -> int:

@@ -9,7 +9,7 @@ from random import Random
 
 from nats.aio.client import Client
 
-from faults.cell.bus import Record, Sender, connected
+from faults.cell.bus import Record, Sender, connected, end
 from faults.cell.churn import Churn
 from faults.cell.disk import Disk, disk
 from faults.cell.judging import Judge
@@ -112,9 +112,10 @@ class _Cell:
         """Does these as long as the context lasts; an error of one ends it."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(work) for work in works]
-            yield
-            for task in tasks:
-                task.cancel()
+            try:
+                yield
+            finally:
+                await end(tasks)
 
     async def _reach(self, share: float) -> None:
         while self._record.last < share * self._sizes.messages:
