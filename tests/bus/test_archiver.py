@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import json
 import os
-import random
 import shutil
 import signal
 import zlib
@@ -59,35 +58,6 @@ def test_a_control_plane_on_one_machine_archives_its_log_if_it_is_told_to(tmp_pa
 async def verify(archive: Path | str) -> int:
     """The exit code of `nodepool log verify`."""
     return await asyncio.to_thread(run, ["log", "verify", "--archive", str(archive)])
-
-
-@pytest.mark.timeout(180)
-async def test_an_archiver_that_is_killed_at_any_moment_archives_each_message_once(
-    server: NatsServer, tmp_path: Path
-) -> None:
-    archive, chance = tmp_path / "archive", random.Random(7)
-
-    async with connected(server.url) as connection:
-        await fill_with_messages(connection, MESSAGES)
-        # given an archiver that is killed again and again, while messages arrive
-        for number in range(1, 7):
-            with launched_archiver(server, archive, tmp_path) as archiver:
-                before, wanted = end_of(archive), chance.randrange(1, MESSAGES // 3)
-                filling = asyncio.create_task(
-                    fill_with_messages(connection, MESSAGES // 4, start=number * MESSAGES)
-                )
-                await until(lambda: end_of(archive) - before >= wanted)  # noqa: B023
-                archiver.process.kill()
-            await filling
-
-        # when it is started once more
-        last = await api.last_position(connection, STREAM)
-        with launched_archiver(server, archive, tmp_path):
-            await archived_to(archive, last)
-
-        # then the archive holds all messages exactly once, and is whole
-        assert await audit(connection, archive) == last
-    assert await verify(archive) == 0
 
 
 async def test_two_archivers_at_once_make_one_archive(server: NatsServer, tmp_path: Path) -> None:

@@ -219,10 +219,14 @@ def states(replicas: Sequence[Replica[Any, Any, Any]]) -> list[list[bytes]]:
     return [list(dump(replica.safe)) for replica in replicas]
 
 
-@pytest.mark.parametrize("seed", range(3))
 def test_each_service_is_at_any_position_as_a_replay_of_the_whole_log_has_it(
-    tmp_path: Path, seed: int
+    tmp_path: Path,
 ) -> None:
+    check_positions(tmp_path, 0)
+
+
+def check_positions(folder: Path, seed: int) -> None:
+    """Compare each service at random positions with replays of the whole log up to there."""
     chance, simulation = Random(seed), Simulation(seed)
     simulation.run()
     log, services = simulation.log, simulation.services
@@ -230,7 +234,7 @@ def test_each_service_is_at_any_position_as_a_replay_of_the_whole_log_has_it(
 
     async def check() -> None:
         # given the log of a simulation of faults as an archive with snapshot sets
-        archiving = Archiving(tmp_path, log.id, seed)
+        archiving = Archiving(folder, log.id, seed)
         await archiving.add(log.entries)
         replicas = [Replica[Any, Any, Any](service, log=log.id) for service in services]
         for number, cut in enumerate(cuts):
@@ -239,7 +243,7 @@ def test_each_service_is_at_any_position_as_a_replay_of_the_whole_log_has_it(
             ready = [replica for replica in replicas if replica.is_chained]
             now = log.entries[cut - 1].time.replace(hour=number)
             await archiving.add_set(ready, log.entries, now)
-        records = await Records.open(Store(str(tmp_path)))
+        records = await Records.open(Store(str(folder)))
 
         # when each service is made at a random position
         for position in chance.sample(range(1, len(log.entries) + 1), 4):

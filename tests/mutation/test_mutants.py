@@ -6,7 +6,6 @@ import pytest
 
 pytest.importorskip("libcst", reason="mutmut is locked for Python 3.11 and 3.12")
 
-from mutation.equivalents import read_equivalents
 from mutation.mutants import Mutant, apply, find_changes, is_accepted, sample
 from mutation.stories import FOLDERS, TESTS
 
@@ -68,14 +67,6 @@ def test_what_states_or_describes_something_is_left_alone(source: str) -> None:
     assert changes(source) == []
 
 
-def test_a_seed_draws_the_same_mutants_again() -> None:
-    first, again, other = (sample(ROOT, ["services/quota"], 5, seed) for seed in (1, 1, 2))
-
-    assert first == again != other
-    assert first[:2] == sample(ROOT, ["services/quota"], 2, 1)
-    assert [len({*first}), {each.folder for each in first}] == [5, {"services/quota"}]
-
-
 def test_what_python_refuses_is_no_mutant() -> None:
     source = "match 1:\n    case _:\n        f()\n    case 1:\n        g()\n"
 
@@ -100,11 +91,3 @@ def test_a_mutant_is_shown_as_a_patch_and_on_one_line() -> None:
 
 def test_the_tests_that_have_to_notice_exist() -> None:
     assert [name for name in TESTS if not (ROOT / name).is_file()] == []
-
-
-def test_every_equivalent_mutant_is_still_one() -> None:
-    known = read_equivalents()
-    paths = sorted({each.path for each in known})
-    mutants = [each for path in paths for each in sample(ROOT, FOLDERS, 10_000, 1, path)]
-
-    assert [one for one in known if not any(one.matches(each) for each in mutants)] == []
