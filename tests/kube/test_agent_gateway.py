@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kube.node_pools import a_pool, apply, joined
+from kube.node_pools import a_pool, apply, joined, takes_up
 from nodepool.auth.accounts import GATEWAY
 from nodepool.auth.users import Users, new_member
 from testbed.agent import Agent, agent_at_work
@@ -59,7 +59,7 @@ def test_a_node_of_a_nodepool_joins_through_the_gateway(
     kubeconfig, access = cluster.folder / "kubelets.kubeconfig", guarded.processes.access()
     with Kubelets(guarded.url, kubeconfig, ORG, CLUSTER, access=access), a_pool(cluster, "behind"):
         # when a NodePool gets a Node
-        apply(cluster, "behind", 1)
+        takes_up(cluster, guarded, "behind", 1)
         guarded.wait("behind")
 
         # then it is a Node of the cluster, and both sides show the NodePool at its target

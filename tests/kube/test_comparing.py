@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kube.comparing import disagreements
-from kube.node_pools import apply
+from kube.node_pools import takes_up
 from testbed.agent import agent_at_work
 from testbed.cluster import WITHIN_S, Cluster, wait_until
 from testbed.kubelets import Kubelets
@@ -15,7 +15,7 @@ def test_what_is_changed_while_no_agent_is_at_work_is_found_until_one_has_seen_t
 ) -> None:
     # given a NodePool with a Node, on which both sides agree
     with agent_at_work(tmp_path, account, plane.url):
-        apply(cluster, "compared", 1)
+        takes_up(cluster, plane, "compared", 1)
         plane.wait("compared")
         (node,) = plane.nodes("compared")
         names = ("compared", node)
