@@ -70,7 +70,8 @@ class Archiver:
         self._faults: int | None = None
         self._proof = Proof()
         self._set_at = self._verified_at = 0.0
-        self._idle_since = time.time()
+        self._idle_since = time.monotonic()
+        self._ahead_s = 0.0
         self._opened, self._doubted = asyncio.Event(), asyncio.Event()
         self.fault = "connecting to the bus"
         self.port = -1
@@ -118,6 +119,8 @@ class Archiver:
         try:
             self.fault = "no control plane has been set up on the bus"
             info = await present(connection, STREAM)
+            # How long messages wait is told by the clock that has stamped them.
+            self._ahead_s = info.time.timestamp() - time.monotonic()
             self.fault = ""
             archive = await self._recording.insist(
                 lambda: Archive.open(self._store, info.log, info.first)
@@ -126,13 +129,9 @@ class Archiver:
             await check_end(connection, archive)
             self._archive = archive
             self._opened.set()
+            hours = self._settings.snapshot_hours
             copying = SnapshotSets(
-                connection,
-                archive,
-                self._settings.snapshot_hours,
-                self._set_due,
-                self._copying,
-                self._note_set,
+                connection, archive, hours, self._set_due, self._copying, self._note_set
             )
             telemetry.log.info("ready", position=archive.head.last)
             await until_first(
@@ -160,7 +159,7 @@ class Archiver:
                 )
                 await self._recorder.run()
             finally:
-                self._recorder, self._idle_since = None, time.time()
+                self._recorder, self._idle_since = None, time.monotonic()
                 await reader.close()
             self._telemetry.log.info("another archiver came first", position=archive.head.last)
 
@@ -212,12 +211,12 @@ class Archiver:
             yield Sample(archive_metrics.SEGMENTS, (), archive.segments)
             yield Sample(archive_metrics.BYTES, (), archive.bytes)
         yield from self._trimming.samples()
-        since = self._idle_since
+        now, since = time.monotonic(), self._idle_since
         if recorder is not None:
             oldest = recorder.oldest
-            since = time.time() if oldest is None else oldest.timestamp()
+            since = now if oldest is None else oldest.timestamp() - self._ahead_s
             yield Sample(archive_metrics.LAG_MESSAGES, (), recorder.waiting)
-        yield Sample(archive_metrics.LAG_SECONDS, (), max(0.0, time.time() - since))
+        yield Sample(archive_metrics.LAG_SECONDS, (), max(0.0, now - since))
 
 
 async def check_end(connection: Connection, archive: Archive) -> None:

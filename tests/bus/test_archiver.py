@@ -37,6 +37,7 @@ from nodepool.nats.log.streams import IDENTITY, STREAM, stream_info, streams
 from nodepool.nats.objects.snapshots import stored_position
 from nodepool.nats.wire.connection import connect
 from quota.decide import SERVICE as QUOTA
+from support.clocks import wrong_clock
 
 MESSAGES = 1_500
 """Enough for some ten segments."""
@@ -345,6 +346,29 @@ async def test_a_full_disk_only_delays_the_archive(
             # then nothing is lost, and the archiver says that it is well
             await archived_to(archive, MESSAGES)
             await until(lambda: archiver.metric("nodepool_ready") == 1)
+        assert await audit(connection, archive) == MESSAGES
+
+
+@pytest.mark.parametrize("skew", ["+1h", "-1h"])
+async def test_how_long_messages_wait_is_told_by_the_clock_of_the_server(
+    server: NatsServer, tmp_path: Path, skew: str
+) -> None:
+    archive = tmp_path / "archive"
+    async with connected(server.url) as connection:
+        await fill_with_messages(connection, MESSAGES)
+        # given an archiver whose clock is wrong, and which waits for more
+        with launched_archiver(
+            server, archive, tmp_path, wrong_clock(skew), quiet_seconds=600
+        ) as archiver:
+            await says(archiver, "ok")
+            await until(lambda: archiver.metric("nodepool_archive_lag_messages") > 0)
+
+            # then it says for how many seconds messages have waited
+            assert 0 < archiver.metric("nodepool_archive_lag_seconds") < 600
+
+        # and each is archived with the time of the server
+        with launched_archiver(server, archive, tmp_path, wrong_clock(skew)):
+            await archived_to(archive, MESSAGES)
         assert await audit(connection, archive) == MESSAGES
 
 

@@ -13,6 +13,7 @@ from kube.node_pools import a_pool, apply, takes_up
 from kube.proxy import Proxy
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.local.ports import HOST
+from support.clocks import wrong_clock
 from testbed.agent import ACCOUNT, NAMESPACE, Agent, agent_at_work
 from testbed.cluster import WITHIN_S, Cluster, wait_until
 from testbed.components import API_SERVER, ETCD
@@ -214,15 +215,7 @@ def test_a_host_whose_clock_is_wrong_by_hours_does_the_work_and_takes_its_turn(
     cluster: Cluster, plane: Plane, kubelets: Kubelets, account: Path, tmp_path: Path, skew: str
 ) -> None:
     # given a replica on such a host that leads, and one whose clock is right
-    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
-    if library is None:
-        pytest.skip("there is no libfaketime, a package of Debian, to set the clock of a process")
-    clock = {
-        "LD_PRELOAD": str(library),
-        "FAKETIME": skew,
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "DONT_FAKE_MONOTONIC": "1",
-    }
+    clock = wrong_clock(skew)
     name = f"faults-clock-{'ahead' if skew[0] == '+' else 'behind'}"
     with (
         Agent(tmp_path, account, plane.url, name="wrong", settings=clock) as wrong,

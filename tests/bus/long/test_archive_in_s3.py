@@ -16,6 +16,7 @@ from bus.test_process_life import readiness, says
 from bus.test_restoring import archived_world, log_of
 from nodepool.cli.app import run
 from nodepool.local.server import NatsServer
+from support.clocks import wrong_clock
 from support.constants import CLUSTER, ORG
 
 ARCHIVE = f"s3://{BUCKET}/cell-1"
@@ -156,8 +157,35 @@ async def test_wrong_credentials_are_named_and_not_shown(
         wrong = environment(given["AWS_ENDPOINT_URL"], "not-the-secret")
         with launched_archiver(server, ARCHIVE, tmp_path, wrong) as archiver:
             # then it says what the store answers, and the secret is nowhere
-            await until(lambda: "403" in readiness(archiver) or "denied" in readiness(archiver))
+            await until(
+                lambda: "cannot write log.json: SignatureDoesNotMatch" in readiness(archiver)
+            )
             assert "not-the-secret" not in readiness(archiver) + archiver.log.read_text()
+
+
+@pytest.mark.timeout(180)
+async def test_a_clock_that_is_an_hour_off_is_named_and_another_archiver_archives_all(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async with (
+        connected(server.url) as connection,
+        object_store(tmp_path) as (way, given),
+    ):
+        # given an archiver on a host whose clock is an hour ahead, which S3 refuses
+        wrong = {**given, **wrong_clock("+1h")}
+        with (
+            launched_archiver(server, ARCHIVE, tmp_path, wrong) as late,
+            launched_archiver(server, ARCHIVE, tmp_path, given),
+        ):
+            await until(lambda: "RequestTimeTooSkewed" in readiness(late))
+
+            # when another one archives the log
+            await fill_with_messages(connection, PART)
+            await archived_to(bucket_behind(way), PART)
+
+        # then the bucket holds each message exactly once
+        folder = await asyncio.to_thread(download, bucket_behind(way), tmp_path / "copy")
+        assert await audit(connection, folder) == PART
 
 
 @pytest.mark.timeout(180)

@@ -22,6 +22,8 @@ BUCKETS: Final = ("s3", "gs", "az")
 PATIENCE_S: Final = 60.0
 """How long a call may take, in seconds; an upload has up to some ten megabytes."""
 CAUSE_MAX: Final = 300
+_REFUSAL: Final = re.compile(r"<Code>([^<]+)</Code>\s*<Message>([^<]+)</Message>")
+"""Code and message of a refusal: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html"""
 
 
 class Store:
@@ -95,6 +97,11 @@ def _open(url: str, patience_s: float) -> "Folder | Bucket":
 
 
 def _cause(error: Exception) -> str:
-    """Return the first line of an error, without the query of a URL, which may hold a secret."""
-    text = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
-    return re.sub(r"\?[^\s)]*", "", str(text).splitlines()[0])[:CAUSE_MAX]
+    """Return why a store refuses; else the first line of an error.
+
+    The query of a URL is left out: it may hold a secret.
+    """
+    text = str(getattr(error, "strerror", None) or str(error).strip() or type(error).__name__)
+    refusal = _REFUSAL.search(text)
+    line = ": ".join(refusal.groups()) if refusal else text.splitlines()[0]
+    return re.sub(r"\?[^\s)]*", "", line)[:CAUSE_MAX]
