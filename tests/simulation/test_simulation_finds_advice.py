@@ -21,6 +21,7 @@ from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation import cordon_remedies, rack_remedies, reservation_remedies
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
 from nodepool.explanation.leaving import Rack, keep_nodes
+from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import Remedy
 from nodepool.explanation.sharing import rack_of
 from nodepool.explanation.unanswered import ANSWERS_WITHIN, assigned_since, is_late
@@ -110,9 +111,9 @@ def problems_come_back(health: Health) -> tuple[RebootedFor, ...]:
     return tuple(RebootedFor(type=each.type, ended=each.since) for each in health.problems)
 
 
-def never_lost(_facts: Facts, _node: NodeFacts) -> str:
+def always_replaced(_facts: Facts, _node: NodeFacts, *, is_cured: bool) -> Promise:
     """Each Node that is drained is replaced, whether or not a machine is free."""
-    return ""
+    return Promise.CURED if is_cured else Promise.CURED_OR_REPLACED
 
 
 def answers_anyway(_node: NodeFacts) -> bool:
@@ -122,7 +123,7 @@ def answers_anyway(_node: NodeFacts) -> bool:
 
 def taken_by_nobody(facts: Facts) -> bool:
     """No NodePool waits for machines before another one."""
-    return not facts.name
+    return facts.name != ""
 
 
 def nothing_kept(_facts: Facts) -> int:
@@ -205,10 +206,10 @@ PLANTS: Mapping[str, Plant] = {
         {"lifecycle.health.Health.rebooted_for": property(problems_come_back)},
     ),
     "a Node is to be drained that no free machine replaces": Plant(
-        "cured or replaced; that does not help",
+        "that is not so: CURED_OR_REPLACED",
         BROKEN,
         (),
-        {"nodepool.explanation.node_remedies._lost": never_lost},
+        {"nodepool.explanation.node_remedies.foretell": always_replaced},
     ),
     "work is to be ended on a Node that does not answer": Plant(
         "does not answer",
@@ -220,7 +221,7 @@ PLANTS: Mapping[str, Plant] = {
         "for the organisation again; that does not help",
         RESERVED,
         (),
-        {"nodepool.explanation.reservation_remedies._loses_it": taken_by_nobody},
+        {"nodepool.explanation.reservation_remedies.stays_usable": taken_by_nobody},
         seed=30,
     ),
     "quota is to be given back by Nodes at work": Plant(
@@ -387,7 +388,7 @@ def test_a_reserved_node_that_would_be_a_rack_too_many_is_found(
     check_advice(harness.world, Random(0), most=ALL)
 
     # when each Node is said to be of a rack that stays
-    monkeypatch.setattr(reservation_remedies, "_fits_racks", lambda *_: True)
+    monkeypatch.setattr(reservation_remedies, "fits_target", lambda *_: True)
 
     with pytest.raises(Violation, match=r"for the organisation again; that does not help"):
         check_advice(harness.world, Random(0), most=ALL)

@@ -540,7 +540,10 @@ def test_a_spec_that_could_not_be_validated_is_not_to_be_changed() -> None:
 
     (removal,) = (each for each in causes(facts) if each.kind == "Removal")
 
-    assert removal.helps == ("wait until they are gone", "scale train to 1, what it has")
+    assert removal.helps == (
+        "wait: no further Node leaves while Validated is InternalError",
+        "scale train to 1, what it has",
+    )
 
 
 @pytest.mark.parametrize(
@@ -643,7 +646,8 @@ def test_unhealthy_nodes_are_named_with_their_problems_and_what_cures_them() -> 
         NodeFacts("g4", 83),
     )
 
-    (cause,) = (each for each in causes(pool(4, current=4, nodes=nodes)) if each.kind == "Health")
+    facts = pool(4, current=4, nodes=nodes, machines=Machines(9, 4, 0))
+    (cause,) = (each for each in causes(facts) if each.kind == "Health")
     cured = causes(pool(1, current=1, nodes=nodes[1:2], cures=True))
 
     assert shown(cause) == says(
@@ -654,9 +658,7 @@ def test_unhealthy_nodes_are_named_with_their_problems_and_what_cures_them() -> 
         helps=("'nodepool drain g2' ends what runs there; it is then cured or replaced",),
         proofs=(Proof(80, "node g1"), Proof(81, "node g2")),
     )
-    assert [each.helps for each in cured] == [
-        ("wait: an unhealthy Node is rebooted or replaced once nothing blocks that",)
-    ]
+    assert [each.helps for each in cured] == [("wait: g2 is drained once nothing blocks that",)]
 
 
 @pytest.mark.parametrize(
@@ -695,7 +697,9 @@ def test_a_node_is_rebooted_if_that_cures_it_and_drained_if_it_has_to_be_replace
 ) -> None:
     node = NodeFacts("g1", 80, phase="cordoned", problems=problems, problems_since=NOON)
 
-    cause = first(pool(1, current=1, nodes=(replace(node, **fields),)))  # type: ignore[arg-type]
+    nodes = (replace(node, **fields),)  # type: ignore[arg-type]
+
+    cause = first(pool(1, current=1, nodes=nodes, machines=Machines(1, 1, 0)))
 
     assert cause.helps == (help_,)
 

@@ -11,7 +11,7 @@ from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import SLURM_JOB, Facts, NodeFacts
 from nodepool.explanation.remedies import Remedy, ScaleTo
 from nodepool.explanation.sharing import down_to_racks, rack_of
-from nodepool.explanation.unanswered import INTERNAL_ERROR, count_unchosen, has_failed
+from nodepool.explanation.unanswered import INTERNAL_ERROR, has_failed
 from nodepool.placement.racks import count_racks, count_surplus
 
 PREEMPTED = "Preempted"
@@ -33,7 +33,7 @@ def surplus(facts: Facts) -> str:
     leaving = [node for node in facts.counted_nodes if node.removal]
     left = facts.held - facts.target - len(leaving)
     kept = ""
-    if left > 0 and (blocker := _blocker(facts)):
+    if left > 0 and (blocker := keeps_surplus(facts)):
         kept = f"{'no other is' if leaving else 'none is'} removed while {blocker}"
     if kept and not leaving:
         return kept
@@ -154,15 +154,8 @@ def without_lost(facts: Facts) -> Facts:
     return replace(facts, current=current, machines=machines)
 
 
-def is_surplus(facts: Facts, node: NodeFacts) -> bool:
-    """Return whether a Node leaves once nothing runs on it: its NodePool has too many Nodes."""
-    if node.reserved or not facts.is_valid or count_unchosen(facts) <= 0:
-        return False
-    return rack_of(facts) == 1 or any(rack.nodes == (node,) for rack in racks_to_empty(facts)[1])
-
-
-def _blocker(facts: Facts) -> str:
-    """Return the condition because of which no further Node leaves; empty for no such condition."""
+def keeps_surplus(facts: Facts) -> str:
+    """Return because of what no further Node is chosen to leave; empty for no such cause."""
     validated = facts.checks.get("Validated")
     if validated is not None and validated.status != "True":
         return f"Validated is {validated.reason}"

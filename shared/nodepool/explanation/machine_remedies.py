@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nodepool.contract.counting import format_count
 from nodepool.explanation.facts import Facts, Machines
 from nodepool.explanation.leaving import is_blocked, keep_nodes, without_lost
+from nodepool.explanation.outlook import count_pending, gets_none
 from nodepool.explanation.rack_remedies import rack_details, rack_remedies
 from nodepool.explanation.remedies import (
     AddMachines,
@@ -38,7 +39,7 @@ def capacity_details(facts: Facts) -> Iterator[str]:
     if machines.reclaimed:
         verb = "is" if machines.reclaimed == 1 else "are"
         yield f"{machines.reclaimed} more {verb} reclaimed by an operator"
-    if (pending := _pending(machines)) > 0:
+    if pending := count_pending(machines):
         yield f"the next {pending} that become free go to an operator who reclaims them"
     own = sum(peer.held for peer in facts.peers)
     yield from holders("other NodePools hold", own, [(peer, peer.held) for peer in facts.peers])
@@ -59,6 +60,8 @@ def _are(count: int) -> str:
 
 def capacity_remedies(facts: Facts, reason: str) -> Iterator[Remedy]:
     """Yield what would make as many machines available as the NodePool may have."""
+    if gets_none(facts):
+        return
     comes, machines = facts.spot_awaited, facts.machines
     if comes and spot_awaited_since(facts) is None:
         nodes = "spot Node is" if comes == 1 else "spot Nodes are"
@@ -95,7 +98,7 @@ def _queue(facts: Facts) -> Iterator[str]:
     if facts.queue_position:
         ahead = facts.queue_position - 1
         before = f": {nodes_wait(ahead)} before it" if ahead else ": it is served next"
-        if not ahead and facts.machines is not None and _pending(facts.machines) > 0:
+        if not ahead and facts.machines is not None and count_pending(facts.machines):
             before = ", after an operator who reclaims machines"
         yield f"{facts.name} has position {facts.queue_position} of what waits{before}"
 
@@ -126,8 +129,3 @@ def _more_machines(facts: Facts, machines: Machines) -> Iterator[Remedy]:
     yield Remedy(
         f"add {format_count(count, 'machine')} {verb} to the zone{before}", AddMachines(count)
     )
-
-
-def _pending(machines: Machines) -> int:
-    """Return how many machines an operator is still to get before any NodePool."""
-    return max(0, machines.to_reclaim - machines.reclaimed)

@@ -11,7 +11,9 @@ from nodepool.explanation.cordon_remedies import cordon_details, cordon_remedies
 from nodepool.explanation.facts import Facts, NodeFacts
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
 from nodepool.explanation.node_remedies import health_remedies, removal_remedies
-from nodepool.explanation.remedies import Remedy, Wait
+from nodepool.explanation.outlook import gets_none
+from nodepool.explanation.promises import Promise
+from nodepool.explanation.remedies import Remedy, Wait, promise
 from nodepool.explanation.reservation_remedies import reservation_remedies
 from nodepool.explanation.sharing import rack_of
 from nodepool.explanation.unanswered import (
@@ -133,10 +135,11 @@ def _preemption(facts: Facts) -> Iterator[Cause]:
         return
     late = list(silent_preemptions(facts, nodes))
     left = facts.held - sum(node.removal != "" for node in facts.counted_nodes)
+    refills, gone = left < facts.allowed and not gets_none(facts), tuple(n.name for n in nodes)
     text = f"wait until {'it is' if len(nodes) == 1 else 'they are'} gone"
-    if facts.is_valid and left < facts.target:
-        text = "wait: the NodePool refills by itself when machines are free"
-    wait = Remedy(text, Wait())
+    wait = Remedy(text, Wait(gone), Promise.GONE)
+    if refills:
+        wait = promise("wait", Wait(gone), Promise.REFILLED, facts.name, ": ")
     yield Cause(
         "Preemption",
         f"{format_count(len(nodes))} {'is' if len(nodes) == 1 else 'are'} being preempted",

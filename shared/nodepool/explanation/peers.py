@@ -4,6 +4,7 @@ from itertools import takewhile
 
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
 from nodepool.explanation.leaving import is_blocked, staying_racks
+from nodepool.explanation.outlook import gets_none
 
 
 def peer_of(name: str, own: Facts) -> Peer:
@@ -21,7 +22,7 @@ def peer_of(name: str, own: Facts) -> Peer:
         target=own.target,
         leaving=sum(node.removal != "" for node in own.nodes),
         can_give_way=sum(map(_can_give_way, own.counted_nodes)) if own.spot else 0,
-        yields=stays and not own.autoscaling,
+        yields=not (own.deleting or own.autoscaling or gets_none(own)),
         keeps=_count_kept(own),
         returning=_count_returning(own),
         deleting=own.deleting,

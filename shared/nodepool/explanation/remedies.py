@@ -2,10 +2,17 @@
 
 from dataclasses import dataclass
 
+from nodepool.explanation.promises import Promise, words
+
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Do nothing: the control plane ends the cause by itself."""
+    """Do nothing: the control plane ends the cause by itself.
+
+    nodes: the Nodes that the promise is about, if it is about Nodes.
+    """
+
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +103,11 @@ class DrainNode:
 
     force: whether no Pod may block the drain.
     after_work: whether the Slurm job must end first, because a drain does not end it.
-    replaced: whether another machine then takes the place of the Node.
     """
 
     node: str
     force: bool = False
     after_work: bool = False
-    replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +176,15 @@ class Remedy:
 
     text: an instruction without a full stop.
     action: the same change for programs, which can try it.
+    promise: what is so after that.
     """
 
     text: str
     action: Action
+    promise: Promise = Promise.ENDS
+
+
+def promise(text: str, action: Action, promise: Promise, pool: str, joint: str = "; ") -> Remedy:
+    """Return an instruction that says what it promises to the readers of a NodePool."""
+    then = words(promise, pool)
+    return Remedy(f"{text}{joint}{then}" if then else text, action, promise)

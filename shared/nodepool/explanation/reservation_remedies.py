@@ -1,13 +1,12 @@
 """What would let a NodePool use the Nodes again that are reserved for the control plane."""
 
-from collections import Counter
 from collections.abc import Iterator
 
 from nodepool.contract.node_failures import ADMIN_DRAIN, RESERVATION_PENDING
 from nodepool.explanation.facts import RESTARTING, Facts, NodeFacts
+from nodepool.explanation.outlook import fits_target, stays_usable
+from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import EndWork, Remedy, Unreserve
-from nodepool.explanation.sharing import rack_of
-from nodepool.placement.racks import count_racks
 
 
 def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
@@ -16,12 +15,12 @@ def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remed
     A Node with work is pending until the work has ended, so an idle Node comes first. The command
     is refused for a Node that is not in production, so a drained Node takes work again first.
     """
-    nodes = [node for node in nodes if _fits_racks(facts, node)]
-    if _loses_it(facts):
+    nodes = [node for node in nodes if fits_target(facts, node)]
+    if not stays_usable(facts):
         return
     for node in [node for node in nodes if _waits_for_work(node)][:1]:
         text = f"end what runs on {node.name}: it is then reserved for the organisation again"
-        yield Remedy(text, EndWork((node.name,), 1))
+        yield Remedy(text, EndWork((node.name,), 1), Promise.COUNTED)
     known = sorted(nodes, key=lambda node: (node.active, node.domain not in facts.staying))
     usable = [node for node in known if node.phase == "production"]
     drained = [node for node in known if _is_drained(node)]
@@ -30,11 +29,12 @@ def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remed
         text = f"reserve {node.name} for the organisation again"
         if node.active:
             text += ", and end what runs there: the Node is pending until then"
-        yield Remedy(text, Unreserve(node.name, ends_work=node.active))
+        action = Unreserve(node.name, ends_work=node.active)
+        yield Remedy(text, action, Promise.COUNTED)
     elif drained:
         name = drained[0].name
         text = f"'nodepool uncordon {name}', then reserve it for the organisation again"
-        yield Remedy(text, Unreserve(name, uncordons=True))
+        yield Remedy(text, Unreserve(name, uncordons=True), Promise.COUNTED)
 
 
 def _waits_for_work(node: NodeFacts) -> bool:
@@ -46,25 +46,3 @@ def _waits_for_work(node: NodeFacts) -> bool:
 def _is_drained(node: NodeFacts) -> bool:
     """Return whether only the command of an operator keeps an idle Node out of production."""
     return node.cordon == ADMIN_DRAIN and not (node.active or node.problems or node.removal)
-
-
-def _fits_racks(facts: Facts, node: NodeFacts) -> bool:
-    """Return whether a Node that comes back is of a rack that stays: of more racks one leaves."""
-    size, stay = rack_of(facts), Counter(facts.staying)
-    stay[node.domain] += 1
-    return size == 1 or count_racks(size, stay.values()) <= facts.target // size
-
-
-def _loses_it(facts: Facts) -> bool:
-    """Return whether a Node that comes back gives way at once: others wait before a spot Node.
-
-    No Node gives way for a spot NodePool, but those of other organisations cannot be told apart.
-    """
-    if not facts.spot or facts.queue_position <= 1:
-        return False
-    before = [
-        peer.missing
-        for peer in facts.peers
-        if peer.spot and 0 < peer.queue_position < facts.queue_position
-    ]
-    return sum(before) < facts.queue_position - 1

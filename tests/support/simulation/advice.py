@@ -26,7 +26,9 @@ from nodepool.explanation.cause import Cause
 from nodepool.explanation.documents import IN_SERVICE
 from nodepool.explanation.facts import RESTARTING, Facts
 from nodepool.explanation.leaving import without_lost
+from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import (
+    Action,
     AddMachines,
     DrainNode,
     DropAffinity,
@@ -168,13 +170,18 @@ def check_advice(world: World, random: Random, most: int) -> None:
 
 def _check(world: World, trial: Trial) -> None:
     copy = fork(world)
-    if not _changed(copy, trial):
+    if trial.remedy.promise is Promise.NOTHING or not _changed(copy, trial):
         return
     copy.pass_time(A_WHILE)
     buckets = buckets_of(copy)
     is_there = trial.pool in buckets["nodepools"]
-    if is_there and not _has_failed(copy, world, trial) and not _has_helped(buckets, trial):
-        said = f"explain advises {trial.pool}: {trial.remedy.text}; that does not help"
+    if not is_there or _has_failed(copy, world, trial):
+        return
+    wrong = "" if _has_helped(buckets, trial) else "that does not help"
+    if not wrong and not _is_kept(buckets, trial, facts_of(buckets, trial.pool)):
+        wrong = f"that is not so: {trial.remedy.promise.name}"
+    if wrong:
+        said = f"explain advises {trial.pool}: {trial.remedy.text}; {wrong}"
         after = explain(facts_of(buckets, trial.pool)).sentence
         raise Violation(f"{said}\nbefore: {explain(trial.facts).sentence}\nafter: {after}")
 
@@ -215,7 +222,7 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
     before, after = trial.facts, facts_of(buckets, trial.pool)
     left = [cause for cause in explain(after).causes if cause.kind == trial.cause.kind]
     action = trial.remedy.action
-    if _has_harmed(buckets, trial, after):
+    if _has_harmed(trial, after):
         return False
     if trial.cause.kind == "Reservation":
         # A Node that has left is not reserved for the control plane any more, either.
@@ -243,7 +250,7 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
             return bool({node.name for node in after.nodes} ^ {node.name for node in before.nodes})
 
 
-def _has_harmed(buckets: Buckets, trial: Trial, after: Facts) -> bool:
+def _has_harmed(trial: Trial, after: Facts) -> bool:
     """Whether what was advised cost Nodes that it was not to cost."""
     before = trial.facts
     match trial.remedy.action:
@@ -252,10 +259,8 @@ def _has_harmed(buckets: Buckets, trial: Trial, after: Facts) -> bool:
             return target < before.held
         case ScaleTo(target) if trial.cause.kind == "Capacity":
             return after.current > target
-        case DrainNode(node, replaced=is_replaced):
-            is_lost = is_replaced and _lacks(before, after, node)
-            is_lost = is_lost and not _was_taken(buckets, before)
-            return is_lost or _leaves_useless(after, node)
+        case DrainNode(node):
+            return _leaves_useless(after, node)
         case _:
             return False
 
@@ -265,16 +270,60 @@ def _leaves_useless(after: Facts, name: str) -> bool:
     return name in {node.name for node in after.nodes if node.cordon and not node.problems}
 
 
-def _lacks(before: Facts, after: Facts, node: str) -> bool:
-    """Whether nothing replaced a Node."""
-    gone = {each.name for each in before.nodes} - {each.name for each in after.nodes}
-    return gone == {node} and after.held < min(before.held, after.allowed)
+def _is_kept(buckets: Buckets, trial: Trial, after: Facts) -> bool:
+    """Whether what was promised is so, of the Nodes that the advice is about."""
+    before, promise, names = trial.facts, trial.remedy.promise, _named(trial.remedy.action)
+    left = {node.name: node for node in after.nodes}
+    is_gone = not any(name in left for name in names)
+    is_cured = all(name in left and not left[name].problems for name in names)
+    match promise:
+        case Promise.NOTHING | Promise.ENDS:  # `_has_helped` says whether the cause has ended.
+            return True
+        case Promise.CURED:
+            return is_cured
+        case Promise.CURED_OR_REPLACED | Promise.REPLACED:
+            has_all = after.held >= min(before.held, after.allowed)
+            return is_cured or (is_gone and (has_all or _was_taken(buckets, before)))
+        case Promise.ENOUGH:
+            return is_gone and after.held >= after.target
+        case Promise.NOT_GRANTED:
+            return is_gone and after.held >= after.allowed
+        case Promise.RACK_LACKS:
+            domains = {node.domain for node in before.nodes if node.name in names}
+            counts = [sum(each.domain in domains for each in of.nodes) for of in (before, after)]
+            return is_gone and counts[1] < counts[0]
+        case Promise.GONE | Promise.LACKS | Promise.LACKS_OR_SPOT | Promise.REPLACED_IF_FITTING:
+            return is_gone
+        case Promise.REFILLED:
+            return after.held >= after.allowed or not _count_free(buckets, before)
+        case Promise.COUNTED:
+            counted = {node.name for node in after.counted_nodes}
+            return counted.issuperset(names) or after.held >= after.target
+        case _:
+            assert_never(promise)
+
+
+def _named(action: Action) -> tuple[str, ...]:
+    """Return the Nodes that an advice is about."""
+    match action:
+        case DrainNode(node) | RebootNode(node) | Unreserve(node):
+            return (node,)
+        case EndWork(nodes, count):
+            return nodes[:count]
+        case Wait(nodes) | UncordonNodes(nodes):
+            return nodes
+        case _:
+            return ()
 
 
 def _was_taken(buckets: Buckets, before: Facts) -> bool:
     """Whether somebody else took the last free machine."""
-    capacity = buckets["capacity"].get(f"{before.zone}/{before.instance_type}", {})
-    return before.machines is not None and before.machines.free > 0 == capacity.get("free", 0)
+    return before.machines is not None and before.machines.free > 0 == _count_free(buckets, before)
+
+
+def _count_free(buckets: Buckets, facts: Facts) -> object:
+    """Return how many machines of a NodePool's type are free in its zone."""
+    return buckets["capacity"].get(f"{facts.zone}/{facts.instance_type}", {}).get("free", 0)
 
 
 def _unhealthy(facts: Facts) -> set[str]:

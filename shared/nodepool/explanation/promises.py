@@ -1,0 +1,68 @@
+"""What an advice promises, each with its words.
+
+`foretell` decides what becomes of a Node, `nodepool.explanation.outlook` what the NodePool may do.
+The simulation follows each advice and judges what it promises.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final
+
+
+class Promise(Enum):
+    """What is so some time after an advice was followed."""
+
+    NOTHING = auto()
+    """Nothing but what the instruction itself says; what follows cannot be known."""
+    ENDS = auto()
+    """The cause has ended, or concerns fewer Nodes than before."""
+    CURED = auto()
+    """The Node is still there, and has no problem."""
+    CURED_OR_REPLACED = auto()
+    """The Node has no problem, or another one is in its place."""
+    REPLACED = auto()
+    """Another Node is in the place of the Node."""
+    REPLACED_IF_FITTING = auto()
+    """The Node has left; another one is in its place if a free machine satisfies the affinity."""
+    ENOUGH = auto()
+    """The Node has left, and the NodePool has as many as it wants."""
+    NOT_GRANTED = auto()
+    """The Node has left, and the NodePool has as many as quota allows, and fewer than it wants."""
+    RACK_LACKS = auto()
+    """The Node has left, and its NVLink domain has fewer Nodes than before."""
+    LACKS = auto()
+    """The Node has left, and none comes before a machine is free."""
+    LACKS_OR_SPOT = auto()
+    """The Node has left, and none comes before a machine is free, or a spot Node gives one up."""
+    GONE = auto()
+    """The Nodes have left."""
+    REFILLED = auto()
+    """The NodePool has what quota allows, or no machine is free."""
+    COUNTED = auto()
+    """The Node is one of the NodePool's again."""
+
+
+_WORDS: Final[Mapping[Promise, str]] = {
+    Promise.CURED: "it is then cured",
+    Promise.CURED_OR_REPLACED: "it is then cured or replaced",
+    Promise.REPLACED: "it is then replaced",
+    Promise.REPLACED_IF_FITTING: (
+        "it is then replaced if a free machine satisfies the node affinity"
+    ),
+    Promise.ENOUGH: "it then leaves, and {pool} has enough Nodes without it",
+    Promise.NOT_GRANTED: "it then leaves and is not replaced, as quota allows no more",
+    Promise.RACK_LACKS: "its rack lacks it until its machine is repaired",
+    Promise.LACKS: (
+        "no machine is free for it, so {pool} lacks the Node until one is freed, repaired or added"
+    ),
+    Promise.LACKS_OR_SPOT: (
+        "no machine is free for it, so {pool} lacks the Node until one is freed, repaired or "
+        "added, or until a spot Node gives way"
+    ),
+    Promise.REFILLED: "the NodePool refills by itself when machines are free",
+}
+
+
+def words(promise: Promise, pool: str) -> str:
+    """Return the words of a promise about a NodePool; empty if the instruction says all of it."""
+    return _WORDS.get(promise, "").format(pool=pool)

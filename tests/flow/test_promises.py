@@ -1,0 +1,221 @@
+"""What an advice promises about a Node is so after the advice was followed."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from flow.test_advice_on_nodes import LEAVES, helps
+from flow.test_explanations import explained, titles
+from flow.test_racks import DOMAIN, EAST, GB200, add, break_node, want
+from flow.test_reservations import reservation_advice
+from nodepool.explanation.promises import Promise, words
+from support.constants import CLUSTER, ORG, PREFER_IDLE
+from support.failing import given_broken
+from support.simulation.advice import check_advice
+from support.world_harness import WorldHarness
+
+ALL = 100
+"""More changes than are ever advised for one NodePool."""
+UNCURED = {"disableUnhealthyNodeEviction": True}
+MALFORMED = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": DOMAIN, "operator": "Bad", "values": ["r1"]}]}
+            ]
+        }
+    }
+}
+"""A node affinity that makes a spec invalid."""
+
+
+def health_advice(world: WorldHarness) -> tuple[str, ...]:
+    """What is advised about the unhealthy Nodes of `train`, and follow all that is advised."""
+    check_advice(world.world, Random(0), most=ALL)
+    return helps(world)[titles(explained(world, "train")).index("1 Node is unhealthy")]
+
+
+@pytest.mark.parametrize(
+    ("spare", "then"), [(0, Promise.RACK_LACKS), (1, Promise.CURED_OR_REPLACED)]
+)
+def test_a_rack_beside_another_one_of_its_domain_is_completed_only_by_a_free_machine(
+    world: WorldHarness, spare: int, then: Promise
+) -> None:
+    # given two racks in one NVLink domain, with or without a machine more
+    world.given_cluster(zone=EAST)
+    world.given_quota(90, GB200, zone=EAST)
+    add(world, {"count": 36 + spare, "labels": {DOMAIN: "d1"}})
+    want(world, 2, lifecycle=UNCURED)
+
+    # when a Node of them has to be replaced
+    break_node(world, "n1", "gpu-lost")
+
+    assert health_advice(world) == (
+        f"'nodepool drain n1' ends what runs there; {words(then, 'train')}",
+    )
+
+
+@pytest.mark.parametrize("fault", ["kernel-deadlock", "gpu-lost"])
+@pytest.mark.parametrize("is_silent", [False, True], ids=["answers", "silent"])
+def test_a_node_that_would_leave_in_the_place_of_one_that_is_too_many_is_not_said_to_be_cured(
+    world: WorldHarness, fault: str, is_silent: bool
+) -> None:
+    # given a scale-down that waits for the Pods of n1
+    world.given_data_center(machines=3)
+    world.apply("train", 2, lifecycle={**UNCURED, **PREFER_IDLE})
+    for node in ("n1", "n2"):
+        world.run_pod(node)
+    world.scale("train", 1)
+    world.pass_time(minutes=1)
+    if is_silent:
+        world.break_machines("n1", fault="hang")
+        world.pass_time(minutes=1)
+
+    # when n2 is unhealthy
+    world.break_machines("n2", fault=fault)
+    world.pass_time(minutes=2)
+
+    verb = "drain" if fault == "gpu-lost" else "reboot"
+    if is_silent:
+        then = "wait until n1 has left: it does not answer, and would stay if n2 left first"
+    else:
+        then = f"'nodepool {verb} n2 --force' ends what runs there; {LEAVES}"
+    assert health_advice(world) == (then,)
+
+
+def test_nothing_is_said_to_follow_where_either_of_two_nodes_may_leave(
+    world: WorldHarness,
+) -> None:
+    # given a scale-down that waits for a Pod of n1 that ends by itself, sooner or later
+    world.given_data_center(machines=3)
+    world.apply("train", 2, lifecycle={**UNCURED, **PREFER_IDLE})
+    world.run_pod("n1", interruption="graceful", graceS=600)
+    world.run_pod("n2")
+    world.scale("train", 1)
+    world.pass_time(minutes=1)
+
+    world.break_machines("n2", fault="kernel-deadlock")
+    world.pass_time(minutes=1)
+
+    assert health_advice(world) == ("'nodepool reboot n2 --force' ends what runs there",)
+
+
+def given_a_reserved_spot_node(world: WorldHarness, machines: int, target: int) -> None:
+    """A spot NodePool, of which the control plane has n1."""
+    world.given_data_center(machines)
+    world.apply("train", target, computeClass="spot", lifecycle=UNCURED)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.pass_time(minutes=5)
+
+
+def wait_while_invalid(world: WorldHarness) -> None:
+    given_a_reserved_spot_node(world, 2, 1)
+    world.apply("train", 3, computeClass="spot", affinity=MALFORMED)
+    world.apply("other", 2)
+
+
+def wait_while_over_quota(world: WorldHarness) -> None:
+    given_a_reserved_spot_node(world, 2, 2)
+    world.apply("train", 4, computeClass="spot", lifecycle=UNCURED)
+    for quota in (1, 3):
+        world.given_quota(quota)
+    world.apply("other", 2)
+
+
+def wait_behind_an_operator(world: WorldHarness) -> None:
+    given_a_reserved_spot_node(world, 3, 3)
+    world.reclaim(2)
+    world.pass_time(minutes=1)
+    world.break_machines("n3", fault="hang")
+    world.pass_time(minutes=30)
+
+
+@pytest.mark.parametrize(
+    "wait", [wait_while_invalid, wait_while_over_quota, wait_behind_an_operator]
+)
+def test_a_spot_node_is_not_to_come_back_where_somebody_else_may_be_served_before(
+    world: WorldHarness, wait: Callable[[WorldHarness], None]
+) -> None:
+    wait(world)
+    world.pass_time(minutes=30)
+
+    check_advice(world.world, Random(0), most=ALL)
+
+    assert "Reservation" in {cause.kind for cause in explained(world, "train").causes}
+    assert reservation_advice(world) == []
+
+
+def test_a_node_that_quota_does_not_replace_is_not_said_to_be_one_too_many(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that quota keeps at one Node, and a second one that the control plane has
+    world.given_data_center(machines=4, quota=1)
+    world.apply("train", 1, lifecycle=UNCURED)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.pass_time(minutes=5)
+    world.apply("train", 4, lifecycle=UNCURED)
+
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=2)
+
+    then = words(Promise.NOT_GRANTED, "train")
+    assert health_advice(world) == (f"'nodepool drain n1' ends what runs there; {then}",)
+
+
+@pytest.mark.parametrize(
+    ("service", "cause"),
+    [
+        ("quota", "no Node is replaced while Quota is InternalError"),
+        ("allocator", "no Node is sure to be replaced while AtTarget is InternalError"),
+    ],
+)
+def test_no_node_is_to_be_drained_while_a_check_has_failed(service: str, cause: str) -> None:
+    # given a NodePool whose new version a service cannot decide about
+    broken: set[tuple[str, str]] = set()
+    world = given_broken(service, broken)
+    world.given_data_center(machines=4)
+    world.apply("train", 2, lifecycle=UNCURED)
+    broken.add((service, f"{ORG}/{CLUSTER}/train"))
+    world.apply("train", 2, lifecycle=UNCURED, schedulingPriority={"value": 3})
+
+    # when a Node of it has to be replaced
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=2)
+
+    assert (f"wait: {cause}",) in helps(world)
+
+
+def test_a_nodepool_whose_quota_check_failed_is_not_said_to_refill_by_itself() -> None:
+    # given a spot NodePool whose new version quota cannot decide about
+    broken: set[tuple[str, str]] = set()
+    world = given_broken("quota", broken)
+    world.given_data_center(machines=4)
+    world.apply("train", 2, computeClass="spot")
+    broken.add(("quota", f"{ORG}/{CLUSTER}/train"))
+    world.apply("train", 2, computeClass="spot", schedulingPriority={"value": 3})
+
+    # when one of its Nodes is preempted
+    world.preempt("train", "n1")
+    world.pass_time(minutes=1)
+
+    assert helps(world)[0] == ("wait until it is gone",)
+
+
+@pytest.mark.parametrize("service", ["quota", "allocator"])
+def test_quota_is_not_to_be_given_back_by_a_nodepool_that_a_service_fails_on(service: str) -> None:
+    # given a NodePool that takes the quota, and on which a service fails
+    broken: set[tuple[str, str]] = set()
+    world = given_broken(service, broken)
+    world.given_data_center(machines=9, quota=4)
+    world.apply("other", 3)
+    broken.add((service, f"{ORG}/{CLUSTER}/other"))
+    world.apply("other", 3, schedulingPriority={"value": 2})
+
+    world.apply("train", 3)
+    world.pass_time(minutes=1)
+
+    assert helps(world)[0] == (
+        "raise the quota of gd-8xh100ib-i128 in US-EAST-04A to 6",
+        "scale train to 1, which fits",
+    )
