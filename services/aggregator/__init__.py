@@ -25,6 +25,9 @@ NodeChanged = (
     | on.CWDrainNode
     | on.AnswerAwaited
     | on.NodeReportRequested
+    | on.NodePreemptionRequested
+    | on.NodePreempted
+    | on.PreemptionPending
 )
 """A Node of a NodePool has changed."""
 CordonChanged = on.CWNodeCordoned | on.CWNodeUncordoned

@@ -9,8 +9,8 @@ from immutables import Map
 from aggregator import Hears, NodeChanged, NodeLeft, QuotaCounted, nodes, pools, quotas
 from aggregator.machines import (
     capacity_reclaimed,
+    count_giving_way,
     machine_reported,
-    preemption_begun,
     with_inventory,
 )
 from aggregator.objects import ClusterObject, NodeObject, NodePoolObject
@@ -40,6 +40,9 @@ def evolve(  # noqa: C901, PLR0912  # It lists the messages.
             | on.CWDrainNode()
             | on.AnswerAwaited()
             | on.NodeReportRequested()
+            | on.NodePreemptionRequested()
+            | on.NodePreempted()
+            | on.PreemptionPending()
         ):
             return _node_changed(model, message, context)
         case on.NodeConditionChanged() | on.NodeConditionReported():
@@ -160,8 +163,7 @@ def _node_changed(model: ReadModel, event: NodeChanged, context: Context) -> Rea
     after = nodes.change_node(before, event, context)
     if after is before:
         return model
-    if after.preempted_since is not None and before.preempted_since is None:
-        model = preemption_begun(model, after, context)
+    model = count_giving_way(model, before, after, context)
     templates = move_node(model.templates, after.pool, before.template, after.template)
     busy, pools_ = model.busy, model.pools
     if after.boot != before.boot:
@@ -220,6 +222,7 @@ def _node_left(model: ReadModel, event: NodeLeft, context: Context) -> ReadModel
     inventory = model.inventory.depart(event)
     domain = inventory.machines[event.machine_key].domain
     change = partial(pools.node_left, domain=domain, profile=node.profile, usable=node.usable)
+    model = count_giving_way(model, node, None, context)
     return replace(
         with_inventory(model, event, inventory, context),
         pools=_changed_pools(model.pools, event, change, context),

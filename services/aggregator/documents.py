@@ -151,12 +151,14 @@ def _reboots(node: NodeObject) -> Document:
 
 def _unusable(node: NodeObject) -> Document:
     """Return how a Node leaves, and whether the control plane has the Node."""
-    since, answer_by = node.preempted_since, node.answer_by
+    since, asked, answer_by = node.preempted_since, node.asked_since, node.answer_by
     progressed = node.progressed if node.removal is not None else None
     return {
         **({"answerBy": rfc3339(answer_by)} if answer_by is not None else {}),
         **({"progressed": rfc3339(progressed)} if progressed is not None else {}),
         **({"preemptedSince": rfc3339(since)} if since is not None else {}),
+        **({"askedSince": rfc3339(asked)} if asked is not None else {}),
+        **({"warned": True} if node.warned else {}),
         **({} if node.usable else {"reservedFor": CONTROL_PLANE}),
     }
 
@@ -251,6 +253,7 @@ def _capacity(item: CapacityObject) -> Document:
         "triage": item.triage,
         "reclaimed": item.reclaimed,
         "toReclaim": item.to_reclaim,
+        **({"givingWay": item.giving_way} if item.giving_way else {}),
         **({"preemptingSince": rfc3339(since)} if since is not None else {}),
         "resourceVersion": str(item.version),
     }

@@ -77,10 +77,25 @@ def capacity_reclaimed(
     return replace(model, capacity=model.capacity.set(key, after))
 
 
-def preemption_begun(model: ReadModel, node: NodeObject, context: Context) -> ReadModel:
-    """Return the read model in which the preemption of a Node has begun."""
-    key = offering_key(node.zone, node.instance_type)
-    item = replace(model.capacity[key], version=context.position, preempting_since=context.time)
+def count_giving_way(
+    model: ReadModel, before: NodeObject, after: NodeObject | None, context: Context
+) -> ReadModel:
+    """Return the read model after a change of a Node that may have to give way; None if it left."""
+    stages = [
+        (node.asked_since, node.preempted_since) if node is not None else (None, None)
+        for node in (before, after)
+    ]
+    if stages[0] == stages[1]:
+        return model
+    key = offering_key(before.zone, before.instance_type)
+    item = model.capacity[key]
+    is_giving = after is not None and after.asked_since is not None
+    item = replace(
+        item,
+        version=context.position,
+        giving_way=item.giving_way + is_giving - (before.asked_since is not None),
+        preempting_since=context.time if is_giving else item.preempting_since,
+    )
     return replace(model, capacity=model.capacity.set(key, item))
 
 

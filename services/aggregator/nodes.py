@@ -66,6 +66,10 @@ def _fold_event(node: NodeObject, event: NodeChanged, context: Context) -> NodeO
             if lock or not is_final:
                 return node
             return replace(node, answer_by=moment, version=context.position)
+        case on.NodePreemptionRequested() | on.NodePreempted() | on.PreemptionPending():
+            is_warned = not isinstance(event, on.NodePreemptionRequested)
+            asked = replace(node, asked_since=node.asked_since or context.time, warned=is_warned)
+            return replace(asked, version=context.position)
         case on.NodeReportRequested(request=request):
             return replace(node, request=request, version=context.position)
         case _:
@@ -115,6 +119,7 @@ def _update_node(node: NodeObject, event: on.NodeUpdated, context: Context) -> N
         removal=event.removal,
         removal_since=context.time if turned else node.removal_since,
         preempted_since=(node.preempted_since or context.time) if is_preempted else None,
+        asked_since=node.asked_since or (context.time if is_preempted else None),
         action=event.action,
         boot=event.boot,
         rebooted_for=event.rebooted_for,

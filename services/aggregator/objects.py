@@ -218,6 +218,8 @@ class NodeObject:
     removal, removal_since: why it will leave, and since when; None for a Node that stays.
     preempted_since: since when it is shown as preempted, which may be later than `removal_since`;
         None for other Nodes.
+    asked_since: since when it is to give way; None if it is not.
+    warned: whether its preemption has begun, which the lifecycle service may still have to hear.
     progressed: when the lifecycle service last said anything about the Node while it leaves.
     answer_by: when its machine is given up unless it answers its cordon or drain; None if unknown.
     action: the action that it waits for, or that is under way.
@@ -255,6 +257,8 @@ class NodeObject:
     removal: RemovalReason | None = None
     removal_since: datetime | None = None
     preempted_since: datetime | None = None
+    asked_since: datetime | None = None
+    warned: bool = False
     progressed: datetime | None = None
     answer_by: datetime | None = None
     action: NodeAction | None = None
@@ -274,7 +278,7 @@ class NodeObject:
     @property
     def is_busy(self) -> bool:
         """Return whether workloads run on it, or it will leave."""
-        return self.active or self.removal is not None
+        return self.active or self.removal is not None or self.asked_since is not None
 
     @property
     def action_condition(self) -> str:
@@ -315,7 +319,8 @@ class CapacityObject:
     free, assigned, triage: how many machines are free, are Nodes, and are out of service.
     reclaimed: how many machines an operator holds back.
     to_reclaim: how many machines the operator wants to hold back.
-    preempting_since: when the latest preemption of one of these Nodes began; None for none yet.
+    giving_way: how many of these Nodes are to give way.
+    preempting_since: when the latest of them was asked to, or its preemption began; None for none.
     """
 
     zone: str
@@ -326,6 +331,7 @@ class CapacityObject:
     triage: int = 0
     reclaimed: int = 0
     to_reclaim: int = 0
+    giving_way: int = 0
     preempting_since: datetime | None = None
 
 

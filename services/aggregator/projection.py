@@ -23,7 +23,7 @@ from nodepool.contract.keys import (
     offering_key,
 )
 from nodepool.contract.messages import OfMachine, OfNode, OfPool
-from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.model import NodePhase
 from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Object
 from nodepool.state.values import replace
@@ -45,9 +45,11 @@ def list_touched(  # noqa: C901, PLR0912  # It lists the messages.
 ) -> Iterator[tuple[str, str]]:
     """Yield the bucket and the key of each object that an event may have changed."""
     match message:
-        case on.NodeUpdated() | on.NodeActivityChanged():
+        case on.NodeUpdated() | on.NodeActivityChanged() | on.CWDrainNode() | on.AnswerAwaited():
             yield from _node(model, message)
-        case on.CWDrainNode() | on.AnswerAwaited() | on.NodeReportRequested():
+        case on.NodeReportRequested() | on.NodePreemptionRequested():
+            yield from _node(model, message)
+        case on.NodePreempted() | on.PreemptionPending():
             yield from _node(model, message)
         case on.NodeConditionChanged() | on.NodeConditionReported():
             yield from _list_reported_node(model, message)
@@ -59,12 +61,10 @@ def list_touched(  # noqa: C901, PLR0912  # It lists the messages.
         ):
             return  # Each Node that gets a template or a cordon has its own event.
         case on.CWNodeAssigned() | on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
-            yield POOLS, message.key
-            yield NODES, message.node_key
+            yield from _stay(message)
             yield from _machine(model, message.machine_key)
         case on.CWNodeRegistered() | on.NodeReservationChanged():
-            yield POOLS, message.key
-            yield NODES, message.node_key
+            yield from _stay(message)
         case OfMachine():
             yield from _machine(model, message.machine_key)
         case on.CapacityReclaimed():
@@ -82,11 +82,16 @@ def list_touched(  # noqa: C901, PLR0912  # It lists the messages.
             assert_never(message)
 
 
+def _stay(event: OfNode) -> Iterator[tuple[str, str]]:
+    yield POOLS, event.key
+    yield NODES, event.node_key
+
+
 def _node(model: ReadModel, event: OfNode) -> Iterator[tuple[str, str]]:
     """Yield a Node, and the NodePool if its status may name the Node."""
     yield NODES, event.node_key
     node = model.node(event)
-    if node is not None and node.removal is RemovalReason.PREEMPTED:
+    if node is not None and node.asked_since is not None:
         yield CAPACITY, offering_key(node.zone, node.instance_type)
     pool = model.pools.get(event.key)
     has_booted = isinstance(event, on.NodeUpdated) and event.phase in _BOOTED_AGAIN

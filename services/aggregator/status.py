@@ -15,7 +15,7 @@ from nodepool.contract.conditions import (
 )
 from nodepool.contract.counting import format_count
 from nodepool.contract.health import cordon_cause, is_problem
-from nodepool.contract.model import ScaleDownStrategy
+from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 from nodepool.contract.moments import rfc3339
 from nodepool.contract.progress import progressing
 from nodepool.explanation.causes import blocking
@@ -184,7 +184,7 @@ def _staying(pool: NodePoolObject) -> Mapping[str, int]:
     leaving = Counter(
         domain_of(node.labels)
         for node in pool.busy
-        if node.removal is not None and node.is_registered and node.usable
+        if (node.removal or node.asked_since) and node.is_registered and node.usable
     )
     return {domain: count - leaving[domain] for domain, count in pool.domains.items()}
 
@@ -201,6 +201,8 @@ def _check(condition: Condition) -> Check:
 
 
 def _node(node: NodeObject) -> NodeFacts:
+    asked = RemovalReason.PREEMPTED if node.asked_since is not None else None
+    removal = node.removal or asked
     return NodeFacts(
         name=node.name,
         position=node.version,
@@ -212,8 +214,9 @@ def _node(node: NodeObject) -> NodeFacts:
         work=node.work,
         blocking=tuple((pod.name, pod.since) for pod in node.blocking),
         blocking_count=node.blocking_count,
-        removal=node.removal.value if node.removal is not None else "",
+        removal=removal.value if removal is not None else "",
         removal_since=node.removal_since,
+        asked_since=node.asked_since if node.removal is None else None,
         problems=tuple(
             cordon_cause(each.type) for each in node.reported if is_problem(each.type, each.status)
         ),

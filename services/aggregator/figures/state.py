@@ -104,6 +104,8 @@ def _fold(figures: Figures, step: Step, message: Hears, context: Context) -> Fig
             return _removal_failed(figures, step, message, context)
         case on.NodeReservationChanged():
             return _reservation_changed(figures, step, message, context)
+        case on.NodePreemptionRequested() | on.NodePreempted() | on.PreemptionPending():
+            return figures  # The Node may have left since that was decided.
         case OfPool():
             return _pool_changed(figures, step, message, context)
         case on.QuotaSet() | on.QuotaDeleted() | on.CapacityReclaimed() | on.ClusterRegistered():

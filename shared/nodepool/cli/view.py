@@ -32,6 +32,7 @@ _ROOTS = {
         "triage",
         "reclaimed",
         "toReclaim",
+        "givingWay",
         "preemptingSince",
     ),
     EVENT: ("metadata", "involvedObject", "reason", "message", "type", "count", "source"),

@@ -16,11 +16,10 @@ from nodepool.explanation.node_causes import deletion, of_nodes
 from nodepool.explanation.quota_remedies import quota_details, quota_proofs, quota_remedies
 from nodepool.explanation.remedies import EditSpec, Remedy, Wait
 from nodepool.explanation.unanswered import (
-    ASSIGNED_BY,
+    ACTS_NEXT,
     CHECKED_BY,
     GONE_MINUTES,
     INTERNAL_ERROR,
-    PREEMPTED_BY,
     assigned_since,
     count_unassigned,
     due_since,
@@ -164,7 +163,7 @@ def _outdated_check(facts: Facts) -> Iterator[Cause]:
                 f"Capacity still shows {check.reason}, though each Node that quota allows is there"
             )
         yield blame(
-            ("capacity",),
+            ACTS_NEXT["count machines"],
             text,
             since,
             proofs([(check.position, "condition Capacity")]),
@@ -181,7 +180,7 @@ def _find_unassigned(facts: Facts) -> Iterator[Cause]:
     if capacity.status == "True":
         which = f"{format_count(missing)} {'is' if missing == 1 else 'are'}"
     yield blame(
-        ASSIGNED_BY,
+        ACTS_NEXT["assign"],
         f"{which} not assigned, though quota allows more and Capacity is {capacity.reason}",
         since,
         proofs([(facts.position, f"nodepool {facts.name}")]),
@@ -192,17 +191,21 @@ def _find_unpreempted(facts: Facts) -> Iterator[Cause]:
     """Yield the services of which one does not choose, or does not end, the spot Nodes to lose."""
     own = proofs([(facts.position, f"nodepool {facts.name}")])
     if lacks_spot_nodes(facts) and is_late(facts, began := assigned_since(facts)):
-        yield blame(ASSIGNED_BY, "no spot Node is asked to give way", began, own)
-    since, count = spot_awaited_since(facts), facts.spot_awaited
-    verb = "is" if count == 1 else "are"
-    if since is not None and facts.held < facts.allowed and not facts.deleting:
-        yield blame(
-            PREEMPTED_BY,
-            f"{format_count(count, 'spot Node')} {verb} to give way, which takes at most "
-            f"{GONE_MINUTES} minutes, and {verb} still there",
-            since,
-            own,
-        )
+        yield blame(ACTS_NEXT["ask spot Nodes"], "no spot Node is asked to give way", began, own)
+    capacity, machines = facts.checks.get("Capacity"), facts.machines
+    since = spot_awaited_since(facts)
+    if since is None or machines is None or facts.held >= facts.allowed or facts.deleting:
+        return
+    if capacity is not None and is_outdated(facts, capacity):
+        return  # Its spot Nodes may be gone, and nothing is known of others.
+    count = format_count(facts.spot_awaited, "spot Node")
+    verb, gave = ("is", "has") if facts.spot_awaited == 1 else ("are", "have")
+    if machines.giving_way:
+        text = f"{count} {verb} to give way, which takes at most {GONE_MINUTES} minutes, and {verb}"
+        yield blame(ACTS_NEXT["preempt"], f"{text} still there", since, own)
+    else:
+        text = f"{count} {gave} given way for it, and nothing has come of that"
+        yield blame(ACTS_NEXT["assign"], text, since, own)
 
 
 def _progress(facts: Facts) -> Iterator[Cause]:

@@ -13,6 +13,7 @@ from nodepool.contract.conditions import Capacity, Quota, Reason
 from nodepool.contract.health import cordon_cause, is_problem
 from nodepool.contract.timetable import RELAPSE
 from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts
+from nodepool.explanation.leaving import PREEMPTED
 from nodepool.explanation.peers import peer_of
 from nodepool.explanation.unanswered import drop_unchecked
 from nodepool.placement.racks import NVLINK_DOMAIN
@@ -157,7 +158,7 @@ def _node(node: object) -> NodeFacts:
     conditions = {_text(each, "type"): each for each in _items(node, "status", "conditions")}
     active, removal = conditions.get("CWActive"), conditions.get("CWNodeRemoval")
     is_active, leaves = (_text(each, "status") == "True" for each in (active, removal))
-    pods = _items(node, "status", "blockingPods")
+    pods, asked = _items(node, "status", "blockingPods"), _moment(node, "status", "askedSince")
     blocking = tuple((_text(each, "name"), _moment(each, "since")) for each in pods)
     problems = {
         cordon_cause(kind): _moment(each, "lastTransitionTime")
@@ -176,8 +177,10 @@ def _node(node: object) -> NodeFacts:
         work=_text(active, "message"),
         blocking=blocking,
         blocking_count=max(len(blocking), _number(node, "status", "blockingPodCount")),
-        removal=_text(removal, "reason") or "Unknown" if leaves else "",
+        removal=_text(removal, "reason") or "Unknown" if leaves else PREEMPTED if asked else "",
         removal_since=_moment(removal, "lastTransitionTime") if leaves else None,
+        asked_since=None if leaves else asked,
+        warned=_at(node, "status", "warned") is True,
         preempted_since=_moment(node, "status", "preemptedSince"),
         progressed=_moment(node, "status", "progressed"),
         answer_by=_moment(node, "status", "answerBy"),
@@ -223,6 +226,7 @@ def _machines(capacity: object, machines: Iterable[object], pool: Facts) -> Mach
         to_reclaim=_number(capacity, "toReclaim"),
         domains=_domains(machines, pool) if rack_size(pool.instance_type) else {},
         position=_number_in_text(capacity, "resourceVersion"),
+        giving_way=_number(capacity, "givingWay"),
         preempting_since=_moment(capacity, "preemptingSince"),
     )
 

@@ -44,6 +44,7 @@ class NodeFacts:
     idle_since: since when nothing runs on it; None for an active Node.
     blocking, blocking_count: the first Pods that a drain waits for, since when, and how many.
     removal, removal_since: why it must leave, and since when; empty for a Node that stays.
+    asked_since, warned: since when it is to give way, until it is marked; whether that has begun.
     preempted_since: when its preemption began; None if it is not preempted.
     progressed: when the lifecycle service last said anything about it while it leaves.
     answer_by: when its machine is treated as dead unless it answers; None if that is not decided.
@@ -67,6 +68,8 @@ class NodeFacts:
     blocking_count: int = 0
     removal: str = ""
     removal_since: datetime | None = None
+    asked_since: datetime | None = None
+    warned: bool = False
     preempted_since: datetime | None = None
     progressed: datetime | None = None
     answer_by: datetime | None = None
@@ -89,11 +92,6 @@ class NodeFacts:
         Until a silence counts, no cordon names it.
         """
         return self.is_silent and NOT_READY not in self.cordon
-
-    @property
-    def has_job(self) -> bool:
-        """Return whether a Slurm job blocks its drain."""
-        return any(name.startswith(SLURM_JOB) for name, _ in self.blocking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,8 @@ class Machines:
     position: the log position of the last change of the counts.
     reclaimed, to_reclaim: how many an operator holds back, and how many the operator wants in all.
     domains: the NVLink domains by name, if the type comes in racks.
-    preempting_since: when the latest preemption of one of its Nodes began; None if unknown.
+    giving_way: how many of its Nodes are to give way, of all organisations.
+    preempting_since: when the latest of them was asked, or its preemption began; None if unknown.
     """
 
     free: int
@@ -143,6 +142,7 @@ class Machines:
     reclaimed: int = 0
     to_reclaim: int = 0
     domains: Mapping[str, Domain] = field(default_factory=dict)
+    giving_way: int = 0
     preempting_since: datetime | None = None
 
 

@@ -37,7 +37,10 @@ def surplus(facts: Facts) -> str:
         kept = f"{'no other is' if leaving else 'none is'} removed while {blocker}"
     if kept and not leaving:
         return kept
-    waited_for = [node for node in leaving if node.active or node.is_silent]
+    # A Node that is to give way waits for its preemption, and for nothing that runs there.
+    asked = sum(node.asked_since is not None for node in leaving)
+    waited_for = [node for node in leaving if node.asked_since is None]
+    waited_for = [node for node in waited_for if node.active or node.is_silent]
     count = len(waited_for)
     staying = [node for node in facts.counted_nodes if not node.removal]
     # A Node that has not joined yet, or that is idle, leaves before any Node at work.
@@ -59,8 +62,16 @@ def surplus(facts: Facts) -> str:
     else:
         joined = sum(node.registered for node in leaving)
         count = len(leaving) if kept else max(joined, facts.current - facts.target)
-        text = f"{count} {'is' if count == 1 else 'are'} being removed"
+        text = _leave(count - asked, asked)
     return f"{text}; {kept}" if kept else text
+
+
+def _leave(removed: int, asked: int) -> str:
+    """Return how many Nodes are being removed, and how many are to be."""
+    counts = ((removed, "being removed"), (asked, "to give way"))
+    return " and ".join(
+        f"{count} {'is' if count == 1 else 'are'} {what}" for count, what in counts if count > 0
+    )
 
 
 class Rack(NamedTuple):

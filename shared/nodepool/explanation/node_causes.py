@@ -17,17 +17,18 @@ from nodepool.explanation.remedies import Remedy, Wait, promise
 from nodepool.explanation.reservation_remedies import reservation_remedies
 from nodepool.explanation.sharing import rack_of
 from nodepool.explanation.unanswered import (
+    ACTS_NEXT,
     ANSWERS_WITHIN,
-    PREEMPTED_BY,
-    REMOVED_BY,
+    Step,
     count_unchosen,
     has_failed,
     is_late,
     is_stuck,
     latest,
     silent_preemptions,
-    silent_removers,
+    stopped_at,
     unchosen_since,
+    unwarned,
 )
 
 
@@ -35,6 +36,7 @@ def of_nodes(facts: Facts) -> Iterator[Cause]:
     """Yield the causes that Nodes show of a NodePool that stays, ranked."""
     if not facts.deleting:
         yield from _find_unchosen(facts)
+        yield from _find_unwarned(facts)
         yield from _booting(facts)
         yield from _removal(facts)
         yield from _preemption(facts)
@@ -48,7 +50,8 @@ def deletion(facts: Facts) -> Iterator[Cause]:
     check = facts.checks.get("NodesRemoved")
     position = check.position if check is not None else facts.position
     # No Pod blocks a deletion: each Pod only gets its grace period.
-    silent = silent_removers(facts)
+    step = stopped_at(facts)
+    silent = ACTS_NEXT[step] if step is not None else ()
     wait = Remedy("wait until it is gone: no Pod blocks a deletion", Wait())
     yield Cause(
         "Deletion",
@@ -72,10 +75,26 @@ def _find_unchosen(facts: Facts) -> Iterator[Cause]:
     is_due = is_due and surplus > facts.target
     if is_due and count_unchosen(facts) > 0 and is_late(facts, since := unchosen_since(facts)):
         yield blame(
-            REMOVED_BY,
+            ACTS_NEXT["choose"],
             f"the removal of {format_count(count_unchosen(facts))} has not begun",
             since,
             proofs([(facts.position, f"nodepool {facts.name}")]),
+        )
+
+
+def _find_unwarned(facts: Facts) -> Iterator[Cause]:
+    """Yield the services that do not begin the preemptions of the Nodes that are to give way."""
+    steps: tuple[tuple[Step, bool], ...] = (("warn", False), ("mark", True))
+    for step, is_warned in steps:
+        nodes = [node for node in unwarned(facts) if node.warned is is_warned]
+        if not nodes:
+            continue
+        verb = "is" if len(nodes) == 1 else "are"
+        yield blame(
+            ACTS_NEXT[step],
+            f"{format_count(len(nodes))} {verb} to give way, which has not begun",
+            min(filter(None, (node.asked_since for node in nodes)), default=None),
+            _node_proofs(nodes),
         )
 
 
@@ -95,7 +114,7 @@ def _booting(facts: Facts) -> Iterator[Cause]:
         f"{facts.in_progress} {'is' if one else 'are'} in progress{surplus}",
         f"{_names(nodes)} {'has' if len(nodes) == 1 else 'have'} not joined yet" if nodes else "",
         since=began,
-        remedies=(start_service("lifecycle"),) if late else (wait,),
+        remedies=_start("register") if late else (wait,),
         proofs=_node_proofs(nodes),
     )
 
@@ -106,7 +125,8 @@ def _removal(facts: Facts) -> Iterator[Cause]:
     leave = [node for node in nodes if node.removal and node.removal != PREEMPTED]
     if not (over or leave):
         return
-    if not leave and (has_failed(facts) or is_late(facts, unchosen_since(facts))):
+    blamed = is_late(facts, unchosen_since(facts)) or unwarned(facts)
+    if not leave and (has_failed(facts) or blamed):
         return
     moments = [node.removal_since for node in leave if node.removal_since is not None]
     shown = leave or [node for node in nodes if node.active]
@@ -124,13 +144,14 @@ def _removal(facts: Facts) -> Iterator[Cause]:
         title,
         message,
         since=began if over and began else min(moments, default=None),
-        remedies=(start_service("lifecycle"),) if stuck else tuple(removal_remedies(facts)),
+        remedies=_start("remove") if stuck else tuple(removal_remedies(facts)),
         proofs=_node_proofs(shown),
     )
 
 
 def _preemption(facts: Facts) -> Iterator[Cause]:
-    nodes = _oldest([node for node in facts.nodes if node.removal == PREEMPTED])
+    found = [node for node in facts.nodes if node.removal == PREEMPTED]
+    nodes = _oldest([node for node in found if node.asked_since is None])
     if not nodes:
         return
     late = list(silent_preemptions(facts, nodes))
@@ -146,7 +167,7 @@ def _preemption(facts: Facts) -> Iterator[Cause]:
         _names(nodes),
         since=min(filter(None, (node.preempted_since for node in nodes)), default=None),
         details=("a preempted Node leaves 7 minutes after its cordon at the latest",),
-        remedies=tuple(map(start_service, PREEMPTED_BY)) if late else (wait,),
+        remedies=_start("preempt") if late else (wait,),
         proofs=_node_proofs(nodes),
     )
 
@@ -199,6 +220,10 @@ def _reservation(facts: Facts) -> Iterator[Cause]:
         remedies=tuple(reservation_remedies(facts, nodes)),
         proofs=_node_proofs(nodes),
     )
+
+
+def _start(step: Step) -> tuple[Remedy, ...]:
+    return tuple(map(start_service, ACTS_NEXT[step]))
 
 
 def _node_proofs(nodes: Iterable[NodeFacts]) -> tuple[Proof, ...]:

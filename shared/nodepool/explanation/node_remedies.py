@@ -7,7 +7,7 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.health import BY_TYPE, cordon_cause
 from nodepool.contract.health import Remedy as Cure
 from nodepool.contract.moments import rfc3339
-from nodepool.explanation.facts import RESTARTING, Facts, NodeFacts
+from nodepool.explanation.facts import RESTARTING, SLURM_JOB, Facts, NodeFacts
 from nodepool.explanation.leaving import (
     NAMED_MAX,
     PREEMPTED,
@@ -108,7 +108,7 @@ def _cure(facts: Facts, node: NodeFacts) -> Iterator[Remedy]:
     if facts.cures:
         yield _end_pods([node], then)
     command = f"'nodepool {verb} {node.name}{' --force' if force else ''}'"
-    if node.has_job:
+    if _has_job(node):
         text = f"end the Slurm job on {node.name}"
         if then is Promise.ENOUGH:
             yield promise(text, EndWork((node.name,), 1), then, facts.name)
@@ -180,6 +180,11 @@ def _until_gone(nodes: list[NodeFacts]) -> Wait:
     return Wait(tuple(node.name for node in nodes))
 
 
+def _has_job(node: NodeFacts) -> bool:
+    """Return whether a Slurm job blocks the drain of a Node."""
+    return any(name.startswith(SLURM_JOB) for name, _ in node.blocking)
+
+
 def _is_curable(node: NodeFacts) -> bool:
     """Return whether a reboot cures a Node.
 
@@ -191,7 +196,7 @@ def _is_curable(node: NodeFacts) -> bool:
 
 def _end_pods(nodes: list[NodeFacts], then: Promise = Promise.GONE) -> Remedy:
     names = tuple(node.name for node in nodes)
-    what = "the work that blocks" if any(node.has_job for node in nodes) else "the Pods that block"
+    what = "the work that blocks" if any(map(_has_job, nodes)) else "the Pods that block"
     return Remedy(f"end {what} on {_list(nodes)}", EndWork(names, len(names)), then)
 
 

@@ -1,16 +1,28 @@
 """Find the service that does not answer: its work is due, but it says nothing."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
 from nodepool.contract.conditions import Capacity, Validated
 from nodepool.contract.timetable import GONE_AFTER, GRACE_MAX_S
 from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.sharing import rack_of
 
-PREEMPTED_BY: Final = ("preemption", "lifecycle")
-"""The services of a preemption: one warns of it and begins the drain, the other ends the Node."""
+Step = Literal[
+    "count machines",
+    "assign",
+    "ask spot Nodes",
+    "warn",
+    "mark",
+    "preempt",
+    "choose",
+    "remove",
+    "register",
+    "end",
+    "forget",
+]
+"""What a NodePool or a Node waits for."""
 ANSWERS_WITHIN: Final = timedelta(seconds=15)
 """A service answers within milliseconds; after this time it counts as silent."""
 GONE_MINUTES: Final = int(GONE_AFTER.total_seconds() // 60)
@@ -21,12 +33,22 @@ INTERNAL_ERROR: Final = "InternalError"
 """The reason of a condition whose check could not decide."""
 CHECKED_BY: Final = {"Validated": "validator", "Quota": "quota", "Capacity": "capacity"}
 """The service that determines each condition, in the order of the checks."""
-ASSIGNED_BY: Final = ("allocator", "capacity")
-"""If Nodes are not assigned, one of these services does not answer: the allocator assigns machines,
-and the capacity service says after each change whether there are enough machines."""
-REMOVED_BY: Final = ("allocator", "lifecycle")
-"""The services that begin a removal: the allocator chooses a Node, and the lifecycle service marks
-the Node."""
+ACTS_NEXT: Final[Mapping[Step, tuple[str, ...]]] = {
+    "count machines": ("capacity",),
+    "assign": ("allocator", "capacity"),
+    "ask spot Nodes": ("allocator", "capacity"),
+    "warn": ("preemption",),
+    "mark": ("lifecycle",),
+    "preempt": ("preemption", "lifecycle"),
+    "choose": ("allocator", "lifecycle"),
+    "remove": ("lifecycle",),
+    "register": ("lifecycle",),
+    "end": ("allocator",),
+    "forget": ("validator",),
+}
+"""The services that have to act next, each after the other: one of them does not answer if nothing
+comes. The lifecycle service marks a Node that the allocator has chosen; the preemption service
+warns of a preemption and begins its drain, and the lifecycle service marks and ends the Node."""
 
 
 def drop_unchecked(checks: Iterable[Check]) -> dict[str, Check]:
@@ -139,19 +161,19 @@ def unchosen_since(facts: Facts) -> datetime | None:
     return latest(assigned_since(facts), *(node.idle_since for node in staying))
 
 
-def silent_removers(facts: Facts) -> tuple[str, ...]:
-    """Return the services of which one does not go on with the end of a NodePool; () for none."""
+def stopped_at(facts: Facts) -> Step | None:
+    """Return the step at which the end of a NodePool does not go on; None if it does."""
     check = facts.checks.get("NodesRemoved")
     if check is not None and check.status == "True":
-        return ("validator",) if is_late(facts, check.since) else ()
+        return "forget" if is_late(facts, check.since) else None
     if has_failed(facts):
-        return ()
+        return None
     if not facts.nodes and not facts.held:
         since = latest(facts.deleting_since, facts.progressed)
-        return ("allocator",) if is_late(facts, since) else ()
+        return "end" if is_late(facts, since) else None
     if is_late(facts, unchosen_since(facts)):
-        return REMOVED_BY
-    return ("lifecycle",) if any(is_stuck(facts, node) for node in facts.nodes) else ()
+        return "choose"
+    return "remove" if any(is_stuck(facts, node) for node in facts.nodes) else None
 
 
 def is_stuck(facts: Facts, node: NodeFacts) -> bool:
@@ -205,6 +227,11 @@ def spot_awaited_since(facts: Facts) -> datetime | None:
     since = latest(assigned_since(facts), begun)
     is_over = is_late(facts, since, GONE_AFTER + ANSWERS_WITHIN)
     return since if facts.spot_awaited and is_over else None
+
+
+def unwarned(facts: Facts) -> list[NodeFacts]:
+    """Return the Nodes that are to give way, and should have been marked for it."""
+    return [node for node in facts.nodes if is_late(facts, node.asked_since)]
 
 
 def silent_preemptions(facts: Facts, nodes: list[NodeFacts]) -> Iterator[NodeFacts]:

@@ -270,7 +270,9 @@ def _leaves_useless(after: Facts, name: str) -> bool:
     return name in {node.name for node in after.nodes if node.cordon and not node.problems}
 
 
-def _is_kept(buckets: Buckets, trial: Trial, after: Facts) -> bool:
+def _is_kept(  # noqa: C901  # It lists the promises.
+    buckets: Buckets, trial: Trial, after: Facts
+) -> bool:
     """Whether what was promised is so, of the Nodes that the advice is about."""
     before, promise, names = trial.facts, trial.remedy.promise, _named(trial.remedy.action)
     left = {node.name: node for node in after.nodes}
@@ -291,8 +293,11 @@ def _is_kept(buckets: Buckets, trial: Trial, after: Facts) -> bool:
         case Promise.RACK_LACKS:
             domains = {node.domain for node in before.nodes if node.name in names}
             counts = [sum(each.domain in domains for each in of.nodes) for of in (before, after)]
-            return is_gone and counts[1] < counts[0]
-        case Promise.GONE | Promise.LACKS | Promise.LACKS_OR_SPOT | Promise.REPLACED_IF_FITTING:
+            return is_cured or (is_gone and counts[1] < counts[0])
+        case Promise.LACKS | Promise.LACKS_OR_SPOT | Promise.REPLACED_IF_FITTING:
+            # Its machine may have been repaired, and come back.
+            return is_gone or is_cured
+        case Promise.GONE:
             return is_gone
         case Promise.REFILLED:
             return after.held >= after.allowed or not _count_free(buckets, before)

@@ -1,0 +1,77 @@
+"""Who is named as absent is who has to act next, and nobody else."""
+
+import pytest
+
+from flow.test_explanations import explained, titles
+from support.world_harness import WorldHarness
+
+
+@pytest.mark.parametrize("service", ["preemption", "lifecycle"])
+def test_a_surplus_node_that_is_to_give_way_is_waited_for_from_who_has_to_begin_its_preemption(
+    world: WorldHarness, service: str
+) -> None:
+    # given spot Nodes, of which one is to give way, while a service does not answer
+    world.given_data_center(machines=4)
+    world.apply("cheap", 3, computeClass="spot")
+    world.apply("train", 1)
+    with world.paused(service):
+        world.scale("train", 2)
+        world.pass_time(minutes=1)
+
+        # when one Node less is wanted
+        world.scale("cheap", 2)
+        early = titles(explained(world, "cheap", is_now=True))
+        world.pass_time(minutes=1)
+        late = explained(world, "cheap", is_now=True)
+        shown = world.condition("cheap", "AtTarget")
+    world.pass_time(minutes=10)
+
+    # then that service alone is named, and no removal is said to have begun
+    assert early == titles(late)[:1] == [f"the {service} service does not answer"]
+    assert late.causes[0].message == "1 Node is to give way, which has not begun"
+    assert shown == "False OverTarget: NodePool has 3 Nodes and wants 2; 1 is to give way."
+    assert titles(explained(world, "cheap", is_now=True)) == []
+
+
+def test_no_preemption_is_blamed_for_a_node_whose_machine_nobody_assigns(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool for which a spot Node gives way
+    world.given_data_center(machines=3)
+    world.apply("cheap", 2, computeClass="spot")
+    world.apply("train", 1)
+    world.scale("train", 2)
+    world.pass_time(minutes=1)
+
+    # when its machine is free, and nobody assigns it or says that it is there
+    with world.paused("allocator", "capacity"):
+        world.pass_time(minutes=30)
+        away = explained(world, "train", is_now=True)
+    world.pass_time(minutes=1)
+
+    assert titles(away) == [
+        "the allocator or the capacity service does not answer",
+        "Capacity is NoneAvailable",
+    ]
+    assert (
+        away.causes[0].message == "1 spot Node has given way for it, and nothing has come of that"
+    )
+    assert titles(explained(world, "train", is_now=True)) == []
+
+
+def test_no_preemption_is_blamed_while_capacity_does_not_say_what_is_missing(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that lacks two Nodes, and for which the only spot Node gives way
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("train", 1)
+    world.scale("train", 3)
+    world.pass_time(minutes=1)
+
+    # when it has got the machine of that, and nobody says what is missing now
+    with world.paused("capacity"):
+        world.pass_time(minutes=30)
+        away = explained(world, "train", is_now=True)
+
+    assert titles(away) == ["the capacity service does not answer"]
