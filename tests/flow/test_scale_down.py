@@ -487,4 +487,4 @@ def test_the_message_names_no_busy_node_while_idle_nodes_can_leave(world: WorldH
         world.scale("train", 1)
         waiting = world.condition("train", "AtTarget")
 
-    assert waiting == "False OverTarget: NodePool has 4 Nodes and wants 1; 3 are being removed."
+    assert waiting == "False OverTarget: NodePool has 4 Nodes and wants 1; 3 are to leave."

@@ -57,21 +57,18 @@ def surplus(facts: Facts) -> str:
     if left > 0 and facts.idle_only and not kept:
         waited_for += active
         count += left
+    marked = sum(node.registered or kept != "" for node in leaving)
+    rest = 0 if kept else facts.current - facts.target - marked
     if waited_for:
-        text = _waits(waited_for, count)
+        texts = [_waits(waited_for, count), _are(asked, "to give way")]
     else:
-        joined = sum(node.registered for node in leaving)
-        count = len(leaving) if kept else max(joined, facts.current - facts.target)
-        text = _leave(count - asked, asked)
-    return f"{text}; {kept}" if kept else text
+        texts = [_are(marked - asked, "being removed"), _are(asked, "to give way")]
+        texts.append(_are(rest, "to leave"))
+    return "; ".join(filter(None, [*texts, kept]))
 
 
-def _leave(removed: int, asked: int) -> str:
-    """Return how many Nodes are being removed, and how many are to be."""
-    counts = ((removed, "being removed"), (asked, "to give way"))
-    return " and ".join(
-        f"{count} {'is' if count == 1 else 'are'} {what}" for count, what in counts if count > 0
-    )
+def _are(count: int, what: str) -> str:
+    return f"{count} {'is' if count == 1 else 'are'} {what}" if count > 0 else ""
 
 
 class Rack(NamedTuple):
