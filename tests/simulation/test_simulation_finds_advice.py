@@ -218,7 +218,7 @@ PLANTS: Mapping[str, Plant] = {
         {"nodepool.explanation.facts.NodeFacts.is_silent": property(answers_anyway)},
     ),
     "a spot Node is to be taken back that goes to another NodePool": Plant(
-        "for the organisation again; that does not help",
+        "for the organisation again; that is not so: COUNTED",
         RESERVED,
         (),
         {"nodepool.explanation.reservation_remedies.stays_usable": taken_by_nobody},
@@ -390,7 +390,7 @@ def test_a_reserved_node_that_would_be_a_rack_too_many_is_found(
     # when each Node is said to be of a rack that stays
     monkeypatch.setattr(reservation_remedies, "fits_target", lambda *_: True)
 
-    with pytest.raises(Violation, match=r"for the organisation again; that does not help"):
+    with pytest.raises(Violation, match=r"for the organisation again; that is not so: COUNTED"):
         check_advice(harness.world, Random(0), most=ALL)
 
 

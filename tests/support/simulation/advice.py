@@ -5,11 +5,11 @@ machines and Nodes that come one by one, if there are more of them than before.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
-from typing import TYPE_CHECKING, Any, assert_never, cast
+from typing import TYPE_CHECKING, Any, assert_never, cast, get_args
 
 from nodepool.contract.documents import text
 from nodepool.contract.events import (
@@ -17,12 +17,13 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     HeartbeatsStopped,
     NodeConditionChanged,
+    NodePreemptionRequested,
 )
 from nodepool.contract.keys import PoolPath, machine_key
 from nodepool.contract.messages import Envelope, Message
 from nodepool.engine import bounds
 from nodepool.engine.world import World
-from nodepool.explanation.cause import Cause
+from nodepool.explanation.cause import Cause, Kind
 from nodepool.explanation.documents import IN_SERVICE
 from nodepool.explanation.facts import RESTARTING, Facts
 from nodepool.explanation.leaving import without_lost
@@ -148,27 +149,36 @@ def _is_given_back(buckets: Buckets, pool: str, facts: Facts) -> bool:
     return rest <= facts.limit.limit
 
 
-def check_advice(world: World, random: Random, most: int) -> None:
+ABOUT_NODES: Collection[Kind] = ("Booting", "Removal", "Preemption", "Health", "Reservation")
+"""The causes that Nodes show; much of the others changes by itself while Nodes leave."""
+
+
+def check_advice(
+    world: World, random: Random, most: int, about: Collection[Kind] = get_args(Kind)
+) -> None:
     """Raise `Violation` if one of the changes that are advised in a world does not help.
 
     most: how many changes are tried, of as many kinds as there are.
+    about: the kinds of causes against which they are.
     """
     by_kind: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials(world):
         kind = (str(trial.cause.kind), type(trial.remedy.action).__name__)
-        by_kind.setdefault(kind, []).append(trial)
+        if trial.cause.kind in about:
+            by_kind.setdefault(kind, []).append(trial)
     kinds = sorted(by_kind)
     random.shuffle(kinds)
     for number in range(most):
         if not kinds:
             return
         kind = kinds[number % len(kinds)]
-        _check(world, by_kind[kind].pop(random.randrange(len(by_kind[kind]))))
+        check_trial(world, by_kind[kind].pop(random.randrange(len(by_kind[kind]))))
         if not by_kind[kind]:
             kinds.remove(kind)
 
 
-def _check(world: World, trial: Trial) -> None:
+def check_trial(world: World, trial: Trial) -> None:
+    """Raise `Violation` if a change does not help, or does not do what it promises."""
     copy = fork(world)
     if trial.remedy.promise is Promise.NOTHING or not _changed(copy, trial):
         return
@@ -196,6 +206,8 @@ def _has_failed(copy: World, world: World, trial: Trial) -> bool:
         was_known = node.is_silent and not node.is_excused
         if not was_known and not (answered and answers):
             return True
+    if trial.remedy.promise is not Promise.COUNTED and _has_given_way(copy, world, trial.pool):
+        return True
     if isinstance(trial.remedy.action, ScaleTo) and trial.cause.kind == "Capacity":
         # The Nodes that it has were lost meanwhile, such as to a preemption.
         left = copy.envelopes(CWNodeDeleted)
@@ -212,6 +224,12 @@ def _has_failed(copy: World, world: World, trial: Trial) -> bool:
     )
 
 
+def _has_given_way(copy: World, world: World, pool: str) -> bool:
+    """Whether a Node of a NodePool was asked meanwhile to give way to somebody else."""
+    asked = copy.envelopes(NodePreemptionRequested)
+    return any(each.data.path == pool_path(pool) and _is_new(each, world) for each in asked)
+
+
 def _is_new(envelope: Envelope[Message], world: World) -> bool:
     """Whether a message was stored after the copy of a world was made."""
     return envelope.time is not None and envelope.time > world.log.clock
@@ -225,8 +243,7 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
     if _has_harmed(trial, after):
         return False
     if trial.cause.kind == "Reservation":
-        # A Node that has left is not reserved for the control plane any more, either.
-        return after.held > before.held or after.held >= after.target
+        return True  # A Node that has left is not reserved either; see `_is_kept`.
     if trial.cause.kind == "Cordon":
         # A Node may be cordoned for the others of its rack afterwards, instead of for its drain.
         return bool(_cordoned(before) - _cordoned(after))
@@ -275,9 +292,13 @@ def _is_kept(  # noqa: C901  # It lists the promises.
 ) -> bool:
     """Whether what was promised is so, of the Nodes that the advice is about."""
     before, promise, names = trial.facts, trial.remedy.promise, _named(trial.remedy.action)
-    left = {node.name: node for node in after.nodes}
+    # The machine of a Node that has left may be repaired, and come back as another Node.
+    known = {(node.name, node.created) for node in before.nodes}
+    left = {node.name: node for node in after.nodes if (node.name, node.created) in known}
     is_gone = not any(name in left for name in names)
     is_cured = all(name in left and not left[name].problems for name in names)
+    if after.autoscaling and after.target != before.target:
+        return True  # Its autoscaler has removed a Node that became idle.
     match promise:
         case Promise.NOTHING | Promise.ENDS:  # `_has_helped` says whether the cause has ended.
             return True
@@ -292,12 +313,10 @@ def _is_kept(  # noqa: C901  # It lists the promises.
             return is_gone and after.held >= after.allowed
         case Promise.RACK_LACKS:
             domains = {node.domain for node in before.nodes if node.name in names}
-            counts = [sum(each.domain in domains for each in of.nodes) for of in (before, after)]
-            return is_cured or (is_gone and counts[1] < counts[0])
-        case Promise.LACKS | Promise.LACKS_OR_SPOT | Promise.REPLACED_IF_FITTING:
-            # Its machine may have been repaired, and come back.
-            return is_gone or is_cured
-        case Promise.GONE:
+            stay = [each for each in after.nodes if each.name not in names]
+            counts = [sum(each.domain in domains for each in of) for of in (before.nodes, stay)]
+            return is_gone and counts[1] < counts[0]
+        case Promise.GONE | Promise.LACKS | Promise.LACKS_OR_SPOT | Promise.REPLACED_IF_FITTING:
             return is_gone
         case Promise.REFILLED:
             return after.held >= after.allowed or not _count_free(buckets, before)
@@ -418,12 +437,13 @@ def _add(world: World, trial: Trial, count: int, domain: str) -> None:
     """Add machines that satisfy the node affinity of the NodePool."""
     facts = trial.facts
     content: dict[str, object] = {"instanceType": facts.instance_type, "count": count}
-    if domain:
-        content["labels"] = {NVLINK_DOMAIN: domain}
+    labels = {NVLINK_DOMAIN: domain} if domain else {}
+    if facts.has_affinity and (domain or rack_of(facts) == 1):
+        labels[RACK] = "r1"
+    if labels:
+        content["labels"] = labels
     elif rack_of(facts) > 1:
         content["inRacks"] = True
-    elif facts.has_affinity:
-        content["labels"] = {RACK: "r1"}
     at_once = bounds.OUTPUTS_MAX - 2  # Each machine is an output, beside the outcome.
     for added in range(0, count, at_once):
         part = {**content, "count": min(at_once, count - added)}

@@ -16,7 +16,7 @@ from nodepool.engine.world import Log, World
 from nodepool.service import AnyService
 from support.audit.auditor import Auditor
 from support.services import services
-from support.simulation.advice import check_advice
+from support.simulation.advice import ABOUT_NODES, check_advice
 from support.simulation.attacker import Attacker
 from support.simulation.autoscaling import Autoscaling
 from support.simulation.bounded import bounded
@@ -38,6 +38,10 @@ JUMPS_S = (0.1, 1, 10, 45, 90, 121, 200, 600, 1900)
 """How far the clock moves at once, in seconds."""
 ADVICE_MAX = 6
 """How much of what `explain` advises in the end is tried."""
+UNSETTLED = (*["run_pod"] * 8, *("scale", "fail") * 3, "reserve", "allow", "preempt", "reclaim")
+"""What happens before advice is tried a second time."""
+UNSETTLING = 60
+"""How much of that."""
 
 
 @dataclass
@@ -104,6 +108,19 @@ class Simulation:
             self._stop_faults()
             self._check()
             check_advice(self.world, Random(f"{self.seed} advice"), ADVICE_MAX)
+            self._unsettle()
+            unsettled = Random(f"{self.seed} unsettled advice")
+            check_advice(self.world, unsettled, ADVICE_MAX, ABOUT_NODES)
+
+    def _unsettle(self) -> None:
+        """Lets much happen at once: else no Node leaves, is ill or is at work at the end."""
+        actions = self._actions()
+        for _ in range(UNSETTLING):
+            actions[self.random.choice(UNSETTLED)]()
+            self.world.run_until_idle()
+            self._audit()
+        self.world.pass_time(timedelta(seconds=self.random.choice((0, 5, 60, 300))))
+        self._audit()
 
     def _check(self) -> None:
         FinalChecks(self.world, self.auditor.facts, self.auditor.history).check(self.sender.sent)
