@@ -75,3 +75,26 @@ def test_no_preemption_is_blamed_while_capacity_does_not_say_what_is_missing(
         away = explained(world, "train", is_now=True)
 
     assert titles(away) == ["the capacity service does not answer"]
+
+
+def test_the_end_of_a_pool_is_waited_for_from_who_chooses_a_node_that_was_to_give_way(
+    world: WorldHarness,
+) -> None:
+    # given a spot Node that is to give way, which nobody begins
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("train", 1)
+    with world.paused("preemption"):
+        world.scale("train", 2)
+        world.pass_time(minutes=1)
+
+        # when its NodePool is deleted, and nobody asks its Nodes to leave
+        with world.paused("allocator"):
+            world.delete("cheap")
+            world.pass_time(minutes=1)
+            (deleted,) = explained(world, "cheap", is_now=True).causes
+    world.pass_time(minutes=10)
+
+    starts = [f"see that the {name} service runs" for name in ("allocator", "lifecycle")]
+    assert [text.partition(":")[0] for text in deleted.helps] == starts
+    assert world.node_pool("cheap") is None

@@ -148,7 +148,7 @@ def unchosen_since(facts: Facts) -> datetime | None:
     if has_failed(facts):
         return None
     if facts.deleting:
-        waits = any(not node.removal for node in facts.nodes)
+        waits = any(not node.removal or node.asked_since is not None for node in facts.nodes)
         return facts.deleting_since if waits else None
     if not all(_is_decided(facts, kind) for kind in CHECKED_BY) or count_unchosen(facts) <= 0:
         return None
@@ -183,7 +183,9 @@ def is_stuck(facts: Facts, node: NodeFacts) -> bool:
     from the newest of what the lifecycle service has said about the Node, such as that no Pod
     blocks it any more, and from the end of the time that its machine has to answer.
     """
-    if not node.removal or node.preempted_since is not None or has_failed(facts):
+    if not node.removal or has_failed(facts):
+        return False
+    if node.asked_since is not None or node.preempted_since is not None:
         return False
     said = latest(node.removal_since, node.progressed, node.idle_since, facts.deleting_since)
     begun = latest(said, node.answer_by)
