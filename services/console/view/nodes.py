@@ -11,6 +11,7 @@ from console.view.words import Look, Word
 from nodepool.contract.documents import field, text
 from nodepool.contract.timetable import BOOT_MAX, DRAIN_AFTER, GONE_AFTER
 from nodepool.explanation.facts import NodeFacts
+from nodepool.explanation.leaving import has_job
 
 NAMED_MAX: Final = 200
 """The most Nodes whose cells have names."""
@@ -41,7 +42,7 @@ def word_of_node(node: NodeFacts) -> Word:
         return Word("out", "Draining")
     if node.reserved:
         return Word("off", "Held back")
-    if node.has_job:
+    if has_job(node):
         return Word("off", "Locked")
     if node.phase == "cordoned":
         return Word("off", "Cordoned")

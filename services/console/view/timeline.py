@@ -9,6 +9,7 @@ from console.view.model import Happening, Member, Place, Pool
 from console.view.nodes import Deadline, list_deadlines
 from console.view.words import Look
 from nodepool.contract.documents import field, items, text
+from nodepool.explanation.leaving import has_job
 
 PAST_MAX: Final = 25
 """The most entries of the past."""
@@ -92,7 +93,7 @@ def _open(pool: Pool) -> Iterator[Entry]:
     """Yield what a NodePool waits for without a deadline."""
     for member in pool.members:
         node = member.facts
-        if node.blocking and not node.has_job:
+        if node.blocking and not has_job(node):
             names = ", ".join(name for name, _ in node.blocking[:NAMED_MAX])
             more = node.blocking_count - min(len(node.blocking), NAMED_MAX)
             names += f" and {more} more" if more > 0 else ""

@@ -215,3 +215,8 @@ def since(moment: datetime | None) -> str:
 
 def _since(node: NodeFacts) -> datetime | None:
     return node.active_since or node.created
+
+
+def has_job(node: NodeFacts) -> bool:
+    """Return whether a Slurm job blocks the drain of a Node."""
+    return any(name.startswith(SLURM_JOB) for name, _ in node.blocking)

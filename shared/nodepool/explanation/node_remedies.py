@@ -7,13 +7,14 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.health import BY_TYPE, cordon_cause
 from nodepool.contract.health import Remedy as Cure
 from nodepool.contract.moments import rfc3339
-from nodepool.explanation.facts import RESTARTING, SLURM_JOB, Facts, NodeFacts
+from nodepool.explanation.facts import RESTARTING, Facts, NodeFacts
 from nodepool.explanation.leaving import (
     NAMED_MAX,
     PREEMPTED,
     SCALE_DOWN,
     Rack,
     fits_racks,
+    has_job,
     is_blocked,
     keeps_surplus,
     racks_to_empty,
@@ -108,7 +109,7 @@ def _cure(facts: Facts, node: NodeFacts) -> Iterator[Remedy]:
     if facts.cures:
         yield _end_pods([node], then)
     command = f"'nodepool {verb} {node.name}{' --force' if force else ''}'"
-    if _has_job(node):
+    if has_job(node):
         text = f"end the Slurm job on {node.name}"
         if then is Promise.ENOUGH:
             yield promise(text, EndWork((node.name,), 1), then, facts.name)
@@ -180,11 +181,6 @@ def _until_gone(nodes: list[NodeFacts]) -> Wait:
     return Wait(tuple(node.name for node in nodes))
 
 
-def _has_job(node: NodeFacts) -> bool:
-    """Return whether a Slurm job blocks the drain of a Node."""
-    return any(name.startswith(SLURM_JOB) for name, _ in node.blocking)
-
-
 def _is_curable(node: NodeFacts) -> bool:
     """Return whether a reboot cures a Node.
 
@@ -196,7 +192,7 @@ def _is_curable(node: NodeFacts) -> bool:
 
 def _end_pods(nodes: list[NodeFacts], then: Promise = Promise.GONE) -> Remedy:
     names = tuple(node.name for node in nodes)
-    what = "the work that blocks" if any(map(_has_job, nodes)) else "the Pods that block"
+    what = "the work that blocks" if any(map(has_job, nodes)) else "the Pods that block"
     return Remedy(f"end {what} on {_list(nodes)}", EndWork(names, len(names)), then)
 
 
