@@ -151,7 +151,7 @@ def test_every_fact_is_read_from_its_place() -> None:
                 True,
                 4,
                 leaving=1,
-                yields=True,
+                yields=False,
                 keeps=1,
                 waits_for_quota=True,
                 position=90,
