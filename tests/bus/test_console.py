@@ -9,6 +9,7 @@ import pytest
 from bus.accounts import CLUSTER, ORG, OTHER_ORG
 from bus.consoles import Browser, World, console_at_work
 from bus.harness import PATIENCE_S, until
+from console.host import mirror
 from nodepool.client import Client
 from nodepool.contract.console_metrics import OF_THE_CONSOLE
 from support.constants import A100, H100
@@ -178,9 +179,11 @@ async def test_a_form_does_what_it_says_in_the_name_of_its_user(tmp_path: Path) 
         owner = await world.browser("owner")
         await owner.get(f"{pool}/delete")
         assert (await owner.post(f"{pool}/delete", {"name": "night", "do": "delete"})).status == 422
-        assert (
-            await owner.post(f"{pool}/delete", {"name": "nightly", "do": "delete"})
-        ).status == 303
+        gone = await owner.post(f"{pool}/delete", {"name": "nightly", "do": "delete"})
+        assert (gone.status, gone.headers["location"]) == (303, "/nodepools")
+        said = f"{CLUSTER}/nightly is being deleted: 1 Node to be drained and given back."
+        assert said in (await owner.get("/nodepools")).text
+        assert said not in (await owner.get("/nodepools")).text
         await world.operator.nodepools.wait_until_gone("nightly")
         await read_until(owner, "/nodepools", "No NodePools yet")
 
@@ -296,6 +299,34 @@ async def test_an_open_page_follows_what_happens_and_says_when_it_cannot(tmp_pat
             # and when it is back, then the page is current again
             world.server.start()
             await frame_without(stream, "Not live since")
+
+
+async def test_a_page_says_that_there_is_no_answer_yet_until_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "READY_S", 0.2)
+    async with console_at_work(tmp_path) as world:
+        await apply(world.operator, "train", H100, 1)
+        browser = await world.browser("owner")
+        typed = {"target": "7", "before": "1", "do": "scale"}
+
+        # when the bus does not answer from the beginning, then no page says that nothing is there
+        await asyncio.to_thread(world.server.kill)
+        for path in ("/nodepools", TRAIN, "/organisation", "/events"):
+            answer = await browser.get(path)
+            assert (answer.status, "No answer yet" in answer.text) == (503, True), path
+            assert "No NodePools yet" not in answer.text
+
+        # and what is typed meanwhile is kept
+        kept = await browser.post(f"{TRAIN}/scale", typed)
+        assert (kept.status, 'name="target" value="7"' in kept.text) == (503, True)
+
+        # and an open page fills once there is an answer
+        async with frames(world, browser, "/nodepools") as stream:
+            await frame_with(stream, "No answer yet")
+            world.server.start()
+            await frame_with(stream, "train")
+        assert (await browser.get(TRAIN)).status == 200
 
 
 class Frames:

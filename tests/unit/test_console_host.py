@@ -49,6 +49,14 @@ def test_a_session_ends_after_an_idle_time_and_not_while_it_is_used() -> None:
     assert sessions.find("unknown") is None
 
 
+def test_what_was_done_is_said_on_the_next_page_alone() -> None:
+    session = Sessions(60, Clock()).begin(ALICE)
+    session.said = "train is being deleted."
+
+    assert session.take_said() == "train is being deleted."
+    assert session.take_said() == ""
+
+
 def test_a_further_session_ends_the_one_that_was_idle_longest() -> None:
     clock = Clock()
     sessions = Sessions(60, clock)
@@ -188,6 +196,38 @@ async def test_a_browser_that_takes_no_frame_is_let_go_of_and_delays_no_other(
     telemetry.close()
     assert "takes no frames" in (tmp_path / "console.log").read_text()
     assert made <= 4
+
+
+async def test_a_page_that_one_browser_leaves_is_still_made_once_for_the_others(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(metrics_port=-1, log_file=str(tmp_path / "console.log"))
+    telemetry = Telemetry(settings, lambda: ())
+    streams = Streams(telemetry)
+    account = Account(ALICE, settings, telemetry.log)
+    made = 0
+
+    async def make() -> str:
+        nonlocal made
+        made += 1
+        return "page"
+
+    # given three browsers that show the same page
+    shown = Shown((ALICE, "/nodepools"), make, lambda: True)
+    for _ in range(3):
+        streams.begin(shown.key)
+    first = await streams.frame(account, shown)
+
+    # when one of them leaves, then the others share the frame that was made
+    streams.end(shown.key)
+    assert await streams.frame(account, shown) is first
+    assert (streams.count, made) == (2, 1)
+
+    # and when all have left, then nothing of the page is kept
+    streams.end(shown.key)
+    streams.end(shown.key)
+    assert await streams.frame(account, shown) is not first
+    telemetry.close()
 
 
 async def test_an_open_page_of_a_session_that_has_ended_leads_to_the_login(tmp_path: Path) -> None:

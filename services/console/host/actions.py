@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from console.host.identities import PEOPLE
 from console.host.pages import VERBS, find_pool, list_verbs, to_yaml
-from console.host.rendering import Page
+from console.host.rendering import Done, Page
 from console.host.visit import Missing, NotAllowed, Visit
 from console.view import commands
 from console.view.forms import Form, build_manifest, creating, place_fault, read_form
@@ -24,6 +24,7 @@ from nodepool.contract.commands import (
     RebootNode,
     ScaleNodePool,
 )
+from nodepool.contract.counting import format_count
 from nodepool.contract.messages import Command
 from nodepool.contract.model import NODES_MAX
 from nodepool.contract.roles import SENDERS
@@ -32,8 +33,8 @@ STALE = (
     "This form was made in an earlier session. Nothing was sent yet: check it, and send it again."
 )
 OFF = "Actions are off until the console is live again. Nothing was sent."
-Outcome = Page | str
-"""A page to show, or the address to go on to."""
+Outcome = Page | Done
+"""A page to show, or what was done."""
 
 
 def require(visit: Visit, command: type[Command], what: str) -> None:
@@ -80,7 +81,7 @@ async def create(visit: Visit) -> Outcome:
         pool = visit.account.mirror.pool(form.place)
         text = "The server would create it." if pool is None else "The server would change it."
         return _form_page(visit, form, verdict=("ok", "Would be accepted", text))
-    return f"/nodepools/{form.place.cluster}/{form.place.name}"
+    return Done(_address(form.place), f"{form.place.name} is created. Its Nodes join it here.")
 
 
 def _command_of(visit: Visit, form: Form) -> ApplyNodePool:
@@ -151,7 +152,10 @@ async def scale(visit: Visit) -> Outcome:
         await visit.account.send(command)
     except ClientError as error:
         return _plan(visit, pool, given, refusal=str(error))
-    return _plan(visit, pool, given, is_checked=True) if is_check else _address(pool.place)
+    if is_check:
+        return _plan(visit, pool, given, is_checked=True)
+    said = f"{pool.place.name} is scaled from {before:,} to {int(given):,} Nodes."
+    return Done(_address(pool.place), said)
 
 
 def _plan(
@@ -198,7 +202,7 @@ async def delete(visit: Visit) -> Outcome:
                 await visit.account.send(
                     DeleteNodePool(org=org, cluster=place.cluster, pool=place.name)
                 )
-                return _address(place)
+                return Done("/nodepools", _say_deleted(pool))
             except ClientError as error:
                 note = str(error)
     runs = [member for member in pool.members if member.facts.active]
@@ -212,6 +216,12 @@ async def delete(visit: Visit) -> Outcome:
     }
     status = 422 if fault or note else 200
     return Page("delete.html", f"Delete {pool.place.name}", "nodepools", values, status)
+
+
+def _say_deleted(pool: Pool) -> str:
+    count = len(pool.members)
+    nodes = f": {format_count(count)} to be drained and given back" if count else ""
+    return f"{pool.place.cluster}/{pool.place.name} is being deleted{nodes}."
 
 
 # Nodes.
@@ -230,7 +240,10 @@ async def act(visit: Visit) -> Outcome:
     if visit.typed and not note:
         try:
             await visit.account.send(_node_command(visit, verb, pool, visit.typed))
-            return f"/nodes/{place.cluster}/{place.name}"
+            return Done(
+                f"/nodes/{place.cluster}/{place.name}",
+                f"{verb.capitalize()} of {place.name} is accepted.",
+            )
         except ClientError as error:
             note = str(error)
     member = next(each for each in pool.members if each.place == place)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -79,6 +80,7 @@ class Streams:
         self._telemetry, self.taken_s = telemetry, taken_s
         self.count = 0
         self._frames: dict[Key, Frame] = {}
+        self._viewers: Counter[Key] = Counter()
         self._making: dict[Key, asyncio.Lock] = {}
 
     def response(self, account: Account, shown: Shown) -> "Stream":
@@ -99,10 +101,18 @@ class Streams:
                 self._frames[key] = frame
             return frame
 
-    def forget(self, key: Key) -> None:
-        """Let go of the frame of a page that nobody has open any more."""
-        self._frames.pop(key, None)
-        self._making.pop(key, None)
+    def begin(self, key: Key) -> None:
+        """Count a browser that opens a page."""
+        self.count += 1
+        self._viewers[key] += 1
+
+    def end(self, key: Key) -> None:
+        """Count a browser that leaves a page; the frame goes with the last one."""
+        self.count -= 1
+        self._viewers[key] -= 1
+        if not self._viewers[key]:
+            for kept in (self._viewers, self._frames, self._making):
+                kept.pop(key, None)
 
     def note_frame(self) -> None:
         """Count a frame."""
@@ -121,7 +131,7 @@ class Stream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send frames until the browser is gone, or does not take them."""
-        self._streams.count += 1
+        self._streams.begin(self._shown.key)
         sending = asyncio.create_task(self._send_all(send))
         leaving = asyncio.create_task(_wait_until_gone(receive))
         try:
@@ -131,8 +141,7 @@ class Stream:
         except TimeoutError:
             self._streams.note_dropped()
         finally:
-            self._streams.count -= 1
-            self._streams.forget(self._shown.key)
+            self._streams.end(self._shown.key)
             sending.cancel()
             leaving.cancel()
 

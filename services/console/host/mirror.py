@@ -83,13 +83,18 @@ class Mirror:
             return None
         return self.pool(Place(node.cluster, label(document, POOL_LABEL)))
 
+    @property
+    def is_read(self) -> bool:
+        """Return whether everything has been read once, so that what is missing is not there."""
+        return not self._unread
+
     async def wait_until_read(self) -> bool:
         """Return whether everything has been read once, after some seconds at most."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + READY_S
         while self._unread and loop.time() < ends:
             await self.wait_for_change(self.revision, ends - loop.time())
-        return not self._unread
+        return self.is_read
 
     async def wait_for_change(self, revision: int, timeout_s: float) -> bool:
         """Return whether there is another revision than this one, after a timeout at most."""

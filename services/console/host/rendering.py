@@ -55,6 +55,14 @@ def environment() -> Environment:
     return made
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Something was done: where the browser goes on to, and what that page says of it."""
+
+    address: str
+    said: str
+
+
 def render(page: Page, **values: object) -> str:
     """Return a page as HTML."""
     return environment().get_template(page.template).render(page=page, **page.values, **values)

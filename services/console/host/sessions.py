@@ -18,12 +18,19 @@ class Session:
 
     id: the value of the cookie. form_token: what each form of the session must carry.
     used: when it was last used, by a clock that never jumps.
+    said: what the next page says about what was done on the last one; empty for nothing.
     """
 
     id: str
     form_token: str
     identity: Identity
     used: float
+    said: str = ""
+
+    def take_said(self) -> str:
+        """Return what the next page says, which no later page says again."""
+        said, self.said = self.said, ""
+        return said
 
 
 class Sessions:

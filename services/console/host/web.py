@@ -14,10 +14,9 @@ from starlette.responses import (
     RedirectResponse,
     Response,
 )
-from starlette.routing import Match, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from console.host import actions, pages
 from console.host.accounts import Accounts
 from console.host.guard import TooLarge
 from console.host.live import STREAMS_MAX, Shown, Streams
@@ -29,37 +28,18 @@ from console.host.reading import (
     refuse_large,
     serve_static,
 )
-from console.host.rendering import Page, address, render
+from console.host.rendering import Done, Page, address, render
+from console.host.routes import FORMS, PAGES, Act, Show, find_live
 from console.host.sessions import Session
 from console.host.telemetry import Telemetry
 from console.host.visit import Missing, NotAllowed, Visit
 from console.view.pools import list_pools, read_asked
 from nodepool.client import ClientError
 
-Show = Callable[[Visit], Awaitable[Page]]
-Act = Callable[[Visit], Awaitable[actions.Outcome]]
-
-PAGES: Final[Mapping[str, Show]] = {
-    "/nodepools": pages.show_pools,
-    "/nodepools/{cluster}/{name}": pages.show_pool,
-    "/nodepools/{cluster}/{name}/yaml": pages.show_yaml,
-    "/nodes/{cluster}/{name}": pages.show_node,
-    "/events": pages.show_events,
-    "/events/{cluster}/{position}": pages.show_event,
-    "/preemptions": pages.show_preemptions,
-    "/capacity": pages.show_capacity,
-    "/organisation": pages.show_organisation,
-}
-"""The pages that are kept up to date while they are open."""
-STILL: Final = ("/nodepools/{cluster}/{name}/yaml", "/events/{cluster}/{position}", "/capacity")
-"""Those of them that show one moment, and stay as they are."""
-FORMS: Final[Mapping[str, Act]] = {
-    "/create": actions.create,
-    "/nodepools/{cluster}/{name}/scale": actions.scale,
-    "/nodepools/{cluster}/{name}/delete": actions.delete,
-    "/nodes/{cluster}/{name}/{verb}": actions.act,
-}
-"""The pages with a form, which do something."""
+UNREAD: Final = (
+    "The control plane has not said yet what there is. The console goes on asking,"
+    " and this page fills by itself once there is an answer."
+)
 
 
 class Site:
@@ -68,12 +48,11 @@ class Site:
     def __init__(self, accounts: Accounts, telemetry: Telemetry, cookie: str) -> None:
         self._accounts, self._telemetry, self.cookie = accounts, telemetry, cookie
         self.streams = Streams(telemetry)
-        self._pages = [Route(path, self._page(show)) for path, show in PAGES.items()]
-        self._shows = list(zip(self._pages, PAGES.items(), strict=True))
 
     def app(self) -> ASGIApp:
         """Return the application without its guard."""
         forms = [Route(p, self._form(do), methods=["GET", "POST"]) for p, do in FORMS.items()]
+        shown = [Route(path, self._page(show)) for path, show in PAGES.items()]
         return Starlette(
             routes=[
                 Route("/", self._home),
@@ -82,7 +61,7 @@ class Site:
                 Route("/live", self._live),
                 Route("/static/{digest}/{name}", serve_static),
                 *forms,
-                *self._pages,
+                *shown,
                 Route("/{rest:path}", self._nowhere),
             ],
             exception_handlers={TooLarge: refuse_large},
@@ -155,17 +134,12 @@ class Site:
         return answer
 
     async def _answer(self, request: Request, visit: Visit, show: Show | Act) -> Response:
-        try:
-            page = await show(visit)
-        except Missing as missing:
-            page = Page("missing.html", "Not here", "", {"text": str(missing)}, 404)
-        except NotAllowed as denial:
-            page = Page("missing.html", "Not allowed", "", {"text": str(denial)}, 403)
-        except ClientError as error:
-            page = Page("missing.html", "No answer", "", {"text": str(error)}, 503)
-        if isinstance(page, str):
-            return RedirectResponse(page, 303)
-        return HTMLResponse(render(page, **self._frame(request, visit)), page.status)
+        page = await _result(visit, show)
+        if isinstance(page, Done):
+            visit.session.said = page.said
+            return RedirectResponse(page.address, 303)
+        values = {**self._frame(request, visit), "said": visit.session.take_said()}
+        return HTMLResponse(render(page, **values), page.status)
 
     async def _nowhere(self, request: Request) -> Response:
         session = self._session(request)
@@ -179,14 +153,14 @@ class Site:
             back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             return RedirectResponse(address("/login", next=back), 303)
         kept = {name: text for name, text in typed.items() if name != "form_token"}
-        page = Page("expired.html", "Session ended", "", {"kept": kept}, 401)
+        page = Page("kept.html", "Session ended", "", {"kept": kept, "has_ended": True}, 401)
         return HTMLResponse(render(page, **self._frame(request, None)), 401)
 
     async def _live(self, request: Request) -> Response:
         """Keep a page up to date; `view` is its address."""
         session = self._session(request)
         view = urlsplit(request.query_params.get("view", ""))
-        found = self._find(view.path)
+        found = find_live(view.path)
         if session is None or found is None:
             return PlainTextResponse(
                 "sign in first\n" if session is None else "no such page\n", 403
@@ -216,22 +190,9 @@ class Site:
         """Return a page without what is around it: the same for all browsers of a user."""
         show, parts = found
         visit = await self._visit(session, parts, view.query)
-        try:
-            page = await show(visit)
-        except Missing as missing:
-            page = Page("missing.html", "Not here", "", {"text": str(missing)})
-        except ClientError as error:
-            page = Page("missing.html", "No answer", "", {"text": str(error)})
+        page = await _result(visit, show)
+        assert isinstance(page, Page), "a page that is kept live does nothing"
         return render(page, **{**self._frame(request, visit), "whole": False})
-
-    def _find(self, path: str) -> tuple[Show, Mapping[str, str]] | None:
-        """Return the page at a path, with the values in the path; None if it is not kept live."""
-        for route, (pattern, show) in self._shows:
-            scope = {"type": "http", "method": "GET", "path": path, "root_path": ""}
-            match, child = route.matches(scope)
-            if match is Match.FULL and pattern not in STILL:
-                return show, child["path_params"]
-        return None
 
     # What all pages are made from.
 
@@ -256,10 +217,11 @@ class Site:
         values: dict[str, object] = {
             "nonce": request.state.nonce,
             "whole": True,
+            "said": "",
             "visit": visit,
             "path": path,
             "now": visit.now if visit is not None else datetime.now(UTC),
-            "is_live": self._find(request.url.path) is not None,
+            "is_live": find_live(request.url.path) is not None,
         }
         if visit is not None:
             fleet = visit.account.mirror.fleet()
@@ -271,3 +233,21 @@ class Site:
             )
             values |= {"troubled": counted.troubled, "running": running}
         return values
+
+
+async def _result(visit: Visit, show: Show | Act) -> Page | Done:
+    """Return the page that a user gets, or what was done; what cannot be shown is a page, too."""
+    if not visit.account.mirror.is_read:
+        if visit.typed:
+            return Page(
+                "kept.html", "No answer yet", "", {"kept": visit.typed, "has_ended": False}, 503
+            )
+        return Page("missing.html", "No answer yet", "", {"text": UNREAD}, 503)
+    try:
+        return await show(visit)
+    except Missing as missing:
+        return Page("missing.html", "Not here", "", {"text": str(missing)}, 404)
+    except NotAllowed as denial:
+        return Page("missing.html", "Not allowed", "", {"text": str(denial)}, 403)
+    except ClientError as error:
+        return Page("missing.html", "No answer", "", {"text": str(error)}, 503)

@@ -306,5 +306,7 @@
   const keysOn = $("keys-on");
   if (keysOn) keysOn.checked = stored("keys") !== "off";
   settle();
+  // In the region for it only now: what is there from the beginning is not read out.
+  if ($("said")) say($("said").textContent);
   setInterval(tick, 1000);
 })();

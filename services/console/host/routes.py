@@ -1,0 +1,44 @@
+"""Which address leads to which page, and to which form."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from starlette.routing import compile_path
+
+from console.host import actions, pages
+from console.host.rendering import Page
+from console.host.visit import Visit
+
+Show = Callable[[Visit], Awaitable[Page]]
+Act = Callable[[Visit], Awaitable[actions.Outcome]]
+
+PAGES: Final[Mapping[str, Show]] = {
+    "/nodepools": pages.show_pools,
+    "/nodepools/{cluster}/{name}": pages.show_pool,
+    "/nodepools/{cluster}/{name}/yaml": pages.show_yaml,
+    "/nodes/{cluster}/{name}": pages.show_node,
+    "/events": pages.show_events,
+    "/events/{cluster}/{position}": pages.show_event,
+    "/preemptions": pages.show_preemptions,
+    "/capacity": pages.show_capacity,
+    "/organisation": pages.show_organisation,
+}
+"""The pages that are kept up to date while they are open."""
+STILL: Final = ("/nodepools/{cluster}/{name}/yaml", "/events/{cluster}/{position}", "/capacity")
+"""Those of them that show one moment, and stay as they are."""
+FORMS: Final[Mapping[str, Act]] = {
+    "/create": actions.create,
+    "/nodepools/{cluster}/{name}/scale": actions.scale,
+    "/nodepools/{cluster}/{name}/delete": actions.delete,
+    "/nodes/{cluster}/{name}/{verb}": actions.act,
+}
+"""The pages with a form, which do something."""
+_PATTERNS: Final = [(compile_path(path)[0], path) for path in PAGES if path not in STILL]
+
+
+def find_live(path: str) -> tuple[Show, Mapping[str, str]] | None:
+    """Return the page at a path, with the values in the path; None if it is not kept live."""
+    for pattern, name in _PATTERNS:
+        if match := pattern.match(path):
+            return PAGES[name], match.groupdict()
+    return None
