@@ -13,6 +13,7 @@ from console.host.account import Account
 from console.host.identities import Identity, list_identities
 from console.host.links import Links
 from console.host.live import ENDED, Shown, Streams
+from console.host.pace import Pace
 from console.host.reading import local_path, parse_query
 from console.host.rendering import say
 from console.host.sessions import SESSIONS_MAX, Sessions
@@ -47,6 +48,18 @@ def test_a_session_ends_after_an_idle_time_and_not_while_it_is_used() -> None:
     assert sessions.find(used.id) is used
     assert sessions.find(idle.id) is None
     assert sessions.find("unknown") is None
+
+
+def test_each_form_has_another_token_and_only_those_of_its_session_count() -> None:
+    sessions = Sessions(60, Clock())
+    session, other = sessions.begin(ALICE), sessions.begin(ALICE)
+    tokens = {session.form_token for _ in range(3)}
+
+    assert len(tokens) == 3
+    assert all(session.has_made(token) for token in tokens)
+    assert not any(other.has_made(token) for token in tokens)
+    for wrong in ("", "00", "x" * 128, "0" * 128, session.form_token[:-2]):
+        assert not session.has_made(wrong)
 
 
 def test_what_was_done_is_said_on_the_next_page_alone() -> None:
@@ -242,5 +255,14 @@ async def test_an_open_page_of_a_session_that_has_ended_leads_to_the_login(tmp_p
     frame = await Streams(telemetry).frame(account, shown)
 
     assert frame is ENDED
-    assert b"data-ended" in frame.content
+    assert b"data-ended" in frame.whole()
     telemetry.close()
+
+
+def test_a_pace_lets_some_pass_at_once_and_then_one_after_the_other() -> None:
+    clock = Clock()
+    pace = Pace(4, 2, clock)
+
+    assert [pace.take() for _ in range(4)] == [0, 0, 0.25, 0.5]
+    clock.now = 10
+    assert [pace.take() for _ in range(3)] == [0, 0, 0.25]

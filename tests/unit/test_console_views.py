@@ -13,7 +13,7 @@ from console.view.model import Fleet, Happening, Place, Pool, build_pool
 from console.view.nodes import build_grid, count_words, word_of_node
 from console.view.organisation import describe_room, list_quotas
 from console.view.pool import build_pool_page
-from console.view.pools import list_pools, read_asked
+from console.view.pools import list_pools, make_line, read_asked
 from console.view.preemptions import Past, build_preemptions
 from console.view.standing import Group, sentence, stand
 from console.view.timeline import build_timeline
@@ -195,7 +195,7 @@ def test_the_list_answers_sorts_by_who_must_act_and_says_how_many_are_short() ->
         pool(target=5, reasons=OVER, place=Place("other", "over")),
     ]
 
-    shown = list_pools(pools, read_asked({}))
+    shown = list_pools([*map(make_line, pools)], read_asked({}))
 
     assert shown.title == "3 of 4 NodePools are short of Nodes"
     assert shown.summary == ("2 need a person", "1 waits")
@@ -224,18 +224,40 @@ def test_the_address_filters_groups_and_sorts(query: Mapping[str, str], names: l
         pool(target=9, reasons=OVER, place=Place("demo", "over")),
     ]
 
-    shown = list_pools(pools, read_asked(query))
+    shown = list_pools([*map(make_line, pools)], read_asked(query))
 
     assert [line.place.name for each in shown.sections for line in each.lines] == names
 
 
-def test_of_many_well_nodepools_the_first_hundred_are_shown_and_all_that_are_not_well() -> None:
-    well = [pool(node("a"), node("b"), place=Place("demo", f"w{n:04}")) for n in range(130)]
+def test_a_long_list_has_pages_in_the_order_of_who_must_act() -> None:
+    well = [pool(node("a"), node("b"), place=Place("demo", f"w{n:04}")) for n in range(230)]
     short = [pool(reasons=OVER, place=Place("demo", f"s{n:04}")) for n in range(120)]
+    lines = [*map(make_line, [*well, *short])]
 
-    shown = list_pools([*well, *short], read_asked({}))
+    pages = [list_pools(lines, read_asked({"page": str(page)})) for page in (1, 2, 3)]
 
-    assert [(len(each.lines), each.hidden) for each in shown.sections] == [(120, 0), (100, 30)]
+    shown = [[(each.id, each.count, len(each.lines)) for each in page.sections] for page in pages]
+    assert shown[0] == [("person", 120, 120), ("well", 230, 80)]
+    assert shown[1] == shown[2] == [("well", 230, 150)]
+    numbers = [(page.first, page.last, page.pages) for page in pages[:2]]
+    assert numbers == [(1, 200, 2), (201, 350, 2)]
+    assert pages[1].sections[0].lines[0].place.name == "w0080"
+
+
+@pytest.mark.parametrize(
+    ("query", "changes", "expected"),
+    [
+        ({}, {}, {}),
+        ({"q": "missing", "page": "3"}, {"state": "well"}, {"q": "missing", "state": "well"}),
+        ({"by": "type", "sort": "name"}, {"page": 2}, {"by": "type", "sort": "name", "page": 2}),
+    ],
+)
+def test_a_link_of_the_list_keeps_what_is_asked_for(
+    query: Fields, changes: Fields, expected: Fields
+) -> None:
+    asked = read_asked({name: str(value) for name, value in query.items()})
+
+    assert asked.query(**changes) == expected
 
 
 @pytest.mark.parametrize(

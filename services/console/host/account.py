@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
@@ -10,6 +10,8 @@ from console.host.happenings import follow_happenings
 from console.host.history import History
 from console.host.identities import Identity
 from console.host.mirror import Mirror
+from console.host.pace import EXPLAINED_BURST, EXPLAINED_PER_S, Pace
+from console.host.rendering import Rows
 from console.view.model import Place
 from console.view.standing import stand
 from nodepool.client import Client, ClientError
@@ -21,13 +23,13 @@ from nodepool.host.logs import Logger
 from nodepool.host.settings import Settings
 
 SOURCE: Final = "nodepool-console"
-ASKED_S: Final = 0.05
-"""The least time between two explanations, in seconds: the budget of queries is the organisation's,
-and others ask too."""
 AGAIN_S: Final = 15.0
 """After how many seconds a NodePool that is not well is explained again: time itself is a cause."""
-EXPLAINED_MAX: Final = 200
-"""The most NodePools that are explained again and again."""
+RESTS: Final = 4.0
+"""How long the console rests after an explanation, in times of what that took: among a thousand
+NodePools of one type it takes the gateway a third of a second, in which it does nothing else."""
+SHOWN_MAX: Final = 400
+"""The most NodePools that are explained again and again: those that pages showed last."""
 CONNECTIONS_MAX: Final = 16
 """The most clusters whose connections for commands stay open."""
 
@@ -42,6 +44,8 @@ class Account:
     def __init__(self, identity: Identity, settings: Settings, log: Logger) -> None:
         self.identity = identity
         self.mirror = Mirror(identity.org)
+        self.rows = Rows()
+        self._shown: dict[Place, None] = {}
         self.used = time.monotonic()
         self.is_closed = False
         self._settings, self._log = settings, log
@@ -92,6 +96,7 @@ class Account:
                     await client.session.close()
 
     def _make_client(self, cluster: str = "demo") -> Client:
+        org = self.identity.org
         return Client(
             self._settings.url,
             org=self.identity.org,
@@ -150,23 +155,40 @@ class Account:
             return
         self.mirror.explain(place, {name: reply[name] for name in reply if name != "position"})
 
+    def note_shown(self, places: Iterable[Place]) -> None:
+        """Note that a page shows NodePools, so that their explanations are kept current."""
+        for place in places:
+            self._shown.pop(place, None)
+            self._shown[place] = None
+        while len(self._shown) > SHOWN_MAX:
+            del self._shown[next(iter(self._shown))]
+
     async def _explain(self) -> None:
-        """Explain the NodePools that are not well, and those that somebody has looked at."""
+        """Explain the NodePools that pages show, if they are not well."""
         mirror, again = self.mirror, time.monotonic()
+        pace = Pace(EXPLAINED_PER_S, EXPLAINED_BURST)
         while True:
-            while mirror.unexplained:
-                place = next(iter(mirror.unexplained))
-                del mirror.unexplained[place]
-                pool = mirror.pool(place)
-                if pool is None or (stand(pool).is_quiet and place not in mirror.explanations):
-                    continue
+            while (place := self._find_unexplained()) is not None:
+                await asyncio.sleep(pace.take())
+                began = time.monotonic()
                 await self.explain(place)
-                await asyncio.sleep(ASKED_S)
+                await asyncio.sleep(RESTS * (time.monotonic() - began))
             await mirror.wait_for_change(mirror.revision, AGAIN_S)
             if time.monotonic() - again >= AGAIN_S:
                 again = time.monotonic()
-                known = list(mirror.explanations)[:EXPLAINED_MAX]
+                known = [place for place in self._shown if place in mirror.explanations]
                 mirror.unexplained.update(dict.fromkeys(known))
+
+    def _find_unexplained(self) -> Place | None:
+        """Return a NodePool that has to be explained; first those without an explanation."""
+        mirror = self.mirror
+        found = [place for place in self._shown if place in mirror.unexplained]
+        for place in sorted(found, key=lambda place: place in mirror.explanations):
+            del mirror.unexplained[place]
+            pool = mirror.pool(place)
+            if pool is not None and (not stand(pool).is_quiet or place in mirror.explanations):
+                return place
+        return None
 
 
 SHOWN_S: Final = 0.5

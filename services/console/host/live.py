@@ -1,7 +1,6 @@
-"""Open pages, kept up to date: each gets a frame with the whole page when something has changed."""
+"""Open pages, kept up to date: each gets a frame when what it shows has changed."""
 
 import asyncio
-import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -11,6 +10,7 @@ from typing import Final
 from starlette.types import Receive, Scope, Send
 
 from console.host.account import Account
+from console.host.frames import Frame, make_frame
 from console.host.identities import Identity
 from console.host.telemetry import Telemetry
 
@@ -32,29 +32,7 @@ Key = tuple[Identity, str]
 """A page as a user sees it: the user, and the address."""
 SHARED_S: Final = 1.0
 """For how long a frame is good for further browsers, while nothing changes, in seconds."""
-_MOVING: Final = re.compile(
-    r'data-now="[^"]*"|<li class="now">.*?</li>|<svg class="count".*?</svg>|>[^<]*</time>'
-)
-"""What changes with the time alone, and what the browser itself keeps moving."""
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A page as it is sent; `still` is what it says, without what moves with the time alone."""
-
-    revision: int
-    made: float
-    still: str
-    content: bytes
-
-
-def _frame(revision: int, position: int, made: float, text: str) -> Frame:
-    """Return a page as an event, whose id is the position of the log that it shows."""
-    data = "".join(f"data: {line}\n" for line in text.splitlines())
-    return Frame(revision, made, _MOVING.sub("", text), f"id: {position}\n{data}\n".encode())
-
-
-ENDED: Final = _frame(0, 0, 0.0, '<main id="main" data-ended></main>')
+ENDED: Final = make_frame(0, 0, 0.0, '<main id="main" data-ended></main>')
 """The frame after the end of a session: the page is loaded again, and leads to the login."""
 NOTHING_NEW: Final = b": nothing new\n\n"
 
@@ -97,7 +75,7 @@ class Streams:
             mirror = account.mirror
             if frame is None or frame.revision != mirror.revision or now - frame.made > SHARED_S:
                 revision, position = mirror.revision, mirror.position
-                frame = _frame(revision, position, now, await shown.make())
+                frame = make_frame(revision, position, now, await shown.make())
                 self._frames[key] = frame
             return frame
 
@@ -146,18 +124,19 @@ class Stream:
             leaving.cancel()
 
     async def _send_all(self, send: Send) -> None:
-        mirror, before = self._account.mirror, ""
+        mirror, before = self._account.mirror, None
         await send({"type": "http.response.start", "status": 200, "headers": HEAD})
         while not self._account.is_closed:
             revision = mirror.revision
             self._account.used = time.monotonic()
             frame = await self._streams.frame(self._account, self._shown)
-            body = NOTHING_NEW
-            if frame.still != before:
-                before, body = frame.still, frame.content
+            body = frame.whole() if before is None else frame.after(before)
+            if body is not None:
+                before = frame
                 self._streams.note_frame()
             async with asyncio.timeout(self._streams.taken_s):
-                await send({"type": "http.response.body", "body": body, "more_body": True})
+                content = body if body is not None else NOTHING_NEW
+                await send({"type": "http.response.body", "body": content, "more_body": True})
             await asyncio.sleep(FRAME_S)
             await mirror.wait_for_change(revision, TICK_S)
 

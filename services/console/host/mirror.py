@@ -7,8 +7,11 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
+from console.host.pace import PacedAsker
 from console.view.model import Fleet, Happening, Place, Pool, build_pool
+from console.view.pools import Line, make_line
 from nodepool.client import Client
+from nodepool.client.gateway_objects import GatewayObjects
 from nodepool.client.objects import Document, Listed, Object
 from nodepool.contract.buckets import Bucket
 from nodepool.contract.documents import label, text
@@ -43,6 +46,7 @@ class Mirror:
         self._zones: dict[str, str] = {}
         self._quotas: dict[str, Document] = {}
         self._built: dict[Place, Pool] = {}
+        self._lines: dict[Place, Line] = {}
         self._unread = set(BUCKETS)
         self._changed = asyncio.Event()
 
@@ -60,6 +64,13 @@ class Mirror:
         quotas = [self._quotas[key] for key in sorted(self._quotas)]
         happenings = tuple(self.happenings)
         return Fleet(self.org, dict(self._built), dict(self._zones), quotas, happenings)
+
+    def lines(self) -> Sequence[Line]:
+        """Return the lines of the list of NodePools, each made once for each change."""
+        for place in self._pools.keys() - self._lines.keys():
+            if (pool := self.pool(place)) is not None:
+                self._lines[place] = make_line(pool)
+        return list(self._lines.values())
 
     def pool(self, place: Place) -> Pool | None:
         """Return a NodePool with its Nodes; None if there is no such NodePool."""
@@ -137,19 +148,20 @@ class Mirror:
             self.explanations.pop(place, None)
         else:
             self.explanations[place] = explanation
-        self._built.pop(place, None)
+        self._drop(place)
         self.note_change()
 
     async def follow(self, client: Client) -> None:
         """Keep all objects current until the connection fails."""
+        objects = GatewayObjects(client.session, PacedAsker(client.session))
         async with asyncio.TaskGroup() as group:
             for bucket in BUCKETS:
-                group.create_task(self._follow(client, bucket))
+                group.create_task(self._follow(objects, bucket))
 
-    async def _follow(self, client: Client, bucket: Bucket) -> None:
+    async def _follow(self, objects: GatewayObjects, bucket: Bucket) -> None:
         everywhere = bucket in ("nodepools", "nodes")
         known = self._known(bucket)
-        async with aclosing(client.objects(bucket).watch(everywhere=everywhere)) as changes:
+        async with aclosing(objects.follow_all(bucket, everywhere=everywhere)) as changes:
             listed = dict[str, None]()
             async for change in changes:
                 if isinstance(change, Listed):
@@ -190,6 +202,7 @@ class Mirror:
     def _take_cluster(self, name: str, document: Document | None) -> None:
         _put(self._zones, name, text(document, "spec", "zone") if document else None)
         self._built.clear()
+        self._lines.clear()
 
     def _take_pool(self, place: Place, document: Document | None) -> None:
         _put(self._pools, place, document)
@@ -211,8 +224,12 @@ class Mirror:
 
     def _forget(self, pool: Place) -> None:
         """Have a NodePool made, and explained, again."""
-        self._built.pop(pool, None)
+        self._drop(pool)
         self.unexplained[pool] = None
+
+    def _drop(self, pool: Place) -> None:
+        self._built.pop(pool, None)
+        self._lines.pop(pool, None)
 
     def list_pools(self) -> Sequence[Place]:
         """Return where the NodePools are."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import yaml
 
-from console.host.rendering import Page
+from console.host.rendering import Page, make_row
 from console.host.visit import Missing, Visit
 from console.view import commands
 from console.view.capacity import USUAL_COUNT, USUAL_TYPE, Selection, read_found, read_selections
@@ -50,11 +51,13 @@ VERBS: Final[Mapping[str, type[Command]]] = {
 
 async def show_pools(visit: Visit) -> Page:
     """Show the list of NodePools."""
-    fleet = visit.account.mirror.fleet()
-    found = list_pools(list(fleet.pools.values()), read_asked(visit.query))
+    account = visit.account
+    found = list_pools(account.mirror.lines(), read_asked(visit.query))
+    account.note_shown(line.place for each in found.sections for line in each.lines)
     title = f"({found.needs_person}) NodePools" if found.needs_person else "NodePools"
     values = {
         "list": found,
+        "row": partial(account.rows.make if visit.is_frame else make_row, now=visit.now),
         "groups": list(Group),
         "groupings": GROUPINGS,
         "sortings": SORTINGS,
@@ -79,6 +82,7 @@ async def show_pool(visit: Visit) -> Page:
     """Show a NodePool."""
     place, account = visit.place, visit.account
     pool = find_pool(visit, place)
+    account.note_shown([place])
     if pool.explanation is None and visit.is_live:
         # Without an answer, the page shows what the condition says, and why there is none.
         with suppress(ClientError):

@@ -13,9 +13,12 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from console.view.pools import Line
 from console.view.times import format_countdown, format_duration, parse_moment
 
 FOLDER: Final = Path(__file__).parents[1]
+ROWS_MAX: Final = 2_000
+"""The most rows of a user's list that are kept."""
 NONE: Final = "\N{EN DASH}"
 """What stands where there is no value."""
 STATIC: Final = FOLDER / "static"
@@ -66,6 +69,32 @@ class Done:
 def render(page: Page, **values: object) -> str:
     """Return a page as HTML."""
     return environment().get_template(page.template).render(page=page, **page.values, **values)
+
+
+def make_row(line: Line, now: datetime) -> Markup:
+    """Return a NodePool as a row of the list."""
+    return Markup(environment().get_template("pool_row.html").render(line=line, now=now))
+
+
+class Rows:
+    """Rows of the list for open pages: each is made once for each change of its NodePool.
+
+    The times in a row are those of when it was made; the browser has them go on.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, str], tuple[Line, Markup]] = {}
+
+    def make(self, line: Line, now: datetime) -> Markup:
+        """Return the row of a NodePool."""
+        known = self._made.get(line.place)
+        if known is not None and known[0] is line:
+            return known[1]
+        if len(self._made) >= ROWS_MAX:
+            del self._made[next(iter(self._made))]
+        row = make_row(line, now)
+        self._made[line.place] = line, row
+        return row
 
 
 def address(path: str, **query: object) -> str:

@@ -16,16 +16,35 @@ ID_BYTES: Final = 32
 class Session:
     """A browser in which a user has signed in.
 
-    id: the value of the cookie. form_token: what each form of the session must carry.
+    id: the value of the cookie. secret: what the token of each form of the session proves.
     used: when it was last used, by a clock that never jumps.
     said: what the next page says about what was done on the last one; empty for nothing.
     """
 
     id: str
-    form_token: str
+    secret: bytes
     identity: Identity
     used: float
     said: str = ""
+
+    @property
+    def form_token(self) -> str:
+        """Return a token for a form; each one is another text, as pages are sent compressed.
+
+        The length of a compressed page tells what in it repeats what somebody else put there.
+        """
+        mask = secrets.token_bytes(ID_BYTES)
+        return (mask + _mix(self.secret, mask)).hex()
+
+    def has_made(self, token: str) -> bool:
+        """Return whether a token is of this session."""
+        try:
+            given = bytes.fromhex(token)
+        except ValueError:
+            return False
+        mask, mixed = given[:ID_BYTES], given[ID_BYTES:]
+        is_whole = len(given) == 2 * ID_BYTES
+        return is_whole and secrets.compare_digest(_mix(mixed, mask), self.secret)
 
     def take_said(self) -> str:
         """Return what the next page says, which no later page says again."""
@@ -49,8 +68,8 @@ class Sessions:
         if len(self._sessions) >= SESSIONS_MAX:
             oldest = min(self._sessions.values(), key=lambda each: each.used)
             del self._sessions[oldest.id]
-        made = [secrets.token_urlsafe(ID_BYTES) for _ in range(2)]
-        session = Session(made[0], made[1], identity, self._clock())
+        id, secret = secrets.token_urlsafe(ID_BYTES), secrets.token_bytes(ID_BYTES)
+        session = Session(id, secret, identity, self._clock())
         self._sessions[session.id] = session
         return session
 
@@ -80,3 +99,7 @@ class Sessions:
         for session in list(self._sessions.values()):
             if now - session.used > self._idle_s:
                 self.end(session.id)
+
+
+def _mix(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))

@@ -26,6 +26,7 @@ class Visit:
     parts: the values in the path. query: the values after it, each name once.
     lists: the same, for names that occur several times. typed: the fields of a form.
     is_trusted: whether the form was made in this session.
+    is_frame: whether the browser has the page open, and so keeps its times going by itself.
     """
 
     session: Session
@@ -36,6 +37,7 @@ class Visit:
     now: datetime
     typed: Mapping[str, str] = field(default_factory=dict)
     is_trusted: bool = False
+    is_frame: bool = False
 
     @property
     def place(self) -> Place:

@@ -2,11 +2,14 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import (
     HTMLResponse,
@@ -33,7 +36,7 @@ from console.host.routes import FORMS, PAGES, Act, Show, find_live
 from console.host.sessions import Session
 from console.host.telemetry import Telemetry
 from console.host.visit import Missing, NotAllowed, Visit
-from console.view.pools import list_pools, read_asked
+from console.view.standing import Group
 from nodepool.client import ClientError
 
 UNREAD: Final = (
@@ -65,6 +68,7 @@ class Site:
                 Route("/{rest:path}", self._nowhere),
             ],
             exception_handlers={TooLarge: refuse_large},
+            middleware=[Middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)],
         )
 
     # Who is there.
@@ -189,7 +193,7 @@ class Site:
     ) -> str:
         """Return a page without what is around it: the same for all browsers of a user."""
         show, parts = found
-        visit = await self._visit(session, parts, view.query)
+        visit = replace(await self._visit(session, parts, view.query), is_frame=True)
         page = await _result(visit, show)
         assert isinstance(page, Page), "a page that is kept live does nothing"
         return render(page, **{**self._frame(request, visit), "whole": False})
@@ -224,14 +228,10 @@ class Site:
             "is_live": find_live(request.url.path) is not None,
         }
         if visit is not None:
-            fleet = visit.account.mirror.fleet()
-            counted = list_pools(list(fleet.pools.values()), read_asked({}))
-            running = sum(
-                member.facts.preempted_since is not None
-                for pool in fleet.pools.values()
-                for member in pool.members
-            )
-            values |= {"troubled": counted.troubled, "running": running}
+            lines = visit.account.mirror.lines()
+            troubled = sum(line.standing.group is not Group.WELL for line in lines)
+            running = sum(line.preempted for line in lines)
+            values |= {"troubled": troubled, "running": running}
         return values
 
 

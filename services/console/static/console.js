@@ -36,8 +36,11 @@
     const [hours, minutes, rest] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60), whole % 60];
     return hours ? `${hours}:${two(minutes)}:${two(rest)}` : `${minutes}:${two(rest)}`;
   };
-  const clockText = (date) => date.toLocaleTimeString("en-GB", { hour12: false });
-  const dayText = (date) => `${date.toLocaleDateString("en-GB", { day: "2-digit", month: "short" })} ${clockText(date)}`;
+  // Made once: there are hundreds of times on a page, and each is written once a second.
+  const clockForm = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+  const dayForm = new Intl.DateTimeFormat("en-GB", { day: "2-digit", month: "short" });
+  const clockText = (date) => clockForm.format(date);
+  const dayText = (date) => `${dayForm.format(date)} ${clockText(date)}`;
   const zone = () => new Date().toLocaleTimeString("en-GB", { timeZoneName: "short" }).split(" ").pop();
   const put = (element, text) => { if (element.textContent !== text) element.textContent = text; };
   const tick = () => {
@@ -65,7 +68,6 @@
 
   // The state of the connection, and pausing.
   let paused = false;
-  let held = null;
   let waiting = 0;
   let connected = null;
   let lostAt = null;
@@ -108,11 +110,8 @@
   };
   const togglePause = () => {
     paused = !paused;
-    if (!paused && held) {
-      const stream = $("stream");
-      htmx.swap({ text: held, target: "#page", swap: "innerMorph", sourceElement: stream });
-    }
-    held = null;
+    // A frame leaves out the rows of the one before it, which was not shown: begin with a whole one.
+    if (!paused && waiting) reconnect();
     waiting = 0;
     showState();
   };
@@ -159,17 +158,18 @@
       moved.hidden = sorted === order(next);
     } else moved.hidden = true;
   };
+  const keyOf = (cell) => `${cell.closest("[id]")?.id} ${cell.cellIndex}`;
   const remember = () => {
     groups = new Map(all("[data-group]").map((row) => [row.id, row.dataset.group]));
-    values = new Map(all("[data-v]").map((cell, place) => [cell.closest("[id]")?.id + place, cell.dataset.v]));
+    values = new Map(all("[data-v]").map((cell) => [keyOf(cell), cell.dataset.v]));
   };
   const showChanges = () => {
     for (const row of all("[data-group]")) {
       const before = groups.get(row.id);
       if (before && before !== row.dataset.group) say(`${row.dataset.name}: ${row.dataset.say.toLowerCase()}`);
     }
-    all("[data-v]").forEach((cell, place) => {
-      const before = values.get(cell.closest("[id]")?.id + place);
+    all("[data-v]").forEach((cell) => {
+      const before = values.get(keyOf(cell));
       if (before !== undefined && before !== cell.dataset.v) {
         cell.classList.remove("fresh");
         requestAnimationFrame(() => cell.classList.add("fresh"));
@@ -193,7 +193,6 @@
   document.addEventListener("htmx:sse:before:message", (event) => {
     setConnected(true);
     if (!paused) return;
-    held = event.detail.message.data;
     waiting += 1;
     showState();
     event.preventDefault();
@@ -202,21 +201,33 @@
     remember();
     for (const task of event.detail.tasks) keepOrder(task.fragment);
   });
-  document.addEventListener("htmx:after:swap", () => { settle(); showChanges(); });
+  document.addEventListener("htmx:after:swap", () => {
+    settle();
+    showChanges();
+    if (document.querySelector("[data-same]")) reconnect();
+  });
   document.addEventListener("pointermove", (event) => {
     if (event.target.closest?.("table[data-rows]")) pointedAt = Date.now();
   }, { passive: true });
 
-  // The address follows the filter, and so does the stream.
-  const follow = (url) => {
-    history.replaceState(null, "", url);
+  // A row that is as before comes without its content: the one that is shown stays.
+  htmx.registerExtension("rows", {
+    htmx_before_morph_node: (_, { newNode }) => newNode.dataset?.same === undefined,
+  });
+  const reconnect = () => {
     const stream = $("stream");
     if (!stream) return;
+    const url = location.pathname + location.search;
     const next = stream.cloneNode(false);
     next.setAttribute("hx-sse:connect", `/live?view=${encodeURIComponent(url)}`);
     next.setAttribute("hx-nonce", document.querySelector("script[nonce]").nonce);
     stream.replaceWith(next);
     htmx.process(next);
+  };
+  // The address follows the filter, and so does the stream.
+  const follow = (url) => {
+    history.replaceState(null, "", url);
+    reconnect();
   };
   const addressOf = (form) => {
     // The first choice of a list is the usual one, and needs no word in the address.
@@ -261,6 +272,11 @@
     const next = rows[Math.min(rows.length - 1, Math.max(0, here + by))];
     next?.focus();
     next?.scrollIntoView({ block: "nearest" });
+  };
+  const go = (action) => {
+    const row = document.activeElement.closest?.("[data-row]") ?? document;
+    const target = row.querySelector(`[data-${action}]`)?.dataset[action];
+    if (target) location.assign(target);
   };
   const SECTIONS = { n: "/nodepools", p: "/preemptions", c: "/capacity", o: "/organisation", e: "/events" };
   const KEYS = {

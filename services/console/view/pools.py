@@ -1,7 +1,7 @@
 """The list of NodePools: filtered, grouped by who must act, and sorted."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -9,8 +9,9 @@ from typing import Final
 from console.view.model import Place, Pool
 from console.view.standing import TITLES, Group, Standing, stand
 
-WELL_MAX: Final = 100
-"""The most well NodePools that are shown, and the most of another grouping's group."""
+PAGE_ROWS: Final = 200
+"""The most NodePools of one page of the list."""
+PAGES_MAX: Final = 10_000
 GROUPINGS: Final = {"state": "State", "cluster": "Cluster", "type": "Type"}
 SORTINGS: Final = {"missing": "Missing Nodes", "since": "Since", "name": "Name"}
 FILTER_MAX: Final = 200
@@ -22,28 +23,41 @@ class Asked:
     """What the address of the list asks for; anything unknown counts as the usual.
 
     text: words that a NodePool must have: in its name, type, zone, state or reason.
+    page: which page of the list; the first one is 1.
     """
 
     text: str = ""
     state: str = ""
     by: str = "state"
     sort: str = "missing"
+    page: int = 1
+
+    def query(self, **changes: object) -> Mapping[str, object]:
+        """Return the query of an address that asks for the same, but for some changes.
+
+        Another page is asked for by its number alone.
+        """
+        asked = {"q": self.text, "state": self.state, "by": self.by, "sort": self.sort, **changes}
+        usual = {"by": "state", "sort": "missing", "page": 1}
+        return {name: value for name, value in asked.items() if value != usual.get(name, "")}
 
 
 def read_asked(query: Mapping[str, str]) -> Asked:
     """Return what an address asks for."""
-    state, by, sort = (query.get(name, "") for name in ("state", "by", "sort"))
+    state, by, sort, page = (query.get(name, "") for name in ("state", "by", "sort", "page"))
+    is_number = page.isascii() and page.isdecimal() and len(page) <= len(str(PAGES_MAX))
     return Asked(
         query.get("q", "").strip()[:FILTER_MAX],
         state if state in [*Group] else "",
         by if by in GROUPINGS else "state",
         sort if sort in SORTINGS else "missing",
+        max(1, int(page)) if is_number else 1,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A NodePool in the list."""
+    """A NodePool in the list; `preempted` counts its Nodes that are being preempted."""
 
     place: Place
     instance_type: str
@@ -53,18 +67,19 @@ class Line:
     in_progress: int
     is_spot: bool
     is_autoscaled: bool
+    preempted: int
     standing: Standing
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A group of the list; `hidden` counts those that are not shown."""
+    """A group of the list: how many NodePools it has, and those of this page."""
 
+    id: str
     title: str
     about: str
     count: int
     lines: tuple[Line, ...]
-    hidden: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +90,7 @@ class PoolList:
     counts: how many NodePools are in each group, whatever the filter.
     total: how many NodePools there are; shown: how many of them the filter lets through.
     current, wanted: how many Nodes all of them have, of those that they want.
+    first, last: the numbers of the rows on this page, which is `page` of `pages`.
     """
 
     asked: Asked
@@ -86,23 +102,24 @@ class PoolList:
     current: int
     wanted: int
     sections: tuple[Section, ...]
+    first: int
+    last: int
+    page: int
+    pages: int
 
     @property
     def needs_person(self) -> int:
         """How many NodePools need a person."""
         return self.counts[Group.PERSON]
 
-    @property
-    def troubled(self) -> int:
-        """How many NodePools are not well."""
-        return self.total - self.counts[Group.WELL]
 
-
-def list_pools(pools: Sequence[Pool], asked: Asked) -> PoolList:
-    """Return the list of these NodePools that an address asks for."""
-    lines = [_line(pool) for pool in pools]
+def list_pools(lines: Sequence[Line], asked: Asked) -> PoolList:
+    """Return the page of the list of these NodePools that an address asks for."""
     counts = Counter(line.standing.group for line in lines)
     shown = [line for line in lines if _matches(line, asked)]
+    pages = max(1, -(-len(shown) // PAGE_ROWS))
+    page = min(asked.page, pages)
+    first, last = (page - 1) * PAGE_ROWS, min(page * PAGE_ROWS, len(shown))
     return PoolList(
         asked,
         _title(lines),
@@ -112,11 +129,16 @@ def list_pools(pools: Sequence[Pool], asked: Asked) -> PoolList:
         len(shown),
         sum(min(line.current, line.target) for line in lines),
         sum(line.target for line in lines),
-        _sections(shown, asked),
+        tuple(_sections(shown, asked, first, last)),
+        first + 1,
+        last,
+        page,
+        pages,
     )
 
 
-def _line(pool: Pool) -> Line:
+def make_line(pool: Pool) -> Line:
+    """Return a NodePool as a line of the list."""
     facts = pool.facts
     return Line(
         place=pool.place,
@@ -127,6 +149,7 @@ def _line(pool: Pool) -> Line:
         in_progress=facts.in_progress,
         is_spot=facts.spot,
         is_autoscaled=facts.autoscaling,
+        preempted=sum(node.preempted_since is not None for node in facts.nodes),
         standing=stand(pool),
     )
 
@@ -135,6 +158,8 @@ def _matches(line: Line, asked: Asked) -> bool:
     standing = line.standing
     if asked.state and standing.group != asked.state:
         return False
+    if not asked.text:
+        return True
     words = (
         *(line.place.cluster, line.place.name, line.instance_type, line.zone),
         *(standing.word.text, *(each.text for each in standing.also), standing.why),
@@ -144,7 +169,8 @@ def _matches(line: Line, asked: Asked) -> bool:
     return all(part in whole for part in asked.text.lower().split())
 
 
-def _sections(lines: Sequence[Line], asked: Asked) -> tuple[Section, ...]:
+def _sections(lines: Sequence[Line], asked: Asked, first: int, last: int) -> Iterator[Section]:
+    """Yield the groups that have rows on the page from one row to another."""
     groups: dict[tuple[int, str], list[Line]] = {}
     for line in lines:
         groups.setdefault(_group_of(line, asked.by), []).append(line)
@@ -153,15 +179,15 @@ def _sections(lines: Sequence[Line], asked: Asked) -> tuple[Section, ...]:
         "since": lambda line: (line.standing.since or _NEVER, line.place),
         "name": lambda line: (line.place.name, line.place.cluster),
     }
-    found = list[Section]()
+    start = 0
     for (rank, title), each in sorted(groups.items()):
         each.sort(key=order[asked.sort])
-        is_cut = asked.by != "state" or rank == list(Group).index(Group.WELL)
-        lines_shown = each[:WELL_MAX] if is_cut else each
-        about = next((about for name, about in TITLES.values() if name == title), "")
-        hidden = len(each) - len(lines_shown)
-        found.append(Section(title, about, len(each), tuple(lines_shown), hidden))
-    return tuple(found)
+        shown = tuple(each[max(0, first - start) : max(0, last - start)])
+        start += len(each)
+        if shown:
+            id = [*Group][rank].value if asked.by == "state" else title
+            about = next((about for name, about in TITLES.values() if name == title), "")
+            yield Section(id, title, about, len(each), shown)
 
 
 def _group_of(line: Line, by: str) -> tuple[int, str]:

@@ -1,0 +1,65 @@
+"""How often the console asks the gateway: queries have a budget, which is that of the organisation.
+
+The other users of the organisation, and their programs, live on the same budget.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from nodepool.client.asking import Asker, Reply
+from nodepool.client.session import Session
+from nodepool.contract.documents import items
+
+WATCH_S: Final = 0.1
+"""The least time between two answers with changes of a kind, in seconds."""
+CHANGE_S: Final = 0.001
+"""How much longer that time is for each change of the last answer: many make a large answer."""
+WATCH_MAX_S: Final = 1.0
+EXPLAINED_PER_S: Final = 4.0
+"""How many explanations are asked for, each second: one counts as five queries."""
+EXPLAINED_BURST: Final = 10.0
+
+
+class PacedAsker(Asker):
+    """Asks for changes now and then: those that come in between come as one answer."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._next: dict[object, float] = {}
+
+    async def ask(
+        self,
+        query: str,
+        fields: Mapping[str, object],
+        *,
+        wait_s: float = 0.0,
+        patient: bool = False,
+    ) -> Reply:
+        """Return the answer to a query, as any asker does."""
+        if query != "Watch":
+            return await super().ask(query, fields, wait_s=wait_s, patient=patient)
+        kind = fields.get("kind")
+        await asyncio.sleep(max(0.0, self._next.get(kind, 0.0) - time.monotonic()))
+        reply = await super().ask(query, fields, wait_s=wait_s, patient=patient)
+        pause = min(WATCH_MAX_S, WATCH_S + CHANGE_S * len(items(reply, "changes")))
+        self._next[kind] = time.monotonic() + pause
+        return reply
+
+
+class Pace:
+    """How soon something may be done again: some times at once, and then at a rate."""
+
+    def __init__(
+        self, per_s: float, burst: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._per_s, self._burst, self._clock = per_s, burst, clock
+        self._left, self._at = burst, clock()
+
+    def take(self) -> float:
+        """Count one time, and return how many seconds to wait before it."""
+        now = self._clock()
+        self._left = min(self._burst, self._left + (now - self._at) * self._per_s) - 1
+        self._at = now
+        return max(0.0, -self._left / self._per_s)
