@@ -13,8 +13,9 @@ from fuzz.bounded import bounded
 from fuzz.corpus import randoms
 from nodepool.cli.jsonpath import JsonPathError, render_template
 from nodepool.cli.jsonpath_parser import parse_path, parse_template
-from nodepool.cli.patches import PatchError, apply_json_patch, apply_merge_patch, conflicts
+from nodepool.cli.patches import PatchError, apply_json_patch
 from nodepool.client.manifests import ManifestError, parse_manifests, parse_yaml
+from nodepool.contract.merging import apply_merge_patch, conflicts
 from nodepool.contract.model import API_VERSION
 from nodepool.host.settings import Settings, SettingsError, check_names, read
 from support.hostile.contents import TOKENS, garbled, mutated

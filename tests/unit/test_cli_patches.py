@@ -6,13 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.cli.patches import (
-    PatchError,
-    apply_json_patch,
-    apply_merge_patch,
-    conflicts,
-    merge_patch,
-)
+from nodepool.cli.patches import PatchError, apply_json_patch
+from nodepool.contract.merging import apply_merge_patch, conflicts, merge_patch
 
 SCALARS = st.booleans() | st.integers(-3, 3) | st.sampled_from(["a", "b", ""])
 VALUES = st.recursive(

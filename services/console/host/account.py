@@ -96,7 +96,6 @@ class Account:
                     await client.session.close()
 
     def _make_client(self, cluster: str = "demo") -> Client:
-        org = self.identity.org
         return Client(
             self._settings.url,
             org=self.identity.org,

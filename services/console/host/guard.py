@@ -9,8 +9,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-BODY_MAX: Final = 64 * 1024
-"""The most bytes of the body of a request: a form with a manifest."""
+BODY_MAX: Final = 256 * 1024
+"""The most bytes of the body of a request: a form with a manifest as it was and as it is typed."""
 TARGET_MAX: Final = 4 * 1024
 """The most bytes of a path with its query."""
 SAFE: Final = ("GET", "HEAD")

@@ -96,6 +96,7 @@ async def show_pool(visit: Visit) -> Page:
     values = {
         "shown": shown,
         "may_scale": visit.may(ScaleNodePool) and visit.is_live,
+        "may_edit": visit.may(ApplyNodePool) and visit.is_live,
         "may_delete": visit.may(DeleteNodePool) and visit.is_live,
         "shells": commands.showing(place),
     }
@@ -111,6 +112,7 @@ async def show_yaml(visit: Visit) -> Page:
     values = {
         "place": place,
         "manifest": to_yaml(manifest),
+        "may_edit": visit.may(ApplyNodePool) and visit.is_live,
         "status": to_yaml({"status": pool.document.get("status", {})}),
         "shells": commands.editing(place),
     }

@@ -5,7 +5,7 @@ from typing import Final
 
 from starlette.routing import compile_path
 
-from console.host import actions, pages
+from console.host import actions, editing, pages
 from console.host.rendering import Page
 from console.host.visit import Visit
 
@@ -28,6 +28,7 @@ STILL: Final = ("/nodepools/{cluster}/{name}/yaml", "/events/{cluster}/{position
 """Those of them that show one moment, and stay as they are."""
 FORMS: Final[Mapping[str, Act]] = {
     "/create": actions.create,
+    "/nodepools/{cluster}/{name}/edit": editing.edit,
     "/nodepools/{cluster}/{name}/scale": actions.scale,
     "/nodepools/{cluster}/{name}/delete": actions.delete,
     "/nodes/{cluster}/{name}/{verb}": actions.act,

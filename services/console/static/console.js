@@ -287,11 +287,8 @@
     p: () => { if ($("stream")) togglePause(); },
     t: () => { absolute = !absolute; stored("times", absolute ? "absolute" : "relative"); tick(); },
     y: () => document.querySelector("[data-copy]")?.click(),
-    s: () => {
-      const row = document.activeElement.closest?.("[data-row]") ?? document;
-      const target = row.querySelector("[data-scale]")?.dataset.scale;
-      if (target) location.assign(target);
-    },
+    s: () => go("scale"),
+    e: () => go("edit"),
     "?": () => $("keys")?.showModal(),
   };
   document.addEventListener("keydown", (event) => {

@@ -60,12 +60,16 @@ class Form:
         return Place(self.value("cluster"), self.value("name"))
 
 
+def check_form(form: Form, clusters: Sequence[str]) -> Form:
+    """Return a form with its faults that need no server."""
+    return Form(form.values, dict(_faults(form, clusters)))
+
+
 def read_form(given: Mapping[str, str], clusters: Sequence[str]) -> Form:
     """Return the form as it was sent, with its faults that need no server."""
     values = {name: given[name].strip()[:TEXT_MAX] for name in FIELDS if name in given}
     values.setdefault("cluster", clusters[0] if clusters else "")
-    form = Form(values)
-    return Form(values, dict(_faults(form, clusters)))
+    return check_form(Form(values), clusters)
 
 
 def _faults(form: Form, clusters: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -106,23 +110,34 @@ def build_manifest(form: Form) -> dict[str, object]:
         spec["computeClass"] = "spot"
     if form.value("how") == "auto":
         spec["autoscaling"] = True
-        spec["targetNodes"] = _number(form.value("least"))
-        spec["minNodes"] = _number(form.value("least"))
-        spec["maxNodes"] = _number(form.value("most"))
+        spec["targetNodes"] = number_in(form.value("least"))
+        spec["minNodes"] = number_in(form.value("least"))
+        spec["maxNodes"] = number_in(form.value("most"))
     else:
-        spec["targetNodes"] = _number(form.value("target"))
+        spec["targetNodes"] = number_in(form.value("target"))
     if form.value("shrink") == "PreferIdle":
         spec["lifecycle"] = {"scaleDownStrategy": "PreferIdle"}
-    if labels := dict(_pair(part) for part in _list(form.value("labels"))):
+    if labels := list_labels(form):
         spec["nodeLabels"] = labels
-    if taints := [_taint(part) for part in _list(form.value("taints"))]:
+    if taints := list_taints(form):
         spec["nodeTaints"] = taints
     metadata = {"name": form.value("name")}
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
 
-def _number(text: str) -> object:
+def number_in(text: str) -> object:
+    """Return a number of Nodes; any other text as it is, for the server to refuse."""
     return int(text) if _is_number(text) else text
+
+
+def list_labels(form: Form) -> dict[str, str]:
+    """Return the labels of Nodes that a form has."""
+    return dict(_pair(part) for part in _list(form.value("labels")))
+
+
+def list_taints(form: Form) -> list[dict[str, str]]:
+    """Return the taints of Nodes that a form has."""
+    return [_taint(part) for part in _list(form.value("taints"))]
 
 
 def _list(text: str) -> list[str]:

@@ -92,8 +92,8 @@ class _Unfit(CliError):
 async def _store(before: "Document", saved: str, output: Output, client: "Client") -> int:
     """Store the saved text; raise `CliError` if another change touched the same field."""
     from nodepool.cli.changing import change_one
-    from nodepool.cli.patches import apply_merge_patch, conflicts, merge_patch
     from nodepool.client.manifests import parse_yaml
+    from nodepool.contract.merging import apply_merge_patch, conflicts, merge_patch
 
     after = parse_yaml(saved, "the edited file")
     if not isinstance(after, dict):

@@ -87,7 +87,8 @@ def _parse_patch(text: str | bytes) -> object:
 
 
 def _apply_patch(document: "Document", content: object, kind: str) -> "Document":
-    from nodepool.cli.patches import PatchError, apply_json_patch, apply_merge_patch
+    from nodepool.cli.patches import PatchError, apply_json_patch
+    from nodepool.contract.merging import apply_merge_patch
 
     try:
         result = (
