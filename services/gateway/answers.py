@@ -1,18 +1,18 @@
 """The answers to queries about objects, from the read model in memory; no I/O."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from gateway.model import Change, Includes, ReadModel
+from gateway.peers import Peers
 from gateway.refusals import Refusal
 from nodepool.contract.actors import Actor
 from nodepool.contract.buckets import Bucket
 from nodepool.contract.documents import Document, text
 from nodepool.contract.grammar import label_value
-from nodepool.contract.keys import peer_name
 from nodepool.contract.queries import ANSWER_BYTES_MAX, Explain, Get, List, Watch
 from nodepool.contract.selectors import SelectorError, has_fields, selects
 from nodepool.explanation.documents import facts
@@ -101,18 +101,18 @@ def answer_unchanged(model: ReadModel, query: Watch, position: int) -> bytes:
 
 
 def answer_explain(
-    model: ReadModel, org: str, query: Explain, position: int, now: datetime
+    model: ReadModel, org: str, query: Explain, position: int, now: datetime, peers: Peers
 ) -> bytes | Refusal:
     """Return why a NodePool lacks Nodes."""
     pool = _document(model, "nodepools", org, f"{query.cluster}.{query.pool}")
     if pool is None:
         error = f"{query.pool!a} is not among the nodepools of {query.cluster}"
         return Refusal("NotFound", error, "list the nodepools to see their names", "pool")
-    explanation = explain(replace(read_facts(model, org, query.cluster, pool), now=now))
+    explanation = explain(replace(read_facts(model, org, query.cluster, pool, peers), now=now))
     return json.dumps({"position": position, **explanation.document()}).encode()
 
 
-def read_facts(model: ReadModel, org: str, cluster: str, pool: Document) -> Facts:
+def read_facts(model: ReadModel, org: str, cluster: str, pool: Document, peers: Peers) -> Facts:
     """Return the facts about a NodePool, as `nodepool.cli.explained` reads them from the bus."""
     zone = text(_document(model, "clusters", org, cluster), "spec", "zone")
     instance_type = text(pool, "spec", "instanceType")
@@ -123,7 +123,7 @@ def read_facts(model: ReadModel, org: str, cluster: str, pool: Document) -> Fact
     key = f"{zone}.{instance_type}"
     needs_machines = bool(zone) and own.needs_machines
     capacity = _document(model, "capacity", zone, instance_type) if needs_machines else None
-    return facts(
+    known = facts(
         pool,
         zone=zone,
         nodes=nodes,
@@ -132,26 +132,10 @@ def read_facts(model: ReadModel, org: str, cluster: str, pool: Document) -> Fact
         machines=map(_parse, model.grouped("machines", zone, instance_type))
         if capacity is not None
         else (),
-        peers=list(_peers(model, org, cluster, own)) if zone and own.needs_peers else (),
     )
-
-
-def _peers(
-    model: ReadModel, org: str, cluster: str, own: Facts
-) -> Iterator[tuple[str, Document, list[Document]]]:
-    """Yield the other NodePools of the organisation of the same type in the same zone."""
-    zones = {
-        key: text(_parse(content), "spec", "zone")
-        for key, content in model.contents("clusters", org)
-    }
-    for key, content in model.contents("nodepools", org):
-        where, _, name = key.partition(".")
-        is_near = zones.get(where) == zones.get(cluster)
-        if not is_near or (where, name) == (cluster, own.name):
-            continue
-        document = _parse(content)
-        if text(document, "spec", "instanceType") == own.instance_type:
-            yield peer_name(where, name), document, _nodes(model, org, where, document)
+    if not (zone and own.needs_peers):
+        return known
+    return replace(known, peers=tuple(peers.list(model, org, cluster, own)))
 
 
 def _nodes(model: ReadModel, org: str, cluster: str, pool: Document) -> list[Document]:

@@ -12,9 +12,9 @@ from nodepool.client.asking import Asker, Reply
 from nodepool.client.session import Session
 from nodepool.contract.documents import items
 
-WATCH_S: Final = 0.1
+WATCH_S: Final = 0.05
 """The least time between two answers with changes of a kind, in seconds."""
-CHANGE_S: Final = 0.001
+CHANGE_S: Final = 0.0005
 """How much longer that time is for each change of the last answer: many make a large answer."""
 WATCH_MAX_S: Final = 1.0
 EXPLAINED_PER_S: Final = 4.0

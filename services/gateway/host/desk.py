@@ -25,6 +25,7 @@ from gateway.host.intake import Arrival, Reply
 from gateway.host.members import MembersFile
 from gateway.host.reading import ModelReader
 from gateway.host.settings import GatewaySettings
+from gateway.peers import Peers
 from gateway.refusals import Refusal
 from nodepool.client.errors import NoOutcome, Refused
 from nodepool.contract.actors import Actor
@@ -77,6 +78,7 @@ class Desk:
         self._rate = Rate(settings.queries_per_second, settings.queries_burst)
         self._watches_max = settings.watches
         self._watches: Counter[str] = Counter()
+        self._peers = Peers()
         self.history = History()
         self._followers = Followers()
         self.outcomes: PendingOutcomes[CapacityFound] | None = None
@@ -134,7 +136,7 @@ class Desk:
                 position = await self._show(_SHOWN, query)
                 if isinstance(position, Refusal):
                     return position
-                return answer_explain(model, org, query, position, datetime.now(UTC))
+                return answer_explain(model, org, query, position, datetime.now(UTC), self._peers)
             case Events() | Messages() | Audit():
                 if actor.cluster and isinstance(query, Messages):
                     self._followers.note((org, actor.cluster), query.release, self._clock())

@@ -12,7 +12,7 @@ from nodepool.contract.catalog import RACK_SIZE, rack_size
 from nodepool.contract.conditions import Capacity, Quota, Reason
 from nodepool.contract.health import cordon_cause, is_problem
 from nodepool.contract.timetable import RELAPSE
-from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts
+from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts, Peer
 from nodepool.explanation.leaving import PREEMPTED
 from nodepool.explanation.peers import peer_of
 from nodepool.explanation.unanswered import drop_unchecked
@@ -70,6 +70,11 @@ def facts(
             peer_of(*each) for each in others if each[1].instance_type == own.instance_type
         ),
     )
+
+
+def read_peer(name: str, pool: object, nodes: Iterable[object]) -> Peer:
+    """Return a NodePool as others see it; `nodes` are the Nodes of its cluster."""
+    return peer_of(name, _with_nodes(pool, nodes))
 
 
 def target_of(pool: object) -> int:
