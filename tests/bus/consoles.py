@@ -3,7 +3,7 @@
 import asyncio
 import http.client
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,8 +41,8 @@ class World:
         return self.folder / "links"
 
     def link(self, user: str, org: str = ORG) -> str:
-        """The link of a user."""
-        return (self.links / f"{org}.{user}").read_text().strip()
+        """The link of a user; of the operator without an organisation."""
+        return (self.links / (f"{org}.{user}" if org else user)).read_text().strip()
 
     async def browser(self, user: str, org: str = ORG) -> "Browser":
         """A browser in which a user has signed in."""
@@ -103,13 +103,18 @@ class Browser:
 
 
 @asynccontextmanager
-async def console_at_work(folder: Path) -> AsyncIterator[World]:
-    """A console with two organisations, one of which has a cluster, quotas and machines."""
+async def console_at_work(folder: Path, but: Sequence[str] = ()) -> AsyncIterator[World]:
+    """A console with two organisations, one of which has a cluster, quotas and machines.
+
+    but: services that do not run.
+    """
+    names = [name for name in SERVICES if name not in but]
     with guarded_server(folder) as server:
         await server.until_ready()
         await server.provision()
-        async with at_work(server, folder, *SERVICES), _operator(server) as operator:
-            await _stock(operator)
+        async with at_work(server, folder, *names), _operator(server) as operator:
+            if not but:
+                await _stock(operator)
             settings = ConsoleSettings(
                 Settings(url=server.url, metrics_port=0, log_file=str(folder / "console.log")),
                 _write_keys(server, folder),
@@ -149,4 +154,7 @@ def _write_keys(server: Guarded, folder: Path) -> Path:
             seed = server.identities[f"{prefix}{role}"].key.seed
             lines = (f"# {org}/{role}, {role}", f"# inbox prefix: {inbox_prefix(role)}", seed)
             (keys / org / f"{role}.nk").write_text("\n".join(lines) + "\n")
+    seed = server.identities[OPERATOR].key.seed
+    lines = ("# operator, platform", f"# inbox prefix: {inbox_prefix(OPERATOR)}", seed)
+    (keys / f"{OPERATOR}.nk").write_text("\n".join(lines) + "\n")
     return keys

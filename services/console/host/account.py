@@ -10,6 +10,7 @@ from console.host.happenings import follow_happenings
 from console.host.history import History
 from console.host.identities import Identity
 from console.host.mirror import Mirror
+from console.host.operations import Operations
 from console.host.pace import EXPLAINED_BURST, EXPLAINED_PER_S, Pace
 from console.host.rendering import Rows
 from console.view.model import Place
@@ -53,6 +54,7 @@ class Account:
         self._clients: dict[str, Client] = {}
         self._opening = asyncio.Lock()
         self.history = History(self.mirror, self.ask)
+        self.operations = Operations(self.mirror)
 
     async def run(self) -> None:
         """Keep the mirror current until cancelled; a fault only delays it."""
@@ -75,6 +77,10 @@ class Account:
             await client.session.open(on_fault=self.mirror.note_fault)
             lost, back = self._note_lost, self._note_back
             client.session.observe(lost, back)
+            if not self.identity.org:
+                access = self.identity.access(self._settings.access.ca_file)
+                await self.operations.follow(client, self._settings.url, access, lambda: self.used)
+                return
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.mirror.follow(client))
                 group.create_task(follow_happenings(client, self.mirror))
@@ -95,14 +101,21 @@ class Account:
                 with suppress(ClientError, *FAULTS):
                     await client.session.close()
 
+    def client(self) -> Client:
+        """Return the client that reads; raise ClientError if it is not connected."""
+        if self._reader is None:
+            raise Refused("", "Unavailable", f"the console is not connected: {self.mirror.fault}")
+        return self._reader
+
     def _make_client(self, cluster: str = "demo") -> Client:
+        org = self.identity.org
         return Client(
             self._settings.url,
-            org=self.identity.org,
+            org=org or "demo",
             cluster=cluster,
             source=SOURCE,
             access=self.identity.access(self._settings.access.ca_file),
-            through="gateway",
+            through="gateway" if org else "bus",
         )
 
     def _note_lost(self, what: str) -> None:
@@ -115,9 +128,7 @@ class Account:
 
     async def ask(self, query: str, fields: Mapping[str, object]) -> Reply:
         """Return the answer of the gateway to a query; raise ClientError without one."""
-        if self._reader is None:
-            raise Refused("", "Unavailable", f"the console is not connected: {self.mirror.fault}")
-        return await Asker(self._reader.session).ask(query, fields)
+        return await Asker(self.client().session).ask(query, fields)
 
     async def send(self, command: Command) -> None:
         """Send a command as the user; raise ClientError if it is refused.

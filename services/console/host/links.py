@@ -26,7 +26,7 @@ class Links:
 
     def file_of(self, identity: Identity) -> Path:
         """Return the file with the link of a user."""
-        return self._folder / f"{identity.org}.{identity.user}"
+        return self._folder / identity.name.replace("/", ".")
 
     def refresh(self, identities: Sequence[Identity]) -> None:
         """Give a link to each user who has none, and take those of users who are gone."""

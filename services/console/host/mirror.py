@@ -99,6 +99,12 @@ class Mirror:
         """Return whether everything has been read once, so that what is missing is not there."""
         return not self._unread
 
+    def note_all_read(self) -> None:
+        """Note that all there is to read was read, also what is not in this mirror."""
+        self._unread.clear()
+        self.fault = ""
+        self.note_change()
+
     async def wait_until_read(self) -> bool:
         """Return whether everything has been read once, after some seconds at most."""
         loop = asyncio.get_running_loop()

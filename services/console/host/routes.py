@@ -5,7 +5,7 @@ from typing import Final
 
 from starlette.routing import compile_path
 
-from console.host import actions, editing, pages
+from console.host import actions, editing, pages, system
 from console.host.rendering import Page
 from console.host.visit import Visit
 
@@ -22,6 +22,7 @@ PAGES: Final[Mapping[str, Show]] = {
     "/preemptions": pages.show_preemptions,
     "/capacity": pages.show_capacity,
     "/organisation": pages.show_organisation,
+    "/system": system.show_system,
 }
 """The pages that are kept up to date while they are open."""
 STILL: Final = ("/nodepools/{cluster}/{name}/yaml", "/events/{cluster}/{position}", "/capacity")
@@ -32,8 +33,11 @@ FORMS: Final[Mapping[str, Act]] = {
     "/nodepools/{cluster}/{name}/scale": actions.scale,
     "/nodepools/{cluster}/{name}/delete": actions.delete,
     "/nodes/{cluster}/{name}/{verb}": actions.act,
+    "/system/dead/{position}": system.replay,
 }
 """The pages with a form, which do something."""
+OF_OPERATORS: Final[frozenset[Show | Act]] = frozenset((system.show_system, system.replay))
+"""What the operator may see; everything else belongs to an organisation."""
 _PATTERNS: Final = [(compile_path(path)[0], path) for path in PAGES if path not in STILL]
 
 

@@ -45,6 +45,11 @@ class Visit:
         return Place(self.parts["cluster"], self.parts["name"])
 
     @property
+    def is_operator(self) -> bool:
+        """Return whether the user runs the platform, and belongs to no organisation."""
+        return not self.account.identity.org
+
+    @property
     def is_live(self) -> bool:
         """Return whether what the pages show is current, so that something may be done about it."""
         return not self.account.mirror.fault

@@ -32,7 +32,7 @@ from console.host.reading import (
     serve_static,
 )
 from console.host.rendering import Done, Page, address, render
-from console.host.routes import FORMS, PAGES, Act, Show, find_live
+from console.host.routes import FORMS, OF_OPERATORS, PAGES, Act, Show, find_live
 from console.host.sessions import Session
 from console.host.telemetry import Telemetry
 from console.host.visit import Missing, NotAllowed, Visit
@@ -42,6 +42,12 @@ from nodepool.client import ClientError
 UNREAD: Final = (
     "The control plane has not said yet what there is. The console goes on asking,"
     " and this page fills by itself once there is an answer."
+)
+
+
+OPERATORS_PLACE: Final = (
+    "The operator of the platform belongs to no organisation."
+    " Sign in as a user of an organisation to see what it has."
 )
 
 
@@ -77,7 +83,8 @@ class Site:
         return self._accounts.sessions.find(request.cookies.get(self.cookie, ""))
 
     async def _home(self, request: Request) -> Response:
-        return RedirectResponse("/nodepools", 303)
+        session = self._session(request)
+        return RedirectResponse(session.identity.home if session else "/nodepools", 303)
 
     async def _login(self, request: Request) -> Response:
         """Sign in with a one-time link, or say where links are."""
@@ -92,7 +99,7 @@ class Site:
         self._accounts.sessions.end(request.cookies.get(self.cookie, ""))
         session = self._accounts.sessions.begin(identity)
         self._telemetry.log.info("signed in", user=identity.name)
-        response = RedirectResponse(back or "/nodepools", 303)
+        response = RedirectResponse(back or identity.home, 303)
         response.set_cookie(self.cookie, session.id, httponly=True, samesite="lax", path="/")
         return response
 
@@ -244,6 +251,8 @@ async def _result(visit: Visit, show: Show | Act) -> Page | Done:
             )
         return Page("missing.html", "No answer yet", "", {"text": UNREAD}, 503)
     try:
+        if visit.is_operator and show not in OF_OPERATORS:
+            raise NotAllowed(OPERATORS_PLACE)
         return await show(visit)
     except Missing as missing:
         return Page("missing.html", "Not here", "", {"text": str(missing)}, 404)
