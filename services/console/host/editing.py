@@ -56,15 +56,17 @@ class Draft:
 async def edit(visit: Visit) -> Outcome:
     """Show the form to edit a NodePool; have it checked, or save it, if it was sent."""
     require(visit, ApplyNodePool, "edit NodePools")
-    newest = _read(visit)
+    place, newest = visit.place, _read(visit)
+    absence = Missing(f"There is no NodePool {place.name} in cluster {place.cluster}.")
     if not visit.typed:
         if newest is None:
-            place = visit.place
-            raise Missing(f"There is no NodePool {place.name} in cluster {place.cluster}.")
+            raise absence
         way = AS_YAML if visit.query.get("as") == AS_YAML else "form"
         return _show(visit, _open(newest, newest, way))
     draft = _draft(visit, newest or {})
     if newest is None:
+        if not draft.opened:
+            raise absence
         return _show(visit, draft, note=GONE)
     if not draft.is_whole:
         return _show(visit, draft, status=422)
@@ -148,8 +150,8 @@ def _own(document: Document) -> Document:
 def _draft(visit: Visit, newest: Document) -> Draft:
     """Return what was sent; what it began with is in the form itself."""
     typed = visit.typed
-    opened = _parse(typed.get("opened", ""), newest)
-    before = _parse(typed.get("draft", ""), opened)
+    opened = _parse(typed.get("opened", ""), visit.place.name, newest)
+    before = _parse(typed.get("draft", ""), visit.place.name, opened)
     if typed.get("way") == AS_YAML:
         return _draft_of_yaml(visit, opened, before)
     fixed = fill_form(before).values
@@ -187,14 +189,13 @@ def _versions(opened: Document) -> Mapping[str, object]:
     return {k: v for k, v in known.items() if k not in ("name", "labels", "annotations")}
 
 
-def _parse(content: str, usual: Document) -> Document:
-    """Return a manifest that a form carries; the usual one if it carries none."""
+def _parse(content: str, name: str, usual: Document) -> Document:
+    """Return the manifest of a NodePool that a form carries; the usual one if it carries none."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
         return usual
-    is_own = text(found, "metadata", "name") == text(usual, "metadata", "name") or not usual
-    return found if isinstance(found, dict) and is_own else usual
+    return found if isinstance(found, dict) and text(found, "metadata", "name") == name else usual
 
 
 def _command(
