@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, ViewportSize, async_playwright, expect
 
-from bus.accounts import CLUSTER
+from bus.accounts import CLUSTER, ORG
 from bus.consoles import World, console_at_work
 from bus.harness import PATIENCE_S, ROUNDS
 from bus.test_console import SCRIPT, apply
@@ -83,7 +83,7 @@ class Tab:
 
 @asynccontextmanager
 async def tab(
-    world: World, user: str = "owner", late: str = "", **context: Any
+    world: World, user: str = "owner", late: str = "", org: str | None = None, **context: Any
 ) -> AsyncIterator[Tab]:
     """A browser in which a user has signed in; a file of this name comes late."""
     sandbox = [] if os.getuid() else ["--no-sandbox"]
@@ -95,7 +95,7 @@ async def tab(
         if late:
             await made.route(f"**/{late}", _delay)
         opened = Tab(await made.new_page(), world.console.url)
-        await opened.page.goto(world.link(user))
+        await opened.page.goto(world.link(user, ORG if org is None else org))
         try:
             yield opened
         finally:

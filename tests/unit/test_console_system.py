@@ -33,5 +33,11 @@ def test_checks_are_grouped_by_what_they_are_about() -> None:
     ]
 
 
+def test_a_note_is_no_reason_to_say_that_all_is_well() -> None:
+    title = build_system([WELL, NOTED], 0).title
+
+    assert title == "Nothing needs a person; 1 note is worth knowing"
+
+
 def test_before_the_first_look_nothing_is_said_to_be_well() -> None:
     assert build_system([], 0).title == "Being looked at"

@@ -297,6 +297,15 @@ def test_nodes_are_grouped_by_state_with_what_is_wrong_first_and_counted_if_ther
     ]
 
 
+def test_of_events_of_one_moment_the_one_later_in_the_log_comes_first() -> None:
+    reasons = ("CWNodePoolCreated", "CWNodeRequestQueued", "CWNodeAssigned")
+    events = [happening(position, reason, 30) for position, reason in enumerate(reasons, 5)]
+
+    past = build_timeline(pool(), events, NOW).past
+
+    assert [entry.positions for entry in past] == [(7,), (6,), (5,)]
+
+
 def test_the_timeline_has_deadlines_above_now_and_the_past_below_in_groups() -> None:
     boots = node("boots", ("CWRegistered", "False", "Booting"), phase="booting")
     warned = node("warned", phase="cordoned", preemptedSince=ago(seconds=130))

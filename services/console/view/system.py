@@ -83,6 +83,10 @@ def _title(findings: Sequence[Found], problems: int, letters: int) -> str:
     if problems:
         verb = "needs" if problems == 1 else "need"
         return f"{format_count(problems, 'check')} {verb} a person{parked}"
+    notes = sum(each.status == "note" for each in findings)
+    if notes:
+        verb = "is" if notes == 1 else "are"
+        return f"Nothing needs a person; {format_count(notes, 'note')} {verb} worth knowing{parked}"
     return f"All {len(findings)} checks are well{parked}"
 
 

@@ -76,7 +76,7 @@ def build_timeline(pool: Pool, happenings: Sequence[Happening], now: datetime) -
     coming = [each for each in due if each.at is not None and each.at > now]
     passed = [each for each in due if each.at is not None and each.at <= now]
     past = [*passed, *_past(happenings)]
-    past.sort(key=_moment, reverse=True)
+    past.sort(key=lambda entry: (_moment(entry), entry.positions), reverse=True)
     return Timeline(
         tuple(_open(pool)),
         tuple(sorted(coming, key=_moment, reverse=True)),
