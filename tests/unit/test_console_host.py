@@ -13,7 +13,7 @@ from console.host.account import Account
 from console.host.identities import Identity, list_identities
 from console.host.links import Links
 from console.host.live import ENDED, Shown, Streams
-from console.host.pace import Pace
+from console.host.pace import Pace, pause_after
 from console.host.reading import local_path, parse_query
 from console.host.rendering import say
 from console.host.sessions import SESSIONS_MAX, Sessions
@@ -266,3 +266,9 @@ def test_a_pace_lets_some_pass_at_once_and_then_one_after_the_other() -> None:
     assert [pace.take() for _ in range(4)] == [0, 0, 0.25, 0.5]
     clock.now = 10
     assert [pace.take() for _ in range(3)] == [0, 0, 0.25]
+
+
+def test_the_more_changes_came_at_once_the_longer_the_next_are_waited_for() -> None:
+    pauses = [pause_after(changes) for changes in (0, 1, 400, 1_000_000)]
+
+    assert pauses == [0.05, 0.0505, 0.25, 1.0]

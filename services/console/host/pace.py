@@ -43,9 +43,13 @@ class PacedAsker(Asker):
         kind = fields.get("kind")
         await asyncio.sleep(max(0.0, self._next.get(kind, 0.0) - time.monotonic()))
         reply = await super().ask(query, fields, wait_s=wait_s, patient=patient)
-        pause = min(WATCH_MAX_S, WATCH_S + CHANGE_S * len(items(reply, "changes")))
-        self._next[kind] = time.monotonic() + pause
+        self._next[kind] = time.monotonic() + pause_after(len(items(reply, "changes")))
         return reply
+
+
+def pause_after(changes: int) -> float:
+    """Return for how many seconds no more changes are asked for after an answer with some."""
+    return min(WATCH_MAX_S, WATCH_S + CHANGE_S * changes)
 
 
 class Pace:
