@@ -64,8 +64,7 @@ class Console:
         async with telemetry.at_work(stop):
             try:
                 self.accounts.refresh(self._settings.keys)
-                await until_first(stop.wait(), self._serve(), self.accounts.keep_current())
-                telemetry.log.info("stopping")
+                await until_first(self._leave(stop), self._serve(), self.accounts.keep_current())
             finally:
                 self._socket.close()
                 await self.accounts.close()
@@ -73,6 +72,16 @@ class Console:
     def obstacle(self) -> str | None:
         """Return why the console is not ready, as one line; None if it is ready."""
         return self.fault or None
+
+    async def _leave(self, stop: asyncio.Event) -> None:
+        """Return once it is asked to stop and open pages have ended, which go with the accounts.
+
+        The server would report each page that it has to cut off as a fault.
+        """
+        await stop.wait()
+        self._telemetry.log.info("stopping")
+        await self.accounts.close()
+        await self._site.streams.wait_until_left(STOP_S)
 
     async def _serve(self) -> None:
         config = uvicorn.Config(

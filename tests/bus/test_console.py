@@ -1,13 +1,15 @@
 """The console as a browser without scripts meets it: a real server, gateway and every service."""
 
 import asyncio
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from bus.accounts import CLUSTER, ORG, OTHER_ORG
-from bus.consoles import Browser, World, console_at_work
+from bus.consoles import Browser, console_at_work
 from bus.harness import PATIENCE_S, until
 from console.host import mirror
 from nodepool.client import Client
@@ -284,7 +286,7 @@ async def test_an_open_page_follows_what_happens_and_says_when_it_cannot(tmp_pat
         await apply(world.operator, "train", H100, 1)
         browser = await world.browser("owner")
         await read_until(browser, "/nodepools", "At target")
-        async with frames(world, browser, "/nodepools") as stream:
+        async with frames(browser, "/nodepools") as stream:
             # given a page is open, then its first frame is the whole page
             assert "At target" in await frame_with(stream, "train")
 
@@ -322,11 +324,41 @@ async def test_a_page_says_that_there_is_no_answer_yet_until_there_is_one(
         assert (kept.status, 'name="target" value="7"' in kept.text) == (503, True)
 
         # and an open page fills once there is an answer
-        async with frames(world, browser, "/nodepools") as stream:
+        async with frames(browser, "/nodepools") as stream:
             await frame_with(stream, "No answer yet")
             world.server.start()
             await frame_with(stream, "train")
         assert (await browser.get(TRAIN)).status == 200
+
+
+async def test_a_console_that_ends_takes_leave_of_open_pages_without_an_error(
+    tmp_path: Path,
+) -> None:
+    async with console_at_work(tmp_path) as world:
+        # given a console as a process, one of whose pages is open
+        links = tmp_path / "other-links"
+        settings = {"URL": world.server.url, "METRICS_PORT": "-1", "CONSOLE_PORT": "0"}
+        settings |= {"CONSOLE_KEYS": str(tmp_path / "keys"), "CONSOLE_LINKS": str(links)}
+        environment = {f"NODEPOOL_{name}": text for name, text in settings.items()}
+        paths = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "console"),
+            env={**environment, **paths},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        await until((links / f"{ORG}.owner").is_file)
+        link = (links / f"{ORG}.owner").read_text().strip()
+        browser = Browser(link.partition("/login")[0])
+        assert (await browser.get(link)).status == 303
+        async with frames(browser, "/nodepools") as stream:
+            await frame_with(stream, "No NodePools yet")
+
+            # when it is asked to stop, then it does, and says nothing but its log
+            process.terminate()
+            async with asyncio.timeout(PATIENCE_S):
+                _, errors = await process.communicate()
+        assert (process.returncode, errors.decode()) == (0, "")
 
 
 class Frames:
@@ -350,8 +382,8 @@ class Frames:
 class frames:  # noqa: N801  # It reads as a function.
     """The stream of a page of a console, as a browser opens it."""
 
-    def __init__(self, world: World, browser: Browser, path: str) -> None:
-        self._port = int(world.console.url.rpartition(":")[2])
+    def __init__(self, browser: Browser, path: str) -> None:
+        self._port = int(browser.base.rpartition(":")[2])
         self._browser, self._path = browser, path
 
     async def __aenter__(self) -> Frames:

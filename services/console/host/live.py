@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,6 +58,7 @@ class Streams:
         """Begin without a page; `taken_s` is how long a browser may take for a frame."""
         self._telemetry, self.taken_s = telemetry, taken_s
         self.count = 0
+        self._empty = asyncio.Event()
         self._frames: dict[Key, Frame] = {}
         self._viewers: Counter[Key] = Counter()
         self._making: dict[Key, asyncio.Lock] = {}
@@ -82,15 +84,25 @@ class Streams:
     def begin(self, key: Key) -> None:
         """Count a browser that opens a page."""
         self.count += 1
+        self._empty.clear()
         self._viewers[key] += 1
 
     def end(self, key: Key) -> None:
         """Count a browser that leaves a page; the frame goes with the last one."""
         self.count -= 1
+        if not self.count:
+            self._empty.set()
         self._viewers[key] -= 1
         if not self._viewers[key]:
             for kept in (self._viewers, self._frames, self._making):
                 kept.pop(key, None)
+
+    async def wait_until_left(self, timeout_s: float) -> None:
+        """Return once no page is open, or after a timeout."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.count:
+                    await self._empty.wait()
 
     def note_frame(self) -> None:
         """Count a frame."""
@@ -139,6 +151,7 @@ class Stream:
                 await send({"type": "http.response.body", "body": content, "more_body": True})
             await asyncio.sleep(FRAME_S)
             await mirror.wait_for_change(revision, TICK_S)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _wait_until_gone(receive: Receive) -> None:
