@@ -1,5 +1,5 @@
-"""What is wrong, why, and what can I do about it? The console in a browser, at the edge.
+"""What is wrong, why, and what can I do about it? The console in a browser.
 
-It reads through the gateway and sends commands with the credentials of the user who has signed in,
-so it can show and change only what that user can.
+The console reads through the gateway and sends commands with the credentials of the signed-in
+user, so it can show and change only what that user can.
 """

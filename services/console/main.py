@@ -23,7 +23,7 @@ from nodepool.nats.wire.waiting import until_first
 
 BACKLOG: Final = 128
 STOP_S: Final = 2
-"""How long open pages have at the end, in seconds."""
+"""How long open pages may take to close at the end, in seconds."""
 
 
 def main() -> None:
@@ -36,9 +36,9 @@ def main() -> None:
 class Console:
     """One console.
 
-    fault: why it serves no pages; empty while it does.
-    url: where its pages are.
-    port: where it serves metrics and health; -1 if nowhere.
+    fault: why it serves no pages; empty while it serves them.
+    url: the address of its pages.
+    port: the port of metrics and health; -1 for none.
     """
 
     def __init__(self, settings: ConsoleSettings) -> None:
@@ -74,9 +74,9 @@ class Console:
         return self.fault or None
 
     async def _leave(self, stop: asyncio.Event) -> None:
-        """Return once it is asked to stop and open pages have ended, which go with the accounts.
+        """Return once `stop` is set and the open pages have ended, which closing accounts ends.
 
-        The server would report each page that it has to cut off as a fault.
+        The server would report an error for each page that it has to cut off.
         """
         await stop.wait()
         self._telemetry.log.info("stopping")

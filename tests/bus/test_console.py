@@ -163,10 +163,10 @@ async def test_a_form_does_what_it_says_in_the_name_of_its_user(tmp_path: Path) 
         assert document is not None
         assert document["spec"]["targetNodes"] == 1  # type: ignore[index]
 
-        # and whoever has an older page is told that somebody was faster
+        # and a user with an older page is told that another user has changed the target
         await read_until(browser, pool, "</b> <small>of 1</small>")
         late = await browser.post(f"{pool}/scale", {"target": "5", "before": "2", "do": "scale"})
-        assert "somebody was faster" in late.text
+        assert "another user changed the target from" in late.text
 
         # when a Node is cordoned, then it is
         async def is_one_left() -> bool:

@@ -156,7 +156,7 @@ async def test_an_owner_creates_scales_and_deletes_a_nodepool_and_sees_each_chan
         await world.operator.nodepools.scale("nightly", 2)
         await expect(page.locator("#live-word")).to_contain_text("new")
         assert "of 20" in await owner.row("nightly")
-        await page.get_by_role("button", name="Go on", exact=True).click()
+        await page.get_by_role("button", name="Resume", exact=True).click()
         await owner.sees("2 of 2")
 
         # when it is deleted, then its name has to be typed

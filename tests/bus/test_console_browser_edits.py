@@ -51,7 +51,7 @@ async def test_two_users_who_edit_one_nodepool_see_what_differs_and_lose_nothing
             # when the other one saves the same field, then both values are shown
             await two.page.get_by_label("Target, in Nodes").fill("1")
             await two.page.get_by_role("button", name="Save", exact=True).click()
-            await two.sees("somebody changed the same meanwhile")
+            await two.sees("another user changed the same field")
             await expect(two.page.get_by_role("row", name="spec.targetNodes")).to_contain_text("3")
             assert await two.page.get_by_label("Target, in Nodes").input_value() == "1"
             assert await two.audit() == []
@@ -62,7 +62,7 @@ async def test_two_users_who_edit_one_nodepool_see_what_differs_and_lose_nothing
             await two.sees("Your session has ended")
             page = await two.page.context.new_page()
             await page.goto(world.link("editor"))
-            await two.page.get_by_role("button", name="Go on with what I typed").click()
+            await two.page.get_by_role("button", name="Continue with what I typed").click()
             await two.sees("made in an earlier session")
             assert await two.page.get_by_label("Target, in Nodes").input_value() == "1"
             await two.page.get_by_role("button", name="Save", exact=True).click()
@@ -137,6 +137,6 @@ async def test_a_row_that_stays_as_it_is_keeps_what_it_shows_also_after_a_pause(
                 await world.operator.nodepools.scale(f"pool-{number}", 2)
                 await world.operator.nodepools.wait(f"pool-{number}", "AtTarget")
             await expect(owner.page.locator("#live-word")).to_contain_text("new")
-            await owner.page.get_by_role("button", name="Go on", exact=True).click()
+            await owner.page.get_by_role("button", name="Resume", exact=True).click()
             await expect(owner.page.locator("tr[data-row]", has_text="2 of 2")).to_have_count(3)
             assert owner.faults == []

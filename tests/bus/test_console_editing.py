@@ -108,14 +108,14 @@ async def test_of_two_users_who_edit_at_once_neither_loses_what_the_other_typed(
         await read_until(two, TRAIN, "</b> <small>of 3</small>")
         assert (await send(two, second, "save", labels="team=red")).status == 303
         said = (await two.get(TRAIN)).text
-        assert "What somebody else changed meanwhile is kept: spec.targetNodes." in said
+        assert "Fields that another user changed meanwhile are kept: spec.targetNodes." in said
         spec = await spec_of(world)
         assert (spec["targetNodes"], spec["nodeLabels"]) == (3, {"team": "red"})
 
         # when it changes the same field, then nothing is stored, and both values are shown
         clash = await send(two, second, "save", target="1")
-        assert "Not saved: somebody changed the same meanwhile" in clash.text
-        shown = clash.text.partition("Changed by somebody else meanwhile")[2]
+        assert "Not saved: another user changed the same field" in clash.text
+        shown = clash.text.partition("Changed by another user meanwhile")[2]
         assert '<td class="m">2</td><td class="m">3</td><td><b class="m">1</b></td>' in shown
         assert fields_in(clash.text)["target"] == "1"
         assert (await spec_of(world))["targetNodes"] == 3
@@ -142,5 +142,5 @@ async def test_of_two_users_who_edit_at_once_neither_loses_what_the_other_typed(
         await world.operator.nodepools.wait_until_gone("train")
         await read_until(again, "/nodepools", "No NodePools yet")
         gone = await send(again, stale, "save", labels="team=green")
-        assert "somebody deleted it" in gone.text
+        assert "another user deleted this NodePool" in gone.text
         assert fields_in(gone.text)["labels"] == "team=green"

@@ -29,7 +29,7 @@ async def test_an_operator_sees_the_services_and_sends_a_dead_letter_again(tmp_p
         position = shown.partition('href="/system/dead/')[2].partition('"')[0]
         letter = await operator.get(f"/system/dead/{position}")
         assert "np.cmd" in letter.text
-        assert "Send it again" in letter.text
+        assert "Send the command again" in letter.text
 
         # when quota is mended and the letter is sent again, then the command is done
         async with serving(QUOTA, world.server, tmp_path / "mended.log", access=quota):

@@ -25,7 +25,7 @@ def test_checks_are_grouped_by_what_they_are_about() -> None:
 
     page = build_system([Found(name, "ok", "", "") for name in names], 0)
 
-    assert page.title == "All 6 checks are well"
+    assert page.title == "All 6 checks pass"
     assert [(title, [each.name for each in checks]) for title, checks in page.groups] == [
         ("Services", ["quota"]),
         ("Log, archive and floor", ["log", "stream KV_nodes", "trimming", "JetStream"]),
@@ -36,8 +36,8 @@ def test_checks_are_grouped_by_what_they_are_about() -> None:
 def test_a_note_is_no_reason_to_say_that_all_is_well() -> None:
     title = build_system([WELL, NOTED], 0).title
 
-    assert title == "Nothing needs a person; 1 note is worth knowing"
+    assert title == "Nothing needs a person; 1 note"
 
 
 def test_before_the_first_look_nothing_is_said_to_be_well() -> None:
-    assert build_system([], 0).title == "Being looked at"
+    assert build_system([], 0).title == "Checks are running"

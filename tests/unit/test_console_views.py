@@ -8,7 +8,7 @@ import pytest
 
 from console.view.capacity import read_found, read_selections
 from console.view.events import EventsAsked, list_events, read_events_asked
-from console.view.forms import build_manifest, creating, read_form
+from console.view.forms import build_manifest, list_create_commands, read_form
 from console.view.model import Fleet, Happening, Place, Pool, build_pool
 from console.view.nodes import build_grid, count_words, word_of_node
 from console.view.organisation import describe_room, list_quotas
@@ -128,14 +128,25 @@ def test_a_second_problem_is_a_second_word() -> None:
 
 
 def test_a_nodepool_that_is_well_but_for_a_node_says_what_is_wrong_with_it() -> None:
-    cause = {"title": "1 Node is unhealthy", "message": "a: GPUMissing", "helps": []}
+    title = "1 Node is unhealthy"
+    cause = {"cause": "Health", "title": title, "message": "a: GPUMissing", "helps": []}
     ill = node("a", ("GPUMissing", "True", "GPUMissing"))
     shown = pool(ill, node("b"), explanation={"causes": [cause]})
 
     standing = stand(shown)
 
     assert (standing.group, standing.is_quiet) == (Group.WELL, False)
-    assert standing.why == "a: GPUMissing."
+    assert standing.why == "1 Node is unhealthy: a: GPUMissing."
+
+
+def test_a_nodepool_that_loses_a_preempted_node_says_that_it_is_preempted() -> None:
+    title = "1 Node is being preempted"
+    cause = {"cause": "Preemption", "title": title, "message": "a", "helps": []}
+    warned = node("a", ("CWNodeRemoval", "True", "Preempted"), phase="cordoned")
+
+    standing = stand(pool(warned, node("b"), explanation={"causes": [cause]}))
+
+    assert standing.why == "1 Node is being preempted: a."
 
 
 def test_a_nodepool_that_loses_nodes_names_the_first_and_its_deadline() -> None:
@@ -271,7 +282,7 @@ def test_a_link_of_the_list_keeps_what_is_asked_for(
         (node("a", phase="draining"), "Draining"),
         (node("a", phase="cordoned", preemptedSince=ago(minutes=1)), "Warned"),
         (node("a", phase="draining", preemptedSince=ago(minutes=3)), "Draining"),
-        (node("a", reservedFor="control-plane"), "Held back"),
+        (node("a", reservedFor="control-plane"), "Reserved"),
         (node("a", ("CWNodeRemoval", "True", "ScaleDown")), "Leaving"),
         (node("a", phase="new"), "Unknown"),
     ],
@@ -326,7 +337,7 @@ def test_the_timeline_has_deadlines_above_now_and_the_past_below_in_groups() -> 
     past = [(entry.text, entry.positions, entry.actor) for entry in timeline.past]
     assert past == [
         ("CWNodeRegistered at 9 and 1 more like it", (8, 9), ""),
-        ("its drain begins", (), ""),
+        ("begins to drain", (), ""),
         ("CWNodePoolCreated at 5", (5,), "demo/alice"),
     ]
 
@@ -426,8 +437,8 @@ def test_the_room_of_a_quota_for_a_nodepool_counts_what_others_use() -> None:
     own = describe_room(fleet, ZONE, H100, TRAIN)
     new = describe_room(fleet, ZONE, H100)
 
-    assert own == "The quota of 6 has room for 5, as others use 1."
-    assert new == "The quota of 6 has room for 3, as others use 3."
+    assert own == "The quota of 6 has room for 5, as other NodePools use 1."
+    assert new == "The quota of 6 has room for 3, as other NodePools use 3."
     assert describe_room(fleet, ZONE, "other") == f"No quota is set for other in {ZONE}."
     assert describe_room(fleet, ZONE, "") == ""
 
@@ -469,7 +480,7 @@ def test_a_form_becomes_the_manifest_and_the_command_that_say_the_same() -> None
     }
     assert isinstance(taints, dict)
     assert taints["nodeTaints"] == [{"key": "dedicated", "value": "eval", "effect": "NoSchedule"}]
-    own, _ = creating(read_form(plain, ["demo"]))
+    own, _ = list_create_commands(read_form(plain, ["demo"]))
     assert own.line == (
         f"nodepool create nodepool a --instance-type {H100} --compute-class spot --target 3"
     )
@@ -478,7 +489,7 @@ def test_a_form_becomes_the_manifest_and_the_command_that_say_the_same() -> None
 def test_a_command_quotes_what_a_shell_would_read() -> None:
     form = read_form({"name": "a; rm -rf /", "cluster": "x y"}, ["x y"])
 
-    assert creating(form)[0].line.startswith("nodepool create nodepool 'a; rm -rf /' ")
+    assert list_create_commands(form)[0].line.startswith("nodepool create nodepool 'a; rm -rf /' ")
 
 
 def test_capacity_is_asked_for_each_known_type_once_and_ranked_as_it_was_answered() -> None:

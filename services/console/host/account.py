@@ -25,12 +25,12 @@ from nodepool.host.settings import Settings
 
 SOURCE: Final = "nodepool-console"
 AGAIN_S: Final = 15.0
-"""After how many seconds a NodePool that is not well is explained again: time itself is a cause."""
+"""After how many seconds a NodePool that is not well is explained again: causes depend on time."""
 RESTS: Final = 4.0
-"""How long the console rests after an explanation, in times of what that took: among a thousand
-NodePools of one type it takes the gateway a third of a second, in which it does nothing else."""
+"""The pause after an explanation, as a multiple of its duration: with a thousand NodePools of one
+type, an explanation takes a third of a second, in which the gateway does nothing else."""
 SHOWN_MAX: Final = 400
-"""The most NodePools that are explained again and again: those that pages showed last."""
+"""The most NodePools that are explained repeatedly: the NodePools that pages showed last."""
 CONNECTIONS_MAX: Final = 16
 """The most clusters whose connections for commands stay open."""
 
@@ -156,7 +156,7 @@ class Account:
     # Explaining.
 
     async def explain(self, place: Place) -> None:
-        """Have the mirror know why a NodePool lacks Nodes."""
+        """Ask why a NodePool lacks Nodes, and store the explanation in the mirror."""
         asked = {"cluster": place.cluster, "pool": place.name}
         try:
             reply = await self.ask("Explain", asked)
@@ -190,7 +190,7 @@ class Account:
                 mirror.unexplained.update(dict.fromkeys(known))
 
     def _find_unexplained(self) -> Place | None:
-        """Return a NodePool that has to be explained; first those without an explanation."""
+        """Return a NodePool that has to be explained; first a NodePool without an explanation."""
         mirror = self.mirror
         found = [place for place in self._shown if place in mirror.unexplained]
         for place in sorted(found, key=lambda place: place in mirror.explanations):

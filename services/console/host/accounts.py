@@ -1,4 +1,4 @@
-"""Everyone who is signed in, and the users at work among them."""
+"""The signed-in users, and the accounts of users who have pages open."""
 
 import asyncio
 import time
@@ -14,9 +14,9 @@ from console.host.settings import ConsoleSettings
 from nodepool.host.logs import Logger
 
 ACCOUNTS_MAX: Final = 16
-"""The most users at work at a time, each with a mirror; the one idle longest makes room."""
+"""The most users at work at a time, each with a mirror; the user idle longest makes room."""
 IDLE_S: Final = 600.0
-"""After how many seconds without a page a mirror is let go of."""
+"""After how many seconds without a page a mirror is closed."""
 LOOK_S: Final = 2.0
 """How often the folder of keys is read, in seconds."""
 
@@ -53,7 +53,7 @@ class Accounts:
         self.sessions.keep_only(identities)
 
     async def keep_current(self) -> None:
-        """Follow the folder of keys, and let go of users who do nothing, until cancelled."""
+        """Follow the folder of keys, and close the accounts of idle users, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             self.refresh(self._settings.keys)

@@ -1,4 +1,4 @@
-"""What users do from pages: create, scale and delete NodePools, and act on Nodes."""
+"""The actions of users: create, scale and delete NodePools, and act on Nodes."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,7 +8,7 @@ from console.host.pages import VERBS, find_pool, list_verbs, to_yaml
 from console.host.rendering import Done, Page
 from console.host.visit import Missing, NotAllowed, Visit
 from console.view import commands
-from console.view.forms import Form, build_manifest, creating, place_fault, read_form
+from console.view.forms import Form, build_manifest, list_create_commands, place_fault, read_form
 from console.view.model import Place, Pool
 from console.view.nodes import work_of
 from console.view.organisation import describe_room
@@ -30,11 +30,11 @@ from nodepool.contract.model import NODES_MAX
 from nodepool.contract.roles import SENDERS
 
 STALE = (
-    "This form was made in an earlier session. Nothing was sent yet: check it, and send it again."
+    "This form was made in an earlier session. Nothing was sent: check the form, and send it again."
 )
 OFF = "Actions are off until the console is live again. Nothing was sent."
 Outcome = Page | Done
-"""A page to show, or what was done."""
+"""A page to show, or the result of an action."""
 
 
 def require(visit: Visit, command: type[Command], what: str) -> None:
@@ -46,7 +46,7 @@ def require(visit: Visit, command: type[Command], what: str) -> None:
 
 
 def note_of(visit: Visit) -> str:
-    """Return why a form that was sent is not carried out yet; empty if it may be."""
+    """Return why a form that was sent is not carried out yet; empty if nothing prevents that."""
     if not visit.is_trusted:
         return STALE
     return "" if visit.is_live else OFF
@@ -81,7 +81,9 @@ async def create(visit: Visit) -> Outcome:
         pool = visit.account.mirror.pool(form.place)
         text = "The server would create it." if pool is None else "The server would change it."
         return _form_page(visit, form, verdict=("ok", "Would be accepted", text))
-    return Done(_address(form.place), f"{form.place.name} is created. Its Nodes join it here.")
+    return Done(
+        _address(form.place), f"{form.place.name} is created. This page shows its Nodes join."
+    )
 
 
 def _command_of(visit: Visit, form: Form) -> ApplyNodePool:
@@ -111,7 +113,7 @@ def _form_page(
         "types": [(each, offers(name, zone)) for name, each in sorted(INSTANCE_TYPES.items())],
         "manifest": to_yaml(build_manifest(form)),
         "room": describe_room(visit.account.mirror.fleet(), zone, form.value("type")),
-        "shells": creating(form),
+        "shells": list_create_commands(form),
     }
     status = 422 if form.faults else 200
     return Page("create.html", "Create a NodePool", "nodepools", values, status)
@@ -137,7 +139,7 @@ async def scale(visit: Visit) -> Outcome:
     note = note_of(visit)
     if not note and visit.typed.get("before") not in ("", None, str(before)):
         was = visit.typed["before"]
-        note = f"Not saved: somebody was faster. The target was {was} and is {before} now."
+        note = f"Not saved: another user changed the target from {was} to {before}."
     if note:
         return _plan(visit, pool, given, note=note)
     is_check = visit.typed.get("do") == "check"
@@ -180,7 +182,7 @@ def _plan(
         "room": describe_room(
             visit.account.mirror.fleet(), pool.zone, pool.facts.instance_type, pool.place
         ),
-        "shells": commands.scaling(pool.place, target if target is not None else 0),
+        "shells": commands.list_scale_commands(pool.place, target if target is not None else 0),
     }
     status = 422 if fault or refusal else 200
     return Page("scale.html", f"Scale {pool.place.name}", "nodepools", values, status)
@@ -212,7 +214,7 @@ async def delete(visit: Visit) -> Outcome:
         "fault": fault,
         "note": note,
         "runs": runs,
-        "shells": commands.deleting(pool.place),
+        "shells": commands.list_delete_commands(pool.place),
     }
     status = 422 if fault or note else 200
     return Page("delete.html", f"Delete {pool.place.name}", "nodepools", values, status)
@@ -228,7 +230,7 @@ def _say_deleted(pool: Pool) -> str:
 
 
 async def act(visit: Visit) -> Outcome:
-    """Say what an action on a Node does, and carry it out if sent."""
+    """Show what an action on a Node does, and carry it out if the form was sent."""
     verb, place = visit.parts["verb"], visit.place
     if verb not in VERBS:
         raise Missing(f"There is no action {verb}.")
@@ -254,7 +256,7 @@ async def act(visit: Visit) -> Outcome:
         "work": work_of(member.facts),
         "note": note,
         "fits": verb in list_verbs(visit, pool, place),
-        "shells": commands.acting(verb, place),
+        "shells": commands.list_node_commands(verb, place),
     }
     status = 422 if note else 200
     return Page("act.html", f"{verb} {place.name}", "nodepools", values, status)

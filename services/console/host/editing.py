@@ -1,4 +1,4 @@
-"""Editing a NodePool: the form and the manifest, the verdict of the server, and a lost race."""
+"""Editing a NodePool: the form, the manifest, the verdict of the server, and conflicts."""
 
 import json
 import time
@@ -22,22 +22,22 @@ from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.documents import Document, field, text
 
 NEWER_S: Final = 2.0
-"""How long a save that came too late waits for the change that was faster, in seconds."""
+"""How long a refused save waits for the change of the other user, in seconds."""
 AS_YAML: Final = "yaml"
-"""The way of editing in which the manifest itself is typed."""
+"""The way of editing in which users type the manifest itself."""
 FIXED: Final = ("name", "cluster", "type", "class")
 """The fields of the form that cannot be changed."""
-GONE = "It is there no more: somebody deleted it. What you typed is kept here, to be copied."
-CLASH = "Not saved: somebody changed the same meanwhile. Save again to put yours in its place."
+GONE = "Not saved: another user deleted this NodePool. Copy what you typed from here."
+CLASH = "Not saved: another user changed the same field. Save again to replace that value."
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What somebody is typing.
+    """The input of a user.
 
     opened: the manifest that was opened. document: the manifest as it was typed.
-    way: `form` or `yaml`. yaml: what was typed as YAML. form: what was typed into the form.
-    fault: what is wrong with the YAML; empty if it can be read.
+    way: `form` or `yaml`. yaml: the typed YAML. form: the typed values.
+    fault: why the YAML cannot be read; empty if it can.
     """
 
     opened: Document
@@ -49,7 +49,7 @@ class Draft:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether nothing is wrong with it that shows without the server."""
+        """Return whether the draft has no fault that is found without the server."""
         return not self.fault and not self.form.faults
 
 
@@ -79,14 +79,14 @@ async def edit(visit: Visit) -> Outcome:
 async def _send(
     visit: Visit, draft: Draft, newest: Document, *, is_check: bool, is_first: bool = True
 ) -> Outcome:
-    """Have the server check what was typed, or store it, unless another user was faster."""
+    """Have the server check or store the typed manifest, unless another user changed it first."""
     merged = merge(draft.opened, newest, draft.document)
     draft = _open(newest, merged.document, draft.way)
     note = note_of(visit)
     if note or (merged.has_clash and not is_check):
         return _show(visit, draft, merged, note=note or CLASH)
     if not is_check and merged.document == newest:
-        return Done(_address(visit.place), f"Nothing of {visit.place.name} was changed.")
+        return Done(_address(visit.place), f"{visit.place.name} is unchanged.")
     try:
         await visit.account.send(_command(visit, merged.document, newest, is_check=is_check))
     except Refused as refusal:
@@ -100,7 +100,7 @@ async def _send(
     if is_check:
         return _show(visit, draft, merged, verdict=("ok", "Would be accepted"))
     kept = ", ".join(each.path for each in merged.others)
-    beside = f" What somebody else changed meanwhile is kept: {kept}." if kept else ""
+    beside = f" Fields that another user changed meanwhile are kept: {kept}." if kept else ""
     return Done(_address(visit.place), f"{visit.place.name} is saved.{beside}")
 
 
@@ -115,7 +115,7 @@ def _refuse(visit: Visit, draft: Draft, merged: Merge, refusal: Refused) -> Page
 
 
 async def _read_later(visit: Visit, before: Document) -> Document | None:
-    """Return the manifest once it is a later one; None if it stays as it is."""
+    """Return the manifest once it has a new generation; None if it keeps the old one."""
     mirror, ends = visit.account.mirror, time.monotonic() + NEWER_S
     while True:
         revision, found = mirror.revision, _read(visit)
@@ -139,7 +139,7 @@ def _open(opened: Document, document: Document, way: str) -> Draft:
 
 
 def _own(document: Document) -> Document:
-    """Return a manifest without what the control plane sets."""
+    """Return a manifest without the fields that the control plane sets."""
     metadata = field(document, "metadata")
     names = ("name", "labels", "annotations")
     given = {name: field(metadata, name) for name in names}
@@ -148,7 +148,7 @@ def _own(document: Document) -> Document:
 
 
 def _draft(visit: Visit, newest: Document) -> Draft:
-    """Return what was sent; what it began with is in the form itself."""
+    """Return the draft that a form has sent; the form carries the manifest that was opened."""
     typed = visit.typed
     opened = _parse(typed.get("opened", ""), visit.place.name, newest)
     before = _parse(typed.get("draft", ""), visit.place.name, opened)
@@ -159,7 +159,7 @@ def _draft(visit: Visit, newest: Document) -> Draft:
     own = {name: fixed.get(name, "") for name in FIXED}
     form = Form({**fixed, **given, **own, "cluster": visit.place.cluster})
     faults = check_form(form, [visit.place.cluster]).faults
-    # What is as it was is for the server to judge.
+    # The server judges the fields that the user left as they were.
     found = {name: text for name, text in faults.items() if form.value(name) != fixed.get(name)}
     form = replace(form, faults=found)
     document = change_document(before, form)
@@ -183,14 +183,14 @@ def _draft_of_yaml(visit: Visit, opened: Document, before: Document) -> Draft:
 
 
 def _versions(opened: Document) -> Mapping[str, object]:
-    """Return what the control plane has set in the metadata of a manifest."""
+    """Return the fields of the metadata that the control plane has set."""
     metadata = field(opened, "metadata")
     known = metadata if isinstance(metadata, Mapping) else {}
     return {k: v for k, v in known.items() if k not in ("name", "labels", "annotations")}
 
 
 def _parse(content: str, name: str, usual: Document) -> Document:
-    """Return the manifest of a NodePool that a form carries; the usual one if it carries none."""
+    """Return the manifest of a NodePool that a form carries; `usual` if it carries none."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
@@ -241,7 +241,7 @@ def _show(
         "opened": json.dumps(draft.opened),
         "sent": json.dumps(draft.document),
         "changes": compare_texts(to_yaml(_own(draft.opened)), to_yaml(_own(draft.document))),
-        "shells": commands.editing(place),
+        "shells": commands.list_edit_commands(place),
     }
     return Page("edit.html", f"Edit {place.name}", "nodepools", values, status)
 

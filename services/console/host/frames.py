@@ -1,4 +1,4 @@
-"""Pages as open browsers get them: whole at first, then without the rows that are as before."""
+"""Frames of open pages: the whole page first, then pages without the unchanged rows."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ DIFFERENCES_MAX: Final = 8
 _MOVING: Final = re.compile(
     r'data-now="[^"]*"|<li class="now">.*?</li>|<svg class="count".*?</svg>|>[^<]*</time>'
 )
-"""What changes with the time alone, and what the browser itself keeps moving."""
+"""The parts that change with the time alone, which the browser updates itself."""
 _ROW: Final = re.compile(r'<tr [^>]*\bid="([^"]+)"[^>]*\bdata-row\b[^>]*>.*?</tr>', re.DOTALL)
 
 
@@ -22,8 +22,8 @@ class Frame:
     revision, position: of the mirror, and of the log, that it shows.
     made: when it was made, by a clock that never jumps.
     parts: the text before, between and after its rows. rows: the rows, by their ids, in order.
-    still: what `parts` say, without what moves with the time alone.
-    number: no other frame has it.
+    still: `parts` without the text that changes with the time alone.
+    number: unique to this frame.
     """
 
     revision: int
@@ -40,9 +40,9 @@ class Frame:
         return self._event(self.rows)
 
     def after(self, before: "Frame") -> bytes | None:
-        """Return what a browser needs that shows an earlier frame; None if it says the same.
+        """Return the event for a browser that shows an earlier frame; None if both are equal.
 
-        Rows that say the same are sent without their content, to keep their place.
+        Unchanged rows are sent without their content, to keep their place.
         """
         found = self._differences
         if before.number not in found:
@@ -74,7 +74,7 @@ def make_frame(revision: int, position: int, made: float, text: str) -> Frame:
     rows = {match[1]: match[0] for match in _ROW.finditer(text)}
     parts = tuple(found[::2])
     if len(rows) != len(parts) - 1:
-        # Two rows with one id: a browser could not tell which of them stays.
+        # Two rows have the same id, so a browser could not tell which row stays.
         parts, rows = (text,), {}
     return Frame(revision, position, made, parts, rows, "\0".join(map(_still, parts)))
 

@@ -1,5 +1,4 @@
-"""What every request passes: the host that is asked for, where it comes from, its size; and what
-every answer says to the browser about itself."""
+"""Checks each request for its host, origin and size, and adds headers to each answer."""
 
 import secrets
 from collections.abc import Iterable
@@ -23,7 +22,7 @@ POLICY: Final = (
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # Not `no-referrer`: the browser would then not say from which origin a form comes.
+    # Not `no-referrer`: a browser then omits the origin of a form.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -36,7 +35,7 @@ class TooLarge(Exception):
 
 
 class Guard:
-    """Refuses what no page of the console sends, and adds the headers of every answer.
+    """Refuses requests that no page of the console sends, and adds headers to each answer.
 
     hosts: the names and ports that the console answers to, as a `Host` header has them.
     """

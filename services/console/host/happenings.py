@@ -22,7 +22,7 @@ TURN_S: Final = 0.5
 """The least time between two looks for new events of a cluster, in seconds: each counts as ten
 queries of the budget of the organisation."""
 LATE_S: Final = 5.0
-"""How long to wait for new events if none is heard, in seconds: what is heard may be lost."""
+"""How long to wait for new events if none is heard, in seconds: a heard message may be lost."""
 
 
 async def follow_happenings(client: Client, mirror: Mirror) -> None:

@@ -1,4 +1,4 @@
-"""What the log tells of the past: events of a NodePool, preemptions, and single positions."""
+"""Reads the past from the log: events of a NodePool, preemptions, and single positions."""
 
 import json
 import time
@@ -25,7 +25,7 @@ LOOK_BACK: Final = timedelta(hours=24)
 PAGES_MAX: Final = 5
 """The most pages of the log that are read for one page."""
 KEPT_S: Final = 20.0
-"""For how long what was read is good: what is newer, the mirror has."""
+"""For how long events are kept, in seconds: the mirror has newer events."""
 PLACES_MAX: Final = 64
 """The most NodePools and Nodes whose events are kept."""
 AROUND: Final = 60
@@ -90,7 +90,7 @@ class History:
         return None
 
     async def command_at(self, position: int) -> CommandRecord | None:
-        """Return the command at a position; None if the position is none of the organisation."""
+        """Return the command at a position; None if the organisation has no command there."""
         page = await self._ask("Audit", {"after": position - 1, "limit": 1})
         found = [record_in(each) for each in items(page, "items")]
         return found[0] if found and found[0].position == position else None

@@ -1,4 +1,4 @@
-"""The users who can sign in: those whose credentials are in the folder of keys."""
+"""The users who can sign in: each has credentials in the folder of keys."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ class Identity:
         return "/nodepools" if self.org else "/system"
 
     def access(self, trusted: str) -> Access:
-        """Return what a connection of the user shows; `trusted` is a file with certificates."""
+        """Return the credentials of the user; `trusted` is a file with certificates."""
         return Access(ca_file=trusted, nkey_file=self.key_file)
 
 

@@ -15,8 +15,7 @@ TOKEN_BYTES: Final = 32
 class Links:
     """The links of all users, each in a file that only the owner of the console can read.
 
-    A link that was used is replaced by a new one. The console itself keeps no link, but what it
-    needs to know one again.
+    A new link replaces a link that was used. The console itself keeps only the digests of links.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -29,7 +28,7 @@ class Links:
         return self._folder / identity.name.replace("/", ".")
 
     def refresh(self, identities: Sequence[Identity]) -> None:
-        """Give a link to each user who has none, and take those of users who are gone."""
+        """Give a link to each user who has none, and remove the links of users who are gone."""
         for digest, owner in list(self._owners.items()):
             if owner not in identities:
                 del self._owners[digest]
@@ -40,7 +39,7 @@ class Links:
                 self._issue(identity)
 
     def redeem(self, token: str) -> Identity | None:
-        """Return whose link has this token, and replace the link; None for any other token."""
+        """Return the user whose link has this token, and replace it; None for other tokens."""
         identity = self._owners.pop(_digest(token), None)
         if identity is not None:
             self._issue(identity)
@@ -65,5 +64,5 @@ class Links:
 
 
 def _digest(token: str) -> bytes:
-    # Looked up by its digest, so that the time of the look-up tells nothing of a token.
+    # The time to look up a digest reveals nothing about a token.
     return sha256(token.encode(errors="replace")).digest()

@@ -18,9 +18,9 @@ from console.host.telemetry import Telemetry
 FRAME_S: Final = 0.25
 """The least time between two frames, in seconds."""
 TICK_S: Final = 10.0
-"""How often a page is made again although nothing has changed: deadlines pass. In seconds."""
+"""How often a page is made again without a change, in seconds: deadlines pass."""
 TAKEN_S: Final = 15.0
-"""How long a browser may take for a frame before it is let go of, in seconds."""
+"""How long a browser may take for a frame before its stream is closed, in seconds."""
 STREAMS_MAX: Final = 500
 """The most open pages at a time."""
 HEAD: Final = [
@@ -42,7 +42,7 @@ NOTHING_NEW: Final = b": nothing new\n\n"
 class Shown:
     """A page that a browser shows.
 
-    key: what it has in common with those of other browsers. make: makes it as it is now.
+    key: equal for browsers that show the same page to the same user. make: makes the page.
     is_signed_in: returns whether the session of this browser goes on.
     """
 
@@ -52,7 +52,7 @@ class Shown:
 
 
 class Streams:
-    """The open pages; those that show the same to the same user share their frames."""
+    """The open pages; equal pages of one user share their frames."""
 
     def __init__(self, telemetry: Telemetry, taken_s: float = TAKEN_S) -> None:
         """Begin without a page; `taken_s` is how long a browser may take for a frame."""
@@ -64,7 +64,7 @@ class Streams:
         self._making: dict[Key, asyncio.Lock] = {}
 
     def response(self, account: Account, shown: Shown) -> "Stream":
-        """Return what keeps a page up to date."""
+        """Return the response that keeps a page up to date."""
         return Stream(self, account, shown)
 
     async def frame(self, account: Account, shown: Shown) -> Frame:

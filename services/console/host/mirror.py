@@ -1,4 +1,4 @@
-"""What an organisation has, kept current in memory: its pages are made from it at once."""
+"""The objects of an organisation, kept current in memory, from which pages are made."""
 
 import asyncio
 from collections import deque
@@ -96,11 +96,11 @@ class Mirror:
 
     @property
     def is_read(self) -> bool:
-        """Return whether everything has been read once, so that what is missing is not there."""
+        """Return whether all objects were read once, so that a missing object does not exist."""
         return not self._unread
 
     def note_all_read(self) -> None:
-        """Note that all there is to read was read, also what is not in this mirror."""
+        """Note that everything has been read, including data outside this mirror."""
         self._unread.clear()
         self.fault = ""
         self.note_change()
@@ -127,7 +127,7 @@ class Mirror:
     # Changing.
 
     def note_fault(self, fault: str) -> None:
-        """Note why nothing is current any more; an empty text says that all is again."""
+        """Note why the mirror is not current; an empty text says that it is current again."""
         if fault and not self.fault:
             self.fault_since = datetime.now(UTC)
         if fault != self.fault:
@@ -135,19 +135,19 @@ class Mirror:
             self.note_change()
 
     def note_change(self) -> None:
-        """Tell everyone who waits that something has changed."""
+        """Wake each task that waits for a change."""
         self.revision += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     def add(self, happening: Happening) -> None:
-        """Take a new event."""
+        """Add a new event."""
         self.happenings.append(happening)
         self.position = max(self.position, happening.position)
         self.note_change()
 
     def explain(self, place: Place, explanation: Document | None) -> None:
-        """Take why a NodePool lacks Nodes; None if that is not known."""
+        """Store the explanation of a NodePool; None if it is unknown."""
         if self.explanations.get(place) == explanation:
             return
         if explanation is None:
@@ -229,7 +229,7 @@ class Mirror:
         _put(self._nodes, place, document)
 
     def _forget(self, pool: Place) -> None:
-        """Have a NodePool made, and explained, again."""
+        """Make and explain a NodePool again when it is needed next."""
         self._drop(pool)
         self.unexplained[pool] = None
 

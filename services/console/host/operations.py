@@ -1,6 +1,6 @@
-"""What an operator sees of the system: what the doctor finds, and the dead letters.
+"""Reads what an operator sees of the system: the findings of the doctor, and the dead letters.
 
-It is read from the bus itself, with the key of the operator, as the command `nodepool` reads it.
+Both come from the bus itself, with the key of the operator, as for the command `nodepool`.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from nodepool.host.version import version_of
 from nodepool.nats.wire.access import Access
 
 LOOK_S: Final = 15.0
-"""How often the system is looked at while somebody has its page open, in seconds."""
+"""How often the system is examined while its page is open, in seconds."""
 WATCHED_S: Final = 60.0
-"""For how long after a page was asked for the system is looked at, in seconds."""
+"""For how long the system is examined after the last request for a page, in seconds."""
 LETTERS_MAX: Final = 50
 """The most dead letters that are shown: the newest."""
 
@@ -33,8 +33,8 @@ LETTERS_MAX: Final = 50
 class Operations:
     """What an operator sees.
 
-    findings: what the doctor has found. letters: the newest dead letters; older: how many more.
-    looked_at: when that was; None before the first look.
+    findings: the findings of the doctor. letters: the newest dead letters; older: how many more.
+    looked_at: the time of the last examination; None before the first.
     """
 
     def __init__(self, mirror: Mirror) -> None:
@@ -47,7 +47,7 @@ class Operations:
     async def follow(
         self, client: Client, url: str, access: Access, last_used: Callable[[], float]
     ) -> None:
-        """Look at the system again and again while its page is open, until cancelled."""
+        """Examine the system every `LOOK_S` while its page is open, until cancelled."""
         while True:
             if time.monotonic() - last_used() < WATCHED_S:
                 await self._look(client, url, access)
@@ -76,7 +76,7 @@ async def examine_letter(client: Client, position: int) -> tuple[DeadLetter, str
 
 
 async def replay_letter(client: Client, letter: DeadLetter, replayed: Replay) -> str:
-    """Send the command of a dead letter again, and return what became of it, as a sentence."""
+    """Send the command of a dead letter again, and return its outcome as a sentence."""
     position, outcome = await client.admin.replays.send(letter, replace(replayed, why_not=""))
     if not outcome:
         raise Refused("", "Unavailable", f"sent at position {position}, without an outcome yet")

@@ -1,6 +1,6 @@
-"""How often the console asks the gateway: queries have a budget, which is that of the organisation.
+"""Limits how often the console asks the gateway.
 
-The other users of the organisation, and their programs, live on the same budget.
+All users and programs of an organisation share one budget of queries.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from nodepool.contract.documents import items
 WATCH_S: Final = 0.05
 """The least time between two answers with changes of a kind, in seconds."""
 CHANGE_S: Final = 0.0005
-"""How much longer that time is for each change of the last answer: many make a large answer."""
+"""How much `WATCH_S` grows for each change of the last answer, in seconds."""
 WATCH_MAX_S: Final = 1.0
 EXPLAINED_PER_S: Final = 4.0
 """How many explanations are asked for, each second: one counts as five queries."""
@@ -23,7 +23,7 @@ EXPLAINED_BURST: Final = 10.0
 
 
 class PacedAsker(Asker):
-    """Asks for changes now and then: those that come in between come as one answer."""
+    """Asks for changes at intervals, so that one answer has several changes."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -53,7 +53,7 @@ def pause_after(changes: int) -> float:
 
 
 class Pace:
-    """How soon something may be done again: some times at once, and then at a rate."""
+    """A token bucket: a burst of actions at once, and then a rate."""
 
     def __init__(
         self, per_s: float, burst: float, clock: Callable[[], float] = time.monotonic
@@ -62,7 +62,7 @@ class Pace:
         self._left, self._at = burst, clock()
 
     def take(self) -> float:
-        """Count one time, and return how many seconds to wait before it."""
+        """Count one action, and return how many seconds to wait before it."""
         now = self._clock()
         self._left = min(self._burst, self._left + (now - self._at) * self._per_s) - 1
         self._at = now

@@ -1,4 +1,4 @@
-"""The pages: from the mirror and the log to what the templates show."""
+"""The pages: from the mirror and the log to the values of the templates."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +18,7 @@ from console.view.organisation import list_quotas
 from console.view.pool import build_pool_page
 from console.view.pools import GROUPINGS, SORTINGS, list_pools, read_asked
 from console.view.preemptions import build_preemptions
-from console.view.standing import Group
+from console.view.standing import TITLES, Group
 from console.view.timeline import build_timeline
 from nodepool.client import ClientError
 from nodepool.client.manifests import stored_document
@@ -59,6 +59,7 @@ async def show_pools(visit: Visit) -> Page:
         "list": found,
         "row": partial(account.rows.make if visit.is_frame else make_row, now=visit.now),
         "groups": list(Group),
+        "titles": TITLES,
         "groupings": GROUPINGS,
         "sortings": SORTINGS,
         "may_create": visit.may(ApplyNodePool),
@@ -84,7 +85,7 @@ async def show_pool(visit: Visit) -> Page:
     pool = find_pool(visit, place)
     account.note_shown([place])
     if pool.explanation is None and visit.is_live:
-        # Without an answer, the page shows what the condition says, and why there is none.
+        # Without an explanation, the page shows the message of the condition.
         with suppress(ClientError):
             await account.explain(place)
         pool = find_pool(visit, place)
@@ -98,13 +99,13 @@ async def show_pool(visit: Visit) -> Page:
         "may_scale": visit.may(ScaleNodePool) and visit.is_live,
         "may_edit": visit.may(ApplyNodePool) and visit.is_live,
         "may_delete": visit.may(DeleteNodePool) and visit.is_live,
-        "shells": commands.showing(place),
+        "shells": commands.list_show_commands(place),
     }
     return Page("pool.html", f"{place.name} · NodePool", "nodepools", values)
 
 
 async def show_yaml(visit: Visit) -> Page:
-    """Show the manifest of a NodePool, as one can apply it, and its status."""
+    """Show the manifest of a NodePool, as a user can apply it, and its status."""
     place = visit.place
     pool = find_pool(visit, place)
     stored = stored_in(pool.document, visit.account.identity.org, place.cluster)
@@ -114,7 +115,7 @@ async def show_yaml(visit: Visit) -> Page:
         "manifest": to_yaml(manifest),
         "may_edit": visit.may(ApplyNodePool) and visit.is_live,
         "status": to_yaml({"status": pool.document.get("status", {})}),
-        "shells": commands.editing(place),
+        "shells": commands.list_edit_commands(place),
     }
     return Page("yaml.html", f"{place.name} · YAML", "nodepools", values)
 
@@ -188,7 +189,7 @@ async def show_event(visit: Visit) -> Page:
     own = [each for each in around if each.position == position]
     command = message = None
     if not known:
-        raise Missing(f"There is no position {text} of a cluster {cluster}.")
+        raise Missing(f"Cluster {cluster} has no log position {text}.")
     if not own:
         history = visit.account.history
         message = await history.message_at(cluster, position)
@@ -220,7 +221,7 @@ async def show_preemptions(visit: Visit) -> Page:
 
 
 async def show_capacity(visit: Visit) -> Page:
-    """Show the Capacity Finder, and what it has found."""
+    """Show the Capacity Finder, and the zones that it has found."""
     mirror = visit.account.mirror
     chosen = read_selections(visit.lists.get("type", []), visit.lists.get("count", []))
     found = fault = None

@@ -27,13 +27,13 @@ def local_path(text: str) -> str:
 
 
 async def read_fields(request: Request) -> dict[str, str]:
-    """Return the fields of a form; of several with one name, the last one."""
+    """Return the fields of a form; if a name is repeated, its last value."""
     fields = parse_query((await request.body()).decode("utf-8", "replace"))
     return {name: values[-1] for name, values in fields.items()} or {"": ""}
 
 
 def parse_query(text: str) -> dict[str, list[str]]:
-    """Return the values of a query or a form by name; none of one that has too many fields."""
+    """Return the values of a query or a form by name; empty if it has too many fields."""
     try:
         return parse_qs(text, keep_blank_values=True, max_num_fields=FIELDS_MAX)
     except ValueError:

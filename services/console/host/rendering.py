@@ -1,4 +1,4 @@
-"""Pages as HTML: the templates, and what they may call."""
+"""Renders pages as HTML: the templates, and the functions that they may call."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ FOLDER: Final = Path(__file__).parents[1]
 ROWS_MAX: Final = 2_000
 """The most rows of a user's list that are kept."""
 NONE: Final = "\N{EN DASH}"
-"""What stands where there is no value."""
+"""The text for a missing value."""
 STATIC: Final = FOLDER / "static"
 
 
@@ -60,7 +60,7 @@ def environment() -> Environment:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Something was done: where the browser goes on to, and what that page says of it."""
+    """The result of an action: the address that the browser goes to, and a sentence for it."""
 
     address: str
     said: str
@@ -79,7 +79,7 @@ def make_row(line: Line, now: datetime) -> Markup:
 class Rows:
     """Rows of the list for open pages: each is made once for each change of its NodePool.
 
-    The times in a row are those of when it was made; the browser has them go on.
+    A row shows the times of the moment when it was made; the browser updates them.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Rows:
 
 
 def address(path: str, **query: object) -> str:
-    """Return a path with those values of a query that are not empty."""
+    """Return a path with a query of the values that are not empty."""
     given = {name.rstrip("_"): value for name, value in query.items() if value not in ("", None)}
     return f"{path}?{urlencode(given)}" if given else path
 

@@ -1,4 +1,4 @@
-"""Which address leads to which page, and to which form."""
+"""Maps addresses to pages and forms."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -26,7 +26,7 @@ PAGES: Final[Mapping[str, Show]] = {
 }
 """The pages that are kept up to date while they are open."""
 STILL: Final = ("/nodepools/{cluster}/{name}/yaml", "/events/{cluster}/{position}", "/capacity")
-"""Those of them that show one moment, and stay as they are."""
+"""The pages that show one moment, and are not updated."""
 FORMS: Final[Mapping[str, Act]] = {
     "/create": actions.create,
     "/nodepools/{cluster}/{name}/edit": editing.edit,
@@ -35,9 +35,9 @@ FORMS: Final[Mapping[str, Act]] = {
     "/nodes/{cluster}/{name}/{verb}": actions.act,
     "/system/dead/{position}": system.replay,
 }
-"""The pages with a form, which do something."""
+"""The pages with a form, which carry out actions."""
 OF_OPERATORS: Final[frozenset[Show | Act]] = frozenset((system.show_system, system.replay))
-"""What the operator may see; everything else belongs to an organisation."""
+"""The pages that the operator may see; all other pages belong to an organisation."""
 _PATTERNS: Final = [(compile_path(path)[0], path) for path in PAGES if path not in STILL]
 
 

@@ -1,4 +1,4 @@
-"""Who is signed in: sessions in memory, which end with the console."""
+"""The sessions of signed-in users, in memory, which end with the console."""
 
 import secrets
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from typing import Final
 from console.host.identities import Identity
 
 SESSIONS_MAX: Final = 1_000
-"""The most sessions at a time; the one that was idle longest ends for a further one."""
+"""The most sessions at a time; the session that was idle longest ends to make room."""
 ID_BYTES: Final = 32
 
 
@@ -18,7 +18,7 @@ class Session:
 
     id: the value of the cookie. secret: what the token of each form of the session proves.
     used: when it was last used, by a clock that never jumps.
-    said: what the next page says about what was done on the last one; empty for nothing.
+    said: the message that the next page shows about the last action; empty for none.
     """
 
     id: str
@@ -29,15 +29,15 @@ class Session:
 
     @property
     def form_token(self) -> str:
-        """Return a token for a form; each one is another text, as pages are sent compressed.
+        """Return a token for a form, masked anew for each form.
 
-        The length of a compressed page tells what in it repeats what somebody else put there.
+        Pages are compressed: their length would reveal a token that never changes (BREACH).
         """
         mask = secrets.token_bytes(ID_BYTES)
         return (mask + _mix(self.secret, mask)).hex()
 
     def has_made(self, token: str) -> bool:
-        """Return whether a token is of this session."""
+        """Return whether this session made a token."""
         try:
             given = bytes.fromhex(token)
         except ValueError:
@@ -47,7 +47,7 @@ class Session:
         return is_whole and secrets.compare_digest(_mix(mixed, mask), self.secret)
 
     def take_said(self) -> str:
-        """Return what the next page says, which no later page says again."""
+        """Return the message for the next page, and clear it."""
         said, self.said = self.said, ""
         return said
 
@@ -63,7 +63,7 @@ class Sessions:
         return len(self._sessions)
 
     def begin(self, identity: Identity) -> Session:
-        """Return a new session, with an id that nobody could know before."""
+        """Return a new session, with a new random id."""
         self._drop_idle()
         if len(self._sessions) >= SESSIONS_MAX:
             oldest = min(self._sessions.values(), key=lambda each: each.used)

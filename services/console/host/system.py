@@ -38,7 +38,7 @@ async def show_system(visit: Visit) -> Page:
 
 
 async def replay(visit: Visit) -> Outcome:
-    """Show a dead letter and what a replay would do; send its command again if that was sent."""
+    """Show a dead letter and a replay's effect; send its command again if the form was sent."""
     require_operator(visit)
     text = visit.parts["position"]
     is_position = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX

@@ -31,7 +31,7 @@ class Telemetry(EdgeTelemetry):
             self._actions[outcome,].inc(0)
 
     def note_page(self, seconds: float) -> None:
-        """Count a page and how long it took."""
+        """Count a page and the time to make it."""
         self._made.observe(seconds)
 
     def count_frame(self) -> None:

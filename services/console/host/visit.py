@@ -12,11 +12,11 @@ from nodepool.contract.roles import SENDERS
 
 
 class Missing(Exception):
-    """There is no such page; the text says what is not there."""
+    """There is no such page; the text names the missing object."""
 
 
 class NotAllowed(Exception):
-    """The role of the user does not let it do this; the text says which role does."""
+    """The role of the user does not allow an action; the text names the roles that do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Visit:
 
     @property
     def is_live(self) -> bool:
-        """Return whether what the pages show is current, so that something may be done about it."""
+        """Return whether the mirror is current, so that actions are allowed."""
         return not self.account.mirror.fault
 
     def may(self, command: type[Command]) -> bool:
-        """Return whether the user's role lets it send a command."""
+        """Return whether the role of the user may send a command."""
         return self.account.identity.role in SENDERS.get(command, ())

@@ -40,14 +40,14 @@ from console.view.standing import Group
 from nodepool.client import ClientError
 
 UNREAD: Final = (
-    "The control plane has not said yet what there is. The console goes on asking,"
+    "The control plane has not answered yet. The console keeps asking,"
     " and this page fills by itself once there is an answer."
 )
 
 
 OPERATORS_PLACE: Final = (
     "The operator of the platform belongs to no organisation."
-    " Sign in as a user of an organisation to see what it has."
+    " Sign in as a user of an organisation to see its NodePools."
 )
 
 
@@ -95,7 +95,7 @@ class Site:
             page = Page("login.html", "Sign in", "", {"back": back, "is_used": bool(token)})
             status = 403 if token else 200
             return HTMLResponse(render(page, **self._frame(request, None)), status)
-        # The former session of this browser ends: nobody keeps an id that was known before.
+        # The former session of this browser ends, so that nobody can use an id known before.
         self._accounts.sessions.end(request.cookies.get(self.cookie, ""))
         session = self._accounts.sessions.begin(identity)
         self._telemetry.log.info("signed in", user=identity.name)
@@ -155,11 +155,11 @@ class Site:
     async def _nowhere(self, request: Request) -> Response:
         session = self._session(request)
         visit = await self._visit(session, {}, "") if session is not None else None
-        page = Page("missing.html", "Not here", "", {"text": "There is no such page."}, 404)
+        page = Page("missing.html", "Not found", "", {"text": "There is no such page."}, 404)
         return HTMLResponse(render(page, **self._frame(request, visit)), 404)
 
     def _expired(self, request: Request, typed: Mapping[str, str]) -> Response:
-        """Ask to sign in; a form that was sent is kept, to be sent again."""
+        """Ask the user to sign in; keep a form that was sent, so that it can be sent again."""
         if not typed:
             back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             return RedirectResponse(address("/login", next=back), 303)
@@ -198,11 +198,11 @@ class Site:
         view: SplitResult,
         found: tuple[Show, Mapping[str, str]],
     ) -> str:
-        """Return a page without what is around it: the same for all browsers of a user."""
+        """Return the inner part of a page, which is the same for all browsers of a user."""
         show, parts = found
         visit = replace(await self._visit(session, parts, view.query), is_frame=True)
         page = await _result(visit, show)
-        assert isinstance(page, Page), "a page that is kept live does nothing"
+        assert isinstance(page, Page), "a page that is kept live carries out no action"
         return render(page, **{**self._frame(request, visit), "whole": False})
 
     # What all pages are made from.
@@ -223,7 +223,7 @@ class Site:
         return Visit(session, account, parts, single, lists, datetime.now(UTC), given, is_trusted)
 
     def _frame(self, request: Request, visit: Visit | None) -> dict[str, object]:
-        """Return what the frame around a page shows."""
+        """Return the values of the frame around a page."""
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         values: dict[str, object] = {
             "nonce": request.state.nonce,
@@ -243,7 +243,7 @@ class Site:
 
 
 async def _result(visit: Visit, show: Show | Act) -> Page | Done:
-    """Return the page that a user gets, or what was done; what cannot be shown is a page, too."""
+    """Return the page that a user gets, or the result of an action; an error is a page, too."""
     if not visit.account.mirror.is_read:
         if visit.typed:
             return Page(
@@ -255,7 +255,7 @@ async def _result(visit: Visit, show: Show | Act) -> Page | Done:
             raise NotAllowed(OPERATORS_PLACE)
         return await show(visit)
     except Missing as missing:
-        return Page("missing.html", "Not here", "", {"text": str(missing)}, 404)
+        return Page("missing.html", "Not found", "", {"text": str(missing)}, 404)
     except NotAllowed as denial:
         return Page("missing.html", "Not allowed", "", {"text": str(denial)}, 403)
     except ClientError as error:

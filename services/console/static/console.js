@@ -36,7 +36,7 @@
     const [hours, minutes, rest] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60), whole % 60];
     return hours ? `${hours}:${two(minutes)}:${two(rest)}` : `${minutes}:${two(rest)}`;
   };
-  // Made once: there are hundreds of times on a page, and each is written once a second.
+  // Made once: a page shows hundreds of times, and writes each once per second.
   const clockForm = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
   const dayForm = new Intl.DateTimeFormat("en-GB", { day: "2-digit", month: "short" });
   const clockText = (date) => clockForm.format(date);
@@ -82,7 +82,7 @@
     word.hidden = connected === null;
     put(word.lastElementChild, text);
     pause.hidden = false;
-    put(pause, paused ? "Go on" : "Pause");
+    put(pause, paused ? "Resume" : "Pause");
     pause.setAttribute("aria-pressed", String(paused));
   };
   const showBand = () => {
@@ -95,7 +95,7 @@
     const mark = document.createElement("span");
     mark.className = "sh";
     const text = document.createElement("p");
-    text.textContent = `Not live since ${clockText(lostAt)}. The console does not answer; what you see is of that time. It is tried again every few seconds.`;
+    text.textContent = `Not live since ${clockText(lostAt)}. The console does not answer; this page shows that time. The browser tries again every few seconds.`;
     band.append(mark, text);
     main.prepend(band);
   };
@@ -110,7 +110,7 @@
   };
   const togglePause = () => {
     paused = !paused;
-    // A frame leaves out the rows of the one before it, which was not shown: begin with a whole one.
+    // A frame omits the rows of the frame before it, which was not shown: begin with a whole page.
     if (!paused && waiting) reconnect();
     waiting = 0;
     showState();
@@ -210,7 +210,7 @@
     if (event.target.closest?.("table[data-rows]")) pointedAt = Date.now();
   }, { passive: true });
 
-  // A row that is as before comes without its content: the one that is shown stays.
+  // An unchanged row comes without its content: the row on the page stays.
   htmx.registerExtension("rows", {
     htmx_before_morph_node: (_, { newNode }) => newNode.dataset?.same === undefined,
   });
@@ -230,7 +230,7 @@
     reconnect();
   };
   const addressOf = (form) => {
-    // The first choice of a list is the usual one, and needs no word in the address.
+    // The first choice of a list is the default, which the address omits.
     const usual = new Set(all("select", form).filter((list) => list.selectedIndex === 0).map((list) => list.name));
     const given = [...new FormData(form)].filter(([name, value]) => value !== "" && !usual.has(name));
     const query = new URLSearchParams(given);
@@ -319,7 +319,7 @@
   const keysOn = $("keys-on");
   if (keysOn) keysOn.checked = stored("keys") !== "off";
   settle();
-  // In the region for it only now: what is there from the beginning is not read out.
+  // Put the message into the live region only now: screen readers do not read initial text.
   if ($("said")) say($("said").textContent);
   setInterval(tick, 1000);
 })();

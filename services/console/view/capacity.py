@@ -1,4 +1,4 @@
-"""The Capacity Finder: what is asked for, and the zones that likely have it, best first."""
+"""The Capacity Finder: the requested Nodes, and the zones that likely have them, best first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Selection:
 
     @property
     def number(self) -> int:
-        """The number of Nodes; 0 for what is no number."""
+        """The number of Nodes; 0 if the text is no number."""
         return int(self.count) if self.count.isascii() and self.count.isdecimal() else 0
 
 
@@ -51,7 +51,7 @@ class Zone:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The zones that may have what was asked for, or where a cluster is; and the others."""
+    """The zones that may have the requested Nodes or have a cluster, and the other zones."""
 
     zones: tuple[Zone, ...]
     others: tuple[Zone, ...]

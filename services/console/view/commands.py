@@ -1,4 +1,4 @@
-"""The commands that do in a terminal what a page shows or does."""
+"""Commands of a terminal that show and change the same as a page."""
 
 from shlex import quote
 from typing import Final, NamedTuple
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from console.view.model import Place
 
 USUAL_CLUSTER: Final = "demo"
-"""The cluster that `nodepool` takes if none is named."""
+"""The cluster that `nodepool` takes without `--cluster`."""
 
 
 class Shell(NamedTuple):
@@ -17,7 +17,7 @@ class Shell(NamedTuple):
 
 
 def nodepool(*words: str, cluster: str = USUAL_CLUSTER) -> Shell:
-    """Return a command of `nodepool`, which names the cluster unless that is the usual one."""
+    """Return a command of `nodepool`, which names the cluster unless it is the default."""
     where = () if cluster == USUAL_CLUSTER else ("--cluster", cluster)
     return Shell("nodepool", " ".join(map(quote, ("nodepool", *words, *where))))
 
@@ -27,7 +27,7 @@ def kubectl(*words: str) -> Shell:
     return Shell("kubectl", " ".join(map(quote, ("kubectl", *words))))
 
 
-def scaling(pool: Place, target: int) -> tuple[Shell, ...]:
+def list_scale_commands(pool: Place, target: int) -> tuple[Shell, ...]:
     """Return the commands that scale a NodePool."""
     return (
         nodepool("scale", "nodepool", pool.name, "--target", str(target), cluster=pool.cluster),
@@ -35,7 +35,7 @@ def scaling(pool: Place, target: int) -> tuple[Shell, ...]:
     )
 
 
-def deleting(pool: Place) -> tuple[Shell, ...]:
+def list_delete_commands(pool: Place) -> tuple[Shell, ...]:
     """Return the commands that delete a NodePool."""
     return (
         nodepool("delete", "nodepool", pool.name, cluster=pool.cluster),
@@ -43,7 +43,7 @@ def deleting(pool: Place) -> tuple[Shell, ...]:
     )
 
 
-def showing(pool: Place) -> tuple[Shell, ...]:
+def list_show_commands(pool: Place) -> tuple[Shell, ...]:
     """Return the commands that show a NodePool, and why it lacks Nodes."""
     return (
         nodepool("explain", "nodepool", pool.name, cluster=pool.cluster),
@@ -51,7 +51,7 @@ def showing(pool: Place) -> tuple[Shell, ...]:
     )
 
 
-def editing(pool: Place) -> tuple[Shell, ...]:
+def list_edit_commands(pool: Place) -> tuple[Shell, ...]:
     """Return the commands that edit a NodePool."""
     return (
         nodepool("edit", "nodepool", pool.name, cluster=pool.cluster),
@@ -59,7 +59,7 @@ def editing(pool: Place) -> tuple[Shell, ...]:
     )
 
 
-def acting(verb: str, node: Place) -> tuple[Shell, ...]:
+def list_node_commands(verb: str, node: Place) -> tuple[Shell, ...]:
     """Return the commands for an action on a Node; kubectl has only some of them."""
     name = "ack" if verb == "acknowledge" else verb
     own = nodepool(name, node.name, cluster=node.cluster)

@@ -1,4 +1,4 @@
-"""Editing a NodePool: its form, what changes, and where another user has changed it meanwhile."""
+"""Editing a NodePool: its form, the changes, and the changes of other users meanwhile."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ def _taint(taint: object) -> str:
 
 
 def change_document(document: Document, form: Form) -> Document:
-    """Return a manifest with what a form says; what the form does not have stays as it is."""
+    """Return a manifest with the values of a form; fields that the form lacks stay as they are."""
     before, spec = fill_form(document), field(document, "spec")
     patch = {
         key: value
@@ -77,7 +77,7 @@ def _fields(form: Form, spec: object) -> Iterator[tuple[str, str, object]]:
     yield "most", "maxNodes", number_in(form.value("most")) if form.value("most") else None
     yield "shrink", "lifecycle", {"scaleDownStrategy": form.value("shrink")}
     labels = list_labels(form)
-    # A label that is left out has to be taken away by name.
+    # A merge patch removes a label only by name.
     gone = dict.fromkeys(_labels(spec).keys() - labels.keys())
     yield "labels", "nodeLabels", {**labels, **gone} if labels else None
     yield "taints", "nodeTaints", list_taints(form) or None
@@ -87,7 +87,7 @@ def _fields(form: Form, spec: object) -> Iterator[tuple[str, str, object]]:
 class Difference:
     """A field that another user changed: as it was opened, as it is now, and as it was typed.
 
-    clashes: whether it was typed as something else than what it is now.
+    clashes: whether the typed value is neither the opened nor the present value.
     """
 
     path: str
@@ -99,7 +99,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What a NodePool becomes: the newest one with what was typed, and what others changed."""
+    """The newest manifest with the typed changes, and the fields that other users changed."""
 
     document: Document
     others: tuple[Difference, ...]
@@ -154,14 +154,14 @@ def _value(document: object, path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Lines of a manifest that stay, are added, or are taken away."""
+    """Lines of a manifest that stay, are added, or are removed."""
 
     kind: Literal["", "add", "del"]
     lines: tuple[str, ...]
 
 
 def compare_texts(before: str, after: str) -> Sequence[Stretch]:
-    """Return the lines of two texts as one list, with what was taken away before what was added."""
+    """Return the lines of two texts as one list, with removed lines before added lines."""
     old, new = before.splitlines()[:LINES_MAX], after.splitlines()[:LINES_MAX]
     found = list[Stretch]()
     for kind, first, last, begin, end in SequenceMatcher(None, old, new, False).get_opcodes():

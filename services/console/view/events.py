@@ -13,7 +13,7 @@ TEXT_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class EventsAsked:
-    """What the address of the list asks for; empty for all.
+    """The query of the list; an empty field matches all events.
 
     text: words that an event must have: in its object, reason, message or actor.
     """
@@ -47,7 +47,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class EventList:
-    """The newest events that the filter lets through; `known` counts those it was applied to."""
+    """The newest events that match the filter; `known` counts the events before the filter."""
 
     asked: EventsAsked
     lines: tuple[Line, ...]

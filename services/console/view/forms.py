@@ -1,4 +1,4 @@
-"""The form for a new NodePool: what was typed, the manifest of it, and errors beside fields."""
+"""The form for a new NodePool: the typed values, their manifest, and an error for each field."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,13 +45,13 @@ NAME_RULE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What was typed, and what is wrong with it, by field; `""` is about no field."""
+    """The typed values and their faults, by field; the fault of `""` is about no field."""
 
     values: Mapping[str, str]
     faults: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, name: str) -> str:
-        """Return what was typed into a field, or what is usual."""
+        """Return the typed value of a field, or its default."""
         return self.values.get(name, USUAL.get(name, ""))
 
     @property
@@ -160,7 +160,7 @@ def place_fault(path: str) -> str:
     return next((name for start, name in PATHS.items() if path.startswith(start)), "")
 
 
-def creating(form: Form) -> tuple[Shell, ...]:
+def list_create_commands(form: Form) -> tuple[Shell, ...]:
     """Return the commands that create the same NodePool.
 
     `nodepool create` has no flag for some fields; these need the manifest.

@@ -1,4 +1,4 @@
-"""What the pages are computed from: NodePools with their Nodes, events, quotas and commands."""
+"""The objects from which pages are computed: NodePools with their Nodes, events and quotas."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,9 +37,9 @@ class Pool:
 
     zone: the zone of its cluster; empty if unknown.
     document: the NodePool as `nodepool get` shows it.
-    facts: the same as values, with those of its Nodes.
+    facts: the same as values, with the facts of its Nodes.
     members: its Nodes, by name.
-    explanation: why it lacks Nodes, as the gateway explains it; None while that is not known.
+    explanation: why it lacks Nodes, as the gateway explains it; None while unknown.
     """
 
     place: Place
@@ -51,7 +51,7 @@ class Pool:
 
     @property
     def is_at_target(self) -> bool:
-        """Return whether it has the Nodes that it wants, and stays."""
+        """Return whether the NodePool has the Nodes that it wants, and is not being deleted."""
         check = self.facts.checks.get("AtTarget")
         return check is not None and check.status == "True" and not self.facts.deleting
 
@@ -60,7 +60,7 @@ class Pool:
 class Happening:
     """An event of the log about a NodePool or a Node.
 
-    kind, name: the object. actor: who sent the command that led to it; `-` for nobody.
+    kind, name: the object. actor: the sender of the command that led to it; `-` if no command did.
     """
 
     cluster: str
@@ -81,7 +81,7 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """All that an organisation has, at one moment.
+    """All objects of an organisation, at one moment.
 
     zones: the zone of each cluster.
     """

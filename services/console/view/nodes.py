@@ -16,7 +16,7 @@ from nodepool.explanation.leaving import has_job
 NAMED_MAX: Final = 200
 """The most Nodes whose cells have names."""
 CELLS_MAX: Final = 2_000
-"""The most Nodes that have a cell each; of more, only counts are shown."""
+"""The most Nodes that have a cell each; a page with more Nodes shows counts."""
 PATH: Final = ("booting", "verifying", "production", "cordoned", "draining", "rebooting")
 """The phases of a Node, in the order in which a page draws them."""
 _ON_ITS_WAY: Final[Mapping[str, str]] = {
@@ -41,7 +41,7 @@ def word_of_node(node: NodeFacts) -> Word:
     if node.phase == "draining":
         return Word("out", "Draining")
     if node.reserved:
-        return Word("off", "Held back")
+        return Word("off", "Reserved")
     if has_job(node):
         return Word("off", "Locked")
     if node.phase == "cordoned":
@@ -52,7 +52,7 @@ def word_of_node(node: NodeFacts) -> Word:
 
 
 def describe_node(node: NodeFacts) -> str:
-    """Return what is special about a Node, in a few words; empty for an idle one."""
+    """Return what is special about a Node, in a few words; empty for an idle Node."""
     if node.problems:
         return f"{', '.join(node.problems)}{f'; still runs {work_of(node)}' if node.active else ''}"
     if node.removal and node.preempted_since is None:
@@ -80,7 +80,7 @@ class Cell:
 class Row:
     """The Nodes of a rack, or of a state.
 
-    counts: how many Nodes of each word, if there are too many for a cell each.
+    counts: how many Nodes have each word, if there are too many Nodes for cells.
     """
 
     title: str
@@ -99,7 +99,7 @@ class Grid:
 
 
 def build_grid(members: Sequence[Member], by: str) -> Grid:
-    """Return Nodes as a grid by `rack` or by `state`; without racks always by state."""
+    """Return Nodes as a grid by `rack` or by `state`; Nodes without racks always by state."""
     has_racks = any(each.facts.domain for each in members)
     by = by if by in ("rack", "state", "table") else ("rack" if has_racks else "state")
     by = "state" if by == "rack" and not has_racks else by
@@ -134,7 +134,7 @@ def _place(word: Word) -> int:
 
 
 def count_words(members: Sequence[Member]) -> tuple[tuple[Word, int], ...]:
-    """Return how many Nodes there are of each word: first what works, then what does not."""
+    """Return how many Nodes have each word: working Nodes first."""
     counts = Counter(word_of_node(each.facts) for each in members)
     return tuple(sorted(counts.items(), key=lambda each: -_place(each[0])))
 
@@ -149,7 +149,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Something that will happen to a Node, at a moment or at the latest then."""
+    """Something that will happen to a Node, at a moment or before it."""
 
     at: datetime
     look: Look
@@ -199,7 +199,7 @@ def list_deadlines(node: NodeFacts) -> tuple[Deadline, ...]:
     if node.preempted_since is not None:
         if node.phase != "draining":
             begins = node.preempted_since + DRAIN_AFTER
-            found.append(Deadline(begins, "out", "its drain begins", "2 min after the warning"))
+            found.append(Deadline(begins, "out", "begins to drain", "2 min after the warning"))
         gone = node.preempted_since + GONE_AFTER
         found.append(Deadline(gone, "out", "is gone at the latest", "7 min after the warning"))
     if not node.registered and node.created is not None:

@@ -1,4 +1,4 @@
-"""What an organisation may have, has and waits for, by type and zone."""
+"""The Nodes that an organisation may have, has and waits for, by type and zone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from nodepool.contract.documents import Document, field, text
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A NodePool that takes of a quota: how many Nodes it reserves, and waits for."""
+    """A NodePool that uses a quota: how many Nodes it reserves, and how many it waits for."""
 
     place: Place
     reserved: int
@@ -30,12 +30,12 @@ class QuotaLine:
 
     @property
     def left(self) -> int | None:
-        """How many Nodes it has room for; None without a limit."""
+        """How many more Nodes the quota allows; None without a limit."""
         return None if self.limit is None else max(0, self.limit - self.used)
 
     @property
     def word(self) -> Word:
-        """Whether somebody waits for it."""
+        """The state of the quota: whether a NodePool waits for it."""
         if self.limit is None:
             return Word("act", "No quota")
         if self.waiting:
@@ -44,7 +44,7 @@ class QuotaLine:
 
 
 def list_quotas(fleet: Fleet) -> tuple[QuotaLine, ...]:
-    """Return each quota, and each type and zone that NodePools want without one."""
+    """Return each quota, and each type and zone that NodePools want without a quota."""
     known = {(text(each, "zone"), text(each, "instanceType")): each for each in fleet.quotas}
     wanted = {(pool.zone, pool.facts.instance_type) for pool in fleet.pools.values()}
     lines = [
@@ -82,7 +82,7 @@ def _holder(pool: Pool) -> Holder:
 
 
 def describe_room(fleet: Fleet, zone: str, instance_type: str, pool: Place | None = None) -> str:
-    """Return what a quota has room for, in a NodePool or in a new one; empty without a type."""
+    """Return how many Nodes a quota allows a NodePool, or a new one; empty without a type."""
     if not instance_type:
         return ""
     for line in list_quotas(fleet):
@@ -90,5 +90,6 @@ def describe_room(fleet: Fleet, zone: str, instance_type: str, pool: Place | Non
             own = sum(holder.reserved for holder in line.holders if holder.place == pool)
             others = max(0, line.used - own)
             room = max(0, line.limit - others)
-            return f"The quota of {line.limit:,} has room for {room:,}, as others use {others:,}."
+            used = f"as other NodePools use {others:,}"
+            return f"The quota of {line.limit:,} has room for {room:,}, {used}."
     return f"No quota is set for {instance_type} in {zone or 'this zone'}."

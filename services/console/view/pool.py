@@ -44,7 +44,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What helps; `target` is the number of Nodes to scale to, if that is what helps."""
+    """An instruction that helps; `target` is the number of Nodes, if it says to scale."""
 
     text: str
     target: int | None = None
@@ -65,9 +65,9 @@ class Shown:
 class PoolPage:
     """What the page of a NodePool shows.
 
-    say: the sentence: what it wants, what it has, and why not.
+    say: one sentence: the Nodes that it wants, the Nodes that it has, and why it lacks some.
     causes: what keeps it from its target, ranked; remedies: what ends the first cause.
-    gpus: how many GPUs it has, and wants; None for a type without.
+    gpus: how many GPUs it has, and wants; None for a type without GPUs.
     active: how many of its Nodes run Pods.
     bar, key: its Nodes by state.
     """
@@ -120,11 +120,11 @@ def build_pool_page(
 
 
 _BAR: Final = {"ok": "has", "idle": "idl", "off": "idl", "ask": "idl"}
-"""The colours of states in a bar, where they differ: what is well has no colour."""
+"""The colours of states in a bar, if they differ: a Node that is well has no colour."""
 
 
 def _say(pool: Pool) -> str:
-    """Return the sentence of `explain`; without it, what the condition says."""
+    """Return the sentence of `explain`; without an explanation, the message of the condition."""
     return text(pool.explanation, "sentence") or sentence(stand(pool).why or "being read")
 
 
@@ -148,7 +148,7 @@ def _proofs(cause: object) -> Iterator[Proof]:
 
 
 def _remedies(pool: Pool, causes: Sequence[Cause]) -> Iterator[Remedy]:
-    """Yield what ends the first cause; one that scales this NodePool has a target."""
+    """Yield the remedies of the first cause; a remedy that scales this NodePool has a target."""
     for words in causes[0].helps[:HELPS_MAX] if causes else ():
         match = _SCALING.search(words[0].lower() + words[1:])
         is_own = match is not None and match[1] == pool.place.name

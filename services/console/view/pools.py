@@ -20,7 +20,7 @@ _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the address of the list asks for; anything unknown counts as the usual.
+    """The query of the list; an unknown value counts as the default.
 
     text: words that a NodePool must have: in its name, type, zone, state or reason.
     page: which page of the list; the first one is 1.
@@ -73,7 +73,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A group of the list: how many NodePools it has, and those of this page."""
+    """A group of the list: its number of NodePools, and the lines that this page shows."""
 
     id: str
     title: str
@@ -86,10 +86,10 @@ class Section:
 class PoolList:
     """The list.
 
-    title, summary: the answer, and the numbers behind it.
-    counts: how many NodePools are in each group, whatever the filter.
+    title, summary: whether NodePools lack Nodes, and the numbers behind that.
+    counts: how many NodePools are in each group, without the filter.
     total: how many NodePools there are; shown: how many of them the filter lets through.
-    current, wanted: how many Nodes all of them have, of those that they want.
+    current, wanted: how many Nodes all NodePools have, and want.
     first, last: the numbers of the rows on this page, which is `page` of `pages`.
     """
 
@@ -170,7 +170,7 @@ def _matches(line: Line, asked: Asked) -> bool:
 
 
 def _sections(lines: Sequence[Line], asked: Asked, first: int, last: int) -> Iterator[Section]:
-    """Yield the groups that have rows on the page from one row to another."""
+    """Yield the groups that have rows between two positions of the list."""
     groups: dict[tuple[int, str], list[Line]] = {}
     for line in lines:
         groups.setdefault(_group_of(line, asked.by), []).append(line)
@@ -199,7 +199,7 @@ def _group_of(line: Line, by: str) -> tuple[int, str]:
 
 
 def _title(lines: Sequence[Line]) -> str:
-    """Return the answer to whether the NodePools have what they want."""
+    """Return whether the NodePools have the Nodes that they want, as a title."""
     short = sum(line.current < line.target for line in lines)
     if not lines:
         return "No NodePools yet"
@@ -211,14 +211,18 @@ def _title(lines: Sequence[Line]) -> str:
     if trouble:
         verb = "is" if trouble == 1 else "are"
         return f"{trouble} of {len(lines)} NodePools {verb} not at target"
-    return "The NodePool is at target" if len(lines) == 1 else f"All {len(lines)} are at target"
+    return (
+        "The NodePool is at target"
+        if len(lines) == 1
+        else f"All {len(lines)} NodePools are at target"
+    )
 
 
 def _summary(lines: Sequence[Line], counts: Mapping[Group, int]) -> tuple[str, ...]:
     verbs = {
         Group.PERSON: ("needs a person", "need a person"),
         Group.WAITS: ("waits", "wait"),
-        Group.MOVES: ("moves", "move"),
+        Group.MOVES: ("is in progress", "are in progress"),
     }
     return tuple(
         f"{counts[group]} {one if counts[group] == 1 else many}"

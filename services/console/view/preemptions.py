@@ -1,4 +1,4 @@
-"""Preemptions: those that run, by deadline, and those of the last seven days."""
+"""Preemptions: the running ones by deadline, and the ended ones of the last seven days."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ PAST_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A preemption as the log tells it.
+    """A preemption as the log records it.
 
-    drained_s, gone_s: after how many seconds its drain began, and the Node had left; None before.
-    late_s: by how many seconds a stage came late, at most.
+    drained_s, gone_s: seconds until the drain began, and until the Node had left; None before.
+    late_s: by how many seconds the latest stage was late.
     """
 
     place: Place
@@ -54,7 +54,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionsPage:
-    """What the page shows; `last` is when the last running one is gone."""
+    """What the page shows; `last` is when the last preempted Node is gone."""
 
     title: str
     running: tuple[Running, ...]
@@ -95,17 +95,17 @@ def build_preemptions(
 
 def _running(member: Member, known: Past | None, now: datetime) -> Running:
     node = member.facts
-    assert node.preempted_since is not None, "only preempted Nodes are asked about"
+    assert node.preempted_since is not None, "only preempted Nodes are listed"
     warned = node.preempted_since
     passed = min(max(0, int((now - warned).total_seconds())), WHOLE_S)
     drains = node.phase == "draining"
     names = ", ".join(name for name, _ in node.blocking) or work_of(node)
     if not names:
-        then = "nothing runs there"
+        then = "nothing runs on the Node"
     elif drains:
-        then = "it is asked to end"
+        then = "asked to end"
     else:
-        then = "its drain begins 2 min after the warning"
+        then = "asked to end 2 min after the warning"
     return Running(
         member,
         word_of_node(node),
@@ -123,14 +123,14 @@ def _reason(known: Past | None) -> str:
         return ""
     if known.beneficiary:
         return f"for {known.beneficiary}"
-    return {"Requested": "asked for by hand", "Reclaimed": "machines are held back"}.get(
+    return {"Requested": "requested by a user", "Reclaimed": "an operator reclaims machines"}.get(
         known.cause, known.cause
     )
 
 
 def _summary(past: Sequence[Past]) -> str:
     if not past:
-        return "none ended"
+        return "none has ended"
     late = [each.late_s for each in past if each.late_s is not None]
     lost = sum(each.lost for each in past)
     worst = f", at most {max(late):.2f} s late" if late else ", none at its deadline"

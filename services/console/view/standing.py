@@ -23,19 +23,21 @@ class Group(StrEnum):
 
 
 TITLES: Final = {
-    Group.PERSON: ("Needs a person", "nothing changes until somebody acts"),
-    Group.WAITS: ("Waits", "resolves by itself when machines are free"),
-    Group.MOVES: ("Moves", "on its way"),
-    Group.WELL: ("Well", "at target"),
+    Group.PERSON: ("Needs a person", "nothing changes until a person acts"),
+    Group.WAITS: ("Waiting", "resolves by itself when machines are free"),
+    Group.MOVES: ("In progress", "completes by itself"),
+    Group.WELL: ("At target", "has the Nodes that it wants"),
 }
 """The title of each group, and what it means."""
 _QUOTA: Final = {"Over": "Over quota", "NotSet": "No quota"}
 _CHECKS: Final = ("Validated", "Quota", "Capacity", "AtTarget", "NodesRemoved")
+_NAMING: Final = ("Removal", "Preemption", "Health", "Cordon")
+"""The causes whose message names Nodes, and whose title says what happens to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of a bar: its colour, where it begins, how many Nodes it stands for, and which."""
+    """A part of a bar: its colour, its start, its number of Nodes, and what they are."""
 
     look: str
     start: int
@@ -57,8 +59,8 @@ class Standing:
     """How a NodePool stands.
 
     word, also: its state, and a second problem.
-    why, helps: one sentence why it is not well, and what helps; empty for a well one.
-    since: since when.
+    why, helps: one sentence why it is not well, and what helps; empty if it is well.
+    since: the start of the state.
     bar: its Nodes and what is missing; empty at target.
     next: what happens to its Nodes next, and when; None if nothing has a deadline.
     """
@@ -74,7 +76,7 @@ class Standing:
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether there is nothing to explain: it is well, and so is each of its Nodes."""
+        """Return whether the NodePool and all its Nodes are well, so that nothing is explained."""
         return self.group is Group.WELL and not self.also
 
     @property
@@ -104,7 +106,7 @@ def _next(pool: Pool) -> Next | None:
 
 
 def _state(pool: Pool) -> tuple[Group, Word]:
-    """Return the first group that fits, and the word of it."""
+    """Return the first group that fits, and the word for the state."""
     facts = pool.facts
     checks = {kind: facts.checks[kind] for kind in _CHECKS if kind in facts.checks}
     if facts.deleting:
@@ -155,12 +157,15 @@ def _problems(pool: Pool) -> Iterator[Word]:
 
 
 def _explain(pool: Pool) -> tuple[str, str]:
-    """Return the first cause and its first remedy; without causes, what the condition says."""
+    """Return the first cause and its first remedy; without causes, the message of AtTarget."""
     for cause in items(pool.explanation, "causes"):
         helps = field(cause, "helps")
         first = str(helps[0]) if isinstance(helps, list) and helps else ""
         name = pool.place.name
-        why = text(cause, "message") or text(cause, "title")
+        title, message = text(cause, "title"), text(cause, "message")
+        why = message or title
+        if message and text(cause, "cause") in _NAMING:
+            why = f"{title}: {message}"
         return sentence(why, name), sentence(first, name)
     if pool.is_at_target:
         return "", ""
@@ -187,7 +192,7 @@ def _since(pool: Pool) -> datetime | None:
 
 
 def _bar(pool: Pool, word: Word) -> tuple[Part, ...]:
-    """Return the Nodes that are here, that come, and that are missing; nothing at target."""
+    """Return the current, the coming and the missing Nodes; nothing at target."""
     facts = pool.facts
     missing = max(0, facts.target - facts.current - facts.in_progress)
     if facts.deleting or not missing + facts.in_progress:
@@ -199,7 +204,7 @@ def _bar(pool: Pool, word: Word) -> tuple[Part, ...]:
 
 
 def build_bar(parts: Sequence[tuple[str, int, str]]) -> tuple[Part, ...]:
-    """Return the parts of a bar that stand for at least one Node, one after the other."""
+    """Return the parts of a bar that have at least one Node, in order."""
     found, start = list[Part](), 0
     for look, count, about in parts:
         if count > 0:

@@ -1,4 +1,4 @@
-"""The system as operators see it: each service, the log and its archive, and what was parked."""
+"""The system as operators see it: each service, the log, its archive, and the dead letters."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from console.view.words import Word
 from nodepool.contract.counting import format_count
 
 _WORDS: Final = {
-    "ok": Word("ok", "Well"),
+    "ok": Word("ok", "OK"),
     "note": Word("wait", "Note"),
     "problem": Word("act", "Needs a person"),
 }
 _RANKS: Final = ("problem", "note", "ok")
 SERVICE: Final = "service "
-"""What the name of a check of a service begins with."""
+"""The beginning of the name of a check of a service."""
 STORED: Final = (
     "log",
     "stream",
@@ -26,11 +26,11 @@ STORED: Final = (
     "JetStream",
     "storage",
 )
-"""The beginnings of the names of checks about what is stored."""
+"""The beginnings of the names of checks about storage."""
 
 
 class Found(NamedTuple):
-    """A finding of the doctor: what was checked, how it is, what was found, and what to do."""
+    """A finding of the doctor: the check, its status, the finding, and the fix."""
 
     check: str
     status: str
@@ -63,7 +63,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class SystemPage:
-    """What the page shows: groups of checks, what needs a person first."""
+    """What the page shows: groups of checks, with those that need a person first."""
 
     title: str
     groups: tuple[tuple[str, tuple[Check, ...]], ...]
@@ -78,16 +78,15 @@ def build_system(findings: Sequence[Found], letters: int) -> SystemPage:
 
 def _title(findings: Sequence[Found], problems: int, letters: int) -> str:
     if not findings:
-        return "Being looked at"
+        return "Checks are running"
     parked = f"; {format_count(letters, 'dead letter')}" if letters else ""
     if problems:
         verb = "needs" if problems == 1 else "need"
         return f"{format_count(problems, 'check')} {verb} a person{parked}"
     notes = sum(each.status == "note" for each in findings)
     if notes:
-        verb = "is" if notes == 1 else "are"
-        return f"Nothing needs a person; {format_count(notes, 'note')} {verb} worth knowing{parked}"
-    return f"All {len(findings)} checks are well{parked}"
+        return f"Nothing needs a person; {format_count(notes, 'note')}{parked}"
+    return f"All {len(findings)} checks pass{parked}"
 
 
 def _groups(findings: Sequence[Found]) -> Iterator[tuple[str, tuple[Check, ...]]]:

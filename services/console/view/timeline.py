@@ -18,7 +18,7 @@ NAMED_MAX: Final = 4
 TOGETHER: Final = timedelta(seconds=10)
 """Events of one kind within this time are one entry."""
 OPEN: Final = ("Capacity", "Quota", "Validated", "Preemption")
-"""The kinds of causes that end with an event, and not at a moment."""
+"""The kinds of causes that end with an event, not at a deadline."""
 _LOOKS: Final[dict[str, Look]] = {
     "CWNodePoolCreated": "ok",
     "CWNodeRegistered": "ok",
@@ -45,8 +45,8 @@ _LOOKS: Final[dict[str, Look]] = {
 class Entry:
     """Something that will happen, or that happened.
 
-    at: when; None for what waits for an event.
-    text: what happens, after the names of the Nodes. why: why then, or which event it waits for.
+    at: the time; None if the entry waits for an event.
+    text: what happens, after the names of the Nodes. why: the reason, or the awaited event.
     nodes: Nodes to link to. hidden: how many more Nodes there are.
     positions: where in the log it is.
     """
@@ -63,7 +63,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What is open, the deadlines to come with the farthest first, and the past, newest first."""
+    """The open entries, the deadlines to come, latest first, and the past, newest first."""
 
     open: tuple[Entry, ...]
     coming: tuple[Entry, ...]
@@ -85,7 +85,7 @@ def build_timeline(pool: Pool, happenings: Sequence[Happening], now: datetime) -
 
 
 def _moment(entry: Entry) -> datetime:
-    assert entry.at is not None, "what is open is no part of this list"
+    assert entry.at is not None, "an open entry is no part of this list"
     return entry.at
 
 
@@ -122,7 +122,7 @@ def _deadlines(members: Sequence[Member]) -> Iterator[Entry]:
 
 
 def _past(happenings: Sequence[Happening]) -> Iterator[Entry]:
-    """Yield what happened, several events of one kind as one entry; oldest first."""
+    """Yield the events, oldest first; adjacent events of one kind share an entry."""
     group: list[Happening] = []
     for each in sorted(happenings, key=lambda each: each.position):
         if group and not _is_same(group[-1], each):

@@ -1,4 +1,4 @@
-"""States as a word, a shape and a colour: always all three, which one class of the style names."""
+"""States as a word, a shape and a colour; a class of the style sheet names shape and colour."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -6,7 +6,7 @@ from typing import Final, Literal
 Look = Literal["ok", "idle", "go", "wait", "act", "bad", "out", "off", "ask", "no"]
 """A shape and its colour.
 
-ok, idle: well, a disc or a ring. go: on its way, half a disc. wait: passes by itself, a triangle.
+ok, idle: well, a disc or a ring. go: in progress, half a disc. wait: ends by itself, a triangle.
 act: needs a person, a diamond. bad: broken, a cross. out: leaving, a triangle downwards.
 off: held by hand, a barred ring. ask: no news, a dashed ring. no: not available, a bar.
 """
