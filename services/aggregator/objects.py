@@ -320,7 +320,7 @@ class CapacityObject:
     reclaimed: how many machines an operator holds back.
     to_reclaim: how many machines the operator wants to hold back.
     giving_way: how many of these Nodes are to give way.
-    preempting_since: when the latest of them was asked to, or its preemption began; None for none.
+    preempting_since: when the last of these Nodes was asked, or its preemption began; else None.
     """
 
     zone: str

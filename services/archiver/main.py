@@ -119,7 +119,7 @@ class Archiver:
         try:
             self.fault = "no control plane has been set up on the bus"
             info = await present(connection, STREAM)
-            # How long messages wait is told by the clock that has stamped them.
+            # The clock that stamps messages also measures how long they wait.
             self._ahead_s = info.time.timestamp() - time.monotonic()
             self.fault = ""
             archive = await self._recording.insist(

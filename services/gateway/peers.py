@@ -1,4 +1,4 @@
-"""The NodePools that share quota and machines with another one, each read once for each change."""
+"""The NodePools that share quota and machines with a NodePool, each parsed once per change."""
 
 import json
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from nodepool.explanation.documents import read_peer
 from nodepool.explanation.facts import Facts, Peer
 
 PEERS_MAX: Final = 20_000
-"""The most NodePools that are remembered; then all are read again."""
+"""The most NodePools that are kept; beyond that, all are parsed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a NodePool was read from, and what was read."""
+    """The stored content of a NodePool, and the values parsed from it."""
 
     content: bytes
     nodes: tuple[bytes, ...]
@@ -27,7 +27,7 @@ class _Known:
 
 
 class Peers:
-    """NodePools as others see them: an explanation needs all those of its organisation."""
+    """Keeps parsed NodePools: an explanation needs all NodePools of its organisation."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _Known] = {}

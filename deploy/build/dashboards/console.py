@@ -1,4 +1,4 @@
-"""The console: who uses it, and do its pages follow what happens?"""
+"""The dashboard section of the console: its users, and whether its pages follow changes."""
 
 from typing import Final
 
@@ -8,15 +8,15 @@ from dashboards.panels import Query
 from dashboards.queries import RATE, quantile, rate, series
 from nodepool.contract import console_metrics as console
 
-_NOBODY: Final = "nobody looks"
+_NOBODY: Final = "no open page"
 
 CONSOLE: Final = Section(
     "Does the console follow?",
     [
         lines(
             "Users and open pages",
-            "Users who are signed in, pages that are kept up to date for them, and users whose "
-            "organisation is followed for that.",
+            "Users who are signed in, open pages that are kept up to date, and users whose "
+            "organisation the console follows for their pages.",
             [
                 Query(f"sum({series(console.SESSIONS)})", "signed in"),
                 Query(f"sum({series(console.STREAMS)})", "open pages"),
@@ -37,11 +37,11 @@ CONSOLE: Final = Section(
         ),
         lines(
             "Frames and actions",
-            "A second: frames that were sent to open pages, open pages that were let go of because "
-            "they did not take their frames, and commands that users have sent.",
+            "Per second: frames sent to open pages, streams closed because the browser took no "
+            "frames, and forms that users sent.",
             [
                 Query(f"sum(rate({series(console.FRAMES)}[{RATE}]))", "frames"),
-                Query(f"sum(rate({series(console.DROPPED)}[{RATE}]))", "let go of"),
+                Query(f"sum(rate({series(console.DROPPED)}[{RATE}]))", "closed streams"),
                 Query(rate(console.ACTIONS, by="outcome"), "actions {{outcome}}"),
             ],
             unit="cps",

@@ -29,7 +29,7 @@ class Trimming:
     Several archivers at once do no harm: trimming twice at a position removes nothing more.
 
     read_back: returns up to which position the archive was read back.
-    set_due: is set when another snapshot set has to be made for the log to be trimmed further.
+    set_due: is set when the log cannot be trimmed further without another snapshot set.
     holders: who holds the log, as of the last look; empty before the first.
     log: the log as of the last look.
     trimmed: where this process has trimmed the log last; 0 if it has not.

@@ -16,9 +16,9 @@ from nodepool.archive.manifests import SnapshotSet
 SETS_KEPT: Final = 2
 """The log goes back to this many snapshot sets: if the newest is damaged, there is one before."""
 SETS: Final = "snapshot set"
-"""The holder whose part the snapshot sets are."""
+"""The name of the holder for snapshot sets."""
 SETS_SHARE: Final = 4
-"""Sets may hold so much of the log that nobody else needs: a quarter of the bytes that are kept."""
+"""Sets may hold this part of the kept bytes beyond what all others need: a quarter."""
 KEEP_S: Final = 2_592_000
 KEEP_BYTES: Final = 1_000_000_000
 """What is kept at least: the messages of thirty days, and the newest gigabyte."""
@@ -110,7 +110,7 @@ def find_floor(holders: Iterable[Holder]) -> Holder:
 
 
 def is_set_due(holders: Iterable[Holder], log: Extent, keep: Keep) -> bool:
-    """Return whether sets alone hold so much of the log that another one is due before its time."""
+    """Return whether sets alone hold so much of the log that another set is due early."""
     every = list(holders)
     others = find_floor(each for each in every if each.name != SETS).first
     held = measure(log, others).bytes - measure(log, find_floor(every).first).bytes

@@ -74,5 +74,5 @@ def period_of(time: datetime, hours: int) -> str:
 
 
 def moment_of(time: datetime) -> str:
-    """Return the period of a set that is made between two others, such as `20261128T001530`."""
+    """Return the period of a set that is made between two regular sets: `20261128T001530`."""
     return f"{time:%Y%m%dT%H%M%S}"

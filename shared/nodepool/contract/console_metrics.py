@@ -17,7 +17,7 @@ STREAMS: Final = Metric(
 MIRRORS: Final = Metric(
     "nodepool_console_mirrors",
     "gauge",
-    "Users whose organisation the console follows, so that its pages are at hand.",
+    "Users whose organisation the console follows for their pages.",
 )
 PAGES: Final = Metric(
     "nodepool_console_page_seconds",
@@ -28,20 +28,20 @@ PAGES: Final = Metric(
 FRAMES: Final = Metric(
     "nodepool_console_frames_total",
     "counter",
-    "Frames that were sent to open pages because something had changed.",
+    "Frames sent to open pages after a change.",
 )
 DROPPED: Final = Metric(
     "nodepool_console_dropped_streams_total",
     "counter",
-    "Open pages that were let go of because they did not take their frames.",
+    "Streams of open pages that were closed because the browser took no frames.",
 )
 ACTIONS: Final = Metric(
     "nodepool_console_actions_total",
     "counter",
-    "Commands that users have sent from a page, by what became of them.",
+    "Forms that users sent, by outcome: done or refused.",
     ("outcome",),
 )
 OF_THE_CONSOLE: Final[tuple[Metric, ...]] = tuple(
     value for value in vars().values() if isinstance(value, Metric)
 )
-"""All of them, in the order of this module."""
+"""All metrics of the console, in the order of this module."""

@@ -1,4 +1,4 @@
-"""Changes of documents as JSON Merge Patch (RFC 7396), and where two changes clash.
+"""Changes of documents as JSON Merge Patch (RFC 7396), and conflicts of two changes.
 
 See https://www.rfc-editor.org/rfc/rfc7396. A document that is patched is never modified; the result
 shares its unchanged parts.

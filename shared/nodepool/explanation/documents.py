@@ -73,7 +73,7 @@ def facts(
 
 
 def read_peer(name: str, pool: object, nodes: Iterable[object]) -> Peer:
-    """Return a NodePool as others see it; `nodes` are the Nodes of its cluster."""
+    """Return a NodePool as other NodePools see it; `nodes` are the Nodes of its cluster."""
     return peer_of(name, _with_nodes(pool, nodes))
 
 

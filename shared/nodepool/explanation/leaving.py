@@ -37,7 +37,7 @@ def surplus(facts: Facts) -> str:
         kept = f"{'no other is' if leaving else 'none is'} removed while {blocker}"
     if kept and not leaving:
         return kept
-    # A Node that is to give way waits for its preemption, and for nothing that runs there.
+    # A Node that is to give way waits for its preemption, not for its Pods.
     asked = sum(node.asked_since is not None for node in leaving)
     waited_for = [node for node in leaving if node.asked_since is None]
     waited_for = [node for node in waited_for if node.active or node.is_silent]
@@ -163,7 +163,7 @@ def without_lost(facts: Facts) -> Facts:
 
 
 def keeps_surplus(facts: Facts) -> str:
-    """Return because of what no further Node is chosen to leave; empty for no such cause."""
+    """Return why no further Node is chosen to leave; empty if there is no such cause."""
     validated = facts.checks.get("Validated")
     if validated is not None and validated.status != "True":
         return f"Validated is {validated.reason}"

@@ -72,7 +72,7 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
 
 
 def _keep_surplus(facts: Facts, cause: str) -> Remedy:
-    """Return what lets further Nodes leave; a check that could not decide is tried again."""
+    """Return the advice that lets further Nodes leave; a failed check is tried again."""
     if any(check.reason == Validated.INVALID for check in facts.checks.values()):
         return Remedy("change the spec as the condition Validated says", EditSpec())
     return Remedy(f"wait: no further Node leaves while {cause}", Wait(), Promise.NOTHING)
@@ -155,14 +155,14 @@ def _await_answer(nodes: list[NodeFacts]) -> Remedy:
 
 
 def _keep_unhealthy(facts: Facts, cause: str) -> Remedy:
-    """Return what lets a Node be replaced whose NodePool gets none: until then it would be lost.
+    """Return the advice for an unhealthy Node that nothing would replace.
 
-    A check that could not decide is tried again.
+    A failed check is tried again.
     """
     if any(check.reason == Validated.INVALID for check in facts.checks.values()):
         text = "change the spec as the condition Validated says: until then no Node is replaced"
         return Remedy(text, EditSpec(), Promise.NOTHING)
-    # What the allocator fails with may concern other decisions.
+    # A failure of the allocator may concern other decisions.
     verb = "is sure to be" if cause.startswith("AtTarget") else "is"
     return Remedy(f"wait: no Node {verb} replaced while {cause}", Wait(), Promise.NOTHING)
 

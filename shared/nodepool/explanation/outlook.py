@@ -1,6 +1,6 @@
-"""What a NodePool and its Nodes can do now: every advice asks here, and promises no more than that.
+"""Foretells what a NodePool and its Nodes can do now, so that no advice promises more.
 
-Where Facts do not show what comes, the answer is that nothing is known.
+If Facts do not show the effect, nothing is promised.
 """
 
 from collections import Counter
@@ -26,9 +26,9 @@ from nodepool.placement.racks import count_racks
 
 
 def gets_none(facts: Facts) -> str:
-    """Return because of what a NodePool gets no Node, though machines may be free; empty for none.
+    """Return why a NodePool gets no Node although machines may be free; empty if it can get Nodes.
 
-    That its quota or its machines are used up is no such cause: lost Nodes are replaced then.
+    A used-up quota or a lack of machines is no such cause: lost Nodes are replaced then.
     """
     for kind in (*CHECKED_BY, "AtTarget"):
         check = facts.checks.get(kind)
@@ -77,7 +77,7 @@ def surplus_before(facts: Facts, node: NodeFacts, *, is_cured: bool) -> list[Nod
     """Return the silent Nodes that are too many, and would stay if this Node left before them.
 
     A Node that is drained leaves; one that is rebooted leaves if it takes the place of another one.
-    Where one of these Nodes answers, that one would stay, which helps.
+    If one of these Nodes answers, it stays, which helps.
     """
     surplus = [each for each in facts.counted_nodes if each.removal == SCALE_DOWN]
     if count_unchosen(facts) > 0 or not all(each.is_silent for each in surplus):
@@ -89,7 +89,7 @@ def stays_usable(facts: Facts) -> bool:
     """Return whether a Node that comes back to a NodePool does not give way at once.
 
     No Node gives way for a spot NodePool, but those of other organisations cannot be told apart.
-    So nobody is known to be served before it, unless it waits itself.
+    So whether others are served first is known only if the NodePool waits itself.
     """
     if not facts.spot:
         return True
@@ -104,7 +104,7 @@ def stays_usable(facts: Facts) -> bool:
 
 
 def count_pending(machines: Machines) -> int:
-    """Return how many machines an operator is still to get before any NodePool."""
+    """Return how many machines an operator still gets before any NodePool."""
     return max(0, machines.to_reclaim - machines.reclaimed)
 
 

@@ -1,4 +1,4 @@
-"""What an advice promises, each with its words.
+"""The promises of an advice, each with its words.
 
 `foretell` decides what becomes of a Node, `nodepool.explanation.outlook` what the NodePool may do.
 The simulation follows each advice and judges what it promises.
@@ -10,10 +10,10 @@ from typing import Final
 
 
 class Promise(Enum):
-    """What is so some time after an advice was followed."""
+    """The effect of an advice some time after it was followed."""
 
     NOTHING = auto()
-    """Nothing but what the instruction itself says; what follows cannot be known."""
+    """Only the effect that the instruction names; further effects cannot be known."""
     ENDS = auto()
     """The cause has ended, or concerns fewer Nodes than before."""
     CURED = auto()
@@ -37,9 +37,9 @@ class Promise(Enum):
     GONE = auto()
     """The Nodes have left."""
     REFILLED = auto()
-    """The NodePool has what quota allows, or no machine is free."""
+    """The NodePool has as many Nodes as quota allows, or no machine is free."""
     COUNTED = auto()
-    """The Node is one of the NodePool's again."""
+    """The Node counts as a Node of the NodePool again."""
 
 
 _WORDS: Final[Mapping[Promise, str]] = {

@@ -176,7 +176,7 @@ class Remedy:
 
     text: an instruction without a full stop.
     action: the same change for programs, which can try it.
-    promise: what is so after that.
+    promise: the effect of the change.
     """
 
     text: str

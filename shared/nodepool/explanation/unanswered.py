@@ -46,8 +46,8 @@ ACTS_NEXT: Final[Mapping[Step, tuple[str, ...]]] = {
     "end": ("allocator",),
     "forget": ("validator",),
 }
-"""The services that have to act next, each after the other: one of them does not answer if nothing
-comes. The lifecycle service marks a Node that the allocator has chosen; the preemption service
+"""The services that have to act next, in order: if a step does not end, one of them does
+not answer. The lifecycle service marks a Node that the allocator has chosen; the preemption service
 warns of a preemption and begins its drain, and the lifecycle service marks and ends the Node."""
 
 
@@ -162,7 +162,7 @@ def unchosen_since(facts: Facts) -> datetime | None:
 
 
 def stopped_at(facts: Facts) -> Step | None:
-    """Return the step at which the end of a NodePool does not go on; None if it does."""
+    """Return the step at which the deletion of a NodePool has stopped; None if it goes on."""
     check = facts.checks.get("NodesRemoved")
     if check is not None and check.status == "True":
         return "forget" if is_late(facts, check.since) else None

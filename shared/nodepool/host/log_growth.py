@@ -1,23 +1,23 @@
-"""Where the newest bytes of the log begin; pure.
+"""Finds where the newest bytes of the log begin; pure.
 
 A service holds the log from its last commit and snapshot on. It moves both on after some number of
-positions, but large messages make few positions: a disk might be full before, and then neither a
-commit nor a snapshot could be stored any more, so that the log could never be trimmed.
+positions, but large messages take few positions: a disk might be full first. Then no commit and no
+snapshot could be stored, so that the log could never be trimmed.
 """
 
 from collections import deque
 from typing import Final
 
 HELD_BYTES: Final = 64 << 20
-"""How many bytes of the log a service holds about, at most, while it is at work."""
+"""About how many bytes of the log a service holds at most, while it is at work."""
 MARKS: Final = 16
-"""In so many steps the bytes are counted."""
+"""The number of steps in which HELD_BYTES are counted."""
 
 
 class LogGrowth:
-    """Counts what is added to the log, from one look to the next.
+    """Counts the bytes that are added to the log.
 
-    start: the position from which on the log has HELD_BYTES, about; the first one if it has less.
+    start: the log has about HELD_BYTES from this position on; its first position if it has less.
     """
 
     def __init__(self, held: int | None = None) -> None:
@@ -28,9 +28,9 @@ class LogGrowth:
         self._written = 0
 
     def look(self, first: int, last: int, bytes: int) -> None:
-        """Note how the log is now."""
+        """Note the positions and the size of the log."""
         was_first, was_last, was_bytes = self._before
-        if not self._marks:  # Nothing is known yet but the average.
+        if not self._marks:  # Only the average size is known yet.
             self._written = bytes
             excess = max(0, bytes - self._held)
             self.start = first + (last - first + 1) * excess // max(1, bytes)

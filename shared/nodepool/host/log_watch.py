@@ -12,13 +12,13 @@ from nodepool.nats.wire.library import NatsError
 WATCH_S = 10.0
 """How old the figures may be."""
 LOOK_S = 1.0
-"""How often a follower looks whether it is one still."""
+"""How often a follower checks whether it still follows."""
 
 
 class LogWatch:
     """The figures of the log, which the leader of one service requests.
 
-    So does a replica while none leads: on a full disk nobody can commit, and so begin to lead.
+    A replica also watches while no replica leads: on a full disk, no replica can commit to lead.
 
     is_watched: whether the replica belongs to that service.
     storage_limit: the most bytes that may be stored if the account has no limit of its own; None if

@@ -20,7 +20,7 @@ LINK_S: Final = 30.0
 """How long the console may take to write its links, in seconds."""
 LOOK_S: Final = 0.05
 PEOPLE: Final = ("owner", "editor", "viewer")
-"""The roles of people, the one with most rights first."""
+"""The roles of people, with most rights first."""
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -30,7 +30,7 @@ def links_folder(data_dir: Path) -> Path:
 
 
 def console_settings(data_dir: Path, auth: AuthFolder, port: int) -> Mapping[str, str]:
-    """Return the settings that only the console has; it shows no key of its own."""
+    """Return the settings that only the console has; the console has no key of its own."""
     return {
         "NODEPOOL_NKEY_FILE": "",
         "NODEPOOL_CONSOLE_KEYS": str(auth.path / "keys"),
@@ -40,9 +40,9 @@ def console_settings(data_dir: Path, auth: AuthFolder, port: int) -> Mapping[str
 
 
 def ensure_person(data_dir: Path, auth: AuthFolder, org: str) -> str:
-    """Return the person of an organisation with most rights.
+    """Return the user with most rights in an organisation.
 
-    Without a person, an owner with the name of this machine's user is added. Raises UpError if that
+    If there is no user, add an owner with the name of this machine's user. Raises UpError if that
     fails.
     """
     try:
@@ -62,7 +62,7 @@ def ensure_person(data_dir: Path, auth: AuthFolder, org: str) -> str:
 
 
 def _find_person(users: Users, org: str) -> str:
-    """Return the person of an organisation with most rights; empty if it has no people."""
+    """Return the user with most rights in an organisation; empty if it has no users."""
     members = [each for known in users.organisations if known.name == org for each in known.members]
     with_keys = [each for each in members if each.user.proof.key]
     people = [each for role in PEOPLE for each in with_keys if each.role == role]
@@ -77,8 +77,8 @@ async def describe_console(data_dir: Path, org: str, person: str) -> str:
     while asyncio.get_running_loop().time() < deadline:
         if file.exists():
             link = file.read_text(encoding="utf-8").strip()
-            what = f"The console: this link signs in {org}/{person} once."
-            return f"{what}\n  {link}\nThen a new one is in {file}"
+            what = f"The console: this link signs in {org}/{person}, once."
+            return f"{what}\n  {link}\nAfter that, a new link is in {file}"
         await asyncio.sleep(LOOK_S)
     log = data_dir / "logs" / "console.err"
     return f"The console has written no link within {LINK_S:g} s: see {log}"

@@ -1,4 +1,4 @@
-"""Which processes a control plane on one machine consists of, and what each is told."""
+"""Plans the processes of a control plane on one machine, and the settings of each."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from nodepool.local.supervisor import Program
 from nodepool.nats.wire.access import PLACEHOLDER, Access
 
 ALONE = ((ARCHIVER,), (CONSOLE,))
-"""The groups that are programs of their own, and no services."""
+"""The groups that are programs, not services."""
 
 
 def plan_programs(
@@ -25,11 +25,11 @@ def plan_programs(
 ) -> Sequence[Program]:
     """Return the processes to run, each with the services of a group and one of the ports.
 
-    The last one is the gateway, with the last port. Each service shows its own key.
+    The last process is the gateway, with the last port. Each service uses its own key.
 
     limit: how many bytes the server may store; 0 if not known.
-    archive: where the archiver of a group of its own archives the log.
-    pages: the port of the pages of the console of a group of its own.
+    archive: where the archiver, if a group has it, archives the log.
+    pages: the port of the console, if a group has it.
     """
     shared = _share_settings(server, logs, limit, archive)
     own = {CONSOLE: console_settings(server.data_dir, server.auth, pages)}
@@ -51,7 +51,7 @@ def _share_settings(server: NatsServer, logs: Path, limit: int, archive: str) ->
     """Return the settings that all processes have."""
     return {
         "NODEPOOL_URL": server.url,
-        # What the environment says is for another server.
+        # The credentials in the environment are for another server.
         **{f"NODEPOOL_{name.upper()}": "" for name in Access.__slots__},
         "NODEPOOL_NKEY_FILE": str(server.auth.key_file(PLACEHOLDER)),
         "NODEPOOL_CA_FILE": str(server.authority or ""),

@@ -87,7 +87,7 @@ def run(options: Options) -> int:
         if options.console:
             groups = (*groups, (CONSOLE,))
             ensure_person(server.data_dir, server.auth, options.org)
-            # Links of an earlier start, which was killed, lead nowhere.
+            # Remove the links of a killed start: they no longer sign in.
             shutil.rmtree(links_folder(server.data_dir), ignore_errors=True)
         logs = _log_folder(options.data_dir, groups)
         with (

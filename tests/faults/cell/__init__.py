@@ -1,1 +1,1 @@
-"""A cell on a disk of fixed size: everything is killed at random, and nothing may be lost."""
+"""Tests a cell on a disk of fixed size: processes are killed, and no message may be lost."""

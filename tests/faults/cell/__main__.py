@@ -1,4 +1,4 @@
-"""`make cell`: a cell on a disk of fixed size; exits with 1 where a promise broke."""
+"""Runs `make cell`: a cell on a disk of fixed size; exits with 1 if a promise was broken."""
 
 import argparse
 import asyncio
@@ -12,11 +12,11 @@ from faults.cell.parts import MB, large, small
 from faults.cell.run import run
 
 parser = argparse.ArgumentParser(prog="make cell")
-parser.add_argument("--messages", type=int, default=1_000_000, help="how many are stored at least")
-parser.add_argument("--nodes", type=int, default=10_000, help="how many there are, about")
+parser.add_argument("--messages", type=int, default=1_000_000, help="store at least so many")
+parser.add_argument("--nodes", type=int, default=10_000, help="about how many Nodes there are")
 parser.add_argument("--disk-mb", type=int, default=1_000, help="the size of the disk")
 parser.add_argument("--small", action="store_true", help="60 Nodes on a disk of 64 MB")
-parser.add_argument("--seed", type=int, default=None, help="what the kills are drawn from")
+parser.add_argument("--seed", type=int, default=None, help="the seed of the random kills")
 arguments = parser.parse_args()
 seed = secrets.randbelow(1_000_000) if arguments.seed is None else arguments.seed
 print(f"seed {seed}: repeat with make cell ARGS='--seed {seed}'", flush=True)

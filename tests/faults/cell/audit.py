@@ -1,4 +1,4 @@
-"""Whether archive and hot log hold every message once, by code that shares nothing with either."""
+"""Audits that archive and hot log hold each message once, with code of its own."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ SHOWN = 3
 
 
 def archived(archive: Path) -> Iterator[Message]:
-    """Every message of every segment that a manifest names, in the order of the manifests."""
+    """Yield each message of each segment that a manifest names, in the order of the manifests."""
     for path in sorted((archive / "manifests").glob("*.json")):
         named = json.loads(path.read_text())["object"]
         segment = archive / named["name"]
@@ -32,7 +32,7 @@ def archived(archive: Path) -> Iterator[Message]:
 
 
 async def hot(client: Client, first: int, last: int) -> AsyncGenerator[Message]:
-    """Every message of the log, as a plain consumer reads it."""
+    """Yield each message of the log, as a plain consumer reads it."""
     if first > last:
         return
     async with aclosing(follow(client, LOG, ">", first)) as found:
@@ -55,27 +55,27 @@ class Audit:
         self._next = 1
 
     def archived(self, message: Message) -> None:
-        """Takes the next message of the archive."""
+        """Compare the next message of the archive."""
         self._compare("the archive", message)
 
     def begin_hot(self, first: int) -> None:
-        """Goes on with the log, which begins at a position."""
+        """Continue with the log, which begins at a position."""
         if first > self._next:
-            self._note(f"nobody has the positions {self._next} to {first - 1}")
+            self._note(f"neither archive nor log has the positions {self._next} to {first - 1}")
         self._next = first
 
     def hot(self, message: Message) -> None:
-        """Takes the next message of the log."""
+        """Compare the next message of the log."""
         self._compare("the log", message)
 
     def end(self, last: int, archived: int) -> None:
-        """Everything was read; the archive went up to a position."""
+        """Note faults at the end of the log; `archived` is the last position of the archive."""
         if self._next != last + 1 or self._record.last < last:
             live = self._record.last
             self._note(f"read up to {self._next - 1}, live up to {live}, of {last}")
         lost = [each for each in self._sender.stored if each > max(last, archived)]
         if lost:
-            self._note(f"acknowledged and nowhere: {lost[:SHOWN]}")
+            self._note(f"acknowledged but stored nowhere: {lost[:SHOWN]}")
 
     def _compare(self, place: str, message: Message) -> None:
         if message.position != self._next:

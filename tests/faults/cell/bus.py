@@ -1,4 +1,4 @@
-"""The bus as any program sees it: messages through the library of NATS, and what was stored."""
+"""Uses the bus as any program does: sends and reads messages with the library of NATS."""
 
 import asyncio
 import json
@@ -17,13 +17,13 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nodepool.contract.log import LOG
 
 PATIENCE = 3
-"""How many times nothing may come until a consumer is made anew."""
+"""How many reads may return no message until a consumer is made again."""
 BATCH, WAIT_S, PAUSE_S = 1_000, 1.0, 0.1
 CANCEL_S = 1.0
 REPLY_S = 3.0
 """How long a reply may take before a command is sent again, in seconds."""
 FULL = 10_023
-"""The code with which the server refuses what it has no room for."""
+"""The code with which the server refuses a message that it has no room for."""
 FAULTS = (Error, OSError)
 TRANSPORT = {"Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit", "Content-Type"}
 """Headers with which services store what they say; readers, and so the archive, leave them out."""
@@ -39,17 +39,17 @@ class Message(NamedTuple):
     content: bytes
 
     def digest(self) -> int:
-        """What tells it from any other."""
+        """Return a digest that identifies the message."""
         headers = sorted(each for each in self.headers.items() if each[0] not in TRANSPORT)
         text = repr((self.position, self.time, self.subject, headers)).encode()
         return int.from_bytes(blake2b(text + self.content, digest_size=8).digest())
 
 
 async def connected(url: str) -> Client:
-    """A connection that comes back whenever the server does."""
+    """Return a connection that reconnects whenever the server is back."""
 
     async def ignore(_error: Exception) -> None:
-        """A server that is killed is no news."""
+        """Ignore that a server was killed."""
 
     return await nats.connect(
         url,
@@ -61,7 +61,7 @@ async def connected(url: str) -> Client:
 
 
 def message_of(found: Msg) -> Message:
-    """A message as its consumer has delivered it."""
+    """Return a message from its delivery by a consumer."""
     # $JS.ACK.stream.consumer.delivered.POSITION.number.TIME.pending, or with two more before these.
     position, time = (int(found.reply.split(".")[index]) for index in (-4, -2))
     return Message(position, time // 1_000, found.subject, found.headers or {}, found.data)
@@ -116,11 +116,11 @@ class Record:
 
     @property
     def last(self) -> int:
-        """The newest position."""
+        """Return the newest position."""
         return len(self.digests) - 1
 
     async def keep(self, client: Client) -> None:
-        """Reads until it is cancelled."""
+        """Read until cancelled."""
         async with aclosing(follow(client, LOG, ">", 1)) as found:
             async for messages in found:
                 self._note(messages)
@@ -147,7 +147,7 @@ class Sender:
         self.retries = 0
 
     async def send(self, subject: str, content: bytes, id: str) -> None:
-        """Returns when the message is stored."""
+        """Return once the message is stored."""
         clock = asyncio.get_running_loop().time
         while True:
             try:
@@ -168,7 +168,7 @@ class Sender:
 
 
 async def end(tasks: Collection["asyncio.Task[None]"]) -> None:
-    """Cancels tasks until all have ended.
+    """Cancel tasks until all have ended.
 
     On Python 3.11 `asyncio.wait_for`, by which the library of NATS waits, hides that its task was
     cancelled if what it waits for comes at that moment (https://bugs.python.org/issue42130).
@@ -181,5 +181,5 @@ async def end(tasks: Collection["asyncio.Task[None]"]) -> None:
 
 
 def digest_of(subject: str, content: bytes) -> int:
-    """What tells the subject and the content of a message from any others."""
+    """Return a digest of the subject and the content of a message."""
     return int.from_bytes(blake2b(subject.encode() + b"\0" + content, digest_size=8).digest())

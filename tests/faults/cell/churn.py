@@ -1,4 +1,4 @@
-"""The load: NodePools that shrink and grow, each again as soon as it is at its target."""
+"""Makes the load: NodePools shrink and grow, each again as soon as it is at its target."""
 
 import asyncio
 import json
@@ -17,11 +17,11 @@ from nodepool.contract.messages import Command
 OF_POOL = 20
 """The most Nodes of a NodePool; they have half of it on average."""
 BUSY_MAX = 250
-"""How many NodePools are on their way to a target at once."""
+"""How many NodePools change at once."""
 LATE_S = 30.0
-"""After so long a NodePool gets another target, wherever it is."""
+"""After how long a NodePool gets another target, even if it is not at its target."""
 BULK = 100_000
-"""How many bytes a large command has."""
+"""The size of a large command, in bytes."""
 STREAM = "KV_nodepools"
 
 
@@ -41,12 +41,12 @@ class Churn:
         self.commands = self.reached = self.large = 0
 
     def begin_anew(self) -> None:
-        """Forgets what is on its way, before the same NodePools are changed in another loop."""
+        """Forget the changes in progress, before another loop changes the same NodePools."""
         self._busy.clear()
         self._freed = asyncio.Event()
 
     async def prepare(self, sender: Sender) -> None:
-        """The cluster, its limit, its machines and its NodePools, without Nodes; only once."""
+        """Create the cluster, its quota, its machines and its NodePools without Nodes, once."""
         if self.commands:
             return
         spare = self._nodes // 5 + OF_POOL
@@ -59,7 +59,7 @@ class Churn:
             await self._send(sender, command)
 
     async def run(self, sender: Sender) -> None:
-        """Changes targets until it is cancelled, a bounded number at once."""
+        """Change targets until cancelled, a bounded number at once."""
         clock = asyncio.get_running_loop().time
         while True:
             self._freed.clear()
@@ -84,7 +84,7 @@ class Churn:
             )
 
     async def watch(self, client: Client) -> None:
-        """Sees in the read model which NodePools are at their targets, until it is cancelled."""
+        """Read which NodePools are at their targets, until cancelled."""
         async with aclosing(follow(client, STREAM, "$KV.nodepools.>", 1)) as found:
             async for messages in found:
                 for each in messages:
@@ -105,7 +105,7 @@ class Churn:
         return is_wanted and reasons.get("AtTarget") == "TargetMet"
 
     async def fill(self, sender: Sender, bytes_per_s: float) -> None:
-        """Sends large commands that change nothing, until it is cancelled."""
+        """Send large commands that change nothing, until cancelled."""
         for number in self._numbers():
             await asyncio.sleep(BULK / bytes_per_s)
             command = pool(number % len(self._targets), 0)

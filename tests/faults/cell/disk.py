@@ -1,4 +1,4 @@
-"""A disk of fixed size, and how much of it was ever used."""
+"""Provides a disk of fixed size, and measures the most that was used."""
 
 import asyncio
 import os
@@ -22,14 +22,14 @@ class Disk:
         self.most = 0
 
     def used(self) -> int:
-        """How many bytes are used now."""
+        """Return how many bytes are used now."""
         if self.is_fixed:
             found = os.statvfs(self.folder)
             return (found.f_blocks - found.f_bfree) * found.f_frsize
         return sum(_size(path) for path in self.folder.rglob("*"))
 
     async def watch(self) -> None:
-        """Looks until it is cancelled."""
+        """Measure until cancelled."""
         while True:
             self.most = max(self.most, self.used())
             await asyncio.sleep(LOOK_S if self.is_fixed else 10 * LOOK_S)
@@ -43,7 +43,7 @@ def _size(path: Path) -> int:
 
 @contextmanager
 def disk(folder: Path, bytes: int) -> Iterator[Disk]:
-    """A file system in memory where one may be mounted; its folder is empty."""
+    """Yield a disk in an empty folder, as a file system in memory if it can be mounted."""
     folder.mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={bytes}", "tmpfs", str(folder)]
     try:

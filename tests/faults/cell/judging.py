@@ -1,4 +1,4 @@
-"""What is judged at the end of a run: every message, and moments of the past."""
+"""Judges the end of a run: each message, and moments of the past."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from faults.cell.report import Report
 from nodepool.nats.log.streams import StreamInfo
 
 SHOWN = 500
-"""How much of what a command has shown is said."""
+"""How many characters of an output a fault quotes."""
 
 
 class Judge:
@@ -30,7 +30,7 @@ class Judge:
         self._longest_s, self._compared = 0.0, 0
 
     async def judge(self, client: Client, log: StreamInfo, record: Record, sender: Sender) -> None:
-        """Adds what is wrong to the report."""
+        """Add faults to the report."""
         audit, replay, end = Audit(record, sender), Replay(log.log), 0
         for message in archived(self._archive):
             audit.archived(message)
@@ -54,7 +54,7 @@ class Judge:
         }
 
     async def _replay(self, replay: Replay, message: Message) -> None:
-        """Reads a message, and at some moments compares what is shown of them."""
+        """Read a message, and compare the output of commands at some moments."""
         replay.read(message)
         if message.position not in self._moments:
             return

@@ -1,4 +1,4 @@
-"""The parts of the cell, each a process: one server, the services, and an archiver that trims."""
+"""Starts the parts of the cell, each a process: a server, services, and an archiver that trims."""
 
 import json
 import os
@@ -19,7 +19,7 @@ MB = 1_000_000
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the cell is, and what an operator sets for that.
+    """The size of the cell, and the settings of an operator for it.
 
     disk: the bytes of the disk.
     store: `max_file_store` of the server; the rest is for what it has not removed yet.
@@ -49,7 +49,7 @@ class Sizes:
 
 
 def large(messages: int, nodes: int = 10_000, disk: int = 1_000 * MB) -> Sizes:
-    """What deploy/RETENTION.md says of a disk of this size; only time passes faster."""
+    """Return the settings of deploy/RETENTION.md for a disk, but for shorter times."""
     return Sizes(
         disk=disk,
         store=disk * 3 // 4,
@@ -67,7 +67,7 @@ def large(messages: int, nodes: int = 10_000, disk: int = 1_000 * MB) -> Sizes:
 
 
 def small(messages: int) -> Sizes:
-    """A cell that does the same within a minute or two: all sizes are smaller."""
+    """Return smaller sizes, with which a run takes a minute or two."""
     return Sizes(
         disk=64 * MB,
         store=32 * MB,
@@ -95,7 +95,7 @@ _run(sys.argv[1:])
 
 
 class Parts:
-    """All processes of a cell, none of which is started yet."""
+    """The processes of a cell; making it starts no process."""
 
     def __init__(self, folder: Path, disk: Path, sizes: Sizes) -> None:
         port = free_port()
@@ -110,7 +110,7 @@ class Parts:
 
     @property
     def every(self) -> Sequence[Process]:
-        """Every process."""
+        """Return all processes."""
         return (self.server, *self.services, self.archiver)
 
     def _server(self, port: int, disk: Path) -> Process:

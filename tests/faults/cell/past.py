@@ -1,4 +1,4 @@
-"""Whether `--at` shows what a replay of all messages gives."""
+"""Compares the output of `--at` with a replay of all messages."""
 
 import io
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Session(Session):
-    """A session with what a replay has made of all messages so far."""
+    """A session with the state after a replay of all messages so far."""
 
     def __init__(self, replica: Replica[Any, Any, Any], last: Message, log: LogId) -> None:
         path = pool(0, 0)
@@ -47,7 +47,7 @@ class _Session(Session):
         self.__dict__["backend"] = backend
 
     async def open(self, on_fault: Any = None) -> None:
-        """There is nothing to open."""
+        """Do nothing: this session has no connection."""
 
 
 class _Client(Client):
@@ -66,7 +66,7 @@ class _Settings(Settings):
 
 
 class Replay:
-    """Reads all messages, one after the other, as a service that has nothing but the log."""
+    """Reads all messages in order, as a service without a snapshot does."""
 
     def __init__(self, log: LogId) -> None:
         self._log = log
@@ -74,14 +74,14 @@ class Replay:
         self._last: Message | None = None
 
     def read(self, message: Message) -> None:
-        """Takes the next message."""
+        """Read the next message."""
         self._last = message
         if SERVICE.wants(message.subject):
             position, _, subject, headers, content = message
             self._replica.read(Entry(position, _time_of(message), subject, content, headers))
 
     def shown(self) -> Sequence[str]:
-        """What commands show after the messages so far."""
+        """Return the output of commands after the messages so far."""
         assert self._last is not None
         session = _Session(self._replica, self._last, self._log)
         settings = _Settings(url="", org=session.org, cluster=session.cluster, session=session)
@@ -89,7 +89,7 @@ class Replay:
 
 
 def shown_at(command: Sequence[str], position: int, url: str, archive: str) -> str:
-    """What a command shows of this moment."""
+    """Return the output of a command at a position of the past."""
     path = pool(0, 0)
     settings = Settings(url=url, org=path.org, cluster=path.cluster)
     at = ("--at", str(position), "--archive", archive)
@@ -97,7 +97,7 @@ def shown_at(command: Sequence[str], position: int, url: str, archive: str) -> s
 
 
 def _run(command: Sequence[str], settings: Settings) -> str:
-    """The output of a command, and how it ended."""
+    """Return the output of a command, and its exit code."""
     out = io.StringIO()
     with redirect_stdout(out), redirect_stderr(out):
         code = cli.main(command, prog_name="nodepool", standalone_mode=False, obj=settings)

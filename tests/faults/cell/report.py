@@ -1,4 +1,4 @@
-"""What a run has shown."""
+"""The report of a run."""
 
 import shutil
 import tempfile
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass
 class Report:
-    """What a run has shown.
+    """The report of a run.
 
     faults: what is wrong; empty for a run in which every promise was kept.
     kills: how often each part was killed.
@@ -25,17 +25,17 @@ class Report:
     kept: str = ""
 
     def lines(self) -> Iterator[str]:
-        """The report for people."""
+        """Yield the lines of the report."""
         for name, value in self.figures.items():
             yield f"{name:<36}{value:>14,}"
         for name, count in sorted(self.kills.items()):
             yield f"{name + ' killed':<36}{count:>14}"
         yield from self.faults or ["every message is there once, and the past is as it was"]
         if self.kept:
-            yield f"the logs of all processes lie in {self.kept}"
+            yield f"the logs of all processes are in {self.kept}"
 
     def keep(self, folder: Path) -> None:
-        """Copies the logs of processes to where they stay."""
+        """Copy the logs of processes to a folder that stays."""
         self.kept = tempfile.mkdtemp(prefix="nodepool-cell-")
         for path in (*folder.glob("*.log*"), *folder.glob("*.err")):
             shutil.copy(path, self.kept)

@@ -1,4 +1,4 @@
-"""One run: load, kills at random, a long absence of the archiver, then quiet, then an audit."""
+"""Runs a cell: load, random kills, a long absence of the archiver, then quiet and an audit."""
 
 import asyncio
 import time
@@ -22,11 +22,11 @@ from nodepool.nats.wire.connection import Connection, connect
 from testbed.pages import fetch
 
 START_S = 60.0
-"""How long anything may take to start."""
+"""How long a process may take to start."""
 DOWN_S = (0.0, 0.5, 2.0)
 """How long a part that was killed stays down."""
 ABSENT_FROM = 0.3
-"""The archiver is away for long after this part of the messages."""
+"""After which part of the messages the archiver is away for long."""
 FULL_S = 5.0
 """How long the server is left without room."""
 FILL_S = 600.0
@@ -34,22 +34,22 @@ FILL_S = 600.0
 ALERT, SEEN_S = 0.9, 60.0
 """The share of the storage beyond which an alert fires, and within how long metrics show it."""
 CALM_S = 300.0
-"""How long it may take until all is quiet and archived."""
+"""How long it may take until the log is quiet and archived."""
 QUIET_S = 8.0
-"""All is quiet once the log has not grown for so long."""
+"""How long the log must not grow to be quiet."""
 SENDERS = 4
 """How many programs send large commands at once."""
 MOMENTS = 20
-"""How many moments of the past are looked at."""
+"""How many moments of the past are compared."""
 LOOK_S, SAID_S = 0.2, 10.0
 
 
 def ignore(_line: str) -> None:
-    """Says nothing while a run goes on."""
+    """Print no progress."""
 
 
 async def run(seed: int, sizes: Sizes, folder: Path, say: Callable[[str], None] = ignore) -> Report:
-    """Runs in an empty folder, and ends every process that it has started."""
+    """Run a cell in an empty folder, and end each process that it started."""
     with disk(folder / "disk", sizes.disk) as space:
         cell = _Cell(seed, sizes, folder, space, say)
         try:
@@ -99,7 +99,7 @@ class _Cell:
             for part in self.parts.every:
                 await part.start()
             log = await self._calm(connection)
-        await self.parts.archiver.kill()  # What is judged stays as it is.
+        await self.parts.archiver.kill()  # No archiver changes the archive during the audit.
         self._count(churn, sender)
         log = log._replace(first=(await _look(connection)).first)
         moments = self._random.sample(range(1, log.last + 1), MOMENTS)
@@ -109,7 +109,7 @@ class _Cell:
 
     @asynccontextmanager
     async def _beside(self, *works: "asyncio._CoroutineLike[None]") -> AsyncIterator[None]:
-        """Does these as long as the context lasts; an error of one ends it."""
+        """Run tasks while the context lasts; an error of a task ends the context."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(work) for work in works]
             try:
@@ -129,7 +129,7 @@ class _Cell:
             self._say(f"{what}: {self._record.last} messages, {used} bytes, {kills} kills")
 
     async def _kill(self) -> None:
-        """Kills a part now and then, until it is cancelled."""
+        """Kill a part at random intervals, until cancelled."""
         while True:
             await asyncio.sleep(self._random.uniform(*self._sizes.between_s))
             part = self._random.choice(self.parts.every)
@@ -142,7 +142,7 @@ class _Cell:
                 await part.start()
 
     async def _be_full(self, churn: Churn, sender: Sender, connection: Connection) -> None:
-        """The archiver is away until the server has had no room for a while; then it is back."""
+        """Stop the archiver until the server has had no room for a while, and start it again."""
         clock = asyncio.get_running_loop().time
         self._is_archiver_away = True
         await self.parts.archiver.kill()
@@ -162,7 +162,7 @@ class _Cell:
         self.report.figures["the log began then at"] = (await _look(connection)).first
 
     async def _see_alert(self) -> None:
-        """Waits until metrics show what the alert on the storage goes by."""
+        """Wait until metrics show that the alert on the storage fires."""
         used = 0.0
         with suppress(TimeoutError):
             async with asyncio.timeout(SEEN_S):
@@ -174,7 +174,7 @@ class _Cell:
             self.report.faults.append("no alert would have said that the storage is nearly full")
 
     async def _calm(self, connection: Connection) -> StreamInfo:
-        """The log, once nothing is stored for a while and all is archived."""
+        """Return the log once it is quiet and archived."""
         async with asyncio.timeout(CALM_S):
             while True:
                 before = (await _look(connection)).last
@@ -185,7 +185,7 @@ class _Cell:
                     return log
 
     def _archived(self) -> int:
-        """Up to which position there is a segment."""
+        """Return the last position in a segment."""
         segments = (self.parts.archive / "segments").rglob("*.parquet")
         return max((int(path.name.split("-")[1]) for path in segments), default=0)
 
@@ -210,7 +210,7 @@ class _Cell:
             self.report.faults.append("more was stored than the disk has")
 
     def _find_errors(self) -> None:
-        """Adds what processes wrote where nothing is to be, and what the disk had no room for."""
+        """Add unexpected output of processes, and a disk that was too small, to the faults."""
         for path in self._folder.glob("*.err"):
             if text := path.read_text(encoding="utf-8", errors="replace"):
                 self.report.faults.append(f"{path.stem} wrote: {text[-2000:]}")
@@ -219,7 +219,7 @@ class _Cell:
 
 
 async def _look(connection: Connection) -> StreamInfo:
-    """The log as it is; the server may just have been killed."""
+    """Return the log, once the server answers; it may just have been killed."""
     async with asyncio.timeout(START_S):
         while True:
             with suppress(*FAULTS):
@@ -230,7 +230,7 @@ async def _look(connection: Connection) -> StreamInfo:
 
 
 def _used(url: str) -> float:
-    """The share of the storage that is used, as metrics show it; 0 where they do not."""
+    """Return the used share of the storage from metrics; 0 if they lack it."""
     with suppress(OSError):
         lines = [line.rpartition(" ") for line in fetch(url)[1].splitlines()]
         of = {name.partition("{")[0]: float(value) for name, _, value in lines if name[:1] != "#"}
