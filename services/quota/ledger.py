@@ -31,8 +31,6 @@ class Ledger:
     pools: the NodePools that may be granted Nodes.
     waiting: NodePools whose target does not fit, and NodePools with a new version to check; the
         NodePool with the longest wait comes first.
-    settled: the line `waiting`, but it passes over NodePools that give back Nodes that their own
-        targets need.
     unchecked: NodePools that need a verdict: their version is new, the limit was deleted, or their
         grant does not cover their Nodes.
     exceeding: NodePools whose grant must still shrink to the Nodes that they hold, because the
@@ -46,7 +44,6 @@ class Ledger:
     holders: int = 0
     pools: Queue[PoolKey] = Queue()
     waiting: Line = NO_LINE
-    settled: Line = NO_LINE
     unchecked: Queue[PoolKey] = Queue()
     exceeding: Queue[PoolKey] = Queue()
     returning: Map[PoolKey, int] = Map()
@@ -65,8 +62,8 @@ class Ledger:
     def next(self) -> PoolKey | None:
         """Return the NodePool to check next; None if every NodePool has its due verdict.
 
-        The first NodePool in line that fits is served first, so no NodePool is served before a
-        NodePool that fits and waits longer.
+        The first NodePool in line that fits is served first. If it fits only after others have
+        confirmed that they give Nodes back, no NodePool behind it takes this room before.
         """
         fits = None if self.limit is None else self._first(self.limit - self.used)
         return fits or self.exceeding.head or self.unchecked.head
@@ -74,23 +71,27 @@ class Ledger:
     def fits(self, pool: Pool) -> bool:
         """Return whether the target of a NodePool fits into what others leave of the limit.
 
-        The NodePool keeps Nodes that it gives back only if no NodePool that waits longer fits after
-        all Nodes are given back. So the order in which grants are confirmed decides nothing.
+        A target that needs more Nodes than its NodePool keeps fits only if no NodePool that waits
+        longer fits after all Nodes are given back. So the order in which grants are confirmed
+        decides nothing.
         """
         if self.limit is None:
             return False
-        room, places = self.limit - self.used, self.waiting.places
-        if pool.is_settled or pool.target - pool.reserved > room:
-            return pool.target - pool.reserved <= room
-        first = self.waiting.first(room + self.returned)
-        return first is None or places[first] >= places[pool.key]
+        room, needs = self.limit - self.used, pool.target - pool.reserved
+        if needs > room or needs + pool.returning <= min(room, 0):
+            return needs <= room
+        first, places = self.waiting.first(room + self.returned), self.waiting.places
+        return first is None or places[first] >= places.get(pool.key, self.waiting.tail)
 
     def _first(self, room: int) -> PoolKey | None:
-        """Return the first NodePool in line that fits and does not give back Nodes for others."""
+        """Return the first NodePool in line that fits.
+
+        If the first one waits for Nodes that others give back, return one that needs no room.
+        """
         first = self.waiting.first(room + self.returned)
         if first is None or self.waiting.lacks(first) - self.returning.get(first, 0) <= room:
             return first
-        return self.settled.first(room)
+        return self.waiting.first(min(room, 0))
 
     def set_limit(self, limit: int | None, by_creation: Callable[[], Queue[PoolKey]]) -> "Ledger":
         """Return the ledger with this limit; grants shrink if it fell below the reserved Nodes.
@@ -157,9 +158,7 @@ class Ledger:
 
     def _in_line(self, pool: Pool) -> "Ledger":
         """Return the ledger with a NodePool in line, at its place or at the end."""
-        waiting = self.waiting.put(pool.key, pool.lacks)
-        settled = self.settled.put(pool.key, pool.lacks_at_once)
-        return replace(self, waiting=waiting, settled=settled)
+        return replace(self, waiting=self.waiting.put(pool.key, pool.lacks))
 
     def _not_in_line(self, key: PoolKey) -> "Ledger":
-        return replace(self, waiting=self.waiting.drop(key), settled=self.settled.drop(key))
+        return replace(self, waiting=self.waiting.drop(key))

@@ -142,11 +142,6 @@ class Pool:
         return max(0, self.reserved - max(self.granted, self.held))
 
     @property
-    def is_settled(self) -> bool:
-        """Return whether its target needs none of the Nodes that it gives back."""
-        return not self.returning or self.target <= self.reserved - self.returning
-
-    @property
     def lacks(self) -> int | None:
         """Return how many more Nodes its target needs after it has given Nodes back.
 
@@ -158,16 +153,6 @@ class Pool:
         if self.target <= self.held:
             return ALWAYS_FITS
         return self.target - self.reserved + self.returning
-
-    @property
-    def lacks_at_once(self) -> int | None:
-        """Return how many more Nodes its target needs now, before it gives any Node back.
-
-        Return None in the cases of `lacks`, and while it gives back Nodes that its target needs.
-        """
-        if self.lacks is None or self.lacks == ALWAYS_FITS:
-            return self.lacks
-        return self.target - self.reserved if self.is_settled else None
 
     def apply_verdict(self, verdict: QuotaChecked) -> "Pool":
         """Return the NodePool with this verdict."""

@@ -131,8 +131,9 @@ def _without_former(
 def _deleting(state: State, pool: Pool | None, context: Context) -> State:
     if pool is None:
         return state
-    pool = replace(pool, eligible=False, deleting=True, fault="")
-    return _store_pool(state, pool, context)
+    state = _store_pool(state, replace(pool, eligible=False, deleting=True, fault=""), context)
+    # A NodePool behind it may fit, and waited only since this NodePool comes first.
+    return _schedule_ledger(state, pool.ledger)
 
 
 def _fold_deletion(state: State, pool: Pool | None, context: Context) -> State:

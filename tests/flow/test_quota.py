@@ -331,6 +331,25 @@ def test_a_lowered_limit_leaves_what_there_is_to_an_older_and_larger_pool(
     )
 
 
+@pytest.mark.parametrize("oldest", ["large", "small"])
+def test_a_lowered_limit_serves_the_longest_wait_whatever_is_given_back_first(
+    harness: Harness, oldest: str
+) -> None:
+    # given three pools without Nodes, and a fourth that waits, of which one was created first
+    harness.given_data_center(machines=0, quota=16)
+    harness.apply(oldest, 0)
+    for pool, target in (("small", 4), ("tiny", 1), ("medium", 6), ("large", 8)):
+        harness.apply(pool, target)
+
+    # when the limit is lowered to what the fourth needs beside the smallest pool
+    harness.given_quota(10)
+
+    # then these two have what they want
+    quota = {pool: harness.conditions(pool)["Quota"] for pool in ("large", "small", "medium")}
+    assert quota == {"large": "Under", "small": "Over", "medium": "Over"}
+    assert harness.conditions("tiny")["Quota"] == "Under"
+
+
 def test_a_limit_raised_again_at_once_grants_what_was_not_given_back_yet(
     world: WorldHarness,
 ) -> None:

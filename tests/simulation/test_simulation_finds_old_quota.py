@@ -112,6 +112,11 @@ def reviving(_state: CapacityState, message: Message) -> Message | None:
     return None if isinstance(message, NodePoolDeleting) else message
 
 
+def fits_now(ledger: Ledger, pool: Pool) -> bool:
+    """Return whether a target fits now, whoever waits longer for what others give back."""
+    return ledger.limit is not None and pool.target - pool.reserved <= ledger.limit - ledger.used
+
+
 def newest_first(ledger: Ledger) -> PoolKey | None:
     """The next NodePool of a ledger is one that has not been checked yet."""
     fits = None if ledger.limit is None else ledger.waiting.first(ledger.limit - ledger.used)
@@ -205,7 +210,7 @@ PLANTS: Mapping[str, Plant] = {
         "waits for since",
         LINE,
         (unconcerned(QUOTA, SetQuota),),
-        {"quota.ledger.Ledger.next": newest_first},
+        {"quota.ledger.Ledger.next": newest_first, "quota.ledger.Ledger.fits": fits_now},
         seed=2,
     ),
     "a NodePool that waits keeps its place by a change": Plant(

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, repeat
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nodepool.contract.conditions import Quota
@@ -19,7 +20,7 @@ from quota.pool import Pool
 from quota.state import State, evolve
 from quota.verdict import verdict
 from unit.quota_models import AllocatorModel, LineModel, ValidatorModel
-from unit.quota_service import LEDGER, QuotaService, limit_of, unset
+from unit.quota_service import LEDGER, QuotaService, limit_of, specified, unset
 
 POOLS = ("a", "b", "c")
 
@@ -287,3 +288,44 @@ def test_when_all_pools_are_gone_and_the_limit_is_unset_nothing_is_left(
     interleaving.finish()
 
     assert interleaving.quota.state == State()
+
+
+def grants_after(
+    limits: tuple[int, int], sizes: Sequence[tuple[int, int]], choices: Sequence[int]
+) -> dict[str, int]:
+    """Return what each pool is granted in the end after a limit is lowered, by its name.
+
+    limits: the limit before and after.
+    sizes: the target of each pool, and how many Nodes it has at most when the limit is lowered.
+    choices: which of the outstanding acknowledgements comes next, each time.
+    """
+    quota, allocator = QuotaService(), AllocatorModel()
+    quota.set_limit(limits[0])
+    for number, (target, held) in enumerate(sizes):
+        version = specified(f"p{number}", target)
+        outstanding = [
+            each
+            for message in (version, *quota.hears(version))
+            for each in allocator.process(message)
+        ]
+        quota.hears(*allocator.assign(f"p{number}", held))
+    outputs = quota.set_limit(limits[1])
+    for choice in chain(choices, repeat(0)):
+        outstanding += [each for message in outputs for each in allocator.process(message)]
+        if not outstanding:
+            break
+        outputs = quota.hears(outstanding.pop(choice % len(outstanding)))
+    return {key: pool.granted for key, pool in quota.state.pools.items()}
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.tuples(st.integers(12, 16), st.integers(4, 11)),
+    st.lists(st.tuples(st.integers(1, 8), st.integers(0, 1)), min_size=4, max_size=6),
+    st.lists(st.integers(0, 5), min_size=4, max_size=8),
+)
+@example((16, 10), [(4, 0), (1, 0), (6, 0), (8, 0)], [2])
+def test_the_order_in_which_grants_are_confirmed_does_not_decide_who_is_served(
+    limits: tuple[int, int], sizes: Sequence[tuple[int, int]], choices: Sequence[int]
+) -> None:
+    assert grants_after(limits, sizes, choices) == grants_after(limits, sizes, [])

@@ -6,8 +6,10 @@ from unit.quota_service import (
     QuotaService,
     acknowledged,
     configured,
+    deleting,
     exceeds,
     limit_of,
+    node_deleted,
     released,
     specified,
     verdict,
@@ -57,26 +59,91 @@ def test_a_small_pool_is_served_although_a_large_one_before_it_does_not_fit() ->
     ]
 
 
-def test_a_small_pool_is_served_although_a_large_one_before_it_fits_what_is_given_back() -> None:
+def test_a_small_pool_waits_while_a_large_one_before_it_fits_what_is_given_back() -> None:
     # given a pool that gives back 8 Nodes, and two that wait, of which the first fits after that
     quota = waiting_for(8, train=8, large=4, small=1)
     quota.set_limit(7)
 
-    # when the limit leaves room for the second before the allocator has read of the smaller grant
-    outputs = quota.set_limit(9)
+    # when the limit leaves room for the second, and then the allocator reads of the smaller grant
+    raised = quota.set_limit(9)
+    confirmed = quota.hears(acknowledged("train", 0, number=2))
 
-    # then the second is served first of all, and each of the others has the numbers after that
-    short = exceeds(4, 9, "9 used by 2 other pools")
-    first = f"targetNodes 8 fits quota 9 for {KIND}, but a NodePool that has waited longer"
-    behind = f"{first} comes first"
-    assert outputs == [
+    # then nobody is served before the first, and each of the others has the numbers after that
+    fits = f"fits quota 9 for {KIND}, but a NodePool that has waited longer comes first"
+    large, train = exceeds(4, 9, "8 used by 1 other pool"), f"targetNodes 8 {fits}"
+    assert raised == [
         *configured(9, granted=8),
-        verdict("small", Quota.UNDER, granted=1, limit=9, used=9, number=2),
-        verdict("large", Quota.OVER, granted=0, limit=9, used=9, message=short),
-        warning("large", short),
-        verdict("train", Quota.OVER, granted=0, limit=9, used=9, number=2, message=behind),
-        warning("train", behind),
+        verdict("large", Quota.OVER, granted=0, limit=9, used=8, message=large),
+        warning("large", large),
+        verdict("small", Quota.OVER, granted=0, limit=9, used=8, message=f"targetNodes 1 {fits}"),
+        warning("small", f"targetNodes 1 {fits}"),
+        verdict("train", Quota.OVER, granted=0, limit=9, used=8, number=2, message=train),
+        warning("train", train),
     ]
+    assert confirmed == [
+        released("train", granted=0, used=0),
+        verdict("large", Quota.UNDER, granted=4, limit=9, used=4, number=2),
+        verdict("small", Quota.UNDER, granted=1, limit=9, used=5, number=2),
+        verdict(
+            "train",
+            Quota.OVER,
+            granted=0,
+            limit=9,
+            used=5,
+            number=2,
+            message=exceeds(8, 9, "5 used by 2 other pools"),
+        ),
+    ]
+
+
+def test_a_newcomer_does_not_take_the_room_of_a_pool_that_fits_what_is_given_back() -> None:
+    # given a pool that gives back 8 Nodes, and another that waits for 4 of them
+    quota = waiting_for(8, train=8, large=9)
+    quota.set_limit(7)
+    quota.set_limit(9)
+
+    newcomer = quota.specify("newcomer", 1)
+    quota.hears(acknowledged("train", 0, number=2))
+
+    text = f"targetNodes 1 fits quota 9 for {KIND}, but a NodePool that has waited longer"
+    assert newcomer == [
+        verdict("newcomer", Quota.OVER, granted=0, limit=9, used=8, message=f"{text} comes first"),
+        warning("newcomer", f"{text} comes first"),
+    ]
+    assert quota.line == ["train", "newcomer"]
+
+
+def test_a_pool_that_wants_no_more_than_its_grant_waits_for_no_other() -> None:
+    # given a pool that gives back 5 Nodes, another that waits for them, and a third that waits too
+    # and has lost one of the two Nodes of its grant
+    quota = waiting_for(8, train=5, large=6, own=2)
+    quota.assign("own", 2)
+    quota.specify("own", 4)
+    quota.set_limit(6)
+    quota.hears(node_deleted("own", 0))
+    quota.set_limit(8)
+
+    outputs = quota.specify("own", 2)
+
+    assert outputs == [verdict("own", Quota.UNDER, granted=2, limit=8, used=7, generation=3)]
+    assert quota.line == ["large", "train"]
+
+
+def test_a_small_pool_is_served_once_a_large_one_before_it_is_deleted() -> None:
+    # given a pool that gives back 6 Nodes, a pool with 2 Nodes that waits for 4 of them, and a
+    # small pool for which there is room
+    quota = waiting_for(8, large=2, train=6)
+    quota.assign("large", 2)
+    quota.specify("large", 6)
+    quota.specify("small", 1)
+    quota.set_limit(7)
+    quota.set_limit(9)
+    waiting = quota.line
+
+    outputs = quota.hears(deleting("large"))
+
+    assert waiting == ["large", "small", "train"]
+    assert verdict("small", Quota.UNDER, granted=1, limit=9, used=9, number=2) in outputs
 
 
 def test_a_pool_that_was_served_waits_no_more() -> None:

@@ -15,8 +15,9 @@
 * The NodePool that waits longest is served first, unless it does not fit. A higher target puts a
   NodePool that waits behind all others, and an invalid NodePool does not wait; no other change
   moves it. NodePools that a lowered limit makes wait are ordered by creation.
-* A NodePool may wait and give Nodes back, which the allocator has not acknowledged yet. It is
-  granted these Nodes again only if no NodePool that waits longer fits once all are given back.
+* A NodePool may wait and give Nodes back, which the allocator has not acknowledged yet. A NodePool
+  that needs more than it keeps is granted nothing while a NodePool that waits longer fits once all
+  are given back. So the order of the acknowledgements decides nothing.
 
 From the log: the order in which the quota service took its inputs, and when it looked at those
 that wait, which it may do once for many changes. What a NodePool holds "at a change of the limit"
@@ -168,11 +169,12 @@ class QuotaModel:
         return used + part.target <= limit and not self._gives_way(part, limit)
 
     def _gives_way(self, part: Part, limit: int) -> bool:
-        """Return whether the Nodes that it gives back are for a NodePool that waits longer."""
-        if part.settled == part.reserved or part.target <= part.settled:
+        """Return whether the room that it needs is for a NodePool that waits longer."""
+        rivals = [other for other in self.parts.values() if other.ledger == part.ledger]
+        room = limit - sum(other.reserved for other in rivals)
+        if part.target - part.settled <= min(room, 0):
             return False
         begun = part.place[0] if part.place is not None else _at(part.seen)
-        rivals = [other for other in self.parts.values() if other.ledger == part.ledger]
         used = sum(other.settled for other in rivals)
         return any(
             other.place is not None
