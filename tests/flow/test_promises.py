@@ -10,8 +10,9 @@ from flow.test_explanations import explained, titles
 from flow.test_racks import DOMAIN, EAST, GB200, add, break_node, want
 from flow.test_reservations import reservation_advice
 from nodepool.explanation.promises import Promise, words
-from support.constants import CLUSTER, ORG, PREFER_IDLE
+from support.constants import CLUSTER, ORG, PREFER_IDLE, RACK
 from support.failing import given_broken
+from support.manifests import rack_affinity
 from support.simulation.advice import check_advice
 from support.world_harness import WorldHarness
 
@@ -184,6 +185,25 @@ def test_no_node_is_to_be_drained_while_a_check_has_failed(service: str, cause: 
     world.pass_time(minutes=2)
 
     assert (f"wait: {cause}",) in helps(world)
+
+
+def test_a_nodepool_with_an_affinity_is_not_said_to_refill_with_any_machine(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool with the only machine that satisfies its node affinity
+    world.given_cluster()
+    world.given_quota(9)
+    world.given_machines(1, labels={RACK: "r1"})
+    world.given_machines(2, labels={RACK: "r2"})
+    world.apply("train", 1, computeClass="spot", affinity=rack_affinity("r1"))
+
+    # when its Node is preempted for another NodePool
+    world.apply("other", 1, affinity=rack_affinity("r1"))
+    world.pass_time(minutes=1)
+    check_advice(world.world, Random(0), most=ALL)
+
+    which = "machines that satisfy the node affinity"
+    assert (f"wait: the NodePool refills by itself when {which} are free",) in helps(world)
 
 
 def test_a_nodepool_whose_quota_check_failed_is_not_said_to_refill_by_itself() -> None:

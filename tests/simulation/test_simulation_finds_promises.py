@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,9 @@ from flow.test_racks import DOMAIN, EAST, GB200, add, break_node, want
 from nodepool.explanation import node_causes, node_remedies, reservation_remedies
 from nodepool.explanation.promises import Promise
 from support.audit.facts import Violation
-from support.constants import CLUSTER, ORG, PREFER_IDLE
+from support.constants import CLUSTER, ORG, PREFER_IDLE, RACK
 from support.failing import given_broken
+from support.manifests import rack_affinity
 from support.simulation.advice import check_advice, check_trial, trials
 from support.world_harness import WorldHarness
 
@@ -94,22 +96,32 @@ def test_a_node_that_comes_back_and_gives_way_at_once_is_found(
         check_advice(world.world, Random(0), most=stories.ALL)
 
 
+@pytest.mark.parametrize(
+    ("spec", "then"),
+    [
+        ({}, Promise.REFILLED),
+        ({"affinity": rack_affinity("r1")}, Promise.REFILLED_IF_FITTING),
+    ],
+    ids=["any machine", "a machine that satisfies the affinity"],
+)
 def test_a_nodepool_that_does_not_refill_by_itself_is_found(
-    monkeypatch: pytest.MonkeyPatch,
+    spec: dict[str, Any], then: Promise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # given a spot NodePool that quota cannot decide about, and that loses a Node
     broken: set[tuple[str, str]] = set()
     world = given_broken("quota", broken)
-    world.given_data_center(machines=4)
-    world.apply("train", 2, computeClass="spot")
+    world.given_cluster()
+    world.given_quota(9)
+    world.given_machines(4, labels={RACK: "r1"})
+    world.apply("train", 2, computeClass="spot", **spec)
     broken.add(("quota", f"{ORG}/{CLUSTER}/train"))
-    world.apply("train", 2, computeClass="spot", schedulingPriority={"value": 3})
+    world.apply("train", 2, computeClass="spot", schedulingPriority={"value": 3}, **spec)
     world.preempt("train", "n1")
     world.pass_time(minutes=1)
 
     # when it is overlooked that a check has failed
     monkeypatch.setattr(node_causes, "gets_none", lambda _: "")
 
-    (trial,) = [each for each in trials(world.world) if each.remedy.promise is Promise.REFILLED]
-    with pytest.raises(Violation, match="that is not so: REFILLED"):
+    (trial,) = [each for each in trials(world.world) if each.remedy.promise is then]
+    with pytest.raises(Violation, match=rf"that is not so: {then.name}\n"):
         check_trial(world.world, trial)

@@ -160,7 +160,8 @@ def _preemption(facts: Facts) -> Iterator[Cause]:
     text = f"wait until {'it is' if len(nodes) == 1 else 'they are'} gone"
     wait = Remedy(text, Wait(gone), Promise.GONE)
     if refills:
-        wait = promise("wait", Wait(gone), Promise.REFILLED, facts.name, ": ")
+        then = Promise.REFILLED_IF_FITTING if facts.has_affinity else Promise.REFILLED
+        wait = promise("wait", Wait(gone), then, facts.name, ": ")
     yield Cause(
         "Preemption",
         f"{format_count(len(nodes))} {'is' if len(nodes) == 1 else 'are'} being preempted",

@@ -38,6 +38,8 @@ class Promise(Enum):
     """The Nodes have left."""
     REFILLED = auto()
     """The NodePool has as many Nodes as quota allows, or no machine is free."""
+    REFILLED_IF_FITTING = auto()
+    """The NodePool has as many Nodes as quota allows, or no free machine satisfies the affinity."""
     COUNTED = auto()
     """The Node counts as a Node of the NodePool again."""
 
@@ -60,6 +62,9 @@ _WORDS: Final[Mapping[Promise, str]] = {
         "added, or until a spot Node gives way"
     ),
     Promise.REFILLED: "the NodePool refills by itself when machines are free",
+    Promise.REFILLED_IF_FITTING: (
+        "the NodePool refills by itself when machines that satisfy the node affinity are free"
+    ),
 }
 
 

@@ -11,6 +11,7 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, assert_never, cast, get_args
 
+from nodepool.contract.conditions import Capacity
 from nodepool.contract.documents import text
 from nodepool.contract.events import (
     CWNodeDeleted,
@@ -25,7 +26,7 @@ from nodepool.engine import bounds
 from nodepool.engine.world import World
 from nodepool.explanation.cause import Cause, Kind
 from nodepool.explanation.documents import IN_SERVICE
-from nodepool.explanation.facts import RESTARTING, Facts
+from nodepool.explanation.facts import RESTARTING, Check, Facts
 from nodepool.explanation.leaving import without_lost
 from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import (
@@ -320,6 +321,9 @@ def _is_kept(  # noqa: C901  # It lists the promises.
             return is_gone
         case Promise.REFILLED:
             return after.held >= after.allowed or not _count_free(buckets, before)
+        case Promise.REFILLED_IF_FITTING:
+            capacity = after.checks.get("Capacity")
+            return after.held >= after.allowed or (capacity is not None and _lacks_all(capacity))
         case Promise.COUNTED:
             counted = {node.name for node in after.counted_nodes}
             return counted.issuperset(names) or after.held >= after.target
@@ -338,6 +342,11 @@ def _named(action: Action) -> tuple[str, ...]:
             return nodes
         case _:
             return ()
+
+
+def _lacks_all(capacity: Check) -> bool:
+    """Return whether no machine is free that a NodePool may have."""
+    return capacity.reason in (Capacity.NONE_AVAILABLE, Capacity.NONE_AVAILABLE_NODE_AFFINITY)
 
 
 def _was_taken(buckets: Buckets, before: Facts) -> bool:
