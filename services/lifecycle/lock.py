@@ -11,6 +11,7 @@ from lifecycle.deadlines import LOCK_WITHIN, USUALLY
 from nodepool.contract.events import AnswerAwaited, NodeLockChanged
 from nodepool.contract.model import LOCK, LOCK_TAINT, Taint
 from nodepool.contract.observations import NodeSeen
+from nodepool.contract.pods import SLURM_JOB
 from nodepool.state.values import replace
 
 
@@ -52,7 +53,7 @@ class Lock:
     @property
     def work(self) -> str:
         """The name of the workload that the lock stands for."""
-        return f"Slurm job {self.job}"
+        return f"{SLURM_JOB}{self.job}"
 
 
 def begin_lock(job: str, number: int, now: datetime) -> Lock:
@@ -102,3 +103,8 @@ def lock_annotations(lock: Lock | None) -> Mapping[str, str]:
 def lock_taints(lock: Lock | None) -> tuple[Taint, ...]:
     """Return the taint of a Node with this lock."""
     return () if lock is None else (LOCK_TAINT,)
+
+
+def is_job(work: str) -> bool:
+    """Return whether the workload of this name is a Slurm job, and no Pod."""
+    return work.startswith(SLURM_JOB)

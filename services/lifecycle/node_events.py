@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from lifecycle.health import Asked
-from lifecycle.lock import Lock
+from lifecycle.lock import Lock, is_job
 from lifecycle.look import cordon_text, make_look, next_boot, plan_for
 from lifecycle.node import Node, Workload, is_unschedulable
 from lifecycle.template import NodeTemplate
@@ -188,12 +188,12 @@ def _activity_of(
 ) -> on.NodeActivityChanged:
     names = tuple(workload.name for workload in workloads)
     blocking = [workload for workload in workloads if workload.blocks]
-    longest = sorted(blocking, key=lambda workload: (workload.since, workload.name))[:BLOCKING_MAX]
+    named = sorted(blocking, key=lambda each: (not is_job(each.name), each.since, each.name))
     return on.NodeActivityChanged(
         **node_fields(template, node),
         active=bool(workloads),
         message=f"running: {list_names(names)}" if names else "nothing runs here",
-        blocking=tuple(BlockingPod(name=pod.name, since=pod.since) for pod in longest),
+        blocking=tuple(BlockingPod(name=pod.name, since=pod.since) for pod in named[:BLOCKING_MAX]),
         blocking_count=len(blocking),
         grace_s=max((workload.grace_s for workload in workloads), default=0),
     )

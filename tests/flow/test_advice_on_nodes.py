@@ -352,6 +352,26 @@ def test_a_slurm_job_is_not_called_a_pod(world: WorldHarness) -> None:
     assert helps(world)[0][0] == "end the work that blocks on n1, n2"
 
 
+@pytest.mark.parametrize(("fault", "verb"), [("xid", "reboot"), ("gpu-lost", "drain")])
+def test_a_slurm_job_is_named_beside_many_pods_that_began_before_it(
+    world: WorldHarness, fault: str, verb: str
+) -> None:
+    # given a Node with more Pods that block than are named, and a job that began after them
+    world.given_data_center(machines=3)
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": True})
+    for number in range(6):
+        world.run_pod("n1", f"pod-{number}", tolerations=[{"operator": "Exists"}])
+    world.pass_time(minutes=1)
+    world.lock("train", "n1")
+
+    world.break_machines("n1", fault=fault)
+    world.pass_time(minutes=1)
+
+    # then its advice lets the job end before the command
+    check_advice(world.world, Random(0), most=100)
+    assert helps(world)[-1] == (f"end the Slurm job on n1, then 'nodepool {verb} n1 --force'",)
+
+
 def test_an_unhealthy_node_that_is_too_many_is_not_said_to_be_cured(world: WorldHarness) -> None:
     # given two Nodes at work, of which one is too many, and one has a problem that a reboot cures
     world.given_data_center(machines=2)

@@ -7,8 +7,6 @@ from typing import Final
 
 from nodepool.contract.health import cordon_cause
 
-SLURM_JOB: Final = "Slurm job "
-"""The prefix of the name of a workload that is a Slurm job."""
 RESTARTING: Final = ("rebooting", "verifying")
 """The phases in which a Node is being cured."""
 NOT_READY: Final = cordon_cause("Ready")

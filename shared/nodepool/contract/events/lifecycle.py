@@ -11,7 +11,7 @@ from nodepool.contract.pods import BlockingPod
 from nodepool.contract.reboots import RebootedFor
 
 BLOCKING_MAX = 5
-"""How many Pods that delay a drain an event names."""
+"""How many Pods and Slurm jobs that delay a drain an event names."""
 LockState = Literal["pending", "locked", "released"]
 """A lock that a Slurm job waits for, one that it has, and one that is over."""
 
@@ -121,9 +121,9 @@ class NodeActivityChanged(Event, OfNode):
 
     active: whether workloads run on it.
     message: names them.
-    blocking: the Pods that a drain for a scale-down waits for; those that have been there longest,
-        at most `BLOCKING_MAX`.
-    blocking_count: how many such Pods there are.
+    blocking: what a drain for a scale-down waits for: a Slurm job, then the Pods that have been
+        there longest; at most `BLOCKING_MAX` in all.
+    blocking_count: how many Pods and Slurm jobs it waits for.
     grace_s: how long a drain awaits the Pods that run there, in seconds, once it has begun.
     """
 
