@@ -101,9 +101,15 @@ def test_a_drained_node_is_said_to_be_replaced_only_if_a_machine_is_free_for_it(
     assert field(world.node_pool("train"), "status", "currentNodes") == left
 
 
-@pytest.mark.parametrize(("target", "machines"), [(3, 4), (4, 4)])
+@pytest.mark.parametrize(
+    ("target", "machines", "then"),
+    [
+        (3, 4, "other Nodes that leave may get the free machines, so train may lack the Node"),
+        (4, 4, "no machine is free for it, so train lacks the Node until"),
+    ],
+)
 def test_a_drained_node_is_not_said_to_be_replaced_by_what_another_node_that_leaves_needs(
-    world: WorldHarness, target: int, machines: int
+    world: WorldHarness, target: int, machines: int, then: str
 ) -> None:
     # given a Node that is drained for triage, another unhealthy one, and machines for one of them
     given_two_unhealthy_nodes(world, target, machines)
@@ -114,8 +120,32 @@ def test_a_drained_node_is_not_said_to_be_replaced_by_what_another_node_that_lea
     world.pass_time(minutes=30)
 
     # then its NodePool lacks it, as was said
-    assert "no machine is free for it, so train lacks the Node until" in advised
+    assert then in advised
     assert world.node_counts("train").current == 2
+
+
+def test_a_free_machine_is_not_denied_since_another_node_leaves_later(world: WorldHarness) -> None:
+    # given a Node that does not answer and is drained, an unhealthy one, and a machine for one
+    world.given_data_center(machines=4)
+    world.apply("train", 3, lifecycle={"disableUnhealthyNodeEviction": True})
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=15)
+    world.command_node("DrainNode", "train", "n1")
+    world.break_machines("n2", fault="gpu-lost")
+    world.pass_time(minutes=1)
+
+    # when the second one is drained
+    check_advice(world.world, Random(0), most=100)
+    advised = helps(world)[-1]
+    world.command_node("DrainNode", "train", "n2")
+    world.pass_time(minutes=1)
+
+    # then the machine takes its place at once, and its NodePool lacks the first one later
+    assert world.nodes("train") == ["n1", "n3", "n4"]
+    assert advised == (
+        "'nodepool drain n2' ends what runs there; other Nodes that leave "
+        "may get the free machines, so train may lack the Node until another one is free",
+    )
 
 
 def given_two_unhealthy_nodes(world: WorldHarness, target: int, machines: int) -> None:

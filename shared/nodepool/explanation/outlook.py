@@ -67,9 +67,11 @@ def foretell(facts: Facts, node: NodeFacts, *, is_cured: bool) -> Promise:
         return Promise.NOTHING
     if rack_of(facts) > 1:
         return _foretell_in_rack(facts, node)
-    # The Nodes that leave already are replaced first.
-    if facts.machines.free <= max(0, min(going, facts.allowed - left - 1)):
+    if not facts.machines.free:
         return Promise.LACKS if facts.spot else Promise.LACKS_OR_SPOT
+    # Facts do not say which of the Nodes that leave is the first that needs a machine.
+    if facts.machines.free <= min(going, facts.allowed - left - 1):
+        return Promise.MAY_LACK
     return _replaced(facts, node)
 
 

@@ -34,6 +34,8 @@ class Promise(Enum):
     """The Node has left, and none comes before a machine is free."""
     LACKS_OR_SPOT = auto()
     """The Node has left, and none comes before a machine is free, or a spot Node gives one up."""
+    MAY_LACK = auto()
+    """The Node has left; whether one comes depends on which Node leaves first."""
     GONE = auto()
     """The Nodes have left."""
     REFILLED = auto()
@@ -60,6 +62,10 @@ _WORDS: Final[Mapping[Promise, str]] = {
     Promise.LACKS_OR_SPOT: (
         "no machine is free for it, so {pool} lacks the Node until one is freed, repaired or "
         "added, or until a spot Node gives way"
+    ),
+    Promise.MAY_LACK: (
+        "other Nodes that leave may get the free machines, so {pool} may lack the Node until "
+        "another one is free"
     ),
     Promise.REFILLED: "the NodePool refills by itself when machines are free",
     Promise.REFILLED_IF_FITTING: (

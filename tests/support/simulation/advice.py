@@ -317,8 +317,10 @@ def _is_kept(  # noqa: C901  # It lists the promises.
             stay = [each for each in after.nodes if each.name not in names]
             counts = [sum(each.domain in domains for each in of) for of in (before.nodes, stay)]
             return is_gone and counts[1] < counts[0]
-        case Promise.GONE | Promise.LACKS | Promise.LACKS_OR_SPOT | Promise.REPLACED_IF_FITTING:
+        case Promise.GONE | Promise.MAY_LACK | Promise.REPLACED_IF_FITTING:
             return is_gone
+        case Promise.LACKS | Promise.LACKS_OR_SPOT:
+            return is_gone and before.machines is not None and not before.machines.free
         case Promise.REFILLED:
             return after.held >= after.allowed or not _count_free(buckets, before)
         case Promise.REFILLED_IF_FITTING:
