@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from lifecycle.deadlines import LOCK_WITHIN, USUALLY
 from nodepool.contract.events import AnswerAwaited, NodeLockChanged
+from nodepool.contract.keys import SLURM_JOB
 from nodepool.contract.model import LOCK, LOCK_TAINT, Taint
 from nodepool.contract.observations import NodeSeen
-from nodepool.contract.pods import SLURM_JOB
 from nodepool.state.values import replace
 
 

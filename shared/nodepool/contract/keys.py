@@ -4,6 +4,8 @@ from typing import NewType
 
 UNNAMED = "_"
 """The token in place of an identity token that a message does not have."""
+SLURM_JOB = "Slurm job "
+"""How the name of a Slurm job begins among the work of a Node; no Pod has a space in its name."""
 CONTROL_PLANE = "control-plane"
 """What a Node in production is reserved for that no NodePool can use."""
 FLEET = "fleet"

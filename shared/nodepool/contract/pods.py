@@ -26,8 +26,6 @@ TOLERATIONS_MAX: Final = 16
 """The most tolerations of a Pod; so what is observed of a Node full of Pods fits one message."""
 GPUS_MAX: Final = 1_024
 """The most GPUs that a Pod can ask for; no instance type has so many."""
-SLURM_JOB: Final = "Slurm job "
-"""How the name of a Slurm job begins among the work of a Node; no Pod has a space in its name."""
 
 Seconds = Annotated[int, Field(ge=0, le=GRACE_MAX_S)]
 """A grace period."""

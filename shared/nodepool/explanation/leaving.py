@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from nodepool.contract.counting import format_count
+from nodepool.contract.keys import SLURM_JOB
 from nodepool.contract.moments import rfc3339
-from nodepool.contract.pods import SLURM_JOB
 from nodepool.explanation.facts import Facts, NodeFacts
 from nodepool.explanation.remedies import Remedy, ScaleTo
 from nodepool.explanation.sharing import down_to_racks, rack_of
