@@ -74,7 +74,7 @@ async def cell(
 async def work(connection: Connection, commands: int, start: int = 0) -> None:
     """Have the services do something."""
     for number in range(start, start + commands):
-        await send(connection, limit(number), f"c{number}")
+        await send(connection, limit(number % 1_000), f"c{number}")
     await outcome(connection, f"c{start + commands - 1}")
 
 
