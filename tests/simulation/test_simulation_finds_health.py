@@ -97,6 +97,7 @@ PLANTS = {
         "a command forces its drain",
         FORCED,
         functions={"lifecycle.table.draining": without_force},
+        seed=31,
     ),
     "cordons that are not heard of": Plant(
         "others cost less", PROFILE, (hearing(ALLOCATOR, without_cordons),)

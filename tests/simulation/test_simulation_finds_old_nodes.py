@@ -238,7 +238,7 @@ PLANTS: Mapping[str, Plant] = {
         {
             "preemption.state.is_announced": lambda node, _: node.pending_since is not None,
         },
-        seed=73,
+        seed=126,
     ),
     "a Node has two taints of a key": Plant(
         "has the taint",
