@@ -4,6 +4,8 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from nodepool.state.bucket import Bucket
+
 ORGS_MAX: Final = 10_000
 """How many organisations are remembered; the least recently active is forgotten first."""
 HOUR_S: Final = 3_600.0
@@ -28,14 +30,6 @@ class Recent(OrderedDict[str, T], Generic[T]):
             self.popitem(last=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Level:
-    """How many tokens a bucket held at a moment."""
-
-    tokens: float
-    at: float
-
-
 class Rate:
     """A token bucket per organisation.
 
@@ -45,24 +39,23 @@ class Rate:
 
     def __init__(self, per_second: float, burst: float) -> None:
         self.per_second, self.burst = per_second, burst
-        self._levels: Recent[_Level] = Recent()
+        self._buckets: Recent[Bucket] = Recent()
 
     def take(self, org: str, now: float, tokens: float = 1.0) -> float:
         """Take tokens; return 0, or in how many seconds there are enough, and take none.
 
         now: seconds of any monotonic clock.
         """
-        level = self._levels.get(org) or _Level(self.burst, now)
-        held = min(self.burst, level.tokens + (now - level.at) * self.per_second)
-        wait_s = (tokens - held) / self.per_second if held < tokens else 0.0
-        self._levels.use(org, _Level(held if wait_s else held - tokens, now))
-        return wait_s
+        return self._bucket(org, now).take(now, tokens)
 
     def owe(self, org: str, now: float, tokens: float) -> None:
         """Take tokens that an organisation need not have: it gets new ones once that is paid."""
-        level = self._levels.get(org) or _Level(self.burst, now)
-        held = min(self.burst, level.tokens + (now - level.at) * self.per_second)
-        self._levels.use(org, _Level(held - tokens, now))
+        self._bucket(org, now).owe(now, tokens)
+
+    def _bucket(self, org: str, now: float) -> Bucket:
+        bucket = self._buckets.get(org) or Bucket(self.per_second, self.burst, now)
+        self._buckets.use(org, bucket)
+        return bucket
 
 
 @dataclass(slots=True)

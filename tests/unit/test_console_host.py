@@ -13,7 +13,7 @@ from console.host.account import Account
 from console.host.identities import Identity, list_identities
 from console.host.links import Links
 from console.host.live import ENDED, Shown, Streams
-from console.host.pace import Pace, pause_after
+from console.host.pace import pause_after
 from console.host.reading import local_path, parse_query
 from console.host.rendering import say
 from console.host.sessions import SESSIONS_MAX, Sessions
@@ -257,15 +257,6 @@ async def test_an_open_page_of_a_session_that_has_ended_leads_to_the_login(tmp_p
     assert frame is ENDED
     assert b"data-ended" in frame.whole()
     telemetry.close()
-
-
-def test_a_pace_lets_some_pass_at_once_and_then_one_after_the_other() -> None:
-    clock = Clock()
-    pace = Pace(4, 2, clock)
-
-    assert [pace.take() for _ in range(4)] == [0, 0, 0.25, 0.5]
-    clock.now = 10
-    assert [pace.take() for _ in range(3)] == [0, 0, 0.25]
 
 
 def test_the_more_changes_came_at_once_the_longer_the_next_are_waited_for() -> None:

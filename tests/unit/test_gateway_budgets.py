@@ -35,7 +35,7 @@ def test_a_rate_remembers_a_bounded_number_of_organisations() -> None:
     for number in range(ORGS_MAX + 10):
         rate.take(f"org{number}", 0.0)
 
-    assert len(rate._levels) == ORGS_MAX
+    assert len(rate._buckets) == ORGS_MAX
 
 
 def test_a_debt_is_paid_before_there_are_tokens_again() -> None:

@@ -11,7 +11,7 @@ from console.host.history import History
 from console.host.identities import Identity
 from console.host.mirror import Mirror
 from console.host.operations import Operations
-from console.host.pace import EXPLAINED_BURST, EXPLAINED_PER_S, Pace
+from console.host.pace import EXPLAINED_BURST, EXPLAINED_PER_S
 from console.host.rendering import Rows
 from console.view.model import Place
 from console.view.standing import stand
@@ -22,6 +22,7 @@ from nodepool.contract.messages import Command
 from nodepool.host.edge import FAULTS, pause
 from nodepool.host.logs import Logger
 from nodepool.host.settings import Settings
+from nodepool.state.bucket import Bucket
 
 SOURCE: Final = "nodepool-console"
 AGAIN_S: Final = 15.0
@@ -176,10 +177,10 @@ class Account:
     async def _explain(self) -> None:
         """Explain the NodePools that pages show, if they are not well."""
         mirror, again = self.mirror, time.monotonic()
-        pace = Pace(EXPLAINED_PER_S, EXPLAINED_BURST)
+        pace = Bucket(EXPLAINED_PER_S, EXPLAINED_BURST, again)
         while True:
             while (place := self._find_unexplained()) is not None:
-                await asyncio.sleep(pace.take())
+                await asyncio.sleep(pace.owe(time.monotonic()))
                 began = time.monotonic()
                 await self.explain(place)
                 await asyncio.sleep(RESTS * (time.monotonic() - began))

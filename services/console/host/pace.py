@@ -5,7 +5,7 @@ All users and programs of an organisation share one budget of queries.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from nodepool.client.asking import Asker, Reply
@@ -50,20 +50,3 @@ class PacedAsker(Asker):
 def pause_after(changes: int) -> float:
     """Return for how many seconds no more changes are asked for after an answer with some."""
     return min(WATCH_MAX_S, WATCH_S + CHANGE_S * changes)
-
-
-class Pace:
-    """A token bucket: a burst of actions at once, and then a rate."""
-
-    def __init__(
-        self, per_s: float, burst: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._per_s, self._burst, self._clock = per_s, burst, clock
-        self._left, self._at = burst, clock()
-
-    def take(self) -> float:
-        """Count one action, and return how many seconds to wait before it."""
-        now = self._clock()
-        self._left = min(self._burst, self._left + (now - self._at) * self._per_s) - 1
-        self._at = now
-        return max(0.0, -self._left / self._per_s)
