@@ -187,10 +187,11 @@ def test_a_world_shows_where_a_replay_differs() -> None:
     assert world.replay_differs() == ["printer"]
 
 
+@pytest.mark.parametrize(("bound", "most"), [("STEPS_MAX", 20), ("MESSAGES_MAX", 200)])
 def test_a_world_that_never_rests_says_so_of_a_service_that_always_has_work(
-    monkeypatch: pytest.MonkeyPatch,
+    bound: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nodepool.engine.world.STEPS_MAX", 20)
+    monkeypatch.setattr(f"nodepool.engine.world.{bound}", most)
     world = World([SERVICE])
     world.send(enqueue(10**9))
 
