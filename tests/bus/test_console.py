@@ -14,6 +14,7 @@ from bus.harness import PATIENCE_S, until
 from console.host import mirror
 from nodepool.client import Client
 from nodepool.contract.console_metrics import OF_THE_CONSOLE
+from nodepool.contract.documents import field
 from support.constants import A100, H100
 from testbed.pages import page
 
@@ -161,7 +162,7 @@ async def test_a_form_does_what_it_says_in_the_name_of_its_user(tmp_path: Path) 
         await world.operator.nodepools.catch_up()
         document = await world.operator.nodepools.get("nightly")
         assert document is not None
-        assert document["spec"]["targetNodes"] == 1  # type: ignore[index]
+        assert field(document, "spec", "targetNodes") == 1
 
         # and a user with an older page is told that another user has changed the target
         await read_until(browser, pool, "</b> <small>of 1</small>")
@@ -257,7 +258,7 @@ async def test_nobody_comes_in_or_does_anything_by_another_way(tmp_path: Path) -
             assert "Ask an editor or an owner" in denied.text or "Ask an owner" in denied.text
         document = await world.operator.nodepools.get("train")
         assert document is not None
-        assert document["spec"]["targetNodes"] == 1  # type: ignore[index]
+        assert field(document, "spec", "targetNodes") == 1
 
         # when the session ends in the middle of a form, then nothing that was typed is lost
         editor = await world.browser("editor")

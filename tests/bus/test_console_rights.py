@@ -10,6 +10,7 @@ from bus.accounts import CLUSTER, OTHER_ORG
 from bus.consoles import Browser, console_at_work
 from bus.test_console import apply, read_until
 from console.host.routes import FORMS, PAGES, STILL
+from nodepool.contract.documents import field
 from support.constants import H100
 
 NOBODY, VIEWER, EDITOR, OWNER, OPERATOR, OTHER = (
@@ -103,7 +104,7 @@ async def test_every_address_answers_each_role_and_organisation_as_it_may(tmp_pa
         await world.operator.nodepools.catch_up()
         document = await world.operator.nodepools.get("train")
         assert document is not None
-        assert document["spec"]["targetNodes"] == 1  # type: ignore[index]
+        assert field(document, "spec", "targetNodes") == 1
 
 
 SAME = {name: f"{{{name}}}" for name in ("cluster", "name", "position")}

@@ -13,7 +13,7 @@ from support.constants import H100
 Fields = Mapping[str, Any]
 
 
-def manifest(version: int = 5, **spec: Any) -> dict[str, object]:
+def manifest(version: int = 5, **spec: object) -> dict[str, object]:
     """A NodePool as it is stored."""
     metadata = {"name": "train", "resourceVersion": str(version), "generation": version}
     return {"metadata": metadata, "spec": {"instanceType": H100, "targetNodes": 4, **spec}}

@@ -15,14 +15,15 @@ from nodepool.client.hearing import hear
 from nodepool.contract.keys import token
 
 BACK: Final = 2_500
-"""How many positions before the end of the log reading begins."""
+"""Reading begins this many positions before the end of the log."""
 PAGE: Final = 250
 """The most events to ask for at a time: a busy gateway takes a second for them."""
 TURN_S: Final = 0.5
 """The least time between two looks for new events of a cluster, in seconds: each counts as ten
 queries of the budget of the organisation."""
 LATE_S: Final = 5.0
-"""How long to wait for new events if none is heard, in seconds: a heard message may be lost."""
+"""The longest time between two looks for new events, in seconds: a message that announces events
+may be lost."""
 
 
 async def follow_happenings(client: Client, mirror: Mirror) -> None:

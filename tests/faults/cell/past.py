@@ -20,6 +20,7 @@ from nodepool.client.session import Session
 from nodepool.contract.log import Entry, LogId
 from nodepool.engine.past import state_of
 from nodepool.engine.replica import Replica
+from nodepool.nats.wire.connection import FaultListener
 
 COMMANDS = (
     ("get", "np,no,qt,cap,cl", "-o", "json"),
@@ -46,7 +47,7 @@ class _Session(Session):
         backend.show(history, read)
         self.__dict__["backend"] = backend
 
-    async def open(self, on_fault: Any = None) -> None:
+    async def open(self, on_fault: FaultListener | None = None) -> None:
         """Do nothing: this session has no connection."""
 
 
