@@ -9,7 +9,9 @@ from typing import Final
 import uvicorn
 
 from console.host.accounts import Accounts
+from console.host.doors import Doors
 from console.host.guard import Guard
+from console.host.provider import Provider
 from console.host.settings import LOOPBACK, ConsoleSettings, read_console
 from console.host.telemetry import NAME, Telemetry
 from console.host.web import Site
@@ -48,10 +50,10 @@ class Console:
         self._socket = _listen(settings.port)
         port = self._socket.getsockname()[1]
         self.url = f"http://{LOOPBACK}:{port}"
-        # Cookies are shared by all ports of a host, so the name has the port. `__Host-` needs
-        # `Secure`, which not every browser takes over plain HTTP, even on the machine itself.
-        self._site = Site(self.accounts, telemetry, f"nodepool-console-{port}")
-        self._guard = Guard(self._site.app(), (f"{LOOPBACK}:{port}", f"localhost:{port}"))
+        doors = Doors(port, settings.url)
+        provider = Provider(settings.openid) if settings.openid is not None else None
+        self._site = Site(self.accounts, telemetry, doors, provider)
+        self._guard = Guard(self._site.app(), doors.hosts)
         self.accounts.links.base = self.url
         self.fault = "starting"
         self.port = -1

@@ -12,6 +12,7 @@ from urllib.parse import urlencode, urlsplit
 from bus.accounts import CLUSTER, ORG, OTHER_ORG, Guarded, guarded_server
 from bus.guarded_gateway import at_work
 from bus.harness import PATIENCE_S, until
+from console.host.openid import OpenID
 from console.host.settings import ConsoleSettings
 from console.main import Console
 from nodepool.auth.accounts import OPERATOR
@@ -66,9 +67,14 @@ class Browser:
     """Sends what a browser sends, without running scripts."""
 
     base: str
-    cookie: str = ""
+    cookies: dict[str, str] = field(default_factory=dict)
     form_token: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cookie(self) -> str:
+        """The cookies, as a request has them."""
+        return "; ".join(f"{name}={value}" for name, value in self.cookies.items())
 
     async def get(self, path: str, **headers: str) -> Answer:
         """Follow a link."""
@@ -90,11 +96,14 @@ class Browser:
         cookie = {"Cookie": self.cookie} if self.cookie else {}
         try:
             target = path.removeprefix(self.base)
-            connection.request(method, target, body, {**form, **cookie, **given})
+            connection.request(method, target, body, {**form, **cookie, **self.headers, **given})
             response = connection.getresponse()
             text = response.read().decode()
-            if set_cookie := response.getheader("Set-Cookie"):
-                self.cookie = set_cookie.partition(";")[0]
+            for line in response.headers.get_all("Set-Cookie", []):
+                name, _, value = line.partition(";")[0].partition("=")
+                self.cookies[name] = value
+                if "Max-Age=0" in line:
+                    del self.cookies[name]
             if found := TOKEN.search(text):
                 self.form_token = found[1]
             return Answer(response.status, text, dict(response.getheaders()))
@@ -103,10 +112,12 @@ class Browser:
 
 
 @asynccontextmanager
-async def console_at_work(folder: Path, but: Sequence[str] = ()) -> AsyncIterator[World]:
+async def console_at_work(
+    folder: Path, but: Sequence[str] = (), port: int = 0, openid: OpenID | None = None
+) -> AsyncIterator[World]:
     """A console with two organisations, one of which has a cluster, quotas and machines.
 
-    but: services that do not run.
+    but: services that do not run. openid: who signs users in, beside one-time links.
     """
     names = [name for name in SERVICES if name not in but]
     with guarded_server(folder) as server:
@@ -119,16 +130,24 @@ async def console_at_work(folder: Path, but: Sequence[str] = ()) -> AsyncIterato
                 Settings(url=server.url, metrics_port=0, log_file=str(folder / "console.log")),
                 _write_keys(server, folder),
                 folder / "links",
-                port=0,
+                port=port,
+                openid=openid,
             )
-            console, stop = Console(settings), asyncio.Event()
-            running = asyncio.create_task(console.run(stop))
-            try:
-                await until(lambda: console.obstacle() is None or running.done())
+            async with running(settings) as console:
                 yield World(server, folder, console, operator)
-            finally:
-                stop.set()
-                await running
+
+
+@asynccontextmanager
+async def running(settings: ConsoleSettings) -> AsyncIterator[Console]:
+    """A console that serves its pages."""
+    console, stop = Console(settings), asyncio.Event()
+    task = asyncio.create_task(console.run(stop))
+    try:
+        await until(lambda: console.obstacle() is None or task.done())
+        yield console
+    finally:
+        stop.set()
+        await task
 
 
 @asynccontextmanager

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from bus.accounts import CLUSTER, OTHER_ORG
-from bus.consoles import Browser, console_at_work
+from bus.consoles import Browser
 from bus.test_console import apply, read_until
+from bus.test_console_openid import signing_in
 from console.host.routes import FORMS, PAGES, STILL
 from nodepool.contract.documents import field
+from console.host.signing_in import WAYS_IN
 from support.constants import H100
 
 NOBODY, VIEWER, EDITOR, OWNER, OPERATOR, OTHER = (
@@ -48,12 +50,16 @@ RIGHTS: Mapping[str, Mapping[str, int]] = {
     "/nodes/{cluster}/{name}/acknowledge": CHANGES,
     "/nodes/{cluster}/{name}/preempt": OWNERS,
     "/system/dead/{position}": {**OPERATORS, OPERATOR: 404},
+    "/login": dict.fromkeys(EVERYBODY, 200),
+    "/login/start": dict.fromkeys(EVERYBODY, 303),
+    "/login/callback": dict.fromkeys(EVERYBODY, 403),
+    "/logout": dict.fromkeys(EVERYBODY, 404),
 }
 """The status of each address for each user; without a dead letter there is none to see."""
 
 
 def test_every_address_is_in_the_matrix() -> None:
-    paths = {*PAGES, *FORMS} - {"/nodes/{cluster}/{name}/{verb}"}
+    paths = {*PAGES, *FORMS, *WAYS_IN} - {"/nodes/{cluster}/{name}/{verb}"}
 
     assert paths <= RIGHTS.keys()
     assert all(set(rights) == set(EVERYBODY) for rights in RIGHTS.values())
@@ -61,7 +67,7 @@ def test_every_address_is_in_the_matrix() -> None:
 
 @pytest.mark.timeout(240)
 async def test_every_address_answers_each_role_and_organisation_as_it_may(tmp_path: Path) -> None:
-    async with console_at_work(tmp_path) as world:
+    async with signing_in(tmp_path) as (world, _):
         await apply(world.operator, "train", H100, 1)
         await world.operator.nodepools.wait("train", "AtTarget")
         users = {role: await world.browser(role) for role in (VIEWER, EDITOR, OWNER)}

@@ -33,7 +33,7 @@ type, an explanation takes a third of a second, in which the gateway does nothin
 SHOWN_MAX: Final = 400
 """The most NodePools that are explained repeatedly: the NodePools that pages showed last."""
 CONNECTIONS_MAX: Final = 16
-"""The most clusters whose connections for commands stay open."""
+"""The most connections for commands that stay open: one for each cluster and person."""
 
 
 class Account:
@@ -52,7 +52,7 @@ class Account:
         self.is_closed = False
         self._settings, self._log = settings, log
         self._reader: Client | None = None
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[tuple[str, str], Client] = {}
         self._opening = asyncio.Lock()
         self.history = History(self.mirror, self.ask)
         self.operations = Operations(self.mirror)
@@ -108,13 +108,13 @@ class Account:
             raise Refused("", "Unavailable", f"the console is not connected: {self.mirror.fault}")
         return self._reader
 
-    def _make_client(self, cluster: str = "demo") -> Client:
+    def _make_client(self, cluster: str = "demo", person: str = "") -> Client:
         org = self.identity.org
         return Client(
             self._settings.url,
             org=org or "demo",
             cluster=cluster,
-            source=SOURCE,
+            source=f"{SOURCE}/{person}" if person else SOURCE,
             access=self.identity.access(self._settings.access.ca_file),
             through="gateway" if org else "bus",
         )
@@ -131,27 +131,30 @@ class Account:
         """Return the answer of the gateway to a query; raise ClientError without one."""
         return await Asker(self.client().session).ask(query, fields)
 
-    async def send(self, command: Command) -> None:
+    async def send(self, command: Command, person: str = "") -> None:
         """Send a command as the user; raise ClientError if it is refused.
 
         A moment later the mirror shows what it has changed.
+
+        person: who has signed in as the user, which the audit has as part of the program.
         """
         revision = self.mirror.revision
-        client = await self._client_of(command.path[1])
+        client = await self._client_of(command.path[1], person)
         await client.commands.send(command)
         await self.mirror.wait_for_change(revision, SHOWN_S)
 
-    async def _client_of(self, cluster: str) -> Client:
-        """Return a client for commands about a cluster, which stays open."""
+    async def _client_of(self, cluster: str, person: str) -> Client:
+        """Return a client for the commands of a person about a cluster, which stays open."""
+        key = cluster, person
         async with self._opening:
-            client = self._clients.get(cluster)
+            client = self._clients.get(key)
             if client is None:
                 if len(self._clients) >= CONNECTIONS_MAX:
                     oldest = self._clients.pop(next(iter(self._clients)))
                     await oldest.session.close()
-                client = self._make_client(cluster)
+                client = self._make_client(cluster, person)
                 await client.session.open()
-                self._clients[cluster] = client
+                self._clients[key] = client
             return client
 
     # Explaining.

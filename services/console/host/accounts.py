@@ -46,6 +46,11 @@ class Accounts:
         found[0].used = time.monotonic()
         return found[0]
 
+    def find(self, name: str) -> Identity | None:
+        """Return the user of a name; None if the folder of keys has no such user."""
+        known = list_identities(self._settings.keys)
+        return next((each for each in known if each.name == name), None)
+
     def refresh(self, keys: Path) -> None:
         """Take the users who are in the folder of keys now."""
         identities = list_identities(keys)

@@ -70,7 +70,7 @@ async def create(visit: Visit) -> Outcome:
     is_check = visit.typed.get("do") == "check"
     try:
         command = _command_of(visit, form)
-        await visit.account.send(command.model_copy(update={"dry_run": is_check}))
+        await visit.send(command.model_copy(update={"dry_run": is_check}))
     except Refused as refusal:
         fault = {place_fault(refusal.field): refusal.message}
         verdict = ("bad", "Would be refused", str(refusal))
@@ -151,7 +151,7 @@ async def scale(visit: Visit) -> Outcome:
         dry_run=is_check,
     )
     try:
-        await visit.account.send(command)
+        await visit.send(command)
     except ClientError as error:
         return _plan(visit, pool, given, refusal=str(error))
     if is_check:
@@ -201,9 +201,7 @@ async def delete(visit: Visit) -> Outcome:
         if not note and not fault:
             place, org = pool.place, visit.account.identity.org
             try:
-                await visit.account.send(
-                    DeleteNodePool(org=org, cluster=place.cluster, pool=place.name)
-                )
+                await visit.send(DeleteNodePool(org=org, cluster=place.cluster, pool=place.name))
                 return Done("/nodepools", _say_deleted(pool))
             except ClientError as error:
                 note = str(error)
@@ -241,7 +239,7 @@ async def act(visit: Visit) -> Outcome:
     note = note_of(visit) if visit.typed else ""
     if visit.typed and not note:
         try:
-            await visit.account.send(_node_command(visit, verb, pool, visit.typed))
+            await visit.send(_node_command(visit, verb, pool, visit.typed))
             return Done(
                 f"/nodes/{place.cluster}/{place.name}",
                 f"{verb.capitalize()} of {place.name} is accepted.",

@@ -89,7 +89,7 @@ async def _send(
     if not is_check and merged.document == newest:
         return Done(_address(visit.place), f"{visit.place.name} is unchanged.")
     try:
-        await visit.account.send(_command(visit, merged.document, newest, is_check=is_check))
+        await visit.send(_command(visit, merged.document, newest, is_check=is_check))
     except Refused as refusal:
         if refusal.reason == "Conflict" and is_first:
             late = await _read_later(visit, newest)

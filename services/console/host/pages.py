@@ -54,10 +54,11 @@ async def show_pools(visit: Visit) -> Page:
     account = visit.account
     found = list_pools(account.mirror.lines(), read_asked(visit.query))
     account.note_shown(line.place for each in found.sections for line in each.lines)
+    make = account.rows.make if visit.is_frame else make_row
     title = f"({found.needs_person}) NodePools" if found.needs_person else "NodePools"
     values = {
         "list": found,
-        "row": partial(account.rows.make if visit.is_frame else make_row, now=visit.now),
+        "row": partial(make, now=visit.now, may_change=visit.may_change),
         "groups": list(Group),
         "titles": TITLES,
         "groupings": GROUPINGS,

@@ -71,9 +71,10 @@ def render(page: Page, **values: object) -> str:
     return environment().get_template(page.template).render(page=page, **page.values, **values)
 
 
-def make_row(line: Line, now: datetime) -> Markup:
+def make_row(line: Line, now: datetime, *, may_change: bool) -> Markup:
     """Return a NodePool as a row of the list."""
-    return Markup(environment().get_template("pool_row.html").render(line=line, now=now))
+    values = {"line": line, "now": now, "may_change": may_change}
+    return Markup(environment().get_template("pool_row.html").render(values))
 
 
 class Rows:
@@ -85,14 +86,14 @@ class Rows:
     def __init__(self) -> None:
         self._made: dict[tuple[str, str], tuple[Line, Markup]] = {}
 
-    def make(self, line: Line, now: datetime) -> Markup:
+    def make(self, line: Line, now: datetime, *, may_change: bool) -> Markup:
         """Return the row of a NodePool."""
         known = self._made.get(line.place)
         if known is not None and known[0] is line:
             return known[1]
         if len(self._made) >= ROWS_MAX:
             del self._made[next(iter(self._made))]
-        row = make_row(line, now)
+        row = make_row(line, now, may_change=may_change)
         self._made[line.place] = line, row
         return row
 

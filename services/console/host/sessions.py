@@ -1,8 +1,9 @@
 """The sessions of signed-in users, in memory, which end with the console."""
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from console.host.identities import Identity
@@ -19,6 +20,8 @@ class Session:
     id: the value of the cookie. secret: what the token of each form of the session proves.
     used: when it was last used, by a clock that never jumps.
     said: the message that the next page shows about the last action; empty for none.
+    person: who has signed in at the OpenID provider; empty after a one-time link.
+    ends: when it ends in any case, by the same clock. id_token: what the provider knows it by.
     """
 
     id: str
@@ -26,6 +29,14 @@ class Session:
     identity: Identity
     used: float
     said: str = ""
+    person: str = ""
+    ends: float = inf
+    id_token: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the user, and of the person who works as this user."""
+        return f"{self.identity.name} ({self.person})" if self.person else self.identity.name
 
     @property
     def form_token(self) -> str:
@@ -62,21 +73,27 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, identity: Identity) -> Session:
-        """Return a new session, with a new random id."""
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
+
+    def begin(
+        self, identity: Identity, person: str = "", most_s: float = inf, id_token: str = ""
+    ) -> Session:
+        """Return a new session, with a new random id, which ends after at most `most_s` seconds."""
         self._drop_idle()
         if len(self._sessions) >= SESSIONS_MAX:
             oldest = min(self._sessions.values(), key=lambda each: each.used)
             del self._sessions[oldest.id]
         id, secret = secrets.token_urlsafe(ID_BYTES), secrets.token_bytes(ID_BYTES)
-        session = Session(id, secret, identity, self._clock())
+        now = self._clock()
+        session = Session(id, secret, identity, now, "", person, now + most_s, id_token)
         self._sessions[session.id] = session
         return session
 
     def find(self, id: str) -> Session | None:
         """Return the session with an id, and note that it is used; None if it has ended."""
         session = self._sessions.get(id)
-        if session is None or self._clock() - session.used > self._idle_s:
+        if session is None or self._has_ended(session):
             self._sessions.pop(id, None)
             return None
         session.used = self._clock()
@@ -95,10 +112,13 @@ class Sessions:
                 self.end(session.id)
 
     def _drop_idle(self) -> None:
-        now = self._clock()
         for session in list(self._sessions.values()):
-            if now - session.used > self._idle_s:
+            if self._has_ended(session):
                 self.end(session.id)
+
+    def _has_ended(self, session: Session) -> bool:
+        now = self._clock()
+        return now - session.used > self._idle_s or now >= session.ends
 
 
 def _mix(one: bytes, other: bytes) -> bytes:

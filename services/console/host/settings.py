@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
+from console.host.openid import OpenID, check_url, read_openid
 from nodepool.host.settings import PREFIX, Settings, SettingsError, read
 
 LOOPBACK: Final = "127.0.0.1"
@@ -24,6 +26,8 @@ class ConsoleSettings:
     links: the folder into which the console writes the one-time link of each user.
     port: where it listens on this machine; 0 for any port.
     idle_minutes: after how long without a request a session ends.
+    url: where browsers on other machines reach it, through a proxy; empty if none do.
+    openid: who signs users in beside one-time links; None for nobody.
     """
 
     service: Settings
@@ -31,12 +35,15 @@ class ConsoleSettings:
     links: Path
     port: int = 9480
     idle_minutes: int = 720
+    url: str = ""
+    openid: OpenID | None = None
 
     def list_settings(self) -> Mapping[str, object]:
         """Return every setting by its name, without secrets."""
         own = {"keys": str(self.keys), "links": str(self.links)}
         numbers = {"port": self.port, "idle_minutes": self.idle_minutes}
-        return {**self.service.list_settings(), **own, **numbers}
+        issuer = {"url": self.url, "oidc_issuer": self.openid.issuer if self.openid else ""}
+        return {**self.service.list_settings(), **own, **numbers, **issuer}
 
 
 def read_console(environment: Mapping[str, str] = os.environ) -> ConsoleSettings:
@@ -51,13 +58,40 @@ def read_console(environment: Mapping[str, str] = os.environ) -> ConsoleSettings
             raise SettingsError(f"{PREFIX}CONSOLE_{name.upper()} is not set; it names {about}")
     given = {name: _number(environment, name) for name in _BOUNDS}
     numbers = {name: number for name, number in given.items() if number is not None}
-    return ConsoleSettings(service, Path(folders["keys"]), Path(folders["links"]), **numbers)
+    variable = f"{PREFIX}CONSOLE_OIDC_FILE"
+    file = environment.get(variable, "")
+    return ConsoleSettings(
+        service,
+        Path(folders["keys"]),
+        Path(folders["links"]),
+        **numbers,
+        url=_read_url(environment, is_signed_in_to=bool(file)),
+        openid=read_openid(variable, Path(file)) if file else None,
+    )
 
 
 _FOLDERS: Final = {
     "keys": "the folder with the keys of users, which 'nodepool auth' makes",
     "links": "the folder for the one-time links",
 }
+
+
+def _read_url(environment: Mapping[str, str], *, is_signed_in_to: bool) -> str:
+    """Return the address for browsers elsewhere, which a one-time link does not open."""
+    variable = f"{PREFIX}CONSOLE_URL"
+    url = environment.get(variable, "").rstrip("/")
+    if not url:
+        return ""
+    parts = urlsplit(url)
+    try:
+        check_url(url)
+    except ValueError as error:
+        raise SettingsError(f"{variable} is {url!r}; it {error}") from None
+    if parts.path or parts.query or parts.fragment or parts.netloc != parts.netloc.lower():
+        raise SettingsError(f"{variable} is {url!r}; it must be like https://console.example.com")
+    if not is_signed_in_to:
+        raise SettingsError(f"{variable} needs {PREFIX}CONSOLE_OIDC_FILE: nobody could sign in")
+    return url
 
 
 def _number(environment: Mapping[str, str], name: str) -> int | None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from console.host.account import Account
 from console.host.sessions import Session
 from console.view.model import Place
+from nodepool.contract.commands import ApplyNodePool, ScaleNodePool
 from nodepool.contract.messages import Command
 from nodepool.contract.roles import SENDERS
 
@@ -53,6 +54,15 @@ class Visit:
     def is_live(self) -> bool:
         """Return whether the mirror is current, so that actions are allowed."""
         return not self.account.mirror.fault
+
+    @property
+    def may_change(self) -> bool:
+        """Return whether the user may scale and edit NodePools."""
+        return not self.is_operator and self.may(ScaleNodePool) and self.may(ApplyNodePool)
+
+    async def send(self, command: Command) -> None:
+        """Send a command as the user, in the name of the person who has signed in."""
+        await self.account.send(command, self.session.person)
 
     def may(self, command: type[Command]) -> bool:
         """Return whether the role of the user may send a command."""

@@ -21,11 +21,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from console.host.accounts import Accounts
+from console.host.doors import Doors
 from console.host.guard import TooLarge
 from console.host.live import STREAMS_MAX, Shown, Streams
+from console.host.provider import Provider
 from console.host.reading import (
     is_made_in,
-    local_path,
     parse_query,
     read_fields,
     refuse_large,
@@ -34,6 +35,7 @@ from console.host.reading import (
 from console.host.rendering import Done, Page, address, render
 from console.host.routes import FORMS, OF_OPERATORS, PAGES, Act, Show, find_live
 from console.host.sessions import Session
+from console.host.signing_in import SignIn
 from console.host.telemetry import Telemetry
 from console.host.visit import Missing, NotAllowed, Visit
 from console.view.standing import Group
@@ -54,8 +56,11 @@ OPERATORS_PLACE: Final = (
 class Site:
     """The pages of the console."""
 
-    def __init__(self, accounts: Accounts, telemetry: Telemetry, cookie: str) -> None:
-        self._accounts, self._telemetry, self.cookie = accounts, telemetry, cookie
+    def __init__(
+        self, accounts: Accounts, telemetry: Telemetry, doors: Doors, provider: Provider | None
+    ) -> None:
+        self._accounts, self._telemetry = accounts, telemetry
+        self._sign_in = SignIn(accounts, telemetry, doors, provider, self._show_nobody)
         self.streams = Streams(telemetry)
 
     def app(self) -> ASGIApp:
@@ -65,8 +70,7 @@ class Site:
         return Starlette(
             routes=[
                 Route("/", self._home),
-                Route("/login", self._login),
-                Route("/logout", self._logout, methods=["POST"]),
+                *self._sign_in.routes(),
                 Route("/live", self._live),
                 Route("/static/{digest}/{name}", serve_static),
                 *forms,
@@ -77,45 +81,19 @@ class Site:
             middleware=[Middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)],
         )
 
-    # Who is there.
-
-    def _session(self, request: Request) -> Session | None:
-        return self._accounts.sessions.find(request.cookies.get(self.cookie, ""))
-
     async def _home(self, request: Request) -> Response:
-        session = self._session(request)
+        session = self._sign_in.session(request)
         return RedirectResponse(session.identity.home if session else "/nodepools", 303)
 
-    async def _login(self, request: Request) -> Response:
-        """Sign in with a one-time link, or say where links are."""
-        back = local_path(request.query_params.get("next", ""))
-        token = request.query_params.get("token", "")
-        identity = self._accounts.links.redeem(token) if token else None
-        if identity is None:
-            page = Page("login.html", "Sign in", "", {"back": back, "is_used": bool(token)})
-            status = 403 if token else 200
-            return HTMLResponse(render(page, **self._frame(request, None)), status)
-        # The former session of this browser ends, so that nobody can use an id known before.
-        self._accounts.sessions.end(request.cookies.get(self.cookie, ""))
-        session = self._accounts.sessions.begin(identity)
-        self._telemetry.log.info("signed in", user=identity.name)
-        response = RedirectResponse(back or identity.home, 303)
-        response.set_cookie(self.cookie, session.id, httponly=True, samesite="lax", path="/")
-        return response
-
-    async def _logout(self, request: Request) -> Response:
-        session = self._session(request)
-        if session is not None and is_made_in(await read_fields(request), session):
-            self._accounts.sessions.end(session.id)
-        response = RedirectResponse("/login", 303)
-        response.delete_cookie(self.cookie, path="/")
-        return response
+    def _show_nobody(self, request: Request, page: Page) -> Response:
+        """Return a page for somebody who is not signed in."""
+        return HTMLResponse(render(page, **self._frame(request, None)), page.status)
 
     # Pages.
 
     def _page(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            session = self._session(request)
+            session = self._sign_in.session(request)
             if session is None:
                 back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
                 return RedirectResponse(address("/login", next=back), 303)
@@ -129,7 +107,7 @@ class Site:
 
     def _form(self, do: Act) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            session, typed = self._session(request), dict[str, str]()
+            session, typed = self._sign_in.session(request), dict[str, str]()
             if request.method == "POST":
                 typed = await read_fields(request)
             if session is None:
@@ -139,7 +117,7 @@ class Site:
             if typed:
                 fault = "" if response.status_code == 303 else f"status {response.status_code}"
                 action = f"{request.method} {request.url.path}"
-                self._telemetry.note_action(action, session.identity.name, fault)
+                self._telemetry.note_action(action, session.name, fault)
             return response
 
         return answer
@@ -153,7 +131,7 @@ class Site:
         return HTMLResponse(render(page, **values), page.status)
 
     async def _nowhere(self, request: Request) -> Response:
-        session = self._session(request)
+        session = self._sign_in.session(request)
         visit = await self._visit(session, {}, "") if session is not None else None
         page = Page("missing.html", "Not found", "", {"text": "There is no such page."}, 404)
         return HTMLResponse(render(page, **self._frame(request, visit)), 404)
@@ -165,11 +143,11 @@ class Site:
             return RedirectResponse(address("/login", next=back), 303)
         kept = {name: text for name, text in typed.items() if name != "form_token"}
         page = Page("kept.html", "Session ended", "", {"kept": kept, "has_ended": True}, 401)
-        return HTMLResponse(render(page, **self._frame(request, None)), 401)
+        return self._show_nobody(request, page)
 
     async def _live(self, request: Request) -> Response:
         """Keep a page up to date; `view` is its address."""
-        session = self._session(request)
+        session = self._sign_in.session(request)
         view = urlsplit(request.query_params.get("view", ""))
         found = find_live(view.path)
         if session is None or found is None:
@@ -233,6 +211,7 @@ class Site:
             "path": path,
             "now": visit.now if visit is not None else datetime.now(UTC),
             "is_live": find_live(request.url.path) is not None,
+            "way_in": self._sign_in.way_in(request),
         }
         if visit is not None:
             lines = visit.account.mirror.lines()

@@ -132,6 +132,7 @@ _CHOICES = {
     "registration_failed_event": get_args(Switch),
     "reserved_taint": get_args(Switch),
 }
+_OF_THE_CONSOLE = ("KEYS", "LINKS", "PORT", "IDLE_MINUTES", "URL", "OIDC_FILE")
 OTHERS = frozenset(
     {"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR", "AUTH_DIR", "NODE", "PROCESSES"}
     | {"ZONE", "LEASE_NAMESPACE", "LEASE_NAME", "ACCOUNTS_FILE", "MEMBERS_FILE", "THROUGH"}
@@ -142,7 +143,7 @@ OTHERS = frozenset(
     | {f"ARCHIVE_{name}_SECONDS" for name in ("SEGMENT", "QUIET", "PATIENCE")}
     | {f"ARCHIVE_{name}_HOURS" for name in ("SNAPSHOT", "VERIFY")}
     | {"TRIM", "TRIM_KEEP_SECONDS", "TRIM_KEEP_BYTES", "TRIM_DELAY_SECONDS"}
-    | {f"CONSOLE_{name}" for name in ("KEYS", "LINKS", "PORT", "IDLE_MINUTES")}
+    | {f"CONSOLE_{name}" for name in _OF_THE_CONSOLE}
 )
 """Settings of the command line, of `nodepool up`, of the agent of a Kubernetes cluster, of the
 gateway, the archiver and the console, which other services ignore; and the variable that `nodepool
