@@ -28,6 +28,8 @@ KEPT_S: Final = 20.0
 """For how long events are kept, in seconds: the mirror has newer events."""
 PLACES_MAX: Final = 64
 """The most NodePools and Nodes whose events are kept."""
+LEFT: Final = "CWNodeDeleted"
+"""The event of a NodePool that a Node has left."""
 AROUND: Final = 60
 """How many positions before an event are shown with it."""
 
@@ -38,6 +40,7 @@ class History:
     def __init__(self, mirror: Mirror, ask: Ask) -> None:
         self._mirror, self._ask = mirror, ask
         self._events: dict[tuple[str, Place], tuple[float, list[Happening]]] = {}
+        self._departures: dict[Place, tuple[float, Happening | None]] = {}
         self._preemptions: dict[str, _Preempted] = {}
 
     async def events_of(self, kind: str, place: Place) -> Sequence[Happening]:
@@ -69,6 +72,33 @@ class History:
             if field(page, "atEnd") is True:
                 break
         return found
+
+    async def departure_of(self, node: Place) -> Happening | None:
+        """Return the event with which a Node has left a NodePool within the last day."""
+        now = time.monotonic()
+        read_at, found = self._departures.get(node, (-KEPT_S, None))
+        if now - read_at >= KEPT_S:
+            found = await self._read_departure(node)
+            if len(self._departures) >= PLACES_MAX:
+                del self._departures[next(iter(self._departures))]
+            self._departures[node] = now, found
+        return found
+
+    async def _read_departure(self, node: Place) -> Happening | None:
+        since = (datetime.now(UTC) - LOOK_BACK).isoformat()
+        asked = {"cluster": node.cluster, "names": [LEFT], "limit": 1_000}
+        found, place = 0, dict[str, object](since=since)
+        for _ in range(PAGES_MAX):
+            page = await self._ask("Messages", {**asked, **place})
+            for each in items(page, "items"):
+                if text(each, "event", "data", "node") == node.name:
+                    position = field(each, "position")
+                    found = position if isinstance(position, int) else found
+            if field(page, "atEnd") is True:
+                break
+            place = {"after": number_in(page, "after")}
+        own = await self.around(node.cluster, found) if found else []
+        return next((each for each in own if each.position == found), None)
 
     async def around(self, cluster: str, position: int) -> Sequence[Happening]:
         """Return the events at a position, and those shortly before and after it."""

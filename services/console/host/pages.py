@@ -7,6 +7,7 @@ from typing import Final
 
 import yaml
 
+from console.host.gone import show_gone
 from console.host.rendering import Page, make_row
 from console.host.visit import Missing, Visit
 from console.view import commands
@@ -83,6 +84,8 @@ def find_pool(visit: Visit, place: Place) -> Pool:
 async def show_pool(visit: Visit) -> Page:
     """Show a NodePool."""
     place, account = visit.place, visit.account
+    if account.mirror.pool(place) is None:
+        return await show_gone(visit, "NodePool")
     pool = find_pool(visit, place)
     account.note_shown([place])
     if pool.explanation is None and visit.is_live:
@@ -131,16 +134,12 @@ async def show_node(visit: Visit) -> Page:
     place, account = visit.place, visit.account
     pool = account.mirror.pool_of(place)
     member = next((each for each in pool.members if each.place == place), None) if pool else None
+    if pool is None or member is None:
+        return await show_gone(visit, "Node")
     try:
         happenings = await account.history.events_of("Node", place)
     except ClientError:
         happenings = [each for each in account.mirror.happenings if each.place == place]
-    if pool is None or member is None:
-        if not happenings:
-            raise Missing(f"There is no Node {place.name} in cluster {place.cluster}.")
-        past = sorted(happenings, key=lambda each: -each.position)
-        gone = {"place": place, "history": past}
-        return Page("node_gone.html", f"{place.name} · Node", "nodepools", gone)
     shown = build_node_page(pool, member)
     entries = build_timeline(pool, happenings, visit.now).past
     verbs = [verb for verb in list_verbs(visit, pool, place) if visit.is_live]

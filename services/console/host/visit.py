@@ -13,7 +13,14 @@ from nodepool.contract.roles import SENDERS
 
 
 class Missing(Exception):
-    """There is no such page; the text names the missing object."""
+    """There is no such page; the text names the missing object.
+
+    events: the address of its events; empty if it has none.
+    """
+
+    def __init__(self, text: str, events: str = "") -> None:
+        super().__init__(text)
+        self.events = events
 
 
 class NotAllowed(Exception):

@@ -234,7 +234,8 @@ async def _result(visit: Visit, show: Show | Act) -> Page | Done:
             raise NotAllowed(OPERATORS_PLACE)
         return await show(visit)
     except Missing as missing:
-        return Page("missing.html", "Not found", "", {"text": str(missing)}, 404)
+        values = {"text": str(missing), "events": missing.events}
+        return Page("missing.html", "Not found", "", values, 404)
     except NotAllowed as denial:
         return Page("missing.html", "Not allowed", "", {"text": str(denial)}, 403)
     except ClientError as error:
