@@ -1,5 +1,6 @@
 """What the console does with forged tokens, and with an OpenID provider that answers nonsense."""
 
+import gzip
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -19,7 +20,7 @@ from console.main import Console
 from nodepool.host.settings import Settings
 from support.forging import CLIENT, Forger, forging
 
-NONSENSE = b"<html>"
+NONSENSE, ZIPPED = b"<html>", {"Content-Encoding": "gzip"}
 DISCOVERY = "/.well-known/openid-configuration"
 ROLES = ("owner", "editor", "viewer")
 Forge = Callable[[Mapping[str, Any]], str]
@@ -167,8 +168,15 @@ async def test_a_provider_that_is_gone_or_answers_nonsense_gets_a_page_and_links
                 (DISCOVERY, 200, {}, NONSENSE, 502, "no JSON"),
                 (DISCOVERY, 200, {}, b"[" * 100_000, 502, "no JSON"),
                 (DISCOVERY, 200, {}, b"[]", 502, "no object"),
-                (DISCOVERY, 200, {}, b" " * (provider.ANSWER_MAX + 1), 502, "no JSON"),
-                (DISCOVERY, 200, {"Content-Encoding": "gzip"}, b"{}", 502, "no JSON"),
+                (
+                    DISCOVERY,
+                    200,
+                    {},
+                    _json(right) + b" " * provider.ANSWER_MAX,
+                    502,
+                    "has over 262144",
+                ),
+                (DISCOVERY, 200, ZIPPED, gzip.compress(_json(right)), 502, "is compressed"),
                 (DISCOVERY, 200, {"Content-Length": "9"}, b"{}", 503, "does not answer"),
                 (DISCOVERY, 302, {"Location": "/keys"}, b"", 502, "status 302"),
                 (DISCOVERY, 500, {}, b"", 502, "status 500"),
@@ -286,6 +294,8 @@ async def test_browsers_elsewhere_have_a_cookie_of_their_host_alone_and_no_one_t
             assert (await Browser(console.url).get(link)).status == 303
 
             # when a person signs in, then the provider leads back there, to a cookie of its own
+            started = await browser.get("/login/start")
+            assert "Secure" in started.headers["set-cookie"]
             asked = await ask(browser)
             assert asked["redirect_uri"] == "https://console.example.com/login/callback"
             forger.token = forger.sign(forger.claims(asked["nonce"]))
@@ -293,7 +303,6 @@ async def test_browsers_elsewhere_have_a_cookie_of_their_host_alone_and_no_one_t
             assert entered.headers["location"] == "/nodepools"
             (name,) = browser.cookies
             assert name.startswith("__Host-nodepool-console-")
-            assert "Secure" in entered.headers["set-cookie"]
 
             # and who begins on this machine is led there first, and other hosts are refused
             led = await Browser(console.url).get("/login/start?next=/events")

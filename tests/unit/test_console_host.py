@@ -50,6 +50,18 @@ def test_a_session_ends_after_an_idle_time_and_not_while_it_is_used() -> None:
     assert sessions.find("unknown") is None
 
 
+def test_a_session_ends_when_its_token_says_however_much_it_is_used() -> None:
+    clock = Clock()
+    sessions = Sessions(60, clock)
+    session = sessions.begin(ALICE, "alice@example.com", 90)
+
+    for clock.now in (50, 89):
+        assert sessions.find(session.id) is session
+    clock.now = 90
+    assert sessions.find(session.id) is None
+    assert session.name == "acme/alice (alice@example.com)"
+
+
 def test_each_form_has_another_token_and_only_those_of_its_session_count() -> None:
     sessions = Sessions(60, Clock())
     session, other = sessions.begin(ALICE), sessions.begin(ALICE)

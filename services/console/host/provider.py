@@ -191,6 +191,8 @@ class Provider:
             raise ProviderFault(502, f"{host} answers with status {status}") from None
         except (TimeoutError, httpx2.TransportError) as error:
             raise ProviderFault(503, f"{host} does not answer ({type(error).__name__})") from None
+        except httpx2.DecodingError as error:
+            raise ProviderFault(502, f"{host}: {error}") from None
         except OSError as error:
             text = f"the secret of the console cannot be read ({error.strerror})"
             raise ProviderFault(503, text) from None

@@ -189,7 +189,7 @@ class SignIn:
                 identity, name_person(claims), most_s, tokens.id_token
             ),
         )
-        response = RedirectResponse(local_path(back) or identity.home, 303)
+        response = RedirectResponse(back or identity.home, 303)
         door.give(response, door.cookie, session.id)
         return response
 
