@@ -11,8 +11,8 @@ from bus.consoles import Browser
 from bus.test_console import apply, read_until
 from bus.test_console_openid import signing_in
 from console.host.routes import FORMS, PAGES, STILL
-from nodepool.contract.documents import field
 from console.host.signing_in import WAYS_IN
+from nodepool.contract.documents import field
 from support.constants import H100
 
 NOBODY, VIEWER, EDITOR, OWNER, OPERATOR, OTHER = (
