@@ -69,9 +69,8 @@ async def test_the_pages_show_what_the_organisation_has_and_why_it_lacks_nodes(
 
         # then the list says who must act, why, and what helps
         shown = ("Over quota", "At target", "exceeds quota 6", "Helps: Raise the quota")
-        pages = await read_until(browser, "/nodepools", *shown)
-        assert "1 of 2 NodePools is short of Nodes" in pages
-        assert "(1) NodePools" in pages
+        counted = ("1 of 2 NodePools is short of Nodes", "(1) NodePools")
+        await read_until(browser, "/nodepools", *shown, *counted)
 
         # and the filter is in the address
         assert "large" not in (await browser.get("/nodepools?state=well")).text.split("<table")[1]
