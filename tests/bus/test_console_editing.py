@@ -88,6 +88,10 @@ async def test_a_nodepool_is_edited_by_its_form_and_as_yaml_after_the_verdict_of
         assert field(stored, "metadata", "annotations") == {"note": "kept"}
         assert "train is saved." in (await editor.get(TRAIN)).text
 
+        # and a form that another program made, with a manifest nested too deep, does no harm
+        deep = '{"metadata": {"name": "train"}, "spec": ' + '{"a": ' * 900 + "1" + "}" * 901
+        assert (await send(editor, opened, "check", opened=deep, draft=deep)).status == 200
+
         # and a viewer may not edit
         viewer = await world.browser("viewer")
         assert (await viewer.get(EDIT)).status == 403

@@ -124,8 +124,8 @@ def test_a_patch_of_any_content_is_applied_or_refused(random: Random) -> None:
 
 def _parsed(content: bytes) -> object:
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
+        return parse_yaml(content, "the patch")
+    except ManifestError:
         return None
 
 

@@ -193,8 +193,8 @@ def _versions(opened: Document) -> Mapping[str, object]:
 def _parse(content: str, name: str, usual: Document) -> Document:
     """Return the manifest of a NodePool that a form carries; `usual` if it carries none."""
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
+        found = parse_yaml(content, "the form")
+    except ManifestError:
         return usual
     return found if isinstance(found, dict) and text(found, "metadata", "name") == name else usual
 
