@@ -14,6 +14,7 @@ from gateway.host.desk import Desk
 from gateway.host.door import Door
 from gateway.host.intake import QUEUE, Intake
 from gateway.host.members import MembersFile
+from gateway.host.past.answering import Past
 from gateway.host.reading import ModelReader
 from gateway.host.settings import GatewaySettings, read_gateway
 from gateway.host.telemetry import ASKED, COMMANDS, NAME, OBSERVATIONS, Telemetry
@@ -64,7 +65,8 @@ class Gateway:
         self._members = MembersFile(settings.members_file, clock, log)
         self._reader = ModelReader(ReadModel())
         self._door = Door(settings, self._members, self._reader.model, clock)
-        self._desk = Desk(settings, self._members, self._reader, self._door, clock)
+        self.past = Past(settings, log)
+        self._desk = Desk(settings, self._members, self._reader, self._door, self.past, clock)
         intake = partial(Intake, telemetry=self._telemetry, orgs=self._members.orgs)
         self._intakes = (
             intake(_endpoint(COMMANDS, "cmd"), self._door.take, running=RUNNING),
@@ -86,7 +88,10 @@ class Gateway:
         self.port = telemetry.serve(self.obstacle)
         telemetry.log.info("started", version=version_of(), **self._settings.list_settings())
         async with telemetry.at_work(stop):
-            await until_first(stop.wait(), self._work())
+            try:
+                await until_first(stop.wait(), self._work())
+            finally:
+                await self.past.close()
             telemetry.log.info("stopping")
 
     def used_bytes(self) -> Mapping[str, int]:

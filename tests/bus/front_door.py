@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import nats
 from nats.aio.client import Client
@@ -124,10 +125,10 @@ def front_door(folder: Path) -> Iterator[FrontDoor]:
 
 
 @asynccontextmanager
-async def gateway_at(door: FrontDoor, **budgets: int) -> AsyncIterator[Gateway]:
+async def gateway_at(door: FrontDoor, **settings: Any) -> AsyncIterator[Gateway]:
     """A gateway at work in this process."""
     service = Settings(url=door.url, log_file=str(door.folder / "gateway.log"))
-    gateway = Gateway(GatewaySettings(service, str(door.members), **budgets))
+    gateway = Gateway(GatewaySettings(service, str(door.members), **settings))
     stop = asyncio.Event()
     task = asyncio.create_task(gateway.run(stop))
     try:

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from bus.accounts import ORG, OTHER_ORG, Guarded
 from bus.harness import ReplicaProcess, launched, serving, until
@@ -30,13 +31,14 @@ MANIFEST = {
 
 @asynccontextmanager
 async def at_work(
-    server: Guarded, folder: Path, *names: str, **budgets: int
+    server: Guarded, folder: Path, *names: str, **settings: Any
 ) -> AsyncIterator[Gateway]:
-    """A gateway with these budgets, and the services of these names."""
+    """A gateway with these settings, and the services of these names."""
+    members = str(members_file(server, folder))
     service = Settings(
         url=server.url, log_file=str(folder / "gateway.log"), access=server.access(GATEWAY)
     )
-    gateway = Gateway(GatewaySettings(service, str(members_file(server, folder)), **budgets))
+    gateway = Gateway(GatewaySettings(service, members, **settings))
     stop = asyncio.Event()
     task = asyncio.create_task(gateway.run(stop))
     try:

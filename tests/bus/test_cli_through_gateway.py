@@ -71,7 +71,7 @@ class Installation(NamedTuple):
         return f"nats://127.0.0.1:{self.port}"
 
     @contextmanager
-    def gateway(self) -> Iterator[ReplicaProcess]:
+    def gateway(self, archive: str = "") -> Iterator[ReplicaProcess]:
         """A gateway as a process."""
         with launched(
             "gateway",
@@ -80,6 +80,7 @@ class Installation(NamedTuple):
             free_port(),
             members_file=str(self.identities.members_file),
             nkey_file=str(self.identities.key_file(GATEWAY)),
+            archive=archive,
         ) as process:
             yield process
 

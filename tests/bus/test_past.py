@@ -86,17 +86,6 @@ def test_a_moment_that_nobody_knows_of_is_refused_with_what_is_known(
     assert nodepool("--request-timeout", "1", "get", "np", "--at", "2h").code == 4
 
 
-def test_the_gateway_does_not_show_the_past(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NODEPOOL_THROUGH", "gateway")
-
-    refused = commands(1, capsys)("get", "np", "--at", "2h")
-
-    assert refused.code == 1
-    assert "may not look at the past without an archive" in refused.err
-
-
 def test_a_moment_is_written_as_a_time_a_duration_or_a_position(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

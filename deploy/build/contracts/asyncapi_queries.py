@@ -45,6 +45,7 @@ _EXAMPLES: Final[Mapping[str, Json]] = {
     "Messages": {"cluster": "prod", "names": ["CWNodeAssigned", "CWNodeDeleted"], "after": 41},
     "Audit": {"cluster": "prod", "pool": "train", "last": True},
     "Explain": {"cluster": "prod", "pool": "train", "current": True},
+    "Moment": {"at": "2026-03-01T12:00:00Z"},
     "FindCapacity": {"selections": [{"instanceType": "gd-8xh100ib-i128", "count": 4}]},
 }
 _ANSWERS: Final[tuple[Json, ...]] = (

@@ -35,9 +35,8 @@ async def read_audit(connection: Connection, query: Audit, org: str) -> Reply:
     log = _Log(connection)
     extent = Extent(*await api.bounds(connection, STREAM))
     place = Place(org, query.cluster, query.pool)
-    if query.last and not (query.cluster and query.pool):
-        field = "pool" if query.cluster else "cluster"
-        return Refusal("Invalid", f"{field} is missing", "name the NodePool and its cluster", field)
+    if refusal := find_unnamed(query):
+        return refusal
     if query.last:
         record = await _find_last(log, place)
         items = [encode_record(record)] if record is not None else []
@@ -58,6 +57,14 @@ async def read_audit(connection: Connection, query: Audit, org: str) -> Reply:
             items.append(encode_record(replace(record, outcome=outcome)))
             size += len(items[-1])
     return page_of(items, extent, start=start, after=after, at_end=at_end)
+
+
+def find_unnamed(query: Audit) -> Refusal | None:
+    """Return the refusal of a query for the last change of a NodePool that it does not name."""
+    if not query.last or (query.cluster and query.pool):
+        return None
+    field = "pool" if query.cluster else "cluster"
+    return Refusal("Invalid", f"{field} is missing", "name the NodePool and its cluster", field)
 
 
 class _Log:

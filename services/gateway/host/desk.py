@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -23,6 +24,7 @@ from gateway.host.door import Door, identify, refuse_flood
 from gateway.host.history import History
 from gateway.host.intake import Arrival, Reply
 from gateway.host.members import MembersFile
+from gateway.host.past.answering import Past, is_past
 from gateway.host.reading import ModelReader
 from gateway.host.settings import GatewaySettings
 from gateway.peers import Peers
@@ -72,9 +74,11 @@ class Desk:
         members: MembersFile,
         reader: ModelReader,
         door: Door,
+        past: Past,
         clock: Callable[[], float],
     ) -> None:
         self._members, self._reader, self._door, self._clock = members, reader, door, clock
+        self.past = past
         self._rate = Rate(settings.queries_per_second, settings.queries_burst)
         self._watches_max = settings.watches
         self._watches: Counter[str] = Counter()
@@ -108,7 +112,12 @@ class Desk:
             return refusal
         if not self.is_ready:
             return Refusal("Unavailable", "the gateway is starting", "ask again in a moment")
-        reply = await self._answer(query, actor, arrival.message.data)
+        content = arrival.message.data
+        if is_past(query):
+            charge = partial(self._charge, actor.org)
+            reply = await self.past.answer(query, actor.org, content, charge)
+        else:
+            reply = await self._answer(query, actor, content)
         if isinstance(reply, bytes):
             self._rate.owe(actor.org, self._clock(), len(reply) / COST_BYTES)
         return reply

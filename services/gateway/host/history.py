@@ -46,7 +46,7 @@ class History:
                 if self.connection is None:
                     error = "the gateway is not connected"
                     return Refusal("Unavailable", error, "ask again in a moment")
-                if fault := _find_wildcard(query):
+                if fault := find_wildcard(query):
                     return fault
                 if isinstance(query, Audit):
                     return await read_audit(self.connection, query, org)
@@ -120,7 +120,7 @@ def _encode_message(entry: Entry) -> bytes | None:
     return json.dumps(place).encode()[:-1] + b',"event":%b}' % entry.content
 
 
-def _find_wildcard(query: Events | Messages | Audit) -> Refusal | None:
+def find_wildcard(query: Events | Messages | Audit) -> Refusal | None:
     """Return the refusal of names that would be more than one token of a subject."""
     for field in ("cluster", "pool"):
         name = getattr(query, field)

@@ -10,7 +10,7 @@ from gateway.refusals import Refusal
 from nodepool.client.accepted import CHANGES, key_of_change, shows
 from nodepool.client.objects import document_of
 from nodepool.contract.buckets import BUCKETS, Bucket
-from nodepool.contract.documents import label, text
+from nodepool.contract.documents import Document, label, text
 from nodepool.contract.log import Entry, LogId
 from nodepool.explanation.documents import POOL_LABEL
 from nodepool.nats.log import api
@@ -133,11 +133,7 @@ class ModelReader:
             document = document_of(entry) if written.log in ("", log) else None
             content, group = b"", ""
             if document is not None:
-                content = entry.content
-                if bucket == "nodes":
-                    group = label(document, POOL_LABEL)
-                elif bucket == "machines":
-                    group = text(document, "spec", "instanceType")
+                content, group = entry.content, group_of(bucket, document)
             # The version of another log means nothing in this one.
             version = written.version if content or written.log == log else 0
             held = Held(entry.position, version, content, group)
@@ -248,3 +244,10 @@ def place_in(bucket: str, subject: str) -> tuple[str, str]:
     """Return the owner and the rest of the key of the object on a subject."""
     owner, _, rest = subject.removeprefix(f"$KV.{bucket}.").partition(".")
     return owner, rest
+
+
+def group_of(bucket: Bucket, document: Document) -> str:
+    """Return what an object is listed by: the NodePool of a Node, the type of a machine."""
+    if bucket == "nodes":
+        return label(document, POOL_LABEL)
+    return text(document, "spec", "instanceType") if bucket == "machines" else ""

@@ -16,6 +16,7 @@ class GatewaySettings:
 
     service: the settings that every service has.
     members_file: who the users of the organisations are, as `nodepool.contract.actors` has it.
+    archive: where the archive is, from which the past is shown; empty if no past is shown.
     messages_per_second, messages_burst: how many commands and observations it may send.
     queries_per_second, queries_burst: how many queries it may send.
     bytes_per_hour: how many bytes of it are stored within any hour.
@@ -24,6 +25,7 @@ class GatewaySettings:
 
     service: Settings
     members_file: str
+    archive: str = ""
     messages_per_second: int = 200
     messages_burst: int = 1_000
     queries_per_second: int = 100
@@ -38,7 +40,7 @@ class GatewaySettings:
 
 
 BUDGETS = tuple(
-    name for name in GatewaySettings.__slots__ if name not in ("service", "members_file")
+    name for name in GatewaySettings.__slots__ if name not in ("service", "members_file", "archive")
 )
 
 
@@ -55,7 +57,7 @@ def read_gateway(environment: Mapping[str, str] = os.environ) -> GatewaySettings
         )
     given = {name: _number(environment, name) for name in BUDGETS}
     budgets = {name: number for name, number in given.items() if number is not None}
-    return GatewaySettings(service, members, **budgets)
+    return GatewaySettings(service, members, environment.get(f"{PREFIX}ARCHIVE", ""), **budgets)
 
 
 def _number(environment: Mapping[str, str], name: str) -> int | None:

@@ -85,12 +85,18 @@ class Client:
         """Return a client that sees everything as it was at a moment, and can change nothing.
 
         moment: a time, or a position of the log.
-        archive: the folder or the URL of the archive; without it, only the log on the bus is read.
+        archive: the folder or the URL of the archive; without it, only the log on the bus is read,
+            or the gateway is asked, if the client works through it.
         """
+        past = copy(self)
+        if self.session.through == "gateway" and not archive:
+            from nodepool.client.past.through_gateway import AskedSession
+
+            past._use(AskedSession(self.session, moment))
+            return past
         # Imported here, because it loads Parquet and the state of a service.
         from nodepool.client.past.session import PastSession
 
-        past = copy(self)
         past._use(PastSession(self.session, moment, archive))
         return past
 

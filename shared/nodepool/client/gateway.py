@@ -34,9 +34,9 @@ OWN_PAUSE_S: Final = 0.02
 class Gateway:
     """Asks the gateway; the methods are those of `Backend`."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, asker: Asker | None = None) -> None:
         self._session = session
-        self._asker = Asker(session)
+        self._asker = asker or Asker(session)
         self._objects = objects = GatewayObjects(session, self._asker)
         self.get, self.watch, self.catch_up = objects.get, objects.watch, objects.catch_up
         self.list_clusters = objects.list_clusters

@@ -3,6 +3,9 @@
 An answer is a JSON object with `position`: the read model shows what the log has accepted up to
 there. The reply to a refused query has `reason`, `error`, `field` and `fix`, as for a refused
 command. Every answer has at most `ANSWER_BYTES_MAX` bytes.
+
+A query with `at`, a position of the log or a time, is answered as of that moment of the past, if
+the gateway has an archive.
 """
 
 from collections.abc import Mapping
@@ -38,6 +41,8 @@ Cursor = Annotated[str, Field(max_length=1_000)]
 Limit = Annotated[int, Field(ge=1, le=LIMIT_MAX)]
 Wait = Annotated[float, Field(ge=0, le=WAIT_MAX_S)]
 Position = Annotated[int, Field(ge=0, le=POSITION_MAX)]
+At = Annotated[int, Field(ge=1, le=POSITION_MAX)] | AwareDatetime
+"""A moment of the past: a position of the log, or a time."""
 
 
 class Query(Value):
@@ -52,6 +57,7 @@ class Get(Query):
     name: the name of the object; of a quota, `<zone>.<instance type>`.
     not_older_than: the position of the log that the answer must show; the query waits for it.
     current: whether the answer must show all that the log has when the query arrives.
+    at: the moment of the past that the answer shows; none for the present.
     """
 
     kind: Kind
@@ -59,6 +65,7 @@ class Get(Query):
     name: Annotated[str, Field(min_length=1, max_length=SUBDOMAIN_LIMIT)]
     not_older_than: Position = 0
     current: bool = False
+    at: At | None = None
 
 
 class List(Query):
@@ -74,6 +81,7 @@ class List(Query):
     continue_: the `continue` of the previous page.
     not_older_than: the position of the log that the answer must show; the query waits for it.
     current: whether the answer must show all that the log has when the query arrives.
+    at: the moment of the past that the answer shows; none for the present.
     """
 
     kind: Kind
@@ -84,6 +92,7 @@ class List(Query):
     continue_: Annotated[Cursor, Field(alias="continue")] = ""
     not_older_than: Position = 0
     current: bool = False
+    at: At | None = None
 
 
 class Watch(Query):
@@ -123,6 +132,7 @@ class Events(Query):
     after: only events after this position of the log.
     since: only events that were stored at this time or later.
     limit: the most events of the answer.
+    at: the moment of the past that the answer shows; none for the present.
     """
 
     cluster: Annotated[str, Field(min_length=1, max_length=SUBDOMAIN_LIMIT)]
@@ -131,6 +141,7 @@ class Events(Query):
     after: Position = 0
     since: AwareDatetime | None = None
     limit: Limit = 100
+    at: At | None = None
 
 
 class Messages(Query):
@@ -171,6 +182,7 @@ class Audit(Query):
     after: only commands after this position of the log.
     since: only commands that were stored at this time or later.
     limit: the most commands of the answer.
+    at: the moment of the past that the answer shows; none for the present.
     """
 
     cluster: Name = ""
@@ -179,6 +191,7 @@ class Audit(Query):
     after: Position = 0
     since: AwareDatetime | None = None
     limit: Limit = 100
+    at: At | None = None
 
 
 class Explain(Query):
@@ -187,12 +200,23 @@ class Explain(Query):
     cluster, pool: the NodePool.
     not_older_than: the position of the log that the answer must show; the query waits for it.
     current: whether the answer must show all that the log has when the query arrives.
+    at: the moment of the past that the answer shows; none for the present.
     """
 
     cluster: Annotated[str, Field(min_length=1, max_length=SUBDOMAIN_LIMIT)]
     pool: Annotated[str, Field(min_length=1, max_length=SUBDOMAIN_LIMIT)]
     not_older_than: Position = 0
     current: bool = False
+    at: At | None = None
+
+
+class Moment(Query):
+    """Returns the `position` and the `time` of a moment of the past.
+
+    at: a position of the log, or a time.
+    """
+
+    at: At
 
 
 class FindCapacity(Query):
@@ -206,7 +230,7 @@ class FindCapacity(Query):
 
 QUERIES: Final[Mapping[str, type[Query]]] = {
     kind.__name__: kind
-    for kind in (Get, List, Watch, Events, Messages, Audit, Explain, FindCapacity)
+    for kind in (Get, List, Watch, Events, Messages, Audit, Explain, Moment, FindCapacity)
 }
 """Every query by the last token of its subject."""
 

@@ -1,6 +1,10 @@
 """What cannot be done with the past."""
 
-from nodepool.client.errors import Refused
+from nodepool.client.errors import ClientError, Refused
+
+
+class NoMoment(ClientError):
+    """The log has no such moment, or it cannot be known any more; the text has nothing secret."""
 
 
 def refuse(what: str) -> Refused:

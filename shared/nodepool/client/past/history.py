@@ -38,11 +38,13 @@ class History:
     live: a session with the bus, which is open; None if the archive holds all that is wanted.
     extent: what of the log can be read.
     position, time: the last message that is part of the history, and the moment.
+    uses_snapshots: whether the snapshots on the bus may be read, and not only those of the archive.
     """
 
     def __init__(self, records: Records | None, live: Session | None, extent: Extent) -> None:
         self.records, self.live, self.extent = records, live, extent
         self.position, self.time = extent.last, extent.end
+        self.uses_snapshots = True
 
     @classmethod
     async def open(cls, records: Records | None, live: Session | None) -> "History":

@@ -40,11 +40,23 @@ class PastObjects:
                 if found is not None:
                     yield Object(subject[len(subjects) :], found.document, found.position)
 
+    def entries(self, bucket: Bucket, owner: str) -> Iterator[Entry]:
+        """Yield each object of an owner, the first part of its key, as a bucket would hold it."""
+        subjects = f"$KV.{bucket}.{owner}."
+        for key in self._rendering.keys():  # noqa: SIM118  # It is no mapping.
+            if key[0] == bucket and subject_of_object(key).startswith(subjects):
+                entry = self._entry(key)
+                if entry is not None:
+                    yield entry
+
     def _read(self, key: ObjectKey) -> Object | None:
+        entry = self._entry(key)
+        return Object(key[1], document_of(entry), entry.position) if entry is not None else None
+
+    def _entry(self, key: ObjectKey) -> Entry | None:
+        """Return an object as bytes, so that a reader sees what it would have read from the bus."""
         stored, item = self._rendering.build_stored_object(key)
         if item is None:
             return None
-        # As bytes and back, so that a reader sees what it would have read from the bus.
         content = self._rendering.document(item)
-        entry = Entry(stored.version, NEVER, subject_of_object(key), content, {})
-        return Object(key[1], document_of(entry), stored.version)
+        return Entry(stored.version, NEVER, subject_of_object(key), content, {})

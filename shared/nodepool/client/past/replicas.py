@@ -2,7 +2,8 @@
 
 from contextlib import aclosing
 
-from nodepool.client.errors import ClientError, translate_archive_errors, translate_errors
+from nodepool.client.errors import translate_archive_errors, translate_errors
+from nodepool.client.past.errors import NoMoment
 from nodepool.client.past.history import History
 from nodepool.client.session import Session
 from nodepool.contract.log import LogId
@@ -15,7 +16,7 @@ from nodepool.service import I, O, S, Service
 async def replica_at(history: History, service: Service[S, I, O]) -> Replica[S, I, O]:
     """Return a replica that has read everything up to the moment; `engine.past` has its state.
 
-    Raises ClientError if a snapshot is needed, and there is none that can be used.
+    Raises NoMoment if a snapshot is needed, and there is none that can be used.
     """
     replica = await replica_before(history, service, history.position)
     first = replica.committed + 1
@@ -30,14 +31,15 @@ async def replica_before(
 ) -> Replica[S, I, O]:
     """Return a replica at the newest snapshot up to a position that can be used.
 
-    It is at the log's start if none can; ClientError is raised if the log does not have that.
+    It is at the log's start if none can; NoMoment is raised if the log does not have that.
     """
     log = history.extent.log
-    replica = await _on_the_bus(history.live, service, log, position)
+    live = history.live if history.uses_snapshots else None
+    replica = await _on_the_bus(live, service, log, position)
     replica = replica or await _in_the_archive(history, service, position)
     replica = replica or Replica(service, log=log)
     if replica.committed + 1 < history.extent.first:
-        raise ClientError(
+        raise NoMoment(
             f"the log can be read from position {history.extent.first} on, and there is no snapshot"
             f" of {service.name} from there to position {position}; name a later moment"
         )

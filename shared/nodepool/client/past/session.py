@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from nodepool.archive.storage.records import Records
 from nodepool.archive.storage.store import Store
-from nodepool.client.errors import ClientError, Unreachable, translate_archive_errors
+from nodepool.client.errors import Unreachable, translate_archive_errors
 from nodepool.client.past.backend import PastBackend
-from nodepool.client.past.errors import refuse
+from nodepool.client.past.errors import NoMoment, refuse
 from nodepool.client.past.history import History, is_archived
 from nodepool.client.past.objects import PastObjects
 from nodepool.client.past.replicas import replica_at
@@ -32,6 +32,7 @@ class PastSession(Session):
     live: a session with the bus, which is opened only if the archive does not hold the moment.
     at: the moment.
     archive: the URL of the archive; empty for none.
+    history: the messages up to the moment, once it is open.
     """
 
     def __init__(self, live: Session, at: Moment, archive: str) -> None:
@@ -45,6 +46,7 @@ class PastSession(Session):
             access=live.access,
             through=live.through,
         )
+        self.history: History | None = None
         self._store: Store | None = None
         self._past = PastBackend(live.org, live.cluster)
         self.__dict__["backend"] = self._past
@@ -56,7 +58,7 @@ class PastSession(Session):
         except BaseException:
             await self.close()
             raise
-        self.moment = history.time
+        self.moment, self.history = history.time, history
         self._past.show(history, partial(_read_objects, history))
 
     async def close(self) -> None:
@@ -94,7 +96,7 @@ class PastSession(Session):
         extent = history.extent
         if isinstance(self._at, int):
             if not extent.first <= self._at <= extent.last:
-                raise ClientError(f"there is no position {self._at}: {await _covers(history)}")
+                raise NoMoment(f"there is no position {self._at}: {await _covers(history)}")
             history.position = self._at
             history.time = await history.time_of(self._at)
         else:
@@ -103,7 +105,7 @@ class PastSession(Session):
             if history.position < extent.first:
                 history.position = extent.last
                 text = f"nothing is known of {self._at.isoformat()}: {await _covers(history)}"
-                raise ClientError(text)
+                raise NoMoment(text)
         return history
 
     async def _open_archive(self) -> Records | None:
