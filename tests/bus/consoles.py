@@ -15,7 +15,7 @@ from bus.harness import PATIENCE_S, until
 from console.host.openid import OpenID
 from console.host.settings import ConsoleSettings
 from console.main import Console
-from nodepool.auth.accounts import OPERATOR
+from nodepool.auth.accounts import ARCHIVER, OPERATOR
 from nodepool.auth.rights import inbox_prefix
 from nodepool.client import Client
 from nodepool.contract.commands import AddMachines
@@ -113,17 +113,28 @@ class Browser:
 
 @asynccontextmanager
 async def console_at_work(
-    folder: Path, but: Sequence[str] = (), port: int = 0, openid: OpenID | None = None
+    folder: Path,
+    but: Sequence[str] = (),
+    port: int = 0,
+    openid: OpenID | None = None,
+    *,
+    archives: bool = False,
 ) -> AsyncIterator[World]:
     """A console with two organisations, one of which has a cluster, quotas and machines.
 
     but: services that do not run. openid: who signs users in, beside one-time links.
+    archives: whether there is an archive, and the past is shown.
     """
     names = [name for name in SERVICES if name not in but]
     with guarded_server(folder) as server:
         await server.until_ready()
         await server.provision()
-        async with at_work(server, folder, *names), _operator(server) as operator:
+        archive = str(folder / "archive") if archives else ""
+        async with (
+            at_work(server, folder, *names, archive=archive),
+            _archiver(server, folder, archive),
+            _operator(server) as operator,
+        ):
             if not but:
                 await _stock(operator)
             settings = ConsoleSettings(
@@ -148,6 +159,17 @@ async def running(settings: ConsoleSettings) -> AsyncIterator[Console]:
     finally:
         stop.set()
         await task
+
+
+@asynccontextmanager
+async def _archiver(server: Guarded, folder: Path, archive: str) -> AsyncIterator[None]:
+    if not archive:
+        yield
+        return
+    from bus.archives import archiving
+
+    async with archiving(server, archive, folder / "archiver.log", server.access(ARCHIVER)):
+        yield
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from console.host.happenings import follow_happenings
 from console.host.history import History
@@ -24,6 +24,9 @@ from nodepool.host.logs import Logger
 from nodepool.host.settings import Settings
 from nodepool.state.bucket import Bucket
 
+if TYPE_CHECKING:
+    from console.host.past import PastAccount
+
 SOURCE: Final = "nodepool-console"
 AGAIN_S: Final = 15.0
 """After how many seconds a NodePool that is not well is explained again: causes depend on time."""
@@ -36,9 +39,18 @@ CONNECTIONS_MAX: Final = 16
 """The most connections for commands that stay open: one for each cluster and person."""
 
 
+class Kept(NamedTuple):
+    """A moment of the past, as an address names it, and the connection that it is read through."""
+
+    client: Client
+    at: str
+    account: "PastAccount"
+
+
 class Account:
     """A user at work.
 
+    looking, past: held while a moment of the past is read, and the moment that was read last.
     used: when a page was last asked for, by a clock that never jumps.
     is_closed: whether it has ended, so that open pages have to connect again.
     """
@@ -50,7 +62,9 @@ class Account:
         self._shown: dict[Place, None] = {}
         self.used = time.monotonic()
         self.is_closed = False
-        self._settings, self._log = settings, log
+        self.settings, self.log = settings, log
+        self.looking = asyncio.Lock()
+        self.past: Kept | None = None
         self._reader: Client | None = None
         self._clients: dict[tuple[str, str], Client] = {}
         self._opening = asyncio.Lock()
@@ -67,7 +81,7 @@ class Account:
             except* (ClientError, *FAULTS) as errors:
                 first = _first(errors)
                 self.mirror.note_fault(str(first) or type(first).__name__)
-                self._log.warning("mirror restarts", user=self.identity.name, cause=str(first))
+                self.log.warning("mirror restarts", user=self.identity.name, cause=str(first))
             failures = await pause(failures, time.monotonic() - began)
 
     async def _session(self) -> None:
@@ -79,8 +93,8 @@ class Account:
             lost, back = self._note_lost, self._note_back
             client.session.observe(lost, back)
             if not self.identity.org:
-                access = self.identity.access(self._settings.access.ca_file)
-                await self.operations.follow(client, self._settings.url, access, lambda: self.used)
+                access = self.identity.access(self.settings.access.ca_file)
+                await self.operations.follow(client, self.settings.url, access, lambda: self.used)
                 return
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.mirror.follow(client))
@@ -111,11 +125,11 @@ class Account:
     def _make_client(self, cluster: str = "demo", person: str = "") -> Client:
         org = self.identity.org
         return Client(
-            self._settings.url,
+            self.settings.url,
             org=org or "demo",
             cluster=cluster,
             source=f"{SOURCE}/{person}" if person else SOURCE,
-            access=self.identity.access(self._settings.access.ca_file),
+            access=self.identity.access(self.settings.access.ca_file),
             through="gateway" if org else "bus",
         )
 

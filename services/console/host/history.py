@@ -35,10 +35,12 @@ AROUND: Final = 60
 
 
 class History:
-    """Reads the past through the gateway, and keeps it for a moment."""
+    """Reads the past through the gateway, and keeps it for a moment. now: what a page shows."""
 
-    def __init__(self, mirror: Mirror, ask: Ask) -> None:
-        self._mirror, self._ask = mirror, ask
+    def __init__(
+        self, mirror: Mirror, ask: Ask, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._mirror, self._ask, self._now = mirror, ask, now
         self._events: dict[tuple[str, Place], tuple[float, list[Happening]]] = {}
         self._departures: dict[Place, tuple[float, Happening | None]] = {}
         self._preemptions: dict[str, _Preempted] = {}
@@ -62,7 +64,7 @@ class History:
 
     async def _read_events(self, kind: str, place: Place) -> list[Happening]:
         name = "pool" if kind == "NodePool" else "node"
-        since = (datetime.now(UTC) - LOOK_BACK).isoformat()
+        since = (self._now() - LOOK_BACK).isoformat()
         asked = {"cluster": place.cluster, name: place.name, "since": since, "limit": 1_000}
         found, after = list[Happening](), 0
         for _ in range(PAGES_MAX):
@@ -128,7 +130,7 @@ class History:
     async def preemptions(self) -> Sequence[Past]:
         """Return the preemptions of the last seven days in all clusters."""
         found = list[Past]()
-        since = datetime.now(UTC) - PAST
+        since = self._now() - PAST
         for cluster in self._mirror.clusters:
             known = self._preemptions.setdefault(cluster, _Preempted(Preemptions()))
             if time.monotonic() - known.read_at >= 1.0:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -24,6 +24,8 @@ HAPPENINGS_MAX: Final = 2_000
 READY_S: Final = 8.0
 """How long a page waits until everything has been read, in seconds."""
 BUCKETS: Final[tuple[Bucket, ...]] = ("clusters", "quotas", "nodepools", "nodes")
+EVERYWHERE: Final[tuple[Bucket, ...]] = ("nodepools", "nodes")
+"""The buckets whose objects are those of all clusters."""
 
 
 class Mirror:
@@ -165,9 +167,8 @@ class Mirror:
                 group.create_task(self._follow(objects, bucket))
 
     async def _follow(self, objects: GatewayObjects, bucket: Bucket) -> None:
-        everywhere = bucket in ("nodepools", "nodes")
         known = self._known(bucket)
-        async with aclosing(objects.follow_all(bucket, everywhere=everywhere)) as changes:
+        async with aclosing(objects.follow_all(bucket, everywhere=bucket in EVERYWHERE)) as changes:
             listed = dict[str, None]()
             async for change in changes:
                 if isinstance(change, Listed):
@@ -180,6 +181,11 @@ class Mirror:
                     listed[change.key] = None
                     self._take(bucket, change)
                 self.note_change()
+
+    def fill(self, bucket: Bucket, objects: Iterable[Object]) -> None:
+        """Take all objects of a bucket, which do not change."""
+        for each in objects:
+            self._take(bucket, each)
 
     def _known(self, bucket: Bucket) -> set[str]:
         """Return the keys that were known before, as the client writes them."""

@@ -1,6 +1,6 @@
 """The pages: from the mirror and the log to the values of the templates."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -68,9 +68,16 @@ async def show_pools(visit: Visit) -> Page:
         "first": commands.nodepool(
             *("create", "nodepool", "first", "--instance-type", USUAL_TYPE, "--target", "2")
         ),
-        "shell": commands.nodepool("get", "nodepools", "-A"),
+        "shell": _of_moment(visit, commands.nodepool("get", "nodepools", "-A"))[0],
     }
     return Page("pools.html", title, "nodepools", values)
+
+
+def _of_moment(visit: Visit, *shells: commands.Shell) -> Sequence[commands.Shell]:
+    """Return commands as they show the moment of a page; kubectl has none for the past."""
+    if visit.shown is None:
+        return shells
+    return commands.list_past_commands(shells, visit.shown.at)
 
 
 def find_pool(visit: Visit, place: Place) -> Pool:
@@ -88,7 +95,7 @@ async def show_pool(visit: Visit) -> Page:
         return await show_gone(visit, "NodePool")
     pool = find_pool(visit, place)
     account.note_shown([place])
-    if pool.explanation is None and visit.is_live:
+    if pool.explanation is None and (visit.is_live or visit.shown is not None):
         # Without an explanation, the page shows the message of the condition.
         with suppress(ClientError):
             await account.explain(place)
@@ -103,7 +110,7 @@ async def show_pool(visit: Visit) -> Page:
         "may_scale": visit.may(ScaleNodePool) and visit.is_live,
         "may_edit": visit.may(ApplyNodePool) and visit.is_live,
         "may_delete": visit.may(DeleteNodePool) and visit.is_live,
-        "shells": commands.list_show_commands(place),
+        "shells": _of_moment(visit, *commands.list_show_commands(place)),
     }
     return Page("pool.html", f"{place.name} · NodePool", "nodepools", values)
 
@@ -119,7 +126,9 @@ async def show_yaml(visit: Visit) -> Page:
         "manifest": to_yaml(manifest),
         "may_edit": visit.may(ApplyNodePool) and visit.is_live,
         "status": to_yaml({"status": pool.document.get("status", {})}),
-        "shells": commands.list_edit_commands(place),
+        "shells": _of_moment(visit, commands.get_yaml(place))
+        if visit.shown is not None
+        else commands.list_edit_commands(place),
     }
     return Page("yaml.html", f"{place.name} · YAML", "nodepools", values)
 
@@ -147,7 +156,9 @@ async def show_node(visit: Visit) -> Page:
         "shown": shown,
         "history": [each for each in entries if each.positions],
         "verbs": verbs,
-        "shells": [commands.nodepool("describe", "node", place.name, cluster=place.cluster)],
+        "shells": _of_moment(
+            visit, commands.nodepool("describe", "node", place.name, cluster=place.cluster)
+        ),
     }
     return Page("node.html", f"{place.name} · Node", "nodepools", values)
 
@@ -175,7 +186,8 @@ async def show_events(visit: Visit) -> Page:
     """Show the newest events."""
     mirror = visit.account.mirror
     found = list_events(tuple(mirror.happenings), read_events_asked(visit.query))
-    shell = commands.nodepool("events", "-w")
+    is_past = visit.shown is not None
+    (shell,) = _of_moment(visit, commands.nodepool("events", *(() if is_past else ("-w",))))
     values = {"list": found, "clusters": mirror.clusters, "shell": shell}
     return Page("events.html", "Events", "events", values)
 
@@ -258,6 +270,6 @@ async def show_organisation(visit: Visit) -> Page:
         "quotas": list_quotas(fleet),
         "zones": sorted(fleet.zones.items()),
         "allowed": sorted(each.__name__ for each, roles in SENDERS.items() if role in roles),
-        "shell": commands.nodepool("get", "quotas"),
+        "shell": _of_moment(visit, commands.nodepool("get", "quotas"))[0],
     }
     return Page("organisation.html", "Organisation", "organisation", values)

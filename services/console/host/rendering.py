@@ -71,6 +71,30 @@ def render(page: Page, **values: object) -> str:
     return environment().get_template(page.template).render(page=page, **page.values, **values)
 
 
+_LINK: Final = re.compile(
+    r'(?<!data-time )href="(/(?:nodepools|nodes|organisation)(?:[/?][^"]*)?|/events(?:\?[^"]*)?)"'
+)
+_FORM: Final = re.compile(r'<form(?! data-time)[^>]* method="get"[^>]*>')
+_ACTION: Final = re.compile(r' data-(?:scale|edit)="[^"]*"')
+
+
+def keep_moment(html: str, at: str) -> str:
+    """Return a page whose links and filters stay at a moment, and whose keys start no action.
+
+    What users have written is escaped, so that no quotation mark of theirs ends an attribute. A
+    link or a form with `data-time` leads to another moment.
+    """
+    value = quote(at, safe="")
+
+    def lead(match: re.Match[str]) -> str:
+        path = match[1]
+        return f'href="{path}{"&amp;" if "?" in path else "?"}at={value}"'
+
+    hidden = Markup('<input type="hidden" name="at" value="{}">').format(at)
+    html = _FORM.sub(lambda match: f"{match[0]}{hidden}", _LINK.sub(lead, html))
+    return _ACTION.sub("", html)
+
+
 def make_row(line: Line, now: datetime, *, may_change: bool) -> Markup:
     """Return a NodePool as a row of the list."""
     values = {"line": line, "now": now, "may_change": may_change}

@@ -27,6 +27,11 @@ PAGES: Final[Mapping[str, Show]] = {
 """The pages that are kept up to date while they are open."""
 STILL: Final = ("/nodepools/{cluster}/{name}/yaml", "/events/{cluster}/{position}", "/capacity")
 """The pages that show one moment, and are not updated."""
+PAST: Final = (
+    *("/nodepools", "/nodepools/{cluster}/{name}", "/nodepools/{cluster}/{name}/yaml"),
+    *("/nodes/{cluster}/{name}", "/events", "/organisation"),
+)
+"""The pages that also show a moment of the past."""
 FORMS: Final[Mapping[str, Act]] = {
     "/create": actions.create,
     "/nodepools/{cluster}/{name}/edit": editing.edit,
@@ -38,7 +43,12 @@ FORMS: Final[Mapping[str, Act]] = {
 """The pages with a form, which carry out actions."""
 OF_OPERATORS: Final[frozenset[Show | Act]] = frozenset((system.show_system, system.replay))
 """The pages that the operator may see; all other pages belong to an organisation."""
+_PAST_PATTERNS: Final = [compile_path(path)[0] for path in PAST]
 _PATTERNS: Final = [(compile_path(path)[0], path) for path in PAGES if path not in STILL]
+
+
+OF_ACTIONS: Final[frozenset[Show | Act]] = frozenset(FORMS.values())
+OF_THE_PAST: Final[frozenset[Show | Act]] = frozenset(PAGES[path] for path in PAST)
 
 
 def find_live(path: str) -> tuple[Show, Mapping[str, str]] | None:
@@ -47,3 +57,8 @@ def find_live(path: str) -> tuple[Show, Mapping[str, str]] | None:
         if match := pattern.match(path):
             return PAGES[name], match.groupdict()
     return None
+
+
+def has_past(path: str) -> bool:
+    """Return whether the page at a path also shows a moment of the past."""
+    return any(pattern.match(path) for pattern in _PAST_PATTERNS)

@@ -7,6 +7,7 @@ from datetime import datetime
 from console.host.account import Account
 from console.host.sessions import Session
 from console.view.model import Place
+from console.view.moments import Shown
 from nodepool.contract.commands import ApplyNodePool, ScaleNodePool
 from nodepool.contract.messages import Command
 from nodepool.contract.roles import SENDERS
@@ -34,6 +35,7 @@ class Visit:
     parts: the values in the path. query: the values after it, each name once.
     lists: the same, for names that occur several times. typed: the fields of a form.
     is_trusted: whether the form was made in this session.
+    shown: the moment of the past that the page shows; None for the present.
     is_frame: whether the browser has the page open, and so keeps its times going by itself.
     """
 
@@ -46,6 +48,7 @@ class Visit:
     typed: Mapping[str, str] = field(default_factory=dict)
     is_trusted: bool = False
     is_frame: bool = False
+    shown: Shown | None = None
 
     @property
     def place(self) -> Place:
@@ -59,8 +62,8 @@ class Visit:
 
     @property
     def is_live(self) -> bool:
-        """Return whether the mirror is current, so that actions are allowed."""
-        return not self.account.mirror.fault
+        """Return whether the mirror is current, so that actions are allowed: not in the past."""
+        return self.shown is None and not self.account.mirror.fault
 
     @property
     def may_change(self) -> bool:
@@ -72,5 +75,5 @@ class Visit:
         await self.account.send(command, self.session.person)
 
     def may(self, command: type[Command]) -> bool:
-        """Return whether the role of the user may send a command."""
-        return self.account.identity.role in SENDERS.get(command, ())
+        """Return whether the role of the user may send a command, which nobody may in the past."""
+        return self.shown is None and self.account.identity.role in SENDERS.get(command, ())

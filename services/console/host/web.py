@@ -4,8 +4,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from functools import partial
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from console.host.accounts import Accounts
+from console.host.answering import find_answer
 from console.host.doors import Doors
 from console.host.guard import TooLarge
 from console.host.live import STREAMS_MAX, Shown, Streams
@@ -32,25 +33,14 @@ from console.host.reading import (
     refuse_large,
     serve_static,
 )
-from console.host.rendering import Done, Page, address, render
-from console.host.routes import FORMS, OF_OPERATORS, PAGES, Act, Show, find_live
+from console.host.rendering import Done, Page, address, keep_moment, render
+from console.host.routes import FORMS, PAGES, Act, Show, find_live, has_past
 from console.host.sessions import Session
 from console.host.signing_in import SignIn
 from console.host.telemetry import Telemetry
-from console.host.visit import Missing, NotAllowed, Visit
+from console.host.visit import Visit
+from console.view.moments import read_at
 from console.view.standing import Group
-from nodepool.client import ClientError
-
-UNREAD: Final = (
-    "The control plane has not answered yet. The console keeps asking,"
-    " and this page fills by itself once there is an answer."
-)
-
-
-OPERATORS_PLACE: Final = (
-    "The operator of the platform belongs to no organisation."
-    " Sign in as a user of an organisation to see its NodePools."
-)
 
 
 class Site:
@@ -123,12 +113,15 @@ class Site:
         return answer
 
     async def _answer(self, request: Request, visit: Visit, show: Show | Act) -> Response:
-        page = await _result(visit, show)
+        visit, page = await find_answer(visit, show)
         if isinstance(page, Done):
             visit.session.said = page.said
             return RedirectResponse(page.address, 303)
         values = {**self._frame(request, visit), "said": visit.session.take_said()}
-        return HTMLResponse(render(page, **values), page.status)
+        html = render(page, **values)
+        if visit.shown is not None:
+            html = keep_moment(html, visit.shown.at)
+        return HTMLResponse(html, page.status)
 
     async def _nowhere(self, request: Request) -> Response:
         session = self._sign_in.session(request)
@@ -149,7 +142,8 @@ class Site:
         """Keep a page up to date; `view` is its address."""
         session = self._sign_in.session(request)
         view = urlsplit(request.query_params.get("view", ""))
-        found = find_live(view.path)
+        # Nothing changes in the past.
+        found = None if read_at(parse_query(view.query).get("at", [])) else find_live(view.path)
         if session is None or found is None:
             return PlainTextResponse(
                 "sign in first\n" if session is None else "no such page\n", 403
@@ -179,9 +173,9 @@ class Site:
         """Return the inner part of a page, which is the same for all browsers of a user."""
         show, parts = found
         visit = replace(await self._visit(session, parts, view.query), is_frame=True)
-        page = await _result(visit, show)
+        visit, page = await find_answer(visit, show)
         assert isinstance(page, Page), "a page that is kept live carries out no action"
-        return render(page, **{**self._frame(request, visit), "whole": False})
+        return render(page, **{**self._frame(request, visit, view), "whole": False})
 
     # What all pages are made from.
 
@@ -200,9 +194,15 @@ class Site:
         is_trusted = is_made_in(given, session)
         return Visit(session, account, parts, single, lists, datetime.now(UTC), given, is_trusted)
 
-    def _frame(self, request: Request, visit: Visit | None) -> dict[str, object]:
-        """Return the values of the frame around a page."""
-        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    def _frame(
+        self, request: Request, visit: Visit | None, view: SplitResult | None = None
+    ) -> dict[str, object]:
+        """Return the values of the frame around a page; `view` is its address, if it is open."""
+        url = view or urlsplit(str(request.url))
+        path = url.path + (f"?{url.query}" if url.query else "")
+        query = parse_query(url.query)
+        is_past = bool(read_at(query.pop("at", [])))
+        asked = {name: given[-1] for name, given in query.items()}
         values: dict[str, object] = {
             "nonce": request.state.nonce,
             "whole": True,
@@ -210,7 +210,12 @@ class Site:
             "visit": visit,
             "path": path,
             "now": visit.now if visit is not None else datetime.now(UTC),
-            "is_live": find_live(request.url.path) is not None,
+            "is_live": find_live(url.path) is not None and not is_past,
+            "has_past": has_past(url.path),
+            "asked": asked,
+            "base_path": url.path,
+            "moved": partial(_move, url.path, asked),
+            "real_now": datetime.now(UTC),
             "way_in": self._sign_in.way_in(request),
         }
         if visit is not None:
@@ -221,22 +226,7 @@ class Site:
         return values
 
 
-async def _result(visit: Visit, show: Show | Act) -> Page | Done:
-    """Return the page that a user gets, or the result of an action; an error is a page, too."""
-    if not visit.account.mirror.is_read:
-        if visit.typed:
-            return Page(
-                "kept.html", "No answer yet", "", {"kept": visit.typed, "has_ended": False}, 503
-            )
-        return Page("missing.html", "No answer yet", "", {"text": UNREAD}, 503)
-    try:
-        if visit.is_operator and show not in OF_OPERATORS:
-            raise NotAllowed(OPERATORS_PLACE)
-        return await show(visit)
-    except Missing as missing:
-        values = {"text": str(missing), "events": missing.events}
-        return Page("missing.html", "Not found", "", values, 404)
-    except NotAllowed as denial:
-        return Page("missing.html", "Not allowed", "", {"text": str(denial)}, 403)
-    except ClientError as error:
-        return Page("missing.html", "No answer", "", {"text": str(error)}, 503)
+def _move(path: str, asked: Mapping[str, str], at: str = "") -> str:
+    """Return the address of a page, with its filters, at another moment; at now without one."""
+    query = {**asked, **({"at": at} if at else {})}
+    return f"{path}?{urlencode(query)}" if query else path

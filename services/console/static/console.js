@@ -16,7 +16,8 @@
   let absolute = stored("times") === "absolute";
   const readClock = () => {
     const now = Number($("main")?.dataset.now);
-    if (now) ahead = now * 1000 - Date.now();
+    // A page of the past says its own time, not that of the server.
+    if (now && !("past" in $("main").dataset)) ahead = now * 1000 - Date.now();
   };
   const plural = (whole, size, unit, smaller, name) => {
     const rest = Math.floor((whole % size) / smaller);
@@ -44,7 +45,8 @@
   const zone = () => new Date().toLocaleTimeString("en-GB", { timeZoneName: "short" }).split(" ").pop();
   const put = (element, text) => { if (element.textContent !== text) element.textContent = text; };
   const tick = () => {
-    const now = Date.now() + ahead;
+    const past = $("main")?.dataset;
+    const now = past && "past" in past ? Number(past.now) * 1000 : Date.now() + ahead;
     for (const element of all("time[datetime]")) {
       const date = new Date(element.dateTime);
       const passed = (now - date) / 1000;
@@ -63,7 +65,7 @@
       bar.querySelector("g rect")?.setAttribute("width", passed);
     }
     const clock = $("clock");
-    if (clock) put(clock, `${clockText(new Date(now))} ${zone()}`);
+    if (clock) put(clock, `${clockText(new Date(Date.now() + ahead))} ${zone()}`);
   };
 
   // The state of the connection, and pausing.
@@ -225,7 +227,12 @@
     htmx.process(next);
   };
   // The address follows the filter, and so does the stream.
-  const follow = (url) => {
+  const follow = (url, isTyped) => {
+    // The past has no stream: the page is loaded once the filter is sent.
+    if (!$("stream")) {
+      if (!isTyped) location.assign(url);
+      return;
+    }
     history.replaceState(null, "", url);
     reconnect();
   };
@@ -240,7 +247,7 @@
   document.addEventListener("input", (event) => {
     if (event.target.id !== "q") return;
     clearTimeout(typing);
-    typing = setTimeout(() => follow(addressOf(event.target.form)), 150);
+    typing = setTimeout(() => follow(addressOf(event.target.form), true), 150);
   });
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-submit]")) location.assign(addressOf(event.target.form));
@@ -315,6 +322,25 @@
     event.preventDefault();
     follow(addressOf(event.target));
   });
+
+  // The picker of a moment: the server takes UTC, and the user sees the zone of the browser.
+  const when = $("when-time");
+  if (when) {
+    const local = (date) => new Date(date - date.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
+    if (when.value) when.value = local(new Date(`${when.value}Z`));
+    when.max = local(new Date(Date.now() + ahead));
+    put($("when-zone"), zone());
+    $("when").addEventListener("submit", (event) => {
+      event.preventDefault();
+      const form = event.target;
+      const others = [...new FormData(form)].filter(([name, value]) => name !== "at" && value !== "");
+      const query = new URLSearchParams(others);
+      const position = $("when-position").value;
+      const at = position || (when.value && `${new Date(when.value).toISOString().slice(0, 19)}Z`);
+      if (at) query.set("at", at);
+      location.assign(String(query) ? `${form.getAttribute("action")}?${query}` : form.getAttribute("action"));
+    });
+  }
 
   const keysOn = $("keys-on");
   if (keysOn) keysOn.checked = stored("keys") !== "off";

@@ -1,5 +1,6 @@
 """Commands of a terminal that show and change the same as a page."""
 
+from collections.abc import Iterable
 from shlex import quote
 from typing import Final, NamedTuple
 
@@ -49,6 +50,17 @@ def list_show_commands(pool: Place) -> tuple[Shell, ...]:
         nodepool("explain", "nodepool", pool.name, cluster=pool.cluster),
         kubectl("describe", "nodepool", pool.name),
     )
+
+
+def get_yaml(pool: Place) -> Shell:
+    """Return the command that prints a NodePool as YAML."""
+    return nodepool("get", "nodepool", pool.name, "-o", "yaml", cluster=pool.cluster)
+
+
+def list_past_commands(shells: Iterable[Shell], at: str) -> tuple[Shell, ...]:
+    """Return those of the commands that can show the past, so that they show a moment."""
+    own = (shell for shell in shells if shell.program == "nodepool")
+    return tuple(Shell(shell.program, f"{shell.line} --at {quote(at)}") for shell in own)
 
 
 def list_edit_commands(pool: Place) -> tuple[Shell, ...]:

@@ -1,0 +1,93 @@
+"""An organisation as it was at a moment: the objects behind pages that show the past."""
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from datetime import datetime
+from typing import NoReturn
+
+from console.host.account import Account, Kept
+from console.host.happenings import BACK, PAGE, happening_of
+from console.host.history import History
+from console.host.mirror import BUCKETS, EVERYWHERE
+from console.view.moments import At, Shown
+from nodepool.client.asking import Reply
+from nodepool.client.errors import Refused
+from nodepool.client.event_pages import read_events
+from nodepool.client.gateway_objects import GatewayObjects
+from nodepool.client.past.errors import NoMoment
+from nodepool.client.past.through_gateway import AskedSession
+from nodepool.contract.messages import Command
+
+
+class NoSuchMoment(Exception):
+    """The gateway does not show a moment; the text says why."""
+
+
+class PastAccount(Account):
+    """What a user sees of a moment. Nothing changes in it, and nothing can be changed.
+
+    present: the account whose connection is used. shown: the moment.
+    """
+
+    def __init__(self, present: Account, session: AskedSession, at: str) -> None:
+        super().__init__(present.identity, present.settings, present.log)
+        self._seen = session
+        assert session.moment is not None, "the session is open"
+        self.shown = Shown(at, session.position, session.moment)
+        self.history = History(self.mirror, self.ask, self._now)
+
+    def _now(self) -> datetime:
+        return self.shown.time
+
+    async def read(self) -> None:
+        """Read all objects."""
+        objects = GatewayObjects(self._seen, self._seen.asker)
+        for bucket in BUCKETS:
+            found, _ = await objects.list_all(bucket, everywhere=bucket in EVERYWHERE)
+            self.mirror.fill(bucket, found)
+        self.mirror.note_all_read()
+
+    async def read_happenings(self) -> None:
+        """Read the newest events up to the moment, unless they are read."""
+        if self.mirror.happenings:
+            return
+        asker, after = self._seen.asker, max(0, self.shown.position - BACK)
+        for cluster in self.mirror.clusters:
+            place = {"cluster": cluster, "pool": "", "node": ""}
+            stream = read_events(self._seen, asker, place, since=None, after=after, limit=PAGE)
+            async with aclosing(stream) as events:
+                async for event in events:
+                    self.mirror.add(happening_of(cluster, event))
+
+    async def ask(self, query: str, fields: Mapping[str, object]) -> Reply:
+        """Return the answer of the gateway to a query about the moment."""
+        return await self._seen.asker.ask(query, fields)
+
+    async def send(self, command: Command, person: str = "") -> NoReturn:
+        """Refuse: nothing can be changed in the past."""
+        raise Refused("at", "Forbidden", "nothing can be changed in the past")
+
+
+async def look_back(present: Account, text: str, at: At) -> PastAccount:
+    """Return what a user sees of a moment; the last one is kept for the next page.
+
+    Raises NoSuchMoment if the gateway does not show it, and ClientError if it does not answer.
+    """
+    client = present.client()
+    async with present.looking:
+        kept = present.past
+        if kept is not None and (kept.client, kept.at) == (client, text):
+            return kept.account
+        session = AskedSession(client.session, at, is_shared=True)
+        try:
+            await session.open()
+            found = PastAccount(present, session, text)
+            await found.read()
+        except NoMoment as error:
+            raise NoSuchMoment(str(error)) from None
+        except Refused as refusal:
+            if refusal.reason in ("Invalid", "Forbidden"):
+                raise NoSuchMoment(refusal.message) from None
+            raise
+        present.past = Kept(client, text, found)
+        return found
