@@ -124,6 +124,7 @@ def front_door(folder: Path) -> Iterator[FrontDoor]:
             process.terminate()
 
 
+# Any: the fields of GatewaySettings, each of another type.
 @asynccontextmanager
 async def gateway_at(door: FrontDoor, **settings: Any) -> AsyncIterator[Gateway]:
     """A gateway at work in this process."""

@@ -29,6 +29,7 @@ MANIFEST = {
 }
 
 
+# Any: the fields of GatewaySettings, each of another type.
 @asynccontextmanager
 async def at_work(
     server: Guarded, folder: Path, *names: str, **settings: Any

@@ -28,6 +28,7 @@ LIST = f"np.api.{ORG}.List"
 LIST_OF_OTHER = f"np.api.{OTHER_ORG}.List"
 
 
+# Any: the fields of GatewaySettings, each of another type.
 @asynccontextmanager
 async def past_at_work(folder: Path, **settings: Any) -> AsyncIterator[tuple[Guarded, Gateway]]:
     """A gateway with an archive in which a NodePool of one organisation is."""

@@ -1,4 +1,4 @@
-"""What a user gets for a request: a page of now, a page of the past, or the result of an action."""
+"""Answers requests: with a page of now, a page of the past, or the result of an action."""
 
 from dataclasses import replace
 from typing import Final

@@ -22,8 +22,8 @@ from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.documents import Document, field, text
 
 NEWER_S: Final = 2.0
-"""How long the console waits to hear of another user's change that made it refuse to save, in
-seconds."""
+"""After a save that another user's change prevents, the console waits so many seconds to hear of
+that change."""
 AS_YAML: Final = "yaml"
 """The way of editing in which users type the manifest itself."""
 FIXED: Final = ("name", "cluster", "type", "class")

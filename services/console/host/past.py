@@ -24,7 +24,7 @@ class NoSuchMoment(Exception):
 
 
 class PastAccount(Account):
-    """What a user sees of a moment. Nothing changes in it, and nothing can be changed.
+    """Shows a user an organisation as it was at a moment, and refuses all commands.
 
     present: the account whose connection is used. shown: the moment.
     """

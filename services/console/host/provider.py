@@ -17,7 +17,7 @@ from console.host.openid import OpenID, check_url
 from console.host.tokens import Expected, Key, Refused, UnknownKey, read_keys, verify_token
 
 ANSWER_S: Final = 5.0
-"""How long the provider may take for an answer, in seconds."""
+"""The longest wait for an answer of the provider, in seconds."""
 ANSWER_MAX: Final = 256 * 1024
 """The most bytes of an answer."""
 KNOWN_S: Final = 3_600.0
@@ -52,7 +52,7 @@ class Discovered:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What the provider gives for a code."""
+    """The tokens that the provider gives in exchange for a code."""
 
     id_token: str
     access_token: str
@@ -149,6 +149,7 @@ class Provider:
                 self._keys_at = now
                 self._keys = read_keys(await self._get(found.keys))
 
+    # Any: authlib has no types.
     def _client(self, found: Discovered, back: str) -> Any:
         secret = self.settings.read_secret()
         methods = ("client_secret_basic", "client_secret_post") if secret else ("none",)
@@ -161,6 +162,7 @@ class Provider:
             **self._options(),
         )
 
+    # Any: the options of two clients, each of another type.
     def _options(self) -> dict[str, Any]:
         # Without the environment: its proxies would replace the transport, and so the bound.
         return {

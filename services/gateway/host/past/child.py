@@ -89,7 +89,8 @@ class Child:
         process, self._process = self._process, None
         self._forget_idle()
         if process is not None:
-            # Its pipes, too, also where a frame is still in one of them.
+            # Its pipes, too, also where a frame is still in one of them. Only the transport, which
+            # the type does not show, closes them.
             process._transport.close()  # type: ignore[attr-defined]
             ending = asyncio.create_task(process.wait())
             self._ending.add(ending)

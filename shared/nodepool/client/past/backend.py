@@ -1,17 +1,17 @@
 """The backend of the past: the read model in memory, and the messages up to a moment."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from nodepool.client.backend import Heard
 from nodepool.client.bus import filters_of_events, prefix_of
 from nodepool.client.names import check_name
 from nodepool.client.objects import Document, Listed, Object
 from nodepool.client.past.errors import refuse
 from nodepool.client.past.history import History
 from nodepool.client.past.objects import PastObjects
+from nodepool.client.past.unchanging import Unchanging
 from nodepool.contract.buckets import Bucket
 from nodepool.contract.documents import field, text
 from nodepool.contract.keys import token
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from nodepool.client.audit import CommandRecord, Place, Trail
     from nodepool.client.events import ObjectEvent
     from nodepool.client.recent_events import RecentEvents, Regarded
-    from nodepool.client.sender import A, PendingOutcomes, Sender
     from nodepool.contract.events import NodePoolValidated
 
 DELETIONS_KEPT: Final = timedelta(days=30)
@@ -29,7 +28,7 @@ DELETIONS_KEPT: Final = timedelta(days=30)
 _CHANGES: Final = ("NodePoolValidated", "NodePoolDeleting")
 
 
-class PastBackend:
+class PastBackend(Unchanging):
     """Shows what was shown at a moment; the methods are those of `Backend`."""
 
     def __init__(self, org: str, cluster: str) -> None:
@@ -71,16 +70,6 @@ class PastBackend:
             if found.key.startswith(prefix):
                 yield found
         yield Listed()
-
-    def follow(self, bucket: Bucket, name: str) -> AsyncGenerator[Document | None, None]:
-        """Refuse: nothing changes."""
-        raise refuse("wait")
-
-    def changes(
-        self, bucket: Bucket, *names: str
-    ) -> AsyncGenerator[tuple[str, Document | None], None]:
-        """Refuse: nothing changes."""
-        raise refuse("wait")
 
     async def catch_up(self, bucket: Bucket, *, everywhere: bool = False) -> bool:
         """Return at once: everything up to the moment is shown."""
@@ -185,14 +174,3 @@ class PastBackend:
     async def newest_position(self) -> int:
         """Return the position of the newest message up to the moment."""
         return self._history.position
-
-    def hear(self, filters: Sequence[str]) -> AbstractAsyncContextManager[Heard]:
-        """Refuse: nothing is said any more."""
-        raise refuse("wait for events")
-
-    def sender(self, outcomes: "PendingOutcomes[A]") -> "Sender[A]":
-        """Refuse: nothing can be changed."""
-        raise refuse("change anything")
-
-    async def settle(self) -> None:
-        """Return at once: there are no commands."""

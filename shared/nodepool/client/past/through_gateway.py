@@ -1,16 +1,16 @@
 """The past as the gateway shows it to a user of an organisation, who can read no archive."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from nodepool.client.asking import Asker, Reply
-from nodepool.client.backend import Heard
 from nodepool.client.gateway import Gateway
 from nodepool.client.gateway_objects import number_in
-from nodepool.client.objects import Document, Listed, Object
+from nodepool.client.objects import Listed, Object
 from nodepool.client.past.errors import NoMoment, refuse
+from nodepool.client.past.unchanging import Unchanging
 from nodepool.client.session import Session
 from nodepool.contract.buckets import Bucket
 from nodepool.contract.documents import text
@@ -18,7 +18,6 @@ from nodepool.contract.documents import text
 if TYPE_CHECKING:
     from nodepool.client.events import ObjectEvent
     from nodepool.client.past.session import Moment
-    from nodepool.client.sender import A, PendingOutcomes, Sender
     from nodepool.nats.wire.connection import FaultListener
 
 ANSWER_S: Final = 40.0
@@ -92,7 +91,7 @@ class PastAsker(Asker):
         return await super().ask(query, {**asked, "at": self._at}, wait_s=ANSWER_S)
 
 
-class PastGateway(Gateway):
+class PastGateway(Unchanging, Gateway):
     """Asks the gateway about the past; the methods are those of `Backend`."""
 
     def __init__(self, session: Session, asker: PastAsker) -> None:
@@ -110,16 +109,6 @@ class PastGateway(Gateway):
                 if isinstance(change, Listed):
                     return
 
-    def follow(self, bucket: Bucket, name: str) -> AsyncGenerator[Document | None, None]:
-        """Refuse: nothing changes."""
-        raise refuse("wait")
-
-    def changes(
-        self, bucket: Bucket, *names: str
-    ) -> AsyncGenerator[tuple[str, Document | None], None]:
-        """Refuse: nothing changes."""
-        raise refuse("wait")
-
     def events(
         self, pool: str, node: str, *, since: datetime | None, after: int, follow: bool
     ) -> "AsyncGenerator[ObjectEvent, None]":
@@ -127,14 +116,3 @@ class PastGateway(Gateway):
         if follow:
             raise refuse("wait for events")
         return super().events(pool, node, since=since, after=after, follow=False)
-
-    def hear(self, filters: Sequence[str]) -> AbstractAsyncContextManager[Heard]:
-        """Refuse: nothing is said any more."""
-        raise refuse("wait for events")
-
-    def sender(self, outcomes: "PendingOutcomes[A]") -> "Sender[A]":
-        """Refuse: nothing can be changed."""
-        raise refuse("change anything")
-
-    async def settle(self) -> None:
-        """Return at once: there are no commands."""
