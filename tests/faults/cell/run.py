@@ -72,6 +72,7 @@ class _Cell:
         self._seed, self._random = seed, Random(seed)
         self._record = Record()
         self._is_archiver_away = False
+        self._kills = asyncio.Lock()  # Is held while a part is down, or must not be.
         self._said_at = 0.0
 
     async def run(self) -> None:
@@ -135,11 +136,12 @@ class _Cell:
             part = self._random.choice(self.parts.every)
             if part is self.parts.archiver and self._is_archiver_away:
                 continue
-            self.report.kills[part.name] += 1
-            await part.kill()
-            await asyncio.sleep(self._random.choice(DOWN_S))
-            if part is not self.parts.archiver or not self._is_archiver_away:
-                await part.start()
+            async with self._kills:
+                self.report.kills[part.name] += 1
+                await part.kill()
+                await asyncio.sleep(self._random.choice(DOWN_S))
+                if part is not self.parts.archiver or not self._is_archiver_away:
+                    await part.start()
 
     async def _be_full(self, churn: Churn, sender: Sender, connection: Connection) -> None:
         """Stop the archiver until the server has had no room for a while, and start it again."""
@@ -162,13 +164,18 @@ class _Cell:
         self.report.figures["the log began then at"] = (await _look(connection)).first
 
     async def _see_alert(self) -> None:
-        """Wait until metrics show that the alert on the storage fires."""
+        """Wait until metrics show that the alert on the storage fires.
+
+        No part is killed meanwhile: services that end every few seconds, as here, may end each
+        time before they have asked the server, and Prometheus would wait for the next figure.
+        """
         used = 0.0
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SEEN_S):
-                while used <= ALERT:
-                    await asyncio.sleep(1)
-                    used = await asyncio.to_thread(_used, self.parts.metrics)
+        async with self._kills:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SEEN_S):
+                    while used <= ALERT:
+                        await asyncio.sleep(1)
+                        used = await asyncio.to_thread(_used, self.parts.metrics)
         self.report.figures["storage that the alert saw, %"] = round(100 * used, 1)
         if used <= ALERT:
             self.report.faults.append("no alert would have said that the storage is nearly full")
