@@ -11,7 +11,6 @@ import uvicorn
 from console.host.accounts import Accounts
 from console.host.doors import Doors
 from console.host.guard import Guard
-from console.host.provider import Provider
 from console.host.settings import LOOPBACK, ConsoleSettings, read_console
 from console.host.telemetry import NAME, Telemetry
 from console.host.web import Site
@@ -51,8 +50,7 @@ class Console:
         port = self._socket.getsockname()[1]
         self.url = f"http://{LOOPBACK}:{port}"
         doors = Doors(port, settings.url)
-        provider = Provider(settings.openid) if settings.openid is not None else None
-        self._site = Site(self.accounts, telemetry, doors, provider)
+        self._site = Site(self.accounts, telemetry, doors, settings.openid)
         self._guard = Guard(self._site.app(), doors.hosts)
         self.accounts.links.base = self.url
         self.fault = "starting"

@@ -13,7 +13,7 @@ import pytest
 from joserfc.jwk import RSAKey
 
 from bus.consoles import Answer, Browser, running
-from console.host import provider, signing_in
+from console.host import at_provider, provider
 from console.host.openid import OpenID
 from console.host.settings import ConsoleSettings
 from console.main import Console
@@ -139,7 +139,7 @@ async def test_only_the_browser_that_asked_comes_back_and_only_once_in_ten_minut
             assert (await browser.get(f"{back}&iss=https://evil.example")).status == 403
 
             # or too late, then nobody is signed in, and the provider is not asked for a token
-            monkeypatch.setattr(signing_in, "ASKED_S", 0)
+            monkeypatch.setattr(at_provider, "ASKED_S", 0)
             browser.cookies = dict(cookie)
             assert (await browser.get(back)).status == 403
             assert forger.asked["/token"] == 0

@@ -1,6 +1,8 @@
 """Sessions, links, addresses and open pages of the console, without a bus."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
@@ -275,3 +277,17 @@ def test_the_more_changes_came_at_once_the_longer_the_next_are_waited_for() -> N
     pauses = [pause_after(changes) for changes in (0, 1, 400, 1_000_000)]
 
     assert pauses == [0.05, 0.0505, 0.25, 1.0]
+
+
+def test_a_console_without_a_provider_does_not_load_the_libraries_for_openid() -> None:
+    script = (
+        "import sys, console.main\n"
+        "loaded = [name for name in ('authlib', 'joserfc', 'httpx2') if name in sys.modules]\n"
+        "sys.exit(', '.join(loaded) or None)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True
+    )
+
+    assert done.stderr == ""

@@ -25,7 +25,7 @@ from console.host.answering import find_answer
 from console.host.doors import Doors
 from console.host.guard import TooLarge
 from console.host.live import STREAMS_MAX, Shown, Streams
-from console.host.provider import Provider
+from console.host.openid import OpenID
 from console.host.reading import (
     is_made_in,
     parse_query,
@@ -47,10 +47,10 @@ class Site:
     """The pages of the console."""
 
     def __init__(
-        self, accounts: Accounts, telemetry: Telemetry, doors: Doors, provider: Provider | None
+        self, accounts: Accounts, telemetry: Telemetry, doors: Doors, openid: OpenID | None
     ) -> None:
         self._accounts, self._telemetry = accounts, telemetry
-        self._sign_in = SignIn(accounts, telemetry, doors, provider, self._show_nobody)
+        self._sign_in = SignIn(accounts, telemetry, doors, openid, self._show_nobody)
         self.streams = Streams(telemetry)
 
     def app(self) -> ASGIApp:
