@@ -33,6 +33,63 @@ def test_a_surplus_node_that_is_to_give_way_is_waited_for_from_who_has_to_begin_
     assert titles(explained(world, "cheap", is_now=True)) == []
 
 
+@pytest.mark.parametrize("target", [0, 1])
+def test_surplus_nodes_that_are_preempted_wait_for_no_pod_and_who_does_not_end_them_is_blamed(
+    world: WorldHarness, target: int
+) -> None:
+    # given two spot Nodes at work that are being preempted
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot")
+    world.run_pod("n1")
+    world.run_pod("n2")
+    world.apply("train", 2)
+    world.pass_time(seconds=30)
+
+    # when they are too many as well, and nobody ends their preemption
+    with world.paused("lifecycle"):
+        world.scale("cheap", target)
+        world.pass_time(minutes=1)
+        early = titles(explained(world, "cheap", is_now=True))
+        shown = world.condition("cheap", "AtTarget")
+        world.pass_time(minutes=20)
+        late = explained(world, "cheap", is_now=True)
+    world.pass_time(minutes=10)
+
+    # then no Pod is named, and nothing but the preemption is explained
+    wanted = f"False OverTarget: NodePool has 2 Nodes and wants {target}"
+    assert shown == f"{wanted}; 2 are being preempted."
+    assert early == titles(late) == ["2 Nodes are being preempted"]
+    starts = [f"see that the {name} service runs" for name in ("preemption", "lifecycle")]
+    assert [text.partition(":")[0] for text in late.causes[0].helps] == starts
+    assert "Preemption" not in [cause.kind for cause in explained(world, "cheap").causes]
+
+
+def test_a_preemption_that_is_late_is_explained_before_the_pods_of_other_surplus_nodes(
+    world: WorldHarness,
+) -> None:
+    # given three spot Nodes at work, of which one is being preempted
+    world.given_data_center(machines=3)
+    world.apply("cheap", 3, computeClass="spot")
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node)
+    world.preempt("cheap", "n1")
+
+    # when one more is too many, and nobody ends the preemption
+    with world.paused("lifecycle"):
+        world.scale("cheap", 1)
+        early = [cause.kind for cause in explained(world, "cheap", is_now=True).causes]
+        world.pass_time(minutes=20)
+        late = [cause.kind for cause in explained(world, "cheap", is_now=True).causes]
+        shown = world.condition("cheap", "AtTarget")
+
+    # then the Pods of the preempted Node are not waited for
+    assert early == ["Removal", "Preemption"]
+    assert late == ["Preemption", "Removal"]
+    assert "; waits for 1 of 2: " in shown
+    assert world.machine_name("n1") not in shown
+    assert shown.endswith("; 1 is being preempted.")
+
+
 def test_no_preemption_is_blamed_for_a_node_whose_machine_nobody_assigns(
     world: WorldHarness,
 ) -> None:

@@ -607,5 +607,5 @@ def test_a_node_of_an_invalid_nodepool_that_is_preempted_is_named_as_leaving(
     start = "False OverTarget: NodePool has 3 Nodes and wants 1;"
     assert before == f"{start} none is removed while Validated is Invalid."
     assert world.condition("cheap", "AtTarget") == (
-        f"{start} 1 is being removed; no other is removed while Validated is Invalid."
+        f"{start} 1 is being preempted; no other is removed while Validated is Invalid."
     )

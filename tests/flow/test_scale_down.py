@@ -474,7 +474,7 @@ def test_the_message_counts_every_node_that_leaves(world: WorldHarness) -> None:
     world.apply("cheap", 3, computeClass="spot")
 
     assert world.condition("cheap", "AtTarget") == (
-        "False OverTarget: NodePool has 4 Nodes and wants 3; 3 are being removed."
+        "False OverTarget: NodePool has 4 Nodes and wants 3; 3 are being preempted."
     )
 
 

@@ -762,6 +762,16 @@ def test_nothing_but_its_nodes_keeps_a_nodepool_from_its_deletion() -> None:
     )
 
 
+def test_a_node_that_is_to_give_way_before_it_joins_is_none_of_those_that_are_too_many() -> None:
+    # given two Nodes, of which one is wanted, and one that has not joined and is to give way
+    coming = NodeFacts("g1", registered=False, removal="Preempted", asked_since=NOON)
+
+    facts = pool(1, current=2, in_progress=1, nodes=(coming, NodeFacts("g2"), NodeFacts("g3")))
+
+    (removal,) = causes(facts)
+    assert (removal.title, removal.message) == ("it has 1 Node too many", "1 is to leave")
+
+
 def test_causes_are_ranked_by_what_has_to_be_changed_first() -> None:
     nodes = (
         NodeFacts("g1", registered=False),

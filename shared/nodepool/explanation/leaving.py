@@ -36,35 +36,34 @@ def surplus(facts: Facts) -> str:
     kept = ""
     if left > 0 and (blocker := keeps_surplus(facts)):
         kept = f"{'no other is' if leaving else 'none is'} removed while {blocker}"
-    if kept and not leaving:
-        return kept
-    # A Node that is to give way waits for its preemption, not for its Pods.
-    asked = sum(node.asked_since is not None for node in leaving)
-    waited_for = [node for node in leaving if node.asked_since is None]
-    waited_for = [node for node in waited_for if node.active or node.is_silent]
+    removed = [node for node in leaving if node.removal != PREEMPTED]
+    waited_for = [node for node in removed if node.active or node.is_silent]
     count = len(waited_for)
-    staying = [node for node in facts.counted_nodes if not node.removal]
     # A Node that has not joined yet, or that is idle, leaves before any Node at work.
     left -= facts.in_progress - sum(not node.registered for node in leaving)
-    active = [node for node in staying if node.active]
+    active = [node for node in facts.counted_nodes if node.active and not node.removal]
     if rack_of(facts) > 1:
         needed, racks = racks_to_empty(facts)
         left = sum(rack.to_empty for rack in racks[:needed])
         active = list(dict.fromkeys(node for rack in racks for node in rack.nodes))
     else:
         busy = sum(node.registered for node in leaving)
-        busy += sum(node.registered and node.active for node in staying)
+        busy += sum(node.registered for node in active)
         left -= facts.current - busy
     if left > 0 and facts.idle_only and not kept:
         waited_for += active
         count += left
-    marked = sum(node.registered or kept != "" for node in leaving)
-    rest = 0 if kept else facts.current - facts.target - marked
+    # No Pod blocks a preemption, whether it has begun or is still to begin.
+    shown = [node for node in leaving if node.registered or kept]
+    asked = sum(node.asked_since is not None for node in shown)
+    preempted = sum(node.removal == PREEMPTED for node in shown) - asked
+    giving_way = [_are(preempted, "being preempted"), _are(asked, "to give way")]
     if waited_for:
-        texts = [_waits(waited_for, count), _are(asked, "to give way")]
+        texts = [_waits(waited_for, count), *giving_way]
     else:
-        texts = [_are(marked - asked, "being removed"), _are(asked, "to give way")]
-        texts.append(_are(rest, "to leave"))
+        marked = len(shown) - preempted - asked
+        rest = 0 if kept else facts.current - facts.target - len(shown)
+        texts = [_are(marked, "being removed"), *giving_way, _are(rest, "to leave")]
     return "; ".join(filter(None, [*texts, kept]))
 
 

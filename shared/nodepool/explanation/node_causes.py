@@ -37,9 +37,13 @@ def of_nodes(facts: Facts) -> Iterator[Cause]:
     if not facts.deleting:
         yield from _find_unchosen(facts)
         yield from _find_unwarned(facts)
+        is_overdue = any(True for _ in silent_preemptions(facts, facts.nodes))
+        if is_overdue:
+            yield from _preemption(facts)
         yield from _booting(facts)
         yield from _removal(facts)
-        yield from _preemption(facts)
+        if not is_overdue:
+            yield from _preemption(facts)
         yield from _health(facts)
         yield from _cordon(facts)
         yield from _reservation(facts)
@@ -126,7 +130,9 @@ def _removal(facts: Facts) -> Iterator[Cause]:
     if not (over or leave):
         return
     blamed = is_late(facts, unchosen_since(facts)) or unwarned(facts)
-    if not leave and (has_failed(facts) or blamed):
+    # Where preemptions that have begun take the whole surplus, nothing is removed besides.
+    is_taken = count_unchosen(facts) <= 0 and all(n.asked_since is None for n in nodes)
+    if not leave and (has_failed(facts) or blamed or is_taken):
         return
     moments = [node.removal_since for node in leave if node.removal_since is not None]
     shown = leave or [node for node in nodes if node.active]

@@ -236,7 +236,7 @@ def unwarned(facts: Facts) -> list[NodeFacts]:
     return [node for node in facts.nodes if is_late(facts, node.asked_since)]
 
 
-def silent_preemptions(facts: Facts, nodes: list[NodeFacts]) -> Iterator[NodeFacts]:
+def silent_preemptions(facts: Facts, nodes: Iterable[NodeFacts]) -> Iterator[NodeFacts]:
     """Yield the Nodes whose preemption should have ended."""
     for node in nodes:
         if not has_failed(facts) and is_late(
