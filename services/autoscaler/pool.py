@@ -93,7 +93,8 @@ class Pool:
     commanded: when a command last changed the target; None if no command has changed it.
     raised: when the autoscaler last raised the target.
     proposed: whether a target for this generation was published and has not taken effect yet.
-    short_since: since when the NodePool has fewer Nodes than its target; None if it has enough.
+    short_since: when it last came to have fewer Nodes than its target, or still fewer; None if it
+        has enough. A Node that leaves counts until it has left.
     full_since: since when the waiting Pods need more Nodes than the target, or than quota allows;
         None while they do not.
     nodes: the Nodes of the NodePool.
@@ -125,6 +126,11 @@ class Pool:
     def counted(self) -> int:
         """Return how many Nodes count against the limit: the granted or the existing Nodes."""
         return max(self.granted, self.nodes.billable)
+
+    @property
+    def missing(self) -> int:
+        """Return how many Nodes fewer than its target the NodePool has."""
+        return max(0, self.spec.target - self.nodes.billable)
 
     @property
     def unjudged(self) -> int:
@@ -190,10 +196,13 @@ class Pool:
         gpus = instance.gpus if instance is not None else 0
         return min(most, busy + nodes_needed(self.waiting.shapes, gpus, max(0, most - busy)))
 
-    def update_moments(self, now: datetime) -> "Pool":
-        """Return the NodePool with the moments from which it lacks Nodes, or room, up to date."""
-        is_short = self.nodes.kept < self.spec.target
-        short = (self.short_since or now) if is_short else None
+    def update_moments(self, before: "Pool | None", now: datetime) -> "Pool":
+        """Return the NodePool with the moments from which it lacks Nodes, or room, up to date.
+
+        before: the NodePool before the change; None for a new NodePool.
+        """
+        has_more = before is not None and self.missing <= before.missing
+        short = ((self.short_since if has_more else None) or now) if self.missing else None
         full = (self.full_since or now) if self.is_full else None
         if (short, full) == (self.short_since, self.full_since):
             return self

@@ -212,7 +212,8 @@ def _store_pool(state: State, pool: Pool, context: Context) -> State:
 
     A NodePool that quota allows no Node more is due when there is more room under its limit.
     """
-    before, pool = state.pools.get(pool.key), pool.update_moments(context.time)
+    before = state.pools.get(pool.key)
+    pool = pool.update_moments(before, context.time)
     due = next_change(pool)
     state = _ledger_of(state, pool, before)
     if due is not None and due <= context.time:

@@ -122,16 +122,19 @@ def _falls_at(pool: Pool) -> datetime | None:
 
 
 def _downward(pool: Pool, now: datetime) -> Advice:
+    """Return a target without the Nodes that have been idle, or missing, for long enough.
+
+    A Node that leaves for another reason, as it is preempted, is not given up before it has left.
+    """
     (least, _), before, nodes = pool.bounds, pool.spec.target, pool.nodes
     idle = 0
     for name in nodes.idle:
         if nodes.nodes[name].since + UNNEEDED_AFTER > now:
             break
         idle += 1
-    missing = max(0, before - nodes.kept)
     is_awaited = pool.short_since is not None and pool.short_since + UNNEEDED_AFTER > now
-    given_up = 0 if is_awaited else missing
-    after = max(least, nodes.kept + missing - given_up - idle)
+    given_up = 0 if is_awaited else pool.missing
+    after = max(least, max(before, nodes.kept) - given_up - idle)
     return Advice(after, f"targetNodes from {before} to {after}: {_why(idle, given_up)}")
 
 

@@ -438,6 +438,26 @@ def test_a_node_that_a_command_drains_for_long_is_not_missing(world: WorldHarnes
     assert (target(world), world.nodes("train")) == (1, ["n1"])
 
 
+def test_a_node_that_is_preempted_is_missing_from_when_it_has_left(world: WorldHarness) -> None:
+    # given a spot Node at work, whose Pod needs all the time that it gets
+    world.given_data_center(machines=1)
+    apply(world, 1, spot=True)
+    world.run_pod("n1", interruption="graceful", graceS=600)
+    world.pass_time(minutes=15)
+
+    # when it gives way for good
+    world.apply("other", 1)
+    world.pass_time(minutes=16)
+    during = target(world), reasons(world)
+    world.pass_time(minutes=2)
+
+    # then it is given up ten minutes after it has left, and not after its warning
+    assert during == (1, [])
+    assert reasons(world) == [
+        "targetNodes from 1 to 0: no Pod waits, and 1 Node has been missing for 10 minutes"
+    ]
+
+
 def test_racks_cannot_be_autoscaled(world: WorldHarness) -> None:
     world.given_cluster(zone="US-EAST-01A")
 

@@ -115,6 +115,11 @@ PLANTS = {
         replace(ON_THEIR_WAY, steps=3_000),
         functions={"autoscaler.state.COMING": ()},
     ),
+    "a missing Node that is given up too early": Plant(
+        "been missing in",
+        PROFILE,
+        functions={"autoscaler.target.UNNEEDED_AFTER": timedelta(minutes=2)},
+    ),
     "a moment that is forgotten": Plant("is idle, and", PROFILE, (without_wakes(AUTOSCALER),)),
 }
 

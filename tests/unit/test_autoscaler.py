@@ -770,6 +770,60 @@ def test_a_lost_node_is_waited_for_before_it_is_given_up() -> None:
     assert story.passes(6 * TEN) == []
 
 
+def preempted(node: str) -> NodeUpdated:
+    """A Node is cordoned as it is preempted."""
+    cordoned, removal = NodePhase.CORDONED, RemovalReason.PREEMPTED
+    return updated(node, cordoned, unschedulable=True, removal=removal)
+
+
+def test_a_node_that_is_preempted_is_missing_only_once_it_has_left() -> None:
+    # given two Nodes at work that are preempted
+    story = a_pool_at_work(2)
+    said = story.says(preempted("g1"), preempted("g2"))
+
+    # when they leave seven minutes later
+    said += story.passes(timedelta(minutes=7))
+    said += story.says(leaves("g1"), leaves("g2"))
+    said += story.passes(TEN - timedelta(seconds=1))
+
+    # then the ten minutes begin as they leave
+    assert said == []
+    assert story.passes(timedelta(seconds=1)) == [
+        "targetNodes from 2 to 0: no Pod waits, and 2 Nodes have been missing for 10 minutes"
+    ]
+
+
+def test_a_node_that_is_still_being_preempted_is_not_given_up_with_one_that_is_missing() -> None:
+    # given three Nodes at work, of which one is lost, and one is preempted and does not leave
+    story = a_pool_at_work(3)
+    story.says(leaves("g2"), preempted("g3"))
+
+    assert story.passes(6 * TEN) == [
+        "targetNodes from 3 to 2: no Pod waits, and 1 Node has been missing for 10 minutes"
+    ]
+    assert story.follows() == []
+    assert story.says(leaves("g3")) + story.passes(TEN) == [
+        "targetNodes from 2 to 1: no Pod waits, and 1 Node has been missing for 10 minutes"
+    ]
+
+
+def test_a_node_that_is_lost_later_is_waited_for_as_long() -> None:
+    # given a NodePool that has lost a Node
+    story = a_pool_at_work(3)
+    story.says(leaves("g1"))
+    early = story.passes(TEN - timedelta(minutes=1))
+
+    # when it loses another Node
+    story.says(leaves("g2"))
+    early += story.passes(TEN - timedelta(seconds=1))
+
+    # then no Node is said to be missing for longer than it is
+    assert early == []
+    assert story.passes(timedelta(seconds=1)) == [
+        "targetNodes from 3 to 1: no Pod waits, and 2 Nodes have been missing for 10 minutes"
+    ]
+
+
 # Never against a command, nor where it may not.
 
 

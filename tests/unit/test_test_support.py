@@ -24,11 +24,12 @@ def test_a_history_has_the_value_of_each_position() -> None:
 def test_a_pool_holds_its_nodes_until_their_departure_is_known() -> None:
     pool = Pool("acme/prod/train", "uid", ("acme", "US-EAST-04A", "h100"))
 
-    pool.assigned = 3
+    pool.assignments = [4, 5, 15]
     pool.departures = [10, 20]
 
     assert pool.held == 1
     assert [pool.held_as_of(position) for position in (9, 10, 20)] == [3, 2, 1]
+    assert [pool.held_at(position) for position in (4, 9, 10, 15, 20)] == [1, 2, 1, 2, 1]
     assert pool.reserved == 1
     assert pool.offering == ("US-EAST-04A", "h100")
 
@@ -36,7 +37,7 @@ def test_a_pool_holds_its_nodes_until_their_departure_is_known() -> None:
 def test_a_pool_does_not_hold_nodes_that_are_reserved_for_the_control_plane() -> None:
     pool = Pool("acme/prod/train", "uid", ("acme", "US-EAST-04A", "h100"))
 
-    pool.assigned = 3
+    pool.assignments = [4, 5, 6]
     pool.lend(10, 1)
     pool.lend(20, -1)
 

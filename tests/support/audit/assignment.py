@@ -45,7 +45,7 @@ def _assigned(facts: Facts, message: CWNodeAssigned, origin: Origin) -> None:
         raise Violation(f"{pool.key} is given {name}, which its affinity does not accept")
     before = facts.reserved(pool.ledger, origin.cause)
     machine.holder, machine.assignment = pool.uid, message.assignment
-    pool.assigned += 1
+    pool.assignments.append(origin.position)
     now, number = facts.times[origin.position], message.assignment
     stay = Stay(pool, name, now, number=number, batch=origin.cause)
     facts.stays[message.assignment] = stay

@@ -1,8 +1,11 @@
 """Rules for autoscaling: in bounds, never against a command, and not before cool-downs are over.
 
-Nothing is given up while a Pod waits that an empty Node would take, nor a Node on its way.
+Nothing is given up while a Pod waits that an empty Node would take, nor a Node on its way, nor one
+that is still there or left just before.
 """
 
+import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
@@ -23,6 +26,8 @@ from support.audit.health import RESTARTING
 
 COOL_DOWN = timedelta(minutes=10)
 """How long a target stands that a command has set, or the autoscaler has raised."""
+MISSING = re.compile(r"(\d+) Nodes? ha(?:s|ve) been missing")
+"""How many Nodes the autoscaler gives up because they have been missing for ten minutes."""
 
 
 def check(facts: Facts, message: Message, origin: Origin) -> None:
@@ -69,6 +74,7 @@ def _advised(facts: Facts, event: NodePoolAutoscaled, origin: Origin) -> None:
     coming = _on_their_way(facts, pool, origin)
     if event.target < min(coming, spec.target):
         raise Violation(f"{pool.key} goes down to {event.target}, with {coming} Nodes on their way")
+    _check_missing(facts, pool, event, origin, spec.target)
     facts.advice.setdefault((event.uid, event.generation), set()).add(event.target)
 
 
@@ -95,6 +101,22 @@ def _on_their_way(facts: Facts, pool: PoolFacts, origin: Origin) -> int:
         is_before = since is not None and since < now
         begun += is_coming and is_before and not stay.is_leaving(origin.cause)
     return begun
+
+
+def _check_missing(
+    facts: Facts, pool: PoolFacts, event: NodePoolAutoscaled, origin: Origin, before: int
+) -> None:
+    """Check that a NodePool lacked the Nodes that are given up as missing for ten minutes."""
+    found = MISSING.search(event.message)
+    if found is None:
+        return
+    begin = facts.times[origin.cause] - COOL_DOWN
+    changes = [*pool.assignments, *pool.departures, *(at for at, _ in pool.lent.entries())]
+    changes = sorted(at for at in changes if at <= origin.cause)
+    known = bisect_right(changes, begin, key=lambda at: facts.times[at])
+    held = [pool.held_at(at) for at in (*changes[max(0, known - 1) :], origin.cause)]
+    if int(found[1]) > (lacked := before - max(held)):
+        raise Violation(f"{found[0]} in {pool.key}, which lacked {lacked} for ten minutes")
 
 
 def _last_changes(

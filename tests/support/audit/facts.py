@@ -129,8 +129,7 @@ class Pool:
     grants: the grants of the quota service.
     checks: the capacity checks; None for one that failed.
     acknowledged: the grants that the allocator has acknowledged.
-    assigned: how many Nodes it was given in all.
-    departures: the positions at which Nodes left it.
+    assignments, departures: the positions at which it was given Nodes, and at which Nodes left it.
     lent: how many of its Nodes are reserved for the control plane, with each position at which
         that changed.
     returned: the assignments of its Nodes that the control plane gave back, with the position at
@@ -147,7 +146,7 @@ class Pool:
     grants: History[QuotaChecked] = field(default_factory=History)
     checks: History[CapacityChecked | None] = field(default_factory=History)
     acknowledged: History[Acknowledged] = field(default_factory=History)
-    assigned: int = 0
+    assignments: list[int] = field(default_factory=list)
     departures: list[int] = field(default_factory=list)
     lent: History[int] = field(default_factory=History)
     returned: dict[int, int] = field(default_factory=dict)
@@ -183,12 +182,17 @@ class Pool:
     @property
     def present(self) -> int:
         """How many Nodes it has, those that are reserved for the control plane included."""
-        return self.assigned - len(self.departures)
+        return len(self.assignments) - len(self.departures)
 
     def held_as_of(self, position: int) -> int:
         """How many Nodes it holds, counting only departures and reservations up to a position."""
         lent = self.lent.as_of(position) or 0
-        return self.assigned - bisect_right(self.departures, position) - lent
+        return len(self.assignments) - bisect_right(self.departures, position) - lent
+
+    def held_at(self, position: int) -> int:
+        """How many Nodes it held at a position."""
+        later = len(self.assignments) - bisect_right(self.assignments, position)
+        return self.held_as_of(position) - later
 
     def lend(self, position: int, change: int) -> None:
         """Notes that so many more of its Nodes are reserved for the control plane."""
