@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -204,6 +205,61 @@ def test_a_nodepool_with_an_affinity_is_not_said_to_refill_with_any_machine(
 
     which = "machines that satisfy the node affinity"
     assert (f"wait: the NodePool refills by itself when {which} are free",) in helps(world)
+
+
+def given_autoscaled_pool(world: WorldHarness, least: int, **spec: Any) -> None:
+    """An autoscaled NodePool with work on its only Node, and no other machine."""
+    world.given_cluster()
+    world.given_quota(9)
+    world.given_machines(1, labels={RACK: "r1"})
+    world.apply("train", 1, autoscaling=True, minNodes=least, maxNodes=3, **spec)
+    world.run_pod("n1", interruption="graceful")
+    world.pass_time(minutes=15)
+
+
+@pytest.mark.parametrize(
+    ("least", "spec", "then"),
+    [
+        (1, {}, Promise.REFILLED),
+        (0, {}, Promise.REFILLED_FOR_PODS),
+        (0, {"affinity": rack_affinity("r1")}, Promise.REFILLED_FOR_PODS_IF_FITTING),
+    ],
+)
+def test_an_autoscaled_nodepool_refills_above_its_minimum_if_pods_wait(
+    world: WorldHarness, least: int, spec: dict[str, object], then: Promise
+) -> None:
+    # given an autoscaled spot NodePool with no other machine
+    given_autoscaled_pool(world, least, computeClass="spot", **spec)
+
+    # when its Node is preempted for another NodePool
+    world.apply("other", 1)
+    world.pass_time(minutes=1)
+    check_advice(world.world, Random(0), most=ALL)
+
+    # then it is not said to refill after its autoscaler has given the Node up
+    assert (f"wait: {words(then, 'train')}",) in helps(world)
+    world.pass_time(minutes=30)
+    pool = world.node_pool("train")
+    assert pool is not None
+    assert pool["spec"]["targetNodes"] == least
+
+
+@pytest.mark.parametrize(
+    ("least", "then"),
+    [(1, Promise.LACKS_OR_SPOT), (0, Promise.LACKS_OR_SPOT_OR_LOWERED)],
+)
+def test_a_node_is_lacked_until_the_autoscaler_gives_it_up(
+    world: WorldHarness, least: int, then: Promise
+) -> None:
+    # given an autoscaled NodePool with no other machine
+    given_autoscaled_pool(world, least, lifecycle=UNCURED)
+
+    # when its Node has to be replaced
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=2)
+
+    ends = "'nodepool drain n1' ends what runs there"
+    assert health_advice(world) == (f"{ends}; {words(then, 'train')}",)
 
 
 def test_a_nodepool_whose_quota_check_failed_is_not_said_to_refill_by_itself() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from flow import test_promises as stories
 from flow.test_racks import DOMAIN, EAST, GB200, add, break_node, want
-from nodepool.explanation import node_causes, node_remedies, reservation_remedies
+from nodepool.explanation import node_causes, node_remedies, outlook, reservation_remedies
 from nodepool.explanation.promises import Promise
 from support.audit.facts import Violation
 from support.constants import CLUSTER, ORG, PREFER_IDLE, RACK
@@ -125,3 +125,39 @@ def test_a_nodepool_that_does_not_refill_by_itself_is_found(
     (trial,) = [each for each in trials(world.world) if each.remedy.promise is then]
     with pytest.raises(Violation, match=rf"that is not so: {then.name}\n"):
         check_trial(world.world, trial)
+
+
+@pytest.mark.parametrize("has_affinity", [False, True])
+def test_a_nodepool_that_its_autoscaler_does_not_refill_is_found(
+    monkeypatch: pytest.MonkeyPatch, *, has_affinity: bool
+) -> None:
+    # given an autoscaled spot NodePool whose only machine goes to another NodePool
+    world = WorldHarness()
+    spec = {"affinity": rack_affinity("r1")} if has_affinity else {}
+    stories.given_autoscaled_pool(world, 0, computeClass="spot", **spec)
+    world.apply("other", 1)
+    world.pass_time(minutes=1)
+    check_advice(world.world, Random(0), most=stories.ALL)
+
+    # when it is overlooked that its autoscaler may give up the Node
+    monkeypatch.setattr(node_causes, "promise_missing", lambda _, promise: promise)
+
+    with pytest.raises(Violation, match="that is not so: REFILLED"):
+        check_advice(world.world, Random(0), most=stories.ALL)
+
+
+def test_a_node_that_is_not_lacked_until_a_machine_is_free_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given an autoscaled NodePool whose Node has to be replaced, and no other machine
+    world = WorldHarness()
+    stories.given_autoscaled_pool(world, 0, lifecycle=stories.UNCURED)
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=2)
+    check_advice(world.world, Random(0), most=stories.ALL)
+
+    # when it is overlooked that its autoscaler may give up the Node
+    monkeypatch.setattr(outlook, "promise_missing", lambda _, promise: promise)
+
+    with pytest.raises(Violation, match="that is not so: LACKS_OR_SPOT\n"):
+        check_advice(world.world, Random(0), most=stories.ALL)

@@ -111,6 +111,7 @@ def _own(pool: object) -> Facts:
         checks=drop_unchecked(_checks(pool)),
         older=_older(pool),
         position=_position(pool),
+        min_nodes=_number(pool, "spec", "minNodes") if is_autoscaled else 0,
         max_nodes=_number(pool, "spec", "maxNodes") if is_autoscaled else 0,
         autoscaled=_text(pool, "status", "autoscaled", "message"),
         autoscaled_position=_number(pool, "status", "autoscaled", "logPosition"),

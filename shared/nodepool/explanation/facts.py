@@ -200,7 +200,7 @@ class Facts:
     staying: how many of its Nodes stay in each NVLink domain; needed of a type in racks.
     limit, machines, peers: its quota and machines, None if unknown; the NodePools that share them.
     position: the log position of its last change.
-    max_nodes: the highest target that the autoscaler may set; 0 if it sets no target.
+    min_nodes, max_nodes: between which targets the autoscaler chooses; 0 if it sets no target.
     autoscaled, autoscaled_position: why, and where in the log, the autoscaler set its target.
     spot_awaited: how many spot Nodes are being preempted for it.
     autoscaling, spot: whether the autoscaler sets its target, and its Nodes are spot Nodes.
@@ -235,6 +235,7 @@ class Facts:
     machines: Machines | None = None
     peers: tuple[Peer, ...] = ()
     position: int = 0
+    min_nodes: int = 0
     max_nodes: int = 0
     autoscaled: str = ""
     autoscaled_position: int = 0

@@ -11,7 +11,7 @@ from nodepool.explanation.cordon_remedies import cordon_details, cordon_remedies
 from nodepool.explanation.facts import Facts, NodeFacts
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
 from nodepool.explanation.node_remedies import health_remedies, removal_remedies
-from nodepool.explanation.outlook import gets_none
+from nodepool.explanation.outlook import gets_none, promise_missing
 from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import Remedy, Wait, promise
 from nodepool.explanation.reservation_remedies import reservation_remedies
@@ -167,7 +167,7 @@ def _preemption(facts: Facts) -> Iterator[Cause]:
     wait = Remedy(text, Wait(gone), Promise.GONE)
     if refills:
         then = Promise.REFILLED_IF_FITTING if facts.has_affinity else Promise.REFILLED
-        wait = promise("wait", Wait(gone), then, facts.name, ": ")
+        wait = promise("wait", Wait(gone), promise_missing(facts, then), facts.name, ": ")
     yield Cause(
         "Preemption",
         f"{format_count(len(nodes))} {'is' if len(nodes) == 1 else 'are'} being preempted",

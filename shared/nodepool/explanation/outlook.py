@@ -13,7 +13,7 @@ from nodepool.explanation.leaving import (
     racks_to_empty,
     without_lost,
 )
-from nodepool.explanation.promises import Promise
+from nodepool.explanation.promises import WITH_AUTOSCALER, Promise
 from nodepool.explanation.sharing import rack_of
 from nodepool.explanation.unanswered import (
     CHECKED_BY,
@@ -68,11 +68,18 @@ def foretell(facts: Facts, node: NodeFacts, *, is_cured: bool) -> Promise:
     if rack_of(facts) > 1:
         return _foretell_in_rack(facts, node)
     if not facts.machines.free:
-        return Promise.LACKS if facts.spot else Promise.LACKS_OR_SPOT
+        lacks = Promise.LACKS if facts.spot else Promise.LACKS_OR_SPOT
+        return promise_missing(facts, lacks)
     # Facts do not say which of the Nodes that leave is the first that needs a machine.
     if facts.machines.free <= min(going, facts.allowed - left - 1):
         return Promise.MAY_LACK
     return _replaced(facts, node)
+
+
+def promise_missing(facts: Facts, promise: Promise) -> Promise:
+    """Return what is promised about missing Nodes, which the autoscaler may give up."""
+    may_lower = facts.autoscaling and facts.min_nodes < facts.target
+    return WITH_AUTOSCALER.get(promise, promise) if may_lower else promise
 
 
 def surplus_before(facts: Facts, node: NodeFacts, *, is_cured: bool) -> list[NodeFacts]:

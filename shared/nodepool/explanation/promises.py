@@ -34,6 +34,10 @@ class Promise(Enum):
     """The Node has left, and none comes before a machine is free."""
     LACKS_OR_SPOT = auto()
     """The Node has left, and none comes before a machine is free, or a spot Node gives one up."""
+    LACKS_OR_LOWERED = auto()
+    """The same as LACKS, if the autoscaler does not lower the target until then."""
+    LACKS_OR_SPOT_OR_LOWERED = auto()
+    """The same as LACKS_OR_SPOT, if the autoscaler does not lower the target until then."""
     MAY_LACK = auto()
     """The Node has left; whether one comes depends on which Node leaves first."""
     GONE = auto()
@@ -42,10 +46,29 @@ class Promise(Enum):
     """The NodePool has as many Nodes as quota allows, or no machine is free."""
     REFILLED_IF_FITTING = auto()
     """The NodePool has as many Nodes as quota allows, or no free machine satisfies the affinity."""
+    REFILLED_FOR_PODS = auto()
+    """The same as REFILLED, with a target that the autoscaler lowers if no Pod waits."""
+    REFILLED_FOR_PODS_IF_FITTING = auto()
+    """The same as REFILLED_IF_FITTING, with a target that the autoscaler lowers if no Pod waits."""
     COUNTED = auto()
     """The Node counts as a Node of the NodePool again."""
 
 
+WITH_AUTOSCALER: Final[Mapping[Promise, Promise]] = {
+    Promise.LACKS: Promise.LACKS_OR_LOWERED,
+    Promise.LACKS_OR_SPOT: Promise.LACKS_OR_SPOT_OR_LOWERED,
+    Promise.REFILLED: Promise.REFILLED_FOR_PODS,
+    Promise.REFILLED_IF_FITTING: Promise.REFILLED_FOR_PODS_IF_FITTING,
+}
+"""What may be promised instead if the autoscaler may give up Nodes that are missing."""
+
+_LACKS: Final = (
+    "no machine is free for it, so {pool} lacks the Node until one is freed, repaired or added"
+)
+_REFILLS: Final = "the NodePool refills by itself when machines are free"
+_REFILLS_IF_FITTING: Final = (
+    "the NodePool refills by itself when machines that satisfy the node affinity are free"
+)
 _WORDS: Final[Mapping[Promise, str]] = {
     Promise.CURED: "it is then cured",
     Promise.CURED_OR_REPLACED: "it is then cured or replaced",
@@ -56,21 +79,20 @@ _WORDS: Final[Mapping[Promise, str]] = {
     Promise.ENOUGH: "it then leaves, and {pool} has enough Nodes without it",
     Promise.NOT_GRANTED: "it then leaves and is not replaced, as quota allows no more",
     Promise.RACK_LACKS: "its rack lacks it until its machine is repaired",
-    Promise.LACKS: (
-        "no machine is free for it, so {pool} lacks the Node until one is freed, repaired or added"
-    ),
-    Promise.LACKS_OR_SPOT: (
-        "no machine is free for it, so {pool} lacks the Node until one is freed, repaired or "
-        "added, or until a spot Node gives way"
+    Promise.LACKS: _LACKS,
+    Promise.LACKS_OR_SPOT: f"{_LACKS}, or until a spot Node gives way",
+    Promise.LACKS_OR_LOWERED: f"{_LACKS}, or until its autoscaler lowers the target",
+    Promise.LACKS_OR_SPOT_OR_LOWERED: (
+        f"{_LACKS}, or until a spot Node gives way or its autoscaler lowers the target"
     ),
     Promise.MAY_LACK: (
         "other Nodes that leave may get the free machines, so {pool} may lack the Node until "
         "another one is free"
     ),
-    Promise.REFILLED: "the NodePool refills by itself when machines are free",
-    Promise.REFILLED_IF_FITTING: (
-        "the NodePool refills by itself when machines that satisfy the node affinity are free"
-    ),
+    Promise.REFILLED: _REFILLS,
+    Promise.REFILLED_IF_FITTING: _REFILLS_IF_FITTING,
+    Promise.REFILLED_FOR_PODS: f"{_REFILLS}, if Pods wait for it by then",
+    Promise.REFILLED_FOR_PODS_IF_FITTING: f"{_REFILLS_IF_FITTING}, if Pods wait for it by then",
 }
 
 

@@ -296,10 +296,12 @@ def _is_kept(  # noqa: C901  # It lists the promises.
     # The machine of a Node that has left may be repaired, and come back as another Node.
     known = {(node.name, node.created) for node in before.nodes}
     left = {node.name: node for node in after.nodes if (node.name, node.created) in known}
-    is_gone = not any(name in left for name in names)
+    has_left, is_lowered = not any(name in left for name in names), after.target < before.target
+    # With a higher target of its autoscaler, a Node that was to leave may stay.
+    is_gone = has_left or after.target > before.target
+    # With a lower target of its autoscaler, a Node that became idle has left.
     is_cured = all(name in left and not left[name].problems for name in names)
-    if after.autoscaling and after.target != before.target:
-        return True  # Its autoscaler has removed a Node that became idle.
+    is_cured = is_cured or (has_left and is_lowered)
     match promise:
         case Promise.NOTHING | Promise.ENDS:  # `_has_helped` says whether the cause has ended.
             return True
@@ -309,7 +311,7 @@ def _is_kept(  # noqa: C901  # It lists the promises.
             has_all = after.held >= min(before.held, after.allowed)
             return is_cured or (is_gone and (has_all or _was_taken(buckets, before)))
         case Promise.ENOUGH:
-            return is_gone and after.held >= after.target
+            return is_gone and after.held >= min(before.target, after.target)
         case Promise.NOT_GRANTED:
             return is_gone and after.held >= after.allowed
         case Promise.RACK_LACKS:
@@ -319,13 +321,21 @@ def _is_kept(  # noqa: C901  # It lists the promises.
             return is_gone and counts[1] < counts[0]
         case Promise.GONE | Promise.MAY_LACK | Promise.REPLACED_IF_FITTING:
             return is_gone
-        case Promise.LACKS | Promise.LACKS_OR_SPOT:
+        case Promise.LACKS_OR_LOWERED | Promise.LACKS_OR_SPOT_OR_LOWERED:
             return is_gone and before.machines is not None and not before.machines.free
-        case Promise.REFILLED:
-            return after.held >= after.allowed or not _count_free(buckets, before)
-        case Promise.REFILLED_IF_FITTING:
+        case Promise.LACKS | Promise.LACKS_OR_SPOT:
+            lacks = before.machines is not None and not before.machines.free
+            return is_gone and lacks and not is_lowered
+        case Promise.REFILLED | Promise.REFILLED_FOR_PODS:
+            may_fall = promise is Promise.REFILLED_FOR_PODS
+            has_all = after.held >= after.allowed or not _count_free(buckets, before)
+            return has_all and (may_fall or not is_lowered)
+        case Promise.REFILLED_IF_FITTING | Promise.REFILLED_FOR_PODS_IF_FITTING:
+            may_fall = promise is Promise.REFILLED_FOR_PODS_IF_FITTING
             capacity = after.checks.get("Capacity")
-            return after.held >= after.allowed or (capacity is not None and _lacks_all(capacity))
+            is_scarce = capacity is not None and _lacks_all(capacity)
+            has_all = after.held >= after.allowed or is_scarce
+            return has_all and (may_fall or not is_lowered)
         case Promise.COUNTED:
             counted = {node.name for node in after.counted_nodes}
             return counted.issuperset(names) or after.held >= after.target
