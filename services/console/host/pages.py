@@ -65,6 +65,8 @@ async def show_pools(visit: Visit) -> Page:
         "groupings": GROUPINGS,
         "sortings": SORTINGS,
         "may_create": visit.may(ApplyNodePool),
+        "clusters": account.mirror.clusters,
+        "register": commands.nodepool("register", "cluster", "NAME", "--zone", "ZONE"),
         "first": commands.nodepool(
             *("create", "nodepool", "first", "--instance-type", USUAL_TYPE, "--target", "2")
         ),
@@ -228,7 +230,7 @@ async def show_preemptions(visit: Visit) -> Page:
     may = visit.may(AcknowledgePreemption) and visit.is_live
     values = {"shown": shown, "fault": fault, "may_acknowledge": may}
     title = f"({len(shown.running)}) Preemptions" if shown.running else "Preemptions"
-    shell = commands.nodepool("get", "preemptions")
+    shell = commands.nodepool("get", "preemptions", "-A")
     return Page("preemptions.html", title, "preemptions", {**values, "shell": shell})
 
 

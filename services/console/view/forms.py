@@ -165,7 +165,7 @@ def list_create_commands(form: Form) -> tuple[Shell, ...]:
 
     `nodepool create` has no flag for some fields; these need the manifest.
     """
-    name, cluster = form.value("name") or "NAME", form.value("cluster")
+    name, cluster = form.value("name") or "NAME", form.value("cluster") or "CLUSTER"
     plain = form.value("how") == "fixed" and form.value("shrink") != "PreferIdle"
     if not plain or form.value("labels") or form.value("taints"):
         own = nodepool("create", "-f", f"{name}.yaml", cluster=cluster)

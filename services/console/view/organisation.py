@@ -2,10 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from console.view.model import Fleet, Place, Pool
 from console.view.words import Word
 from nodepool.contract.documents import Document, field, text
+
+HOLDERS_MAX: Final = 8
+"""The most NodePools that a quota names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class QuotaLine:
-    """A quota: `limit` is None if it was never set."""
+    """A quota: `limit` is None if it was never set.
+
+    holders: NodePools that use it or wait for it, those that wait first; hidden: how many more.
+    """
 
     instance_type: str
     zone: str
@@ -27,6 +34,7 @@ class QuotaLine:
     used: int
     waiting: int
     holders: tuple[Holder, ...]
+    hidden: int = 0
 
     @property
     def left(self) -> int | None:
@@ -52,14 +60,17 @@ def list_quotas(fleet: Fleet) -> tuple[QuotaLine, ...]:
         for zone, instance_type in sorted(known.keys() | wanted)
         if zone and instance_type
     ]
-    return tuple(sorted(lines, key=lambda line: -line.waiting))
+    asked = [line for line in lines if line.limit is not None or line.holders]
+    return tuple(sorted(asked, key=lambda line: -line.waiting))
 
 
 def _line(
     zone: str, instance_type: str, quota: Document | None, pools: Sequence[Pool]
 ) -> QuotaLine:
     own = [p for p in pools if (p.zone, p.facts.instance_type) == (zone, instance_type)]
-    holders = tuple(sorted(map(_holder, own), key=lambda each: (-each.reserved, each.place)))
+    # An invalid NodePool without Nodes has no part in a quota.
+    holders = [each for each in map(_holder, own) if each.reserved or each.waits]
+    holders.sort(key=lambda each: (-each.waits, -each.reserved, each.place))
     limit, used = field(quota, "limit"), field(quota, "used")
     return QuotaLine(
         instance_type,
@@ -67,7 +78,8 @@ def _line(
         limit if isinstance(limit, int) else None,
         used if isinstance(used, int) else 0,
         sum(each.waits for each in holders),
-        holders,
+        tuple(holders[:HOLDERS_MAX]),
+        max(0, len(holders) - HOLDERS_MAX),
     )
 
 
@@ -87,9 +99,11 @@ def describe_room(fleet: Fleet, zone: str, instance_type: str, pool: Place | Non
         return ""
     for line in list_quotas(fleet):
         if (line.zone, line.instance_type) == (zone, instance_type) and line.limit is not None:
-            own = sum(holder.reserved for holder in line.holders if holder.place == pool)
-            others = max(0, line.used - own)
+            known = fleet.pools.get(pool) if pool is not None else None
+            others = max(0, line.used - (_holder(known).reserved if known is not None else 0))
             room = max(0, line.limit - others)
-            used = f"as other NodePools use {others:,}"
+            used = (
+                f"as other NodePools use {others:,}" if others else "as no other NodePool uses it"
+            )
             return f"The quota of {line.limit:,} has room for {room:,}, {used}."
     return f"No quota is set for {instance_type} in {zone or 'this zone'}."

@@ -130,7 +130,7 @@ def _reason(known: Past | None) -> str:
 
 def _summary(past: Sequence[Past]) -> str:
     if not past:
-        return "none has ended"
+        return ""
     late = [each.late_s for each in past if each.late_s is not None]
     lost = sum(each.lost for each in past)
     worst = f", at most {max(late):.2f} s late" if late else ", none at its deadline"
