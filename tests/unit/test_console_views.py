@@ -10,7 +10,7 @@ from console.view.capacity import read_found, read_selections
 from console.view.events import EventsAsked, list_events, read_events_asked
 from console.view.forms import build_manifest, list_create_commands, read_form
 from console.view.model import Fleet, Happening, Place, Pool, build_pool
-from console.view.nodes import build_grid, count_words, word_of_node
+from console.view.nodes import build_grid, build_node_page, count_words, word_of_node
 from console.view.organisation import describe_room, list_quotas
 from console.view.pool import build_pool_page
 from console.view.pools import list_pools, make_line, read_asked
@@ -92,6 +92,7 @@ def happening(position: int, reason: str, seconds: float, **fields: Any) -> Happ
     return Happening("demo", position, time, "Normal", reason, **given)
 
 
+CURES = {"lifecycle": {"disableUnhealthyNodeEviction": False}}
 WAITING = {"Capacity": ("False", "NoneAvailable"), "AtTarget": ("False", "UnderTarget")}
 OVER = {"Quota": ("False", "Over"), "AtTarget": ("False", "UnderTarget")}
 
@@ -131,12 +132,36 @@ def test_a_nodepool_that_is_well_but_for_a_node_says_what_is_wrong_with_it() -> 
     title = "1 Node is unhealthy"
     cause = {"cause": "Health", "title": title, "message": "a: GPUMissing", "helps": []}
     ill = node("a", ("GPUMissing", "True", "GPUMissing"))
-    shown = pool(ill, node("b"), explanation={"causes": [cause]})
+    shown = pool(ill, node("b"), explanation={"causes": [cause]}, spec=CURES)
 
     standing = stand(shown)
 
     assert (standing.group, standing.is_quiet) == (Group.WELL, False)
     assert standing.why == "1 Node is unhealthy: a: GPUMissing."
+
+
+def test_a_nodepool_whose_unhealthy_nodes_nothing_cures_needs_a_person_since_they_are_ill() -> None:
+    ill = node("a", ("GPUMissing", "True", "GPUMissing"), problemsSince=ago(seconds=30))
+
+    at_target = stand(pool(ill, node("b")))
+    waits = stand(pool(ill, node("b"), target=4, reasons=WAITING))
+
+    assert (at_target.group, at_target.word.text) == (Group.PERSON, "1 unhealthy")
+    assert at_target.also == ()
+    drained = node("a", ("GPUMissing", "True", "GPUMissing"), phase="draining")
+    assert stand(pool(drained, node("b"))).group is Group.WELL
+    assert (waits.group, waits.word.text) == (Group.PERSON, "Waits for capacity")
+    assert [word.text for word in waits.also] == ["1 unhealthy"]
+
+
+def test_a_nodepool_that_loses_nodes_does_so_since_the_first_warning() -> None:
+    leaves = ("CWNodeRemoval", "True", "Preempted")
+    first, second = (
+        node(name, leaves, phase="cordoned", preemptedSince=ago(seconds=seconds))
+        for name, seconds in (("a", 41), ("b", 5))
+    )
+
+    assert stand(pool(first, second)).since == NOW - timedelta(seconds=41)
 
 
 def test_a_nodepool_that_loses_a_preempted_node_says_that_it_is_preempted() -> None:
@@ -214,6 +239,26 @@ def test_the_list_answers_sorts_by_who_must_act_and_says_how_many_are_short() ->
     names = [[line.place.name for line in section.lines] for section in shown.sections]
     assert names == [["over", "over"], ["waits"], ["well"]]
     assert [line.target for line in shown.sections[0].lines] == [9, 5]
+
+
+def test_the_list_answers_that_nodes_are_ill_and_shows_their_nodepools_first() -> None:
+    ill, other = (
+        node("a", ("GPUMissing", "True", "GPUMissing"), pool=name) for name in ("ill", "train")
+    )
+    pools = [
+        pool(node("a"), node("b"), spec=CURES, place=Place("demo", "fine")),
+        pool(ill, node("b"), spec=CURES, place=Place("demo", "ill")),
+    ]
+
+    cured = list_pools([*map(make_line, pools)], read_asked({}))
+    left = list_pools([make_line(pool(other, node("b")))], read_asked({}))
+
+    assert (cured.title, cured.summary) == (
+        "All 2 NodePools are at target",
+        ("1 Node is unhealthy",),
+    )
+    assert [line.place.name for line in cured.sections[0].lines] == ["ill", "fine"]
+    assert left.title == "The NodePool needs a person"
 
 
 @pytest.mark.parametrize(
@@ -336,10 +381,72 @@ def test_the_timeline_has_deadlines_above_now_and_the_past_below_in_groups() -> 
     # The drain was due ten seconds ago, so it is past.
     past = [(entry.text, entry.positions, entry.actor) for entry in timeline.past]
     assert past == [
-        ("CWNodeRegistered at 9 and 1 more like it", (8, 9), ""),
+        ("CWNodeRegistered at 9, and 1 more like it", (8, 9), ""),
         ("begins to drain", (), ""),
         ("CWNodePoolCreated at 5", (5,), "demo/alice"),
     ]
+
+
+def test_the_timeline_says_of_several_nodes_what_it_says_of_one() -> None:
+    warned = [node(name, phase="cordoned", preemptedSince=ago(seconds=41)) for name in "ab"]
+
+    timeline = build_timeline(pool(*warned), [], NOW)
+
+    assert [entry.text for entry in timeline.coming] == [
+        "are gone at the latest",
+        "begin to drain",
+    ]
+
+
+def test_only_nodes_that_are_to_be_drained_wait_for_their_pods() -> None:
+    pods: dict[str, Any] = {"blockingPods": [{"name": "job"}], "blockingPodCount": 1}
+    works = node("works", ("CWActive", "True", "WorkloadsRunning"), **pods)
+    ill = node("ill", ("GPUMissing", "True", "GPUMissing"), **pods)
+    drained = [node(f"d{number}", phase="draining", **pods) for number in range(8)]
+
+    one = build_timeline(pool(works, ill, drained[0]), [], NOW)
+    cured = build_timeline(pool(works, ill, spec=CURES), [], NOW)
+    many = build_timeline(pool(*drained), [], NOW)
+
+    assert [entry.nodes[0].name for entry in one.open] == ["d0"]
+    assert [entry.nodes[0].name for entry in cured.open] == ["ill"]
+    assert [entry.text for entry in many.open][-2:] == ["waits for Pods", "2 more wait for Pods"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "spec", "then"),
+    [
+        (node("a"), {}, ""),
+        (
+            node("a", ("GPUMissing", "True", "GPUMissing")),
+            {},
+            "No deadline: nothing happens until a person reboots or drains it, as this NodePool "
+            "leaves unhealthy Nodes to people.",
+        ),
+        (
+            node("a", ("GPUMissing", "True", "GPUMissing"), blockingPodCount=2),
+            CURES,
+            "No deadline: it is rebooted or replaced once 2 Pods that block a drain ended.",
+        ),
+        (
+            node("a", phase="draining", blockingPodCount=1),
+            {},
+            "No deadline: it is drained once 1 Pod that blocks a drain ended.",
+        ),
+        (
+            node("a", phase="cordoned"),
+            {},
+            "No deadline: nothing new is scheduled on it until a person uncordons it.",
+        ),
+        (node("a", phase="cordoned", preemptedSince=ago(seconds=4)), {}, ""),
+    ],
+)
+def test_a_node_says_what_it_waits_for_and_whether_a_person_must_act(
+    shown: Fields, spec: Fields, then: str
+) -> None:
+    known = pool(shown, spec=spec)
+
+    assert build_node_page(known, known.members[0]).then == then
 
 
 def test_the_page_of_a_nodepool_has_the_sentence_its_evidence_and_a_remedy_to_press() -> None:
@@ -349,16 +456,27 @@ def test_the_page_of_a_nodepool_has_the_sentence_its_evidence_and_a_remedy_to_pr
         "helps": ["raise the quota to 9", "scale train to 6, which fits", "scale other to 1"],
         "proofs": [{"logPosition": 41, "about": "condition Quota"}, {"logPosition": "no"}],
     }
-    explanation = {"sentence": "NodePool train wants 9.", "causes": [cause]}
+    dated = "Quota is Over, False since 16:47:18: targetNodes 9 exceeds quota 6"
+    sentence = f"NodePool train wants 9 and has 1; {dated}; raise the quota to 9."
+    explanation = {"sentence": sentence, "causes": [cause]}
     shown = pool(node("a"), target=9, reasons=OVER, explanation=explanation)
 
     page = build_pool_page(shown, [], "", NOW)
 
-    assert page.say == "NodePool train wants 9."
+    assert page.say == "NodePool train wants 9 and has 1. targetNodes 9 exceeds quota 6."
     assert [proof.position for proof in page.causes[0].proofs] == [41]
     assert [remedy.target for remedy in page.remedies] == [None, 6, None]
     assert page.gpus == (8, 72)
     assert [(part.look, part.count) for part in page.bar] == [("idl", 1), ("act", 8)]
+
+
+def test_a_remedy_about_a_node_of_the_nodepool_is_an_action_to_press() -> None:
+    helps = ["'nodepool reboot a --force' ends what runs there", "'nodepool drain other' helps"]
+    explanation = {"sentence": "It wants 1.", "causes": [{"title": "ill", "helps": helps}]}
+
+    page = build_pool_page(pool(node("a"), explanation=explanation), [], "", NOW)
+
+    assert [(each.verb, each.node) for each in page.remedies] == [("reboot", "a"), ("", "")]
 
 
 def test_running_preemptions_are_sorted_by_deadline_and_ended_ones_are_summed_up() -> None:
@@ -395,10 +513,24 @@ def test_quotas_name_who_holds_and_who_waits_even_where_none_is_set() -> None:
         (6, 4, 9, "Over quota")
     ]
     assert [(each.place.name, each.waits) for each in with_quota[0].holders] == [
-        ("train", 0),
         ("big", 9),
+        ("train", 0),
     ]
     assert [each.word.text for each in without] == ["No quota"]
+
+
+def test_a_quota_names_some_of_its_nodepools_and_no_invalid_one_without_nodes() -> None:
+    places = [Place("demo", f"p{number:02}") for number in range(12)]
+    pools = {place: pool(node("a"), place=place) for place in places}
+    invalid = {"Validated": ("False", "Invalid"), "Quota": ("True", "Under")}
+    wrong = Place("demo", "wrong")
+    other = pool(place=wrong, reasons=invalid, spec={"instanceType": "gd-unknown"})
+
+    lines = list_quotas(Fleet("demo", {**pools, wrong: other}, {"demo": ZONE}))
+
+    assert [(line.instance_type, len(line.holders), line.hidden) for line in lines] == [
+        (H100, 8, 4)
+    ]
 
 
 def test_events_are_filtered_by_every_part_and_newest_first() -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from console.view.model import Member, Place, Pool
 from console.view.words import Look, Word
+from nodepool.contract.counting import format_count
 from nodepool.contract.documents import field, text
 from nodepool.contract.timetable import BOOT_MAX, DRAIN_AFTER, GONE_AFTER
 from nodepool.explanation.facts import NodeFacts
@@ -53,10 +54,13 @@ def word_of_node(node: NodeFacts) -> Word:
 
 def describe_node(node: NodeFacts) -> str:
     """Return what is special about a Node, in a few words; empty for an idle Node."""
+    still = f"; still runs {work_of(node)}" if node.active else ""
+    if node.preempted_since is not None:
+        return f"is being preempted{still}"
     if node.problems:
-        return f"{', '.join(node.problems)}{f'; still runs {work_of(node)}' if node.active else ''}"
-    if node.removal and node.preempted_since is None:
-        return f"leaves: {node.removal}"
+        return f"{', '.join(node.problems)}{still}"
+    if node.removal:
+        return f"leaves: {node.removal}{still}"
     if node.cordon and node.phase != "production":
         return node.cordon
     return f"runs {work_of(node)}" if node.active else ""
@@ -69,11 +73,12 @@ def work_of(node: NodeFacts) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A Node in a grid."""
+    """A Node in a grid; `since` is when it was assigned to its NodePool."""
 
     place: Place
     word: Word
     about: str
+    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,8 @@ def build_grid(members: Sequence[Member], by: str) -> Grid:
     for each in members:
         word = word_of_node(each.facts)
         title = (each.facts.domain or "no rack") if by == "rack" else word.text
-        rows.setdefault(title, []).append(Cell(each.place, word, describe_node(each.facts)))
+        cell = Cell(each.place, word, describe_node(each.facts), each.facts.created)
+        rows.setdefault(title, []).append(cell)
     titles = sorted(rows) if by == "rack" else sorted(rows, key=lambda title: _rank(rows[title][0]))
     is_counted = len(members) > CELLS_MAX
     return Grid(
@@ -149,17 +155,24 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Something that will happen to a Node, at a moment or before it."""
+    """Something that will happen to a Node, at a moment or before it.
+
+    about, many: what happens to one Node, and to several with the same deadline.
+    """
 
     at: datetime
     look: Look
     about: str
+    many: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodePage:
-    """What the page of a Node shows."""
+    """What the page of a Node shows.
+
+    then: what the Node waits for without a deadline, and whether a person must act.
+    """
 
     member: Member
     word: Word
@@ -170,6 +183,7 @@ class NodePage:
     deadlines: tuple[Deadline, ...]
     conditions: tuple[tuple[str, Word, str, object], ...]
     more_blocking: int
+    then: str
     is_spot: bool
     work: str
 
@@ -188,9 +202,30 @@ def build_node_page(pool: Pool, member: Member) -> NodePage:
         deadlines=list_deadlines(node),
         conditions=tuple(_condition(each) for each in _conditions(document)),
         more_blocking=max(0, node.blocking_count - len(node.blocking)),
+        then=_await(pool, node),
         is_spot=pool.facts.spot,
         work=work_of(node),
     )
+
+
+def _await(pool: Pool, node: NodeFacts) -> str:
+    """Return what a Node that is not well waits for, and whether a person must act."""
+    pods = format_count(node.blocking_count, "Pod")
+    ends = f"once {pods} that {'blocks' if node.blocking_count == 1 else 'block'} a drain ended"
+    if node.phase in _ON_ITS_WAY or node.preempted_since is not None:
+        return ""
+    if has_job(node):
+        return "No deadline: a Slurm job holds this Node until it ends."
+    if node.removal or node.phase == "draining":
+        return f"No deadline: it is drained {ends}." if node.blocking_count else ""
+    if node.problems and not pool.facts.cures:
+        who = "this NodePool leaves unhealthy Nodes to people"
+        return f"No deadline: nothing happens until a person reboots or drains it, as {who}."
+    if node.problems:
+        return f"No deadline: it is rebooted or replaced {ends}." if node.blocking_count else ""
+    if node.phase == "cordoned" and not node.reserved:
+        return "No deadline: nothing new is scheduled on it until a person uncordons it."
+    return ""
 
 
 def list_deadlines(node: NodeFacts) -> tuple[Deadline, ...]:
@@ -199,16 +234,21 @@ def list_deadlines(node: NodeFacts) -> tuple[Deadline, ...]:
     if node.preempted_since is not None:
         if node.phase != "draining":
             begins = node.preempted_since + DRAIN_AFTER
-            found.append(Deadline(begins, "out", "begins to drain", "2 min after the warning"))
+            why = "2 min after the warning"
+            found.append(Deadline(begins, "out", "begins to drain", "begin to drain", why))
         gone = node.preempted_since + GONE_AFTER
-        found.append(Deadline(gone, "out", "is gone at the latest", "7 min after the warning"))
+        about, many = (f"{verb} gone at the latest" for verb in ("is", "are"))
+        found.append(Deadline(gone, "out", about, many, "7 min after the warning"))
     if not node.registered and node.created is not None:
         late = node.created + BOOT_MAX
         about = "has joined, or is given up and replaced"
-        found.append(Deadline(late, "go", about, "boot deadline of 30 min"))
+        many = "have joined, or are given up and replaced"
+        found.append(Deadline(late, "go", about, many, "boot deadline of 30 min"))
     if node.answer_by is not None:
         about = "is given up unless its machine answers"
-        found.append(Deadline(node.answer_by, "bad", about, "answer to its cordon or drain"))
+        many = "are given up unless their machines answer"
+        why = "answer to its cordon or drain"
+        found.append(Deadline(node.answer_by, "bad", about, many, why))
     return tuple(sorted(found, key=lambda each: each.at))
 
 

@@ -20,6 +20,7 @@ HELPS_MAX: Final = 3
 PROOFS_MAX: Final = 6
 """The most positions that prove a cause."""
 _SCALING: Final = re.compile(r"scale ([a-z0-9.-]+) to ([0-9]{1,7})\b")
+_ACTING: Final = re.compile(r"'nodepool (reboot|drain|uncordon) ([a-z0-9.-]+)[ ']")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,15 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """An instruction that helps; `target` is the number of Nodes, if it says to scale."""
+    """An instruction that helps.
+
+    target: the number of Nodes, if it says to scale. verb, node: the action, if it is about a Node.
+    """
 
     text: str
     target: int | None = None
+    verb: str = ""
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ class Shown:
 class PoolPage:
     """What the page of a NodePool shows.
 
-    say: one sentence: the Nodes that it wants, the Nodes that it has, and why it lacks some.
+    say: the Nodes that it wants, the Nodes that it has, and the first cause.
     causes: what keeps it from its target, ranked; remedies: what ends the first cause.
     gpus: how many GPUs it has, and wants; None for a type without GPUs.
     active: how many of its Nodes run Pods.
@@ -105,7 +111,7 @@ def build_pool_page(
     return PoolPage(
         pool=pool,
         standing=standing,
-        say=_say(pool),
+        say=_say(pool, standing),
         causes=causes,
         remedies=tuple(_remedies(pool, causes)),
         gpus=(facts.current * each, facts.target * each) if each else None,
@@ -123,9 +129,16 @@ _BAR: Final = {"ok": "has", "idle": "idl", "off": "idl", "ask": "idl"}
 """The colours of states in a bar, if they differ: a Node that is well has no colour."""
 
 
-def _say(pool: Pool) -> str:
-    """Return the sentence of `explain`; without an explanation, the message of the condition."""
-    return text(pool.explanation, "sentence") or sentence(stand(pool).why or "being read")
+def _say(pool: Pool, standing: Standing) -> str:
+    """Return the sentence of `explain`; without an explanation, the message of the condition.
+
+    The page says elsewhere since when the cause lasts, and what helps: this part is left out.
+    """
+    said = text(pool.explanation, "sentence")
+    if said and standing.why and items(pool.explanation, "causes"):
+        wants, _, _ = said.partition("; ")
+        return f"{sentence(wants)} {standing.why}"
+    return said or sentence(standing.why or "being read")
 
 
 def _causes(explanation: Document | None, name: str) -> Iterator[Cause]:
@@ -148,11 +161,17 @@ def _proofs(cause: object) -> Iterator[Proof]:
 
 
 def _remedies(pool: Pool, causes: Sequence[Cause]) -> Iterator[Remedy]:
-    """Yield the remedies of the first cause; a remedy that scales this NodePool has a target."""
+    """Yield the remedies of the first cause, with the action that a remedy names."""
+    nodes = {member.place.name for member in pool.members}
     for words in causes[0].helps[:HELPS_MAX] if causes else ():
-        match = _SCALING.search(words[0].lower() + words[1:])
-        is_own = match is not None and match[1] == pool.place.name
-        yield Remedy(words, int(match[2]) if match is not None and is_own else None)
+        scaling = _SCALING.search(words[0].lower() + words[1:])
+        acting = _ACTING.search(words)
+        if scaling is not None and scaling[1] == pool.place.name:
+            yield Remedy(words, target=int(scaling[2]))
+        elif acting is not None and acting[2] in nodes:
+            yield Remedy(words, verb=acting[1], node=acting[2])
+        else:
+            yield Remedy(words)
 
 
 def _texts(document: object, name: str) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Final
 
 from console.view.model import Place, Pool
 from console.view.standing import TITLES, Group, Standing, stand
+from nodepool.contract.counting import format_count
 
 PAGE_ROWS: Final = 200
 """The most NodePools of one page of the list."""
@@ -175,7 +176,9 @@ def _sections(lines: Sequence[Line], asked: Asked, first: int, last: int) -> Ite
     for line in lines:
         groups.setdefault(_group_of(line, asked.by), []).append(line)
     order: dict[str, Callable[[Line], tuple[object, ...]]] = {
-        "missing": lambda line: (-line.standing.missing, line.place),
+        "missing": lambda line: (
+            *(-line.standing.missing, -line.standing.unhealthy, not line.standing.also, line.place),
+        ),
         "since": lambda line: (line.standing.since or _NEVER, line.place),
         "name": lambda line: (line.place.name, line.place.cluster),
     }
@@ -207,6 +210,10 @@ def _title(lines: Sequence[Line]) -> str:
         pools = "is" if len(lines) == 1 else "are"
         of = "The NodePool" if len(lines) == 1 else f"{short} of {len(lines)} NodePools"
         return f"{of} {'is' if short == 1 else pools} short of Nodes"
+    persons = sum(line.standing.group is Group.PERSON for line in lines)
+    if persons:
+        of = "The NodePool" if len(lines) == 1 else f"{persons} of {len(lines)} NodePools"
+        return f"{of} {'needs' if persons == 1 else 'need'} a person"
     trouble = sum(line.standing.group is not Group.WELL for line in lines)
     if trouble:
         verb = "is" if trouble == 1 else "are"
@@ -224,8 +231,11 @@ def _summary(lines: Sequence[Line], counts: Mapping[Group, int]) -> tuple[str, .
         Group.WAITS: ("waits", "wait"),
         Group.MOVES: ("is in progress", "are in progress"),
     }
-    return tuple(
+    groups = [
         f"{counts[group]} {one if counts[group] == 1 else many}"
         for group, (one, many) in verbs.items()
         if counts[group]
-    )
+    ]
+    unhealthy = sum(line.standing.unhealthy for line in lines)
+    verb = "is" if unhealthy == 1 else "are"
+    return *groups, *((f"{format_count(unhealthy)} {verb} unhealthy",) if unhealthy else ())

@@ -1,5 +1,6 @@
 """How a NodePool stands: who must act, the state as words, and the bar of its Nodes."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,6 +64,7 @@ class Standing:
     since: the start of the state.
     bar: its Nodes and what is missing; empty at target.
     next: what happens to its Nodes next, and when; None if nothing has a deadline.
+    unhealthy: how many of its Nodes are unhealthy.
     """
 
     group: Group
@@ -73,6 +75,7 @@ class Standing:
     since: datetime | None
     bar: tuple[Part, ...]
     next: Next | None = None
+    unhealthy: int = 0
 
     @property
     def is_quiet(self) -> bool:
@@ -88,11 +91,28 @@ class Standing:
 def stand(pool: Pool) -> Standing:
     """Return how a NodePool stands."""
     group, word = _state(pool)
-    also = tuple(each for each in _problems(pool) if each.text != word.text)
+    words = Counter(word_of_node(node).text for node in pool.facts.nodes)
+    unhealthy = words["Unhealthy"]
+    problems = tuple(_problems(pool, unhealthy, words["Cordoned"]))
+    if unhealthy and _leaves_ill_nodes(pool):
+        word = problems[0] if group is Group.WELL else word
+        group = Group.PERSON
+    also = tuple(each for each in problems if each.text != word.text)
     why, helps = _explain(pool) if group is not Group.WELL or also else ("", "")
     if not why and pool.facts.autoscaled:
         why = f"The autoscaler changed {pool.facts.autoscaled}."
-    return Standing(group, word, also, why, helps, _since(pool), _bar(pool, word), _next(pool))
+    since, bar = _since(pool, word), _bar(pool, word)
+    return Standing(group, word, also, why, helps, since, bar, _next(pool), unhealthy)
+
+
+def _leaves_ill_nodes(pool: Pool) -> bool:
+    """Return whether an unhealthy Node is neither cured nor replaced before a person acts."""
+    if pool.facts.cures or pool.facts.deleting:
+        return False
+    stays = ("production", "cordoned")
+    return any(
+        node.problems and node.phase in stays and not node.removal for node in pool.facts.nodes
+    )
 
 
 def _next(pool: Pool) -> Next | None:
@@ -142,12 +162,9 @@ def _is_stalled(pool: Pool) -> bool:
     return condition(pool.document, "Stalled", "status") == "True"
 
 
-def _problems(pool: Pool) -> Iterator[Word]:
+def _problems(pool: Pool, unhealthy: int, cordoned: int) -> Iterator[Word]:
     """Yield what is wrong with single Nodes."""
-    words = [word_of_node(node) for node in pool.facts.nodes]
-    unhealthy = sum(word.text == "Unhealthy" for word in words)
     leaving = sum(bool(node.removal) for node in pool.facts.nodes)
-    cordoned = sum(word.text == "Cordoned" for word in words)
     if unhealthy:
         yield Word("bad", f"{unhealthy} unhealthy")
     if leaving and not pool.facts.deleting:
@@ -186,8 +203,16 @@ def sentence(words: str, name: str = "") -> str:
     return f"{begin}{words[1:]}{'' if words.endswith(('.', '!', '?')) else '.'}"
 
 
-def _since(pool: Pool) -> datetime | None:
+def _since(pool: Pool, word: Word) -> datetime | None:
+    """Return the start of a state: of AtTarget, or of what first happened to the Nodes of it."""
     check = pool.facts.checks.get("AtTarget")
+    starts: list[datetime | None] = []
+    if word.look == "out" and not pool.facts.deleting:
+        starts = [each.preempted_since or each.removal_since for each in pool.facts.nodes]
+    elif word.text.endswith(" unhealthy"):
+        starts = [each.problems_since for each in pool.facts.nodes]
+    if known := [start for start in starts if start is not None]:
+        return min(known)
     return pool.facts.deleting_since or (check.since if check is not None else None)
 
 

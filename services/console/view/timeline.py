@@ -9,6 +9,7 @@ from console.view.model import Happening, Member, Place, Pool
 from console.view.nodes import Deadline, list_deadlines
 from console.view.words import Look
 from nodepool.contract.documents import field, items, text
+from nodepool.explanation.facts import NodeFacts
 from nodepool.explanation.leaving import has_job
 
 PAST_MAX: Final = 25
@@ -17,7 +18,14 @@ NAMED_MAX: Final = 4
 """The most Nodes that an entry names."""
 TOGETHER: Final = timedelta(seconds=10)
 """Events of one kind within this time are one entry."""
-OPEN: Final = ("Capacity", "Quota", "Validated", "Preemption")
+OPEN_MAX: Final = 6
+"""The most Nodes of which the timeline says what they wait for."""
+OPEN: Final[dict[str, Look]] = {
+    "Capacity": "wait",
+    "Quota": "act",
+    "Validated": "act",
+    "Health": "bad",
+}
 """The kinds of causes that end with an event, not at a deadline."""
 _LOOKS: Final[dict[str, Look]] = {
     "CWNodePoolCreated": "ok",
@@ -36,6 +44,9 @@ _LOOKS: Final[dict[str, Look]] = {
     "CWNodePoolNodesRemoved": "out",
     "CWNodePoolDeleted": "out",
     "CWInsufficientCapacity": "wait",
+    "Preemption pending": "out",
+    "Preemption in progress": "out",
+    "Deleted for preemption": "out",
     "CWOverQuota": "act",
     "CWNodePoolQuotaCheckFailed": "bad",
 }
@@ -91,19 +102,29 @@ def _moment(entry: Entry) -> datetime:
 
 def _open(pool: Pool) -> Iterator[Entry]:
     """Yield what a NodePool waits for without a deadline."""
-    for member in pool.members:
+    waiting = [each for each in pool.members if _waits_for_pods(pool, each.facts)]
+    for member in waiting[:OPEN_MAX]:
         node = member.facts
-        if node.blocking and not has_job(node):
-            names = ", ".join(name for name, _ in node.blocking[:NAMED_MAX])
-            more = node.blocking_count - min(len(node.blocking), NAMED_MAX)
-            names += f" and {more} more" if more > 0 else ""
-            yield Entry(None, "out", "waits for Pods", f"{names} must end", nodes=(member.place,))
+        names = ", ".join(name for name, _ in node.blocking[:NAMED_MAX])
+        more = node.blocking_count - min(len(node.blocking), NAMED_MAX)
+        names += f" and {more} more" if more > 0 else ""
+        yield Entry(None, "out", "waits for Pods", f"{names} must end", nodes=(member.place,))
+    if len(waiting) > OPEN_MAX:
+        more = len(waiting) - OPEN_MAX
+        yield Entry(None, "out", f"{more} more {'waits' if more == 1 else 'wait'} for Pods")
     for cause in items(pool.explanation, "causes"):
-        if text(cause, "cause") in OPEN[:3]:
+        if look := OPEN.get(text(cause, "cause")):
             helps = field(cause, "helps")
             first = str(helps[0]) if isinstance(helps, list) and helps else ""
-            look: Look = "wait" if text(cause, "cause") == "Capacity" else "act"
             yield Entry(None, look, text(cause, "title"), first)
+
+
+def _waits_for_pods(pool: Pool, node: NodeFacts) -> bool:
+    """Return whether a Node is to be drained or cured once its Pods end, by no deadline."""
+    if not node.blocking or has_job(node) or node.preempted_since is not None:
+        return False
+    is_cured = bool(node.problems) and pool.facts.cures
+    return bool(node.removal) or node.phase == "draining" or is_cured
 
 
 def _deadlines(members: Sequence[Member]) -> Iterator[Entry]:
@@ -116,9 +137,8 @@ def _deadlines(members: Sequence[Member]) -> Iterator[Entry]:
     for deadline, places in shared.values():
         shown = tuple(places[:NAMED_MAX])
         hidden = len(places) - len(shown)
-        yield Entry(
-            deadline.at, deadline.look, deadline.about, deadline.why, nodes=shown, hidden=hidden
-        )
+        words = deadline.about if len(places) == 1 else deadline.many
+        yield Entry(deadline.at, deadline.look, words, deadline.why, nodes=shown, hidden=hidden)
 
 
 def _past(happenings: Sequence[Happening]) -> Iterator[Entry]:
@@ -141,7 +161,7 @@ def _is_same(before: Happening, after: Happening) -> bool:
 def _entry(group: Sequence[Happening]) -> Entry:
     last = group[-1]
     look = _LOOKS.get(last.reason) or ("bad" if last.severity == "Warning" else "no")
-    more = f" and {len(group) - 1} more like it" if len(group) > 1 else ""
+    more = f", and {len(group) - 1} more like it" if len(group) > 1 else ""
     ends = {group[0].position: None, last.position: None}
     actor = "" if last.actor == "-" else last.actor
     words = last.message.rstrip(".") + more
