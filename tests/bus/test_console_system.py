@@ -1,5 +1,6 @@
 """The page of operators: the services, the log, and dead letters that are sent again."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from bus.harness import serving
 from bus.test_console import apply, read_until
 from nodepool.client.errors import Refused
 from quota.decide import SERVICE as QUOTA
-from support.constants import H100, ZONE
+from support.constants import A100, H100, ZONE
 
 
 async def test_an_operator_sees_the_services_and_sends_a_dead_letter_again(tmp_path: Path) -> None:
@@ -44,6 +45,23 @@ async def test_an_operator_sees_the_services_and_sends_a_dead_letter_again(tmp_p
         assert (await operator.get("/system/dead/x")).status == 404
 
 
+async def test_an_operator_sees_the_machines_of_each_zone_used_held_back_and_free(
+    tmp_path: Path,
+) -> None:
+    async with console_at_work(tmp_path) as world:
+        # given one Node, and two machines that are held back
+        await apply(world.operator, "train", H100, 1)
+        await world.operator.nodepools.wait("train", "AtTarget")
+        await world.operator.capacity.reclaim(ZONE, H100, 2)
+        operator = await world.browser("operator", "")
+
+        # when the operator looks, then each type has a row, and the machines of all add up
+        shown = await read_until(operator, "/fleet", "11 of 14 machines are free", ZONE, A100)
+        row = shown.partition(f'id="stock-{ZONE}.{H100}"')[2].partition("</tr>")[0]
+        assert re.findall(r'class="r[^"]*"[^>]*>(?:<b>)?(\d+)', row) == ["5", "1", "2", "0", "8"]
+        assert "nodepool get capacities" in shown
+
+
 async def test_the_operator_sees_no_organisation_and_users_see_no_system(tmp_path: Path) -> None:
     async with console_at_work(tmp_path) as world:
         await apply(world.operator, "train", H100, 1)
@@ -54,7 +72,7 @@ async def test_the_operator_sees_no_organisation_and_users_see_no_system(tmp_pat
         for path in ("/nodepools", f"/nodepools/{CLUSTER}/train", "/events", "/create"):
             answer = await operator.get(path)
             assert (answer.status, ORG in answer.text) == (403, False), path
-        for path in ("/system", "/system/dead/5"):
+        for path in ("/system", "/fleet", "/system/dead/5"):
             answer = await owner.get(path)
             assert (answer.status, "Ask an operator" in answer.text) == (403, True), path
         assert "/system" not in (await owner.get("/nodepools")).text

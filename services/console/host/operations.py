@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Final
 
 from console.host.mirror import Mirror
+from console.view.fleet import Stock, read_stock
 from console.view.system import Found, Letter
 from nodepool.client import Client
 from nodepool.client.dead_letters import DeadLetter
@@ -35,6 +36,7 @@ class Operations:
 
     findings: the findings of the doctor. letters: the newest dead letters; older: how many more.
     looked_at: the time of the last examination; None before the first.
+    stocks: the machines of each type and zone, at `counted_at`.
     """
 
     def __init__(self, mirror: Mirror) -> None:
@@ -43,6 +45,8 @@ class Operations:
         self.letters: Sequence[Letter] = ()
         self.older = 0
         self.looked_at: datetime | None = None
+        self.stocks: Sequence[Stock] = ()
+        self.counted_at: datetime | None = None
 
     async def follow(
         self, client: Client, url: str, access: Access, last_used: Callable[[], float]
@@ -55,13 +59,17 @@ class Operations:
             await asyncio.sleep(LOOK_S)
 
     async def _look(self, client: Client, url: str, access: Access) -> None:
+        # The machines come first: an examination of a bus in trouble takes long.
+        found = await client.capacity.list()
+        self.stocks = [read_stock(each.document) for each in found if each.document is not None]
+        self.counted_at = datetime.now(UTC)
         known = [import_module(f"{name}.decide").SERVICE for name in SERVICES]
-        found = [
+        findings = [
             Found(each.check, each.status, each.text, each.fix)
             async for each in examine(url, known, access=access, version=version_of())
         ]
         letters, older = await client.admin.dead_letters.list()
-        self.findings = found
+        self.findings = findings
         self.letters = tuple(map(_letter, letters[:LETTERS_MAX]))
         self.older = older + max(0, len(letters) - LETTERS_MAX)
         self.looked_at = datetime.now(UTC)

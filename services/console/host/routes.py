@@ -23,6 +23,7 @@ PAGES: Final[Mapping[str, Show]] = {
     "/capacity": pages.show_capacity,
     "/organisation": pages.show_organisation,
     "/system": system.show_system,
+    "/fleet": system.show_fleet,
 }
 """The pages that are kept up to date while they are open."""
 STILL: Final = ("/nodepools/{cluster}/{name}/yaml", "/events/{cluster}/{position}", "/capacity")
@@ -41,7 +42,9 @@ FORMS: Final[Mapping[str, Act]] = {
     "/system/dead/{position}": system.replay,
 }
 """The pages with a form, which carry out actions."""
-OF_OPERATORS: Final[frozenset[Show | Act]] = frozenset((system.show_system, system.replay))
+OF_OPERATORS: Final[frozenset[Show | Act]] = frozenset(
+    (system.show_system, system.show_fleet, system.replay)
+)
 """The pages that the operator may see; all other pages belong to an organisation."""
 _PAST_PATTERNS: Final = [compile_path(path)[0] for path in PAST]
 _PATTERNS: Final = [(compile_path(path)[0], path) for path in PAGES if path not in STILL]

@@ -5,6 +5,7 @@ from console.host.operations import examine_letter, replay_letter
 from console.host.rendering import Done, Page
 from console.host.visit import Missing, NotAllowed, Visit
 from console.view import commands
+from console.view.fleet import build_fleet
 from console.view.system import build_system
 from nodepool.client import ClientError
 from nodepool.client.errors import NotFound
@@ -35,6 +36,20 @@ async def show_system(visit: Visit) -> Page:
         "shells": [commands.nodepool("doctor"), commands.nodepool("dead", "list")],
     }
     return Page("system.html", title, "system", values)
+
+
+async def show_fleet(visit: Visit) -> Page:
+    """Show the machines of all zones: used, held back, in triage and free."""
+    require_operator(visit)
+    found = visit.account.operations
+    shells = [
+        commands.nodepool("get", "capacities"),
+        commands.nodepool("get", "machines"),
+        commands.nodepool("reclaim", "ZONE", "TYPE", "COUNT"),
+        commands.nodepool("return", "ZONE", "TYPE", "COUNT"),
+    ]
+    values = {"shown": build_fleet(found.stocks), "looked_at": found.counted_at, "shells": shells}
+    return Page("fleet.html", "Machines", "fleet", values)
 
 
 async def replay(visit: Visit) -> Outcome:
