@@ -13,11 +13,21 @@ from bus.accounts import CLUSTER
 from bus.consoles import console_at_work
 from bus.test_console import apply
 from bus.test_console_browser import LARGE, SMALL, tab
-from support.constants import H100
+from nodepool.contract.commands import RunPod
+from nodepool.contract.documents import field
+from nodepool.contract.pods import Pod
+from support.constants import H100, ZONE
 
 ZOOMED: ViewportSize = {"width": 640, "height": 450}
 """What a window of 1,280 by 900 shows at 200 %."""
 TRAIN = f"/nodepools/{CLUSTER}/train"
+LONG = "a-pod-with-a-long-name-as-charts-of-helm-make-them-7d9f8b6c5d-x2x4z"
+SPOT = f"""
+apiVersion: compute.coreweave.com/v1alpha1
+kind: NodePool
+metadata: {{name: spot}}
+spec: {{instanceType: {H100}, computeClass: spot, targetNodes: 1}}
+"""
 SLOW = {
     "offline": False,
     "latency": 400,
@@ -74,6 +84,73 @@ async def test_two_users_who_edit_one_nodepool_see_what_differs_and_lose_nothing
             assert [each for each in two.faults if "status of 401" not in each] == []
 
 
+async def test_a_manifest_is_shown_while_its_form_is_filled_in_and_nothing_is_sent(
+    tmp_path: Path,
+) -> None:
+    async with console_at_work(tmp_path) as world:
+        await apply(world.operator, "train", H100, 2)
+        async with tab(world) as owner:
+            # when a new NodePool is described, then its manifest and commands follow
+            await owner.open("/create")
+            await owner.page.get_by_label("Name", exact=True).fill("nightly")
+            await owner.page.get_by_label("Instance type").select_option(H100)
+            manifest = owner.page.locator("#manifest")
+            await expect(manifest).to_contain_text(f"name: nightly spec: instanceType: {H100}")
+            await expect(manifest).to_contain_text("nodepool create nodepool nightly")
+            await expect(owner.page.locator("#room")).to_have_text(
+                "The quota of 8 has room for 6, as other NodePools use 2."
+            )
+
+            # and the autoscaler has its own fields, once it is to set the target
+            least = owner.page.get_by_label("Minimum, in Nodes")
+            await expect(least).to_be_hidden()
+            await owner.page.get_by_label("As many as Pods need").check()
+            await least.fill("1")
+            await expect(manifest).to_contain_text("minNodes: 1")
+            await expect(owner.page.get_by_label("Target, in Nodes")).to_be_hidden()
+
+            # and so do the changes of one that is edited, also while its YAML is not whole
+            await owner.open(f"{TRAIN}/edit")
+            await owner.page.get_by_label("Target, in Nodes").fill("5")
+            changes = owner.page.locator("#changes")
+            await expect(changes).to_contain_text("+ targetNodes: 5")
+            await owner.page.get_by_role("button", name="Edit the YAML").click()
+            await owner.page.get_by_label("Manifest").fill("spec: [")
+            await expect(changes).to_contain_text("cannot be read")
+
+            assert [each.key for each in await world.operator.nodepools.list()] == ["train"]
+            stored = await world.operator.nodepools.get("train")
+            assert field(stored, "spec", "targetNodes") == 2
+            assert owner.faults == []
+
+
+async def test_long_names_can_be_read_on_a_small_screen(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path) as world:
+        # given a Node that is preempted while a Pod with a long name runs there
+        await world.operator.nodepools.apply(SPOT)
+        await world.operator.nodepools.wait("spot", "AtTarget")
+        node = (await world.operator.nodes.list())[0].key
+        await world.operator.commands.send(RunPod(zone=ZONE, machine=node, pod=Pod(name=LONG)))
+        await world.operator.nodes.preempt("spot", node)
+        async with tab(world, viewport=SMALL) as owner:
+            await owner.open("/preemptions")
+            await owner.sees(LONG)
+            await owner.sees("requested by a user")
+
+            # then no part of the row is narrower than its longest word needs
+            assert [
+                await each.evaluate("each => each.getBoundingClientRect().width >= 200")
+                for each in await owner.page.locator(".run :is(.stage, .runs)").all()
+            ] == [True, True]
+
+            # and the message of an event is within the window
+            await owner.open("/events")
+            message = owner.page.locator("tr[data-row]").first.get_by_text("is cordoned and goes")
+            box = await message.bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= SMALL["width"]
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 async def test_the_forms_and_the_system_fit_people_with_a_disability_zoomed_and_in_each_theme(
     tmp_path: Path, theme: Literal["light", "dark"]
@@ -83,12 +160,15 @@ async def test_the_forms_and_the_system_fit_people_with_a_disability_zoomed_and_
         await world.operator.nodepools.wait("train", "AtTarget")
         found = list[str]()
         pages = ("/nodepools", TRAIN, f"{TRAIN}/edit", f"{TRAIN}/edit?as=yaml", "/create")
-        for user, org, paths in (("owner", None, pages), ("operator", "", ("/system", "/events"))):
+        for user, org, paths in (
+            ("owner", None, pages),
+            ("operator", "", ("/system", "/fleet", "/events")),
+        ):
             async with tab(world, user, org=org, color_scheme=theme) as opened:
                 for path in paths:
                     await opened.open(path)
-                    if path == "/system":
-                        await opened.sees("Services")
+                    if path in ("/system", "/fleet"):
+                        await opened.sees({"/system": "Services", "/fleet": ZONE}[path])
                     found += [f"{path} {each}" for each in await opened.audit()]
                     for size in (ZOOMED, SMALL):
                         await opened.page.set_viewport_size(size)

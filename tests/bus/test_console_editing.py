@@ -61,6 +61,11 @@ async def test_a_nodepool_is_edited_by_its_form_and_as_yaml_after_the_verdict_of
         assert '<span class="add">+   targetNodes: 1</span>' in checked.text
         assert (await spec_of(world))["targetNodes"] == 2
 
+        # and without a script, a button shows the changes without asking the server
+        shown = await send(editor, opened, "show", target="1", taints="x")
+        assert '<span class="add">+   targetNodes: 1</span>' in shown.text
+        assert (shown.status, "says the server" in shown.text) == (200, False)
+
         # and what only the server finds is said beside the field
         refused = await send(editor, opened, "check", taints="a=b:Never")
         assert (refused.status, "Would be refused" in refused.text) == (422, True)

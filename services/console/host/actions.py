@@ -32,6 +32,8 @@ from nodepool.contract.roles import SENDERS
 STALE = (
     "This form was made in an earlier session. Nothing was sent: check the form, and send it again."
 )
+SHOW = "show"
+"""What a form asks for whose manifest is to be shown, and nothing else."""
 OFF = "Actions are off until the console is live again. Nothing was sent."
 Outcome = Page | Done
 """A page to show, or the result of an action."""
@@ -64,6 +66,8 @@ async def create(visit: Visit) -> Outcome:
         form = Form({**known, "cluster": known.get("cluster") or next(iter(clusters), "")})
         return _form_page(visit, form)
     form = read_form(visit.typed, clusters)
+    if visit.typed.get("do") == SHOW:
+        return _form_page(visit, replace(form, faults={}))
     note = note_of(visit)
     if note or form.faults:
         return _form_page(visit, form, note=note)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from console.host.actions import Outcome, note_of, require
+from console.host.actions import SHOW, Outcome, note_of, require
 from console.host.pages import to_yaml
 from console.host.rendering import Done, Page
 from console.host.visit import Missing, Visit
@@ -69,9 +69,11 @@ async def edit(visit: Visit) -> Outcome:
         if not draft.opened:
             raise absence
         return _show(visit, draft, note=GONE)
+    do = visit.typed.get("do", "")
+    if do == SHOW:
+        return _show(visit, draft)
     if not draft.is_whole:
         return _show(visit, draft, status=422)
-    do = visit.typed.get("do", "")
     if do in (AS_YAML, "form"):
         return _show(visit, _open(draft.opened, draft.document, do))
     return await _send(visit, draft, newest, is_check=do != "save")
@@ -238,6 +240,7 @@ def _show(
         "others": merged.others if merged is not None else (),
         "note": note,
         "verdict": verdict,
+        "is_shown": visit.typed.get("do") == SHOW,
         "has_racks": field(draft.document, "spec", "targetRacks") is not None,
         "opened": json.dumps(draft.opened),
         "sent": json.dumps(draft.document),

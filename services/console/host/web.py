@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from console.host.accounts import Accounts
+from console.host.actions import SHOW
 from console.host.answering import find_answer
 from console.host.doors import Doors
 from console.host.guard import TooLarge
@@ -104,7 +105,7 @@ class Site:
                 return self._expired(request, typed)
             visit = await self._visit(session, request.path_params, request.url.query, typed)
             response = await self._answer(request, visit, do)
-            if typed:
+            if typed and typed.get("do") != SHOW:
                 fault = "" if response.status_code == 303 else f"status {response.status_code}"
                 action = f"{request.method} {request.url.path}"
                 self._telemetry.note_action(action, session.name, fault)
@@ -117,7 +118,10 @@ class Site:
         if isinstance(page, Done):
             visit.session.said = page.said
             return RedirectResponse(page.address, 303)
-        values = {**self._frame(request, visit), "said": visit.session.take_said()}
+        values = self._frame(request, visit)
+        # htmx takes a part of the page, in which a browser would refuse the scripts of a whole one.
+        values["whole"] = "hx-request" not in request.headers
+        values["said"] = visit.session.take_said() if values["whole"] else ""
         html = render(page, **values)
         if visit.shown is not None:
             html = keep_moment(html, visit.shown.at)
