@@ -82,6 +82,25 @@ async def test_pages_show_a_moment_marked_as_past_and_without_actions(tmp_path: 
 
 
 @pytest.mark.timeout(120)
+async def test_the_list_of_the_past_says_why_nodepools_were_not_well(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path, archives=True) as world:
+        # given a NodePool that wanted more than its quota, and is mended since
+        await apply(world.operator, "large", H100, 9)
+        owner = await world.browser("owner")
+        await read_until(owner, "/nodepools", "Over quota")
+        then = await world.operator.events.newest_position()
+        await world.operator.nodepools.scale("large", 2)
+        await world.operator.nodepools.wait("large", "AtTarget")
+        await archived_to(world.folder / "archive", await world.operator.events.newest_position())
+
+        page = (await owner.get(f"/nodepools?at={then}")).text
+
+        assert "Over quota" in page
+        assert "targetNodes 9 exceeds quota 8" in page
+        assert "Helps: Raise the quota" in page
+
+
+@pytest.mark.timeout(120)
 async def test_what_the_past_does_not_have_is_refused_with_the_reason(tmp_path: Path) -> None:
     async with console_at_work(tmp_path, archives=True) as world:
         then = await scaled(world)

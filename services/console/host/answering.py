@@ -64,6 +64,8 @@ async def _go_back(visit: Visit, show: Show | Act) -> Visit:
     if at is None:
         raise NoSuchMoment(f"{text!r} {NO_MOMENT}")
     account = await look_back(visit.account, text, at)
+    if show is PAGES["/nodepools"]:
+        await account.explain_rows(visit.query)
     if show is PAGES["/events"]:
         await account.read_happenings()
     shown = account.shown

@@ -1,15 +1,18 @@
 """An organisation as it was at a moment: the objects behind pages that show the past."""
 
+import time
 from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import datetime
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from console.host.account import Account, Kept
 from console.host.happenings import BACK, PAGE, happening_of
 from console.host.history import History
 from console.host.mirror import BUCKETS, EVERYWHERE
 from console.view.moments import At, Shown
+from console.view.pools import list_pools, read_asked
+from nodepool.client import ClientError
 from nodepool.client.asking import Reply
 from nodepool.client.errors import Refused
 from nodepool.client.event_pages import read_events
@@ -17,6 +20,9 @@ from nodepool.client.gateway_objects import GatewayObjects
 from nodepool.client.past.errors import NoMoment
 from nodepool.client.past.through_gateway import AskedSession
 from nodepool.contract.messages import Command
+
+EXPLAINING_S: Final = 1.0
+"""For how long a page of the list waits for explanations, in seconds."""
 
 
 class NoSuchMoment(Exception):
@@ -58,6 +64,25 @@ class PastAccount(Account):
             async with aclosing(stream) as events:
                 async for event in events:
                     self.mirror.add(happening_of(cluster, event))
+
+    async def explain_rows(self, query: Mapping[str, str]) -> None:
+        """Explain the first NodePools of a page of the list that are not well, while time is left.
+
+        What the time does not suffice for is explained for the next page of this moment.
+        """
+        ends = time.monotonic() + EXPLAINING_S
+        found = list_pools(self.mirror.lines(), read_asked(query))
+        rows = (line for section in found.sections for line in section.lines)
+        for line in rows:
+            if line.standing.is_quiet or line.place in self.mirror.explanations:
+                continue
+            if time.monotonic() > ends:
+                return
+            try:
+                await self.explain(line.place)
+            except ClientError:
+                # Without an explanation, the list shows the message of the condition.
+                return
 
     async def ask(self, query: str, fields: Mapping[str, object]) -> Reply:
         """Return the answer of the gateway to a query about the moment."""
