@@ -143,12 +143,16 @@ async def test_long_names_can_be_read_on_a_small_screen(tmp_path: Path) -> None:
                 for each in await owner.page.locator(".run :is(.stage, .runs)").all()
             ] == [True, True]
 
-            # and the message of an event is within the window
-            await owner.open("/events")
-            message = owner.page.locator("tr[data-row]").first.get_by_text("is cordoned and goes")
-            box = await message.bounding_box()
-            assert box is not None
-            assert box["x"] + box["width"] <= SMALL["width"]
+            # and the messages of events and conditions are within the window
+            for path, text in (
+                ("/events", "is cordoned and goes within"),
+                (f"/nodepools/{CLUSTER}/spot", "NodePool configuration is valid"),
+                (f"/nodes/{CLUSTER}/{node}", "is to be removed"),
+            ):
+                await owner.open(path)
+                box = await owner.page.locator(".msg", has_text=text).first.bounding_box()
+                assert box is not None
+                assert box["x"] + box["width"] <= SMALL["width"], path
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
