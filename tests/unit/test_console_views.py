@@ -216,6 +216,7 @@ def test_the_first_cause_of_explain_says_why_and_its_first_remedy_what_helps() -
         ("targetNodes is 4", "targetNodes is 4."),
         ("train reserves 0", "train reserves 0."),
         ("demo/other waits.", "demo/other waits."),
+        ("wait: it refills", "Wait: it refills."),
         ("", ""),
     ],
 )

@@ -30,6 +30,8 @@ TITLES: Final = {
     Group.WELL: ("At target", "has the Nodes that it wants"),
 }
 """The title of each group, and what it means."""
+WAIT: Final = "wait:"
+"""The begin of advice to wait, which is no name."""
 _QUOTA: Final = {"Over": "Over quota", "NotSet": "No quota"}
 _CHECKS: Final = ("Validated", "Quota", "Capacity", "AtTarget", "NodesRemoved")
 _NAMING: Final = ("Removal", "Preemption", "Health", "Cordon")
@@ -198,7 +200,7 @@ def sentence(words: str, name: str = "") -> str:
     if not words:
         return ""
     first = words.split(maxsplit=1)[0]
-    is_plain = first.isalpha() and first.islower() and first != name
+    is_plain = first == WAIT or (first.isalpha() and first.islower() and first != name)
     begin = words[0].upper() if is_plain else words[0]
     return f"{begin}{words[1:]}{'' if words.endswith(('.', '!', '?')) else '.'}"
 
