@@ -32,7 +32,7 @@ from quota.decide import SERVICE as QUOTA_SERVICE
 from quota.ledger import Ledger
 from quota.pool import Pool
 from quota.state import State as QuotaState
-from quota.verdict import verdict
+from quota.verdict import _over, verdict
 from support.simulation.faults import Plant, hearing, unconcerned, violation_of
 from support.simulation.profile import CROWDED, FAILING, SETTINGS, SPOT
 
@@ -154,6 +154,20 @@ def granted_before(pool: Pool) -> int:
     return min(pool.granted, pool.target)
 
 
+def always_compared(pool: Pool, ledger: Ledger) -> QuotaChecked:
+    """A target that is not above the Nodes of its NodePool is compared with the limit too."""
+    right = verdict(pool, ledger)
+    if ledger.limit is None or ledger.fits(pool):
+        return right
+    text = _over(pool, ledger, ledger.used - pool.reserved)
+    return right.model_copy(update={"reason": Quota.OVER, "message": text})
+
+
+def over_with_no_nodes(pool: Pool, ledger: Ledger) -> QuotaChecked:
+    """A target of no Nodes exceeds a limit that others have used up, and no other target does."""
+    return verdict(pool, ledger) if pool.target else always_compared(pool, ledger)
+
+
 def warning_always(state: QuotaState, key: PoolKey) -> Iterator[Check]:
     """Each verdict that is not good is warned of."""
     pool = state.pools[key]
@@ -233,6 +247,12 @@ PLANTS: Mapping[str, Plant] = {
     ),
     "a message keeps the numbers of an old limit": Plant(
         "Quota is ('False', 'Over',", BUSY, (), {"quota.decide.recheck_pool": lambda *_: ()}
+    ),
+    "a target within the Nodes that a NodePool has exceeds a lowered limit": Plant(
+        "has to be Under with one of", BUSY, (), {"quota.checks.verdict": always_compared}
+    ),
+    "a target of no Nodes exceeds a lowered limit": Plant(
+        "has to be Under with one of [0]", BUSY, (), {"quota.checks.verdict": over_with_no_nodes}
     ),
     "a warning is said for each number": Plant(
         "CWOverQuota is said for a number", BUSY, (), {"quota.checks.check_pool": warning_always}
