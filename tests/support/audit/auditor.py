@@ -28,6 +28,7 @@ from support.audit import (
     racks,
     silence,
     spot,
+    taints,
     words,
 )
 from support.audit.facts import Facts, Origin, Violation
@@ -57,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     autoscaling.check,
     racks.check,
     silence.check,
+    taints.check,
     words.check,
 )
 """Each rule handles the events that concern it and ignores the others."""

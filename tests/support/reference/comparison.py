@@ -13,6 +13,7 @@ from support.reference import (
     idle,
     nodes,
     pods,
+    profiles,
     quota,
     remains,
     turns,
@@ -36,4 +37,5 @@ def differences(world: World, history: History, facts: Facts) -> Iterator[str]:
     yield from remains.faults(world, wanted, facts)
     yield from figures.faults(world, history, facts)
     yield from conditions.faults(world, wanted, quotas, machines, facts)
+    yield from profiles.faults(world, history, wanted)
     yield from conditions.transitions(world, history)

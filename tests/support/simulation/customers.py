@@ -34,6 +34,13 @@ MANAGED_TAINTS = (
     {"key": "team", "value": "red", "effect": "NoSchedule"},
 )
 """Taints that a NodePool may list, two of which the control plane sets itself."""
+IMAGES: tuple[dict[str, str], ...] = (
+    {},
+    {"name": "ubuntu"},
+    {"kernel": "6.8"},
+    {"name": "ubuntu", "kernel": "6.8", "releaseTrain": "latest"},
+)
+"""Images that Nodes may boot with, the default one first."""
 IN_THE_FUTURE = 1_000_000
 LEDGERS: tuple[Ledger, ...] = (
     ("acme", ZONE, H100),
@@ -109,6 +116,8 @@ class Customers:
         for name, value in self._changes().items():
             if self.random.random() < 0.25:
                 spec[name] = value
+        if self.profile.images:
+            spec["image"] = IMAGES[len(self.sender.sent) % len(IMAGES)]
         self.sender.send("ApplyNodePool", path, {"metadata": metadata, "spec": spec})
 
     def _new_spec(self, path: PoolPath) -> dict[str, object]:

@@ -74,6 +74,7 @@ class Profile:
     autoscaled: whether the autoscaler runs.
     verify_s: how long machines are verified after a boot, in seconds.
     bugs: the services that have bugs for a while; their failures show in a condition.
+    images: whether NodePools change the image that their Nodes boot with.
     """
 
     steps: int = 4_500
@@ -93,6 +94,7 @@ class Profile:
     autoscaled: bool = False
     verify_s: int = 0
     bugs: tuple[str, ...] = ("quota", "capacity", "allocator", "lifecycle")
+    images: bool = False
 
     def weight(self, action: str) -> int:
         """How likely an action is."""
@@ -158,6 +160,13 @@ SETTINGS = Profile(
     actions={"apply": 30, "relabel": 20, "stay_wrong": 20, "run_pod": 6, "stop_pod": 6}
 )
 """Settings change, wrong ones among them."""
+IMAGES = replace(
+    SETTINGS,
+    images=True,
+    faults=("registration",),
+    actions={**SETTINGS.actions, "ask": 30, "fail": 12, "allow": 12},
+)
+"""Images change too, while Nodes are rebooted."""
 SMALL_STEPS = Profile(
     machines=26,
     targets=(0, 1, 14, 20, 24),
