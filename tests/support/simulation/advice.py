@@ -15,9 +15,6 @@ from nodepool.contract.conditions import Capacity
 from nodepool.contract.documents import text
 from nodepool.contract.events import (
     CWNodeDeleted,
-    CWNodeRegistrationFailed,
-    HeartbeatsStopped,
-    NodeConditionChanged,
     NodePreemptionRequested,
 )
 from nodepool.contract.keys import PoolPath, machine_key
@@ -60,6 +57,7 @@ from support.paths import machine_path, org_path, pool_path, zone_path
 from support.simulation.forks import fork
 
 if TYPE_CHECKING:
+    from fleet.machine import Machine
     from fleet.state import State as FleetState
 
 A_WHILE = timedelta(hours=4)
@@ -214,15 +212,21 @@ def _has_failed(copy: World, world: World, trial: Trial) -> bool:
         left = copy.envelopes(CWNodeDeleted)
         if any(each.data.path == pool_path(trial.pool) and _is_new(each, world) for each in left):
             return True
+    return any(_is_struck(each, after[key], trial) for key, each in before.items())
+
+
+def _is_struck(before: "Machine", after: "Machine", trial: Trial) -> bool:
+    """Whether a machine showed a fault meanwhile that it only had in store.
+
+    A machine takes a fault out of store when the fault begins, most often with a boot, and shows
+    the fault when the boot or the verification is over.
+    """
+    is_booting = before.restarting or (before.pool is not None and not before.joined)
+    is_under_way = is_booting or before.verified_at is not None
     # A Node of another NodePool that falls silent for good may need the machines that come.
-    begins = ("True", "Unknown") if trial.cause.kind == "Capacity" else ("True",)
-    return any(
-        not isinstance(envelope.data, NodeConditionChanged) or envelope.data.status in begins
-        for envelope in copy.envelopes(
-            CWNodeRegistrationFailed, HeartbeatsStopped, NodeConditionChanged
-        )
-        if _is_new(envelope, world)
-    )
+    falls_silent = before.unknown_at is not None and trial.cause.kind == "Capacity"
+    took_fault = after.fault_times < before.fault_times
+    return took_fault or falls_silent or (before.failing != "" and is_under_way)
 
 
 def _has_given_way(copy: World, world: World, pool: str) -> bool:

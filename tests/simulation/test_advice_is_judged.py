@@ -1,0 +1,56 @@
+"""Advice is not blamed for a fault of a machine that nobody could know of when it was given."""
+
+from collections.abc import Callable
+from random import Random
+from typing import get_args
+
+import pytest
+
+from flow.test_promises import ALL, UNCURED
+from nodepool.contract.commands import MachineFault
+from support.simulation.advice import check_advice
+from support.world_harness import WorldHarness
+
+
+def given_a_node_to_be_rebooted(world: WorldHarness, fault: str) -> None:
+    """A reboot would cure n1, whose machine has a further fault in store."""
+    world.given_machines(3, verifySeconds=60)
+    world.apply("train", 2, lifecycle=UNCURED)
+    world.pass_time(minutes=5)
+    world.break_machines("n1", fault="kernel-deadlock")
+    # A fault of a Node that runs shows at once the first time.
+    world.break_machines("n1", fault=fault, times=2)
+    world.pass_time(minutes=2)
+
+
+def given_a_node_that_boots(world: WorldHarness, fault: str) -> None:
+    """The boot of n1 is under way, and will show the fault."""
+    world.given_machines(3, boot_s=300, verifySeconds=60)
+    world.break_machines("n1", fault=fault, times=2)
+    world.apply("train", 2, lifecycle=UNCURED)
+    world.pass_time(minutes=1)
+
+
+def given_a_node_to_be_replaced(world: WorldHarness, fault: str) -> None:
+    """The machine that would replace n1 has a fault in store."""
+    world.given_machines(3, verifySeconds=60)
+    world.apply("train", 2, lifecycle=UNCURED)
+    world.pass_time(minutes=5)
+    world.break_machines("n1", fault="gpu-lost")
+    world.break_machines("n3", fault=fault, times=2)
+    world.pass_time(minutes=2)
+
+
+@pytest.mark.parametrize(
+    "given", [given_a_node_to_be_rebooted, given_a_node_that_boots, given_a_node_to_be_replaced]
+)
+@pytest.mark.parametrize("fault", get_args(MachineFault))
+def test_advice_is_not_blamed_for_a_fault_that_a_machine_has_in_store(
+    fault: str, given: Callable[[WorldHarness, str], None]
+) -> None:
+    world = WorldHarness()
+    world.given_cluster()
+    world.given_quota(9)
+    given(world, fault)
+
+    check_advice(world.world, Random(0), most=ALL)
