@@ -25,7 +25,7 @@ from nodepool.nats.wire.connection import SILENCE_S, Connection, connect
 from nodepool.nats.wire.transports import TcpTransport
 from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S
 from nodepool.state.back_off import pause_s
-from support.certificates import Certificates, certificates, needs_openssl
+from support.certificates import Certificates, certificates, check_strictly, needs_openssl
 from support.loopback import listening
 from testbed.ports import free_port
 
@@ -477,9 +477,10 @@ def cipher(connection: Connection) -> object:
 @needs_openssl
 @pytest.mark.parametrize("scheme", ["tls", "nats"])
 async def test_a_server_with_tls_is_used_with_the_certificates_that_are_trusted(
-    tmp_path: Path, made: Certificates, scheme: str
+    tmp_path: Path, made: Certificates, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # given a server that insists on TLS
+    check_strictly(monkeypatch)
     port = free_port()
     with running(tmp_path, port, encrypted(made)):
         # when a connection trusts who has signed its certificate

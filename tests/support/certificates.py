@@ -1,9 +1,11 @@
 """Certificates of an authority that is made for a test."""
 
 import shutil
+import ssl
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +46,18 @@ def _signed(folder: Path, name: str, *words: str) -> tuple[Path, Path]:
     files = ("-keyout", key, "-out", certificate)
     _openssl("req", "-x509", *_CURVE, "-subj", f"/CN={name}", *signer, *words, *files)
     return certificate, key
+
+
+def check_strictly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets contexts of TLS check as strictly as those that Python makes since 3.13."""
+    create = ssl.create_default_context
+
+    def create_strict(*arguments: Any, **options: Any) -> ssl.SSLContext:
+        context = create(*arguments, **options)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", create_strict)
 
 
 def encrypt(key: Path, into: Path) -> None:

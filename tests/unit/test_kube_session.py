@@ -13,7 +13,7 @@ from lightkube.config.models import Cluster, User
 from nodepool.kube.api import Api, Resource
 from nodepool.kube.failures import ApiFailure, ApiUnreachable
 from nodepool.local.ports import HOST
-from support.certificates import certificates, needs_openssl
+from support.certificates import certificates, check_strictly, needs_openssl
 from support.loopback import leading_to, listening, pass_on
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -153,6 +153,7 @@ async def test_a_server_is_known_by_its_certificate_also_through_a_proxy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, through: str | None
 ) -> None:
     # given a server with a certificate, and a proxy that the environment names or excludes
+    check_strictly(monkeypatch)
     made, server, tunnels = certificates(tmp_path), Server(OK, OK), list[str]()
     own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     own.load_cert_chain(made.certificate, made.key)
