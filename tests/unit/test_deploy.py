@@ -2,8 +2,10 @@
 
 import ast
 import os
+import pty
 import re
 import shutil
+import socket
 import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -566,6 +568,64 @@ def made(target: str, folder: Path) -> set[str]:
 SOURCE = {"Makefile", "shared", "shared/a", "shared/a/b.py", "services", "deploy", "tests"}
 
 
+def make(target: str, tree: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    """What becomes of a target in another tree, with these environment variables."""
+    # `make test VENV=…` hands its variables to every make below it.
+    mine = ("MAKEFLAGS", "MAKEOVERRIDES", "VENV", "PYTHON")
+    environ = {name: value for name, value in os.environ.items() if name not in mine}
+    return subprocess.run(
+        ["make", target],
+        cwd=tree,
+        env=environ | settings,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_port_that_is_taken_is_named_before_anything_is_installed(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+
+    # given a program that listens where the server is to listen
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = make("run", tmp_path, NODEPOOL_NATS_PORT=str(port))
+
+    # then a line says what to do, and there is no environment yet
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[0] == (
+        f"run: port {port} cannot be listened on (Address already in use): stop what does, or"
+        " choose another port with NODEPOOL_NATS_PORT"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["Makefile"]
+
+
+def test_what_setup_waits_for_shows_on_a_terminal_how_long_it_has_taken(tmp_path: Path) -> None:
+    # given a step that ends when we say so
+    step = "include Makefile\nstep:\n\t@$(call ticking,cat)\n"
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    tmp_path.joinpath("step.mk").write_text(step)
+    ours, terminal = pty.openpty()
+    make = ("make", "--makefile", "step.mk", "step")
+    with (
+        os.fdopen(ours, "rb", buffering=0) as shown,
+        subprocess.Popen(make, cwd=tmp_path, stdin=subprocess.PIPE, stderr=terminal) as done,
+    ):
+        os.close(terminal)
+
+        # when it takes a second, then a line says so
+        line = b""
+        while b"setup: 1 s" not in line:
+            line += shown.read(1)
+
+        # and the line is gone once the step has ended
+        assert done.stdin is not None
+        done.stdin.close()
+        while not line.endswith(b"\r\x1b[K"):
+            line += shown.read(1)
+    assert done.returncode == 0
+
+
 def test_setup_refuses_a_link_to_the_environment_of_another_tree(tmp_path: Path) -> None:
     # given a tree whose environment is a link
     other, tree = tmp_path / "other", tmp_path / "tree"
@@ -576,12 +636,7 @@ def test_setup_refuses_a_link_to_the_environment_of_another_tree(tmp_path: Path)
     shutil.copy(ROOT / "Makefile", tree)
 
     # when something needs it
-    # `make test VENV=…` hands its variables to every make below it.
-    mine = ("MAKEFLAGS", "MAKEOVERRIDES", "VENV", "PYTHON")
-    environ = {name: value for name, value in os.environ.items() if name not in mine}
-    done = subprocess.run(
-        ["make", "lint"], cwd=tree, env=environ, check=False, capture_output=True, text=True
-    )
+    done = make("lint", tree)
 
     # then nothing is emptied, and a line says what to do
     assert done.returncode != 0
