@@ -725,3 +725,19 @@ def test_the_examples_are_manifests() -> None:
     names = [manifest.command.metadata.name for manifest in read_manifests([str(EXAMPLES)])]
 
     assert names == ["batch", "training", "services"]
+
+
+def test_no_user_of_a_cluster_can_label_a_namespace_so_that_the_bus_is_open_to_it() -> None:
+    # given the labels that a namespace needs, and the guard of labels that users may not set
+    found = yaml.safe_load_all(read("deploy", "kubernetes", "network", "policies.yaml"))
+    rules = [rule for each in found for rule in each["spec"].get("ingress", ())]
+    spaces = [peer.get("namespaceSelector", {}) for rule in rules for peer in rule["from"]]
+    opening = {key for each in spaces for key in each.get("matchLabels", {})}
+    guard = read("deploy", "kubernetes", "agent", "validating.yaml")
+    guarded = re.search(r"key in variables\.allowed \|\| !key\.matches\('([^']+)'\)", guard)
+
+    # then each of them is guarded, but for the name, which Kubernetes sets itself
+    assert guarded is not None
+    named = {key for key in opening if not re.match(guarded[1], key)}
+    assert named == {"kubernetes.io/metadata.name"} < opening
+    assert not [key for key in opening if f"'{key}'" in guard]
