@@ -1,8 +1,9 @@
 """The shape of a state as plain text, so that a snapshot of another shape is detected."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cache
 from types import UnionType
 from typing import Annotated, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -11,6 +12,8 @@ from pydantic import BaseModel
 
 Schema = list[list[str]]
 """A list for each class: its name, then its fields or members in order, with their types."""
+hints_of: Callable[[type], Mapping[str, object]] = cache(get_type_hints)
+"""The types of the fields of a class, which take longer to find out than to use."""
 
 
 def schema(state: type) -> Schema:
@@ -23,7 +26,8 @@ def schema(state: type) -> Schema:
     return list(classes(state).values())
 
 
-def classes(state: type) -> dict[type, list[str]]:
+@cache
+def classes(state: type) -> Mapping[type, list[str]]:
     """Return the entry of each class in the schema of a state, by class."""
     found: dict[type, list[str]] = {}
     _collect(state, found)
@@ -35,7 +39,7 @@ def holds_maps(hint: object) -> bool:
     kind = get_origin(hint) or hint
     if not isinstance(kind, type) or not is_dataclass(kind):
         return False
-    hints = get_type_hints(kind).values()
+    hints = hints_of(kind).values()
     return any(get_origin(hint) is Map or holds_maps(hint) for hint in hints)
 
 
@@ -51,7 +55,7 @@ def _collect(hint: object, found: dict[type, list[str]]) -> None:
         return None
     found[kind] = [kind.__name__, *lines]
     if not issubclass(kind, Enum):
-        for inner in get_type_hints(kind).values():
+        for inner in hints_of(kind).values():
             _collect(inner, found)
     return None
 
@@ -66,10 +70,10 @@ def _lines(kind: type) -> Iterator[str]:
             shown = "" if field.is_required() else f" = {default!r}"
             yield f"{name}: {text_of(field.annotation)}{shown}"
     elif is_dataclass(kind):
-        hints = get_type_hints(kind)
+        hints = hints_of(kind)
         yield from (f"{field.name}: {text_of(hints[field.name])}" for field in fields(kind))
     elif issubclass(kind, tuple) and kind is not tuple:
-        yield from (f"{name}: {text_of(hint)}" for name, hint in get_type_hints(kind).items())
+        yield from (f"{name}: {text_of(hint)}" for name, hint in hints_of(kind).items())
 
 
 def text_of(hint: object) -> str:

@@ -7,7 +7,7 @@ value, followed by the lines of the changes, make the later value.
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from typing import Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Generic, TypeVar, get_args, get_origin
 
 from immutables import Map
 from pydantic_core import to_json
@@ -16,7 +16,7 @@ from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.engine.codec import Decoder, Json, decoder, encode
 from nodepool.engine.conversion import Conversion
 from nodepool.engine.folded import Folded
-from nodepool.engine.schema import Schema, holds_maps, schema
+from nodepool.engine.schema import Schema, hints_of, holds_maps, schema
 from nodepool.service import S
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ def schema_of(state: type) -> Schema:
 
 
 def _lines(value: object, prefix: str) -> Iterator[bytes]:
-    hints = get_type_hints(type(value))
+    hints = hints_of(type(value))
     for field in fields(value):  # type: ignore[arg-type]  # The value is always a dataclass.
         yield from _lines_of(f"{prefix}{field.name}", hints[field.name], getattr(value, field.name))
 
@@ -73,7 +73,7 @@ def dump_changes(before: Folded[S], after: Folded[S]) -> Iterator[bytes]:
 
 
 def _changes(before: object, after: object, prefix: str) -> Iterator[bytes]:
-    hints = get_type_hints(type(after))
+    hints = hints_of(type(after))
     for field in fields(after):  # type: ignore[arg-type]  # The value is always a dataclass.
         old, new = getattr(before, field.name), getattr(after, field.name)
         path = f"{prefix}{field.name}"
@@ -107,7 +107,7 @@ def _changed_entries(
 
 def count_lines(value: object) -> int:
     """Return how many lines `dump` yields for a folded value, apart from the schema."""
-    hints = get_type_hints(type(value))
+    hints = hints_of(type(value))
     count = 0
     for field in fields(value):  # type: ignore[arg-type]  # The value is always a dataclass.
         item = getattr(value, field.name)
@@ -228,13 +228,14 @@ class _Builder:
     def __init__(self, kind: object, **hints: object) -> None:
         """Prepare to build `kind`, a dataclass; `hints` are types of fields that it leaves open."""
         self._kind = get_origin(kind) or kind
-        self._name = getattr(self._kind, "__name__", "")
+        assert isinstance(self._kind, type)
+        self._name = self._kind.__name__
         self._values: dict[str, object] = {}
         self._entries: dict[str, dict[object, object]] = {}
         self._keys: dict[str, Decoder] = {}
         self._nested: dict[str, _Builder] = {}
         self._decoders: dict[str, Decoder] = {}
-        for name, hint in {**get_type_hints(self._kind), **hints}.items():
+        for name, hint in {**hints_of(self._kind), **hints}.items():
             if get_origin(hint) is Map:
                 self._entries[name] = {}
                 self._keys[name], self._decoders[name] = map(decoder, get_args(hint))
