@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from contracts.services import load_services
@@ -112,14 +113,16 @@ def _users(files: Mapping[str, Iterable[Path]]) -> dict[Metric, list[str]]:
     return users
 
 
-def _names(file: Path) -> Iterator[str]:
-    """Yield the names of the metric constants that a module uses."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+@cache
+def _names(file: Path) -> frozenset[str]:
+    """Return the names of the metric constants that a module uses."""
+    names = set[str]()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module == metrics.__name__:
-            yield from (alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            yield from [node.attr] * (node.value.id in ("contract", "metrics"))
+            names.update([node.attr] * (node.value.id in ("contract", "metrics")))
+    return frozenset(names)
 
 
 if __name__ == "__main__":
