@@ -12,6 +12,8 @@ MESSAGES ?= 1000000
 SAMPLE ?= 200
 SEED ?= 1
 ARGS ?=
+# Each process of each step would compile all tests anew, which takes it a quarter of a minute.
+unexport PYTHONDONTWRITEBYTECODE
 # Many tests wait for processes most of the time.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
 

@@ -1,4 +1,7 @@
-"""Command line options of the whole test suite."""
+"""Command line options of the whole test suite, and how it is collected."""
+
+import gc
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
@@ -44,6 +47,21 @@ def pytest_configure(config: pytest.Config) -> None:
     examples = config.getoption("--examples")
     settings.register_profile("suite", max_examples=examples, deadline=None)
     settings.load_profile("suite")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Makes all tests without a search for garbage, and keeps them out of each later one.
+
+    The tests and what they import stay until the process ends. Searching them for garbage takes
+    half the time of making them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
