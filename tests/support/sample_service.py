@@ -6,7 +6,7 @@ is to show. Pages are numbered through all jobs, so that one lost or printed twi
 """
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import ClassVar, assert_never
@@ -22,6 +22,7 @@ from nodepool.engine.replica import Replica
 from nodepool.engine.wakes import wake, wake_subject
 from nodepool.engine.world import Log
 from nodepool.service import Context, Failure, Reconciler, Service, commit_subject
+from nodepool.state.values import replace
 from nodepool.state.work import WithWork
 
 NAME = "printer"
