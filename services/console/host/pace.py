@@ -29,20 +29,11 @@ class PacedAsker(Asker):
         super().__init__(session)
         self._next: dict[object, float] = {}
 
-    async def ask(
-        self,
-        query: str,
-        fields: Mapping[str, object],
-        *,
-        wait_s: float = 0.0,
-        patient: bool = False,
-    ) -> Reply:
-        """Return the answer to a query, as any asker does."""
-        if query != "Watch":
-            return await super().ask(query, fields, wait_s=wait_s, patient=patient)
+    async def ask_for_changes(self, fields: Mapping[str, object]) -> Reply:
+        """Return the next changes of a kind, once it is time to ask for them."""
         kind = fields.get("kind")
         await asyncio.sleep(max(0.0, self._next.get(kind, 0.0) - time.monotonic()))
-        reply = await super().ask(query, fields, wait_s=wait_s, patient=patient)
+        reply = await super().ask_for_changes(fields)
         self._next[kind] = time.monotonic() + pause_after(len(items(reply, "changes")))
         return reply
 

@@ -20,6 +20,11 @@ ATTEMPT_S: Final = 7.0
 """How long an answer may take, in seconds; the gateway waits for the read model for up to 5."""
 PROMPT_S: Final = 2.0
 """How long an answer may take that does not wait for the read model, in seconds."""
+WAIT_S: Final = 3.0
+"""How long the gateway waits for a change before it answers, in seconds.
+
+A client notices only after that time that the replica which it has asked is gone.
+"""
 PAUSE_MAX_S: Final = 1.0
 """The longest pause before a request is sent again, in seconds."""
 AGAIN: Final = ("Unavailable", "TooManyRequests")
@@ -77,11 +82,25 @@ def _refuse(reply: Reply) -> NoReturn:
 
 
 class Asker:
-    """Asks the gateway on the connection of a session."""
+    """Asks the gateway on the connection of a session.
+
+    answer_s: how long an answer may take for which the gateway does not wait, in seconds.
+    """
+
+    answer_s = ATTEMPT_S
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._is_gone = False
+
+    def complete(self, fields: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the fields of a query as they are sent; a subclass changes them here."""
+        return fields
+
+    async def ask_for_changes(self, fields: Mapping[str, object]) -> Reply:
+        """Return the next changes; the query is sent again for as long as no gateway answers."""
+        fields = {**fields, "waitSeconds": WAIT_S}
+        return await self.ask("Watch", fields, wait_s=WAIT_S, patient=True)
 
     async def ask(
         self,
@@ -100,8 +119,9 @@ class Asker:
         """
         session = self._session
         subject = f"{QUERIES}.{token(session.org)}.{query}"
-        content = json.dumps({name: value for name, value in fields.items() if value}).encode()
-        most_s = wait_s + PROMPT_S if wait_s else ATTEMPT_S
+        asked = {name: value for name, value in self.complete(fields).items() if value}
+        content = json.dumps(asked).encode()
+        most_s = wait_s + PROMPT_S if wait_s else self.answer_s
         clock = asyncio.get_running_loop().time
         ends, failures = clock() + session.timeout_s, 0
         while True:

@@ -17,11 +17,6 @@ OF_THE_PLATFORM: Final = ("capacity", "machines")
 """The buckets whose objects belong to no organisation."""
 PAGE: Final = 1_000
 """The most objects or events to ask for at a time."""
-WAIT_S: Final = 3.0
-"""How long the gateway waits for a change before it answers, in seconds.
-
-A client notices only after that time that the replica which it has asked is gone.
-"""
 Asked = dict[str, object]
 
 
@@ -188,9 +183,8 @@ class GatewayObjects:
 
     async def _changes_since(self, asked: Asked, revision: str) -> Reply | None:
         """Return what has changed; None if the objects have to be listed again."""
-        watched = {**asked, "since": revision, "waitSeconds": WAIT_S}
         try:
-            return await self._asker.ask("Watch", watched, wait_s=WAIT_S, patient=True)
+            return await self._asker.ask_for_changes({**asked, "since": revision})
         except Refused as refusal:
             if refusal.reason != "Expired":
                 raise

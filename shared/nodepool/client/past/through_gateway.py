@@ -5,7 +5,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from nodepool.client.asking import Asker, Reply
+from nodepool.client.asking import PROMPT_S, Asker
 from nodepool.client.gateway import Gateway
 from nodepool.client.gateway_objects import number_in
 from nodepool.client.objects import Listed, Object
@@ -74,21 +74,16 @@ class AskedSession(Session):
 class PastAsker(Asker):
     """Asks the gateway about one moment."""
 
+    answer_s = ANSWER_S + PROMPT_S
+
     def __init__(self, session: Session, at: "Moment") -> None:
         super().__init__(session)
         self._at = at if isinstance(at, int) else at.astimezone(UTC).isoformat()
 
-    async def ask(
-        self,
-        query: str,
-        fields: Mapping[str, object],
-        *,
-        wait_s: float = 0.0,
-        patient: bool = False,
-    ) -> Reply:
-        """Return the answer to a query about the moment; `wait_s` is that of the past."""
+    def complete(self, fields: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the fields of a query about the moment."""
         asked = {name: value for name, value in fields.items() if name not in OF_THE_PRESENT}
-        return await super().ask(query, {**asked, "at": self._at}, wait_s=ANSWER_S)
+        return {**asked, "at": self._at}
 
 
 class PastGateway(Unchanging, Gateway):
