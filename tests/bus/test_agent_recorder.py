@@ -30,6 +30,13 @@ from nodepool.nats.wire.waiting import cancel
 from support.agent.answered import unanswered
 
 PLACE = Place("acme", "prod", "zone-a")
+OBJECT_S = 0.5
+
+
+@pytest.fixture(autouse=True)
+def _without_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no event wait long for its object: the cluster of these tests has none."""
+    monkeypatch.setattr("agent.host.event_recorder.OBJECT_S", OBJECT_S)
 
 
 async def say(connection: Connection, *pools: str) -> None:

@@ -32,6 +32,13 @@ SUBJECT = f"$KV.quotas.acme.{ZONE}.{H100}"
 ORGS = ("acme", "bmce", "cmce")
 FAR = 1 << 40
 """A position far beyond the log's end."""
+INSPECT_S = 0.3
+
+
+@pytest.fixture(autouse=True)
+def _inspected_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the aggregator look for what others wrote more often than every three seconds."""
+    monkeypatch.setattr("nodepool.nats.objects.inspection.INSPECT_S", INSPECT_S)
 
 
 @dataclass(frozen=True)

@@ -412,6 +412,13 @@ async def test_a_deleted_consumer_is_created_anew_at_the_readers_position(
         assert contents(before + after) == list(range(20))
 
 
+@pytest.fixture
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has a reader look at its consumer more often than every five seconds."""
+    monkeypatch.setattr("nodepool.nats.log.consumers.LOOK_S", 0.3)
+
+
+@pytest.mark.usefixtures("looks_often")
 @pytest.mark.parametrize("change", ["paused", "given other filters"])
 async def test_a_reader_whose_consumer_somebody_has_changed_goes_on_with_another(
     server: NatsServer, change: str
@@ -440,6 +447,7 @@ async def test_a_reader_whose_consumer_somebody_has_changed_goes_on_with_another
         assert await consumers(connection) != [name]
 
 
+@pytest.mark.usefixtures("looks_often")
 async def test_a_reader_keeps_a_consumer_that_nobody_has_changed(server: NatsServer) -> None:
     async with connected(server.url) as connection, connected(server.url) as other:
         # given a reader, and a program that hears how often it looks at its consumer
