@@ -74,13 +74,14 @@ def test_neither_a_kubeconfig_nor_a_header_of_spans_is_quoted(tmp_path: Path) ->
     place = {"NODEPOOL_ORG": "acme", "NODEPOOL_CLUSTER": "prod", "NODEPOOL_ZONE": ZONE}
     spans = {"NODEPOOL_TRACES": "otlp", "OTEL_EXPORTER_OTLP_HEADERS": f"{TOKEN} x"}
     written = dict[str, str]()
-    for module, settings in (
-        ("agent", {**place, "KUBECONFIG": config}),
-        ("nodepool.cli", {**spans, "NODEPOOL_URL": "nats://127.0.0.1:1"}),
+    get = ("get", "np", "--request-timeout", "1")
+    for module, words, settings in (
+        ("agent", (), {**place, "KUBECONFIG": config}),
+        ("nodepool.cli", get, {**spans, "NODEPOOL_URL": "nats://127.0.0.1:1"}),
     ):
         # when each is started
         ended = subprocess.run(
-            [sys.executable, "-m", module, *(["get", "np"] if module == "nodepool.cli" else [])],
+            [sys.executable, "-m", module, *words],
             env={**environment(free_port()), **settings},
             capture_output=True,
             text=True,

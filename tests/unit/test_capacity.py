@@ -1,6 +1,8 @@
 from collections.abc import Generator, Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -767,6 +769,12 @@ def test_those_behind_a_pool_in_deletion_get_its_machines() -> None:
 
 def crowd(pools: int, last: int = 1) -> Story:
     """So many NodePools that lack a Node each, the last one `last` Nodes, and new machines."""
+    return copy(_crowd(pools, last))
+
+
+@cache
+def _crowd(pools: int, last: int) -> Story:
+    """The same for all tests: it takes long to make, and its state is immutable."""
     story = Story()
     for number in range(pools):
         pool, target = f"p{number}", last if number == pools - 1 else 1
