@@ -134,14 +134,12 @@ async def archive_messages(archive: Path) -> list[Entry]:
     return entries
 
 
-@pytest.mark.timeout(240)
-async def test_a_restore_that_is_killed_leaves_nothing_or_all_and_the_next_one_completes_it(
-    server: NatsServer, tmp_path: Path
-) -> None:
-    archive, chance = tmp_path / "archive", random.Random(3)
+async def restore_through_kills(server: NatsServer, folder: Path, rounds: int) -> None:
+    """Has restores killed, one after another, and completes each by the next one."""
+    archive, chance = folder / "archive", random.Random(3)
     entries = await archive_messages(archive)
 
-    for number in range(6):
+    for number in range(rounds):
         # given a restore that is killed at some moment, or its server is
         process = restoring(server.url, "--from", str(archive))
         await asyncio.sleep(chance.uniform(0.8, 2.4))
@@ -157,8 +155,16 @@ async def test_a_restore_that_is_killed_leaves_nothing_or_all_and_the_next_one_c
         assert again.returncode == 0 or "there is a log already" in error, error
         assert await log_of(server.url) == entries
         await asyncio.to_thread(server.kill)
-        shutil.rmtree(tmp_path / "nats" / "jetstream")
+        shutil.rmtree(folder / "nats" / "jetstream")
         await asyncio.to_thread(server.start)
+
+
+@pytest.mark.timeout(240)
+async def test_a_restore_that_is_killed_leaves_nothing_or_all_and_the_next_one_completes_it(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    # Once it is killed itself, and once with its server.
+    await restore_through_kills(server, tmp_path, rounds=2)
 
 
 def content_of(folder: Path) -> dict[str, bytes]:

@@ -14,8 +14,9 @@ from bus.archives import (
 )
 from bus.cli import Done, Nodepool, commands
 from bus.harness import connected
-from bus.test_restoring import log_of, lose_every_disk
+from bus.test_restoring import log_of, lose_every_disk, restore_through_kills
 from nodepool.cli.app import run
+from nodepool.local.server import NatsServer
 from testbed.processes import ControlPlane
 
 SHOWN = (
@@ -79,3 +80,10 @@ async def audited(url: str, archive: Path) -> None:
     """Asserts that the archive holds each message of the log once."""
     async with connected(url) as connection:
         await audit(connection, archive)
+
+
+@pytest.mark.timeout(240)
+async def test_restores_that_are_killed_at_many_moments_are_completed_by_the_next_ones(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    await restore_through_kills(server, tmp_path, rounds=6)
