@@ -93,30 +93,48 @@ class GatewayObjects:
 
         not_older_than: if given, raise `Refused` instead of returning objects that are older.
         """
+        wanted: Asked = {"fieldSelector": fields, "current": current}
+        found, first = list[Object](), ""
+        async for page, revision in self._list_pages(
+            bucket, wanted, not_older_than, everywhere=everywhere
+        ):
+            found += page
+            first = first or revision
+        return found, first
+
+    async def _list_pages(
+        self, bucket: Bucket, wanted: Asked, not_older_than: int = 0, *, everywhere: bool
+    ) -> AsyncGenerator[tuple[Sequence[Object], str], None]:
+        """Yield the objects of one answer after the other, and its revision."""
         ask = self._asker.ask if not_older_than else self._ask_shown
         clusters: Sequence[str] = [self._session.cluster]
         if everywhere and bucket in OF_A_CLUSTER:
             clusters = [name for _, name in await self.list_clusters()]
-        found, first = list[Object](), ""
         if not clusters:
             reply = await self._asker.ask("List", self.ask_about(bucket, "", limit=1))
-            first = text(reply, "revision")
+            yield (), text(reply, "revision")
         for cluster in clusters:
             shown = not_older_than or self._shown.get(bucket, 0)
-            asked = self.ask_about(bucket, cluster, fieldSelector=fields, limit=PAGE)
-            asked |= {"current": current, "notOlderThan": shown}
+            asked = self.ask_about(bucket, cluster, limit=PAGE, notOlderThan=shown, **wanted)
             while True:
                 reply = await ask("List", asked)
                 revision = text(reply, "revision")
-                first = first or revision
-                for document in items(reply, "items"):
-                    if isinstance(document, dict):
-                        key = self._key(bucket, _key_in(bucket, cluster, document), everywhere)
-                        found.append(Object(key, document, _position_in(revision)))
                 asked["continue"] = text(reply, "continue")
+                position = _position_in(revision)
+                yield (
+                    [
+                        Object(
+                            self._key(bucket, _key_in(bucket, cluster, each), everywhere),
+                            each,
+                            position,
+                        )
+                        for each in items(reply, "items")
+                        if isinstance(each, dict)
+                    ],
+                    revision,
+                )
                 if not asked["continue"]:
                     break
-        return found, first
 
     def _key(self, bucket: Bucket, key: str, everywhere: bool) -> str:
         """Return a key of the gateway, which begins with the cluster, as this client shows it."""
@@ -151,14 +169,19 @@ class GatewayObjects:
         """
         known, is_first = set[str](), True
         while True:
-            found, revision = await self.list_all(
-                bucket, everywhere=everywhere, fields=fields, current=current
-            )
-            for key in known - {each.key for each in found}:
+            before, known, revision = known, set(), ""
+            wanted: Asked = {"fieldSelector": fields, "current": current}
+            listing = self._list_pages(bucket, wanted, everywhere=everywhere)
+            async with aclosing(listing) as pages:
+                # Page by page: all objects at once take more memory than a reader that keeps little
+                # of each.
+                async for page, at in pages:
+                    revision = revision or at
+                    for each in page:
+                        known.add(each.key)
+                        yield each
+            for key in before - known:
                 yield Object(key, None, _position_in(revision))
-            known = {each.key for each in found}
-            for each in found:
-                yield each
             if is_first:
                 is_first = False
                 yield Listed()
