@@ -10,7 +10,13 @@ from console.view.capacity import read_found, read_selections
 from console.view.events import EventsAsked, list_events, read_events_asked
 from console.view.forms import build_manifest, list_create_commands, read_form
 from console.view.model import Fleet, Happening, Place, Pool, build_pool
-from console.view.nodes import build_grid, build_node_page, count_words, word_of_node
+from console.view.nodes import (
+    build_grid,
+    build_member,
+    build_node_page,
+    count_words,
+    word_of_node,
+)
 from console.view.organisation import describe_room, list_quotas
 from console.view.pool import build_pool_page
 from console.view.pools import list_pools, make_line, read_asked
@@ -82,7 +88,8 @@ def pool(
             **more.get("status", {}),
         },
     }
-    return build_pool(place, ZONE, document, nodes, explanation)
+    members = [build_member(place.cluster, each) for each in nodes]
+    return build_pool(place, ZONE, document, members, explanation)
 
 
 def happening(position: int, reason: str, seconds: float, **fields: Any) -> Happening:
@@ -352,6 +359,20 @@ def test_nodes_are_grouped_by_state_with_what_is_wrong_first_and_counted_if_ther
         ("Idle", 2),
         ("Unhealthy", 1),
     ]
+
+
+def test_a_node_that_changes_or_leaves_touches_few_parts_of_a_grid() -> None:
+    nodes = [node(f"n{number:05}") for number in range(500)]
+    (before,) = build_grid(pool(*nodes).members, "state").rows
+    nodes[100] = node("n00100", ("CWActive", "True", "Running"))
+    del nodes[200]
+    (active, idle) = build_grid(pool(*nodes).members, "state").rows
+
+    parts = list(before.parts)
+    assert sum(parts, ()) == before.cells
+    assert len(parts) > 8
+    assert [[len(part) for part in row.parts] for row in (active,)] == [[1]]
+    assert len(set(idle.parts) - set(parts)) <= 2
 
 
 def test_of_events_of_one_moment_the_one_later_in_the_log_comes_first() -> None:

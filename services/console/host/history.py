@@ -54,11 +54,11 @@ class History:
             if len(self._events) >= PLACES_MAX:
                 del self._events[next(iter(self._events))]
             self._events[key] = now, found
-        positions = {each.position for each in found}
+        end = found[-1].position if found else 0
         newer = [
             each
             for each in self._mirror.happenings
-            if (each.kind, each.place) == key and each.position not in positions
+            if each.position > end and each.name == place.name and (each.kind, each.place) == key
         ]
         return [*found, *newer]
 

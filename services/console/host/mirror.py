@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from console.host.pace import PacedAsker
-from console.view.model import Fleet, Happening, Place, Pool, build_pool
+from console.view.model import Fleet, Happening, Member, Place, Pool, build_pool
+from console.view.nodes import build_member
 from console.view.pools import Line, make_line
 from nodepool.client import Client
 from nodepool.client.gateway_objects import GatewayObjects
 from nodepool.client.objects import Document, Listed, Object
 from nodepool.contract.buckets import Bucket
-from nodepool.contract.documents import label, text
-from nodepool.explanation.documents import POOL_LABEL
+from nodepool.contract.documents import text
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -43,8 +43,8 @@ class Mirror:
         self.explanations: dict[Place, Document] = {}
         self.unexplained: dict[Place, None] = {}
         self._pools: dict[Place, Document] = {}
-        self._nodes: dict[Place, Document] = {}
-        self._members: dict[Place, set[str]] = {}
+        self._nodes: dict[Place, Member] = {}
+        self._members: dict[Place, set[Place]] = {}
         self._zones: dict[str, str] = {}
         self._quotas: dict[str, Document] = {}
         self._built: dict[Place, Pool] = {}
@@ -82,8 +82,7 @@ class Mirror:
         built = self._built.get(place)
         if built is None:
             cluster = place.cluster
-            names = self._members.get(place, ())
-            nodes = [self._nodes[Place(cluster, name)] for name in names]
+            nodes = [self._nodes[node] for node in self._members.get(place, ())]
             known = self.explanations.get(place)
             built = build_pool(place, self._zones.get(cluster, ""), document, nodes, known)
             self._built[place] = built
@@ -91,10 +90,8 @@ class Mirror:
 
     def pool_of(self, node: Place) -> Pool | None:
         """Return the NodePool that a Node is in; None if there is no such Node."""
-        document = self._nodes.get(node)
-        if document is None:
-            return None
-        return self.pool(Place(node.cluster, label(document, POOL_LABEL)))
+        member = self._nodes.get(node)
+        return self.pool(Place(node.cluster, member.pool)) if member is not None else None
 
     @property
     def is_read(self) -> bool:
@@ -167,18 +164,18 @@ class Mirror:
                 group.create_task(self._follow(objects, bucket))
 
     async def _follow(self, objects: GatewayObjects, bucket: Bucket) -> None:
-        known = self._known(bucket)
+        unseen = self._known(bucket)
         async with aclosing(objects.follow_all(bucket, everywhere=bucket in EVERYWHERE)) as changes:
-            listed = dict[str, None]()
             async for change in changes:
                 if isinstance(change, Listed):
-                    for key in known - listed.keys():
+                    for key in unseen:
                         self._take(bucket, Object(key, None, 0))
+                    unseen.clear()
                     self._unread.discard(bucket)
                     if not self._unread:
                         self.note_fault("")
                 else:
-                    listed[change.key] = None
+                    unseen.discard(change.key)
                     self._take(bucket, change)
                 self.note_change()
 
@@ -224,15 +221,17 @@ class Mirror:
             self.unexplained.pop(place, None)
 
     def _take_node(self, place: Place, document: Document | None) -> None:
-        for each in (self._nodes.get(place), document):
+        before = self._nodes.get(place)
+        after = build_member(place.cluster, document) if document is not None else None
+        for each in (before, after):
             if each is not None:
-                pool = Place(place.cluster, label(each, POOL_LABEL))
+                pool = Place(place.cluster, each.pool)
                 members = self._members.setdefault(pool, set())
-                (members.add if each is document else members.discard)(place.name)
+                (members.add if each is after else members.discard)(place)
                 if not members:
                     del self._members[pool]
                 self._forget(pool)
-        _put(self._nodes, place, document)
+        _put(self._nodes, place, after)
 
     def _forget(self, pool: Place) -> None:
         """Make and explain a NodePool again when it is needed next."""

@@ -76,6 +76,8 @@ def matches(event: Happening, asked: EventsAsked) -> bool:
     )
     if any(wanted and wanted != given for wanted, given in fields):
         return False
+    if not asked.text:
+        return True
     words = (event.cluster, event.name, event.reason, event.message, event.actor, event.severity)
     whole = " ".join((*words, str(event.position))).lower()
     return all(part in whole for part in asked.text.lower().split())

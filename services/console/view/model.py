@@ -1,10 +1,12 @@
 """The objects from which pages are computed: NodePools with their Nodes, events and quotas."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
+from console.view.words import Look, Word
 from nodepool.contract.documents import Document, field, text
 from nodepool.explanation.documents import facts
 from nodepool.explanation.facts import Facts, NodeFacts
@@ -18,17 +20,40 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Deadline:
+    """Something that will happen to a Node, at a moment or before it.
+
+    about, many: what happens to one Node, and to several with the same deadline.
+    """
+
+    at: datetime
+    look: Look
+    about: str
+    many: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """A Node with what is known about it.
 
-    document: the Node as `nodepool get` shows it.
-    facts: the same as values.
+    pool: the NodePool that it is in. facts: its document as values.
+    word: its state. deadlines: what will happen to it and when, soonest first.
     """
 
     place: Place
     pool: str
-    document: Document
     facts: NodeFacts
+    word: Word
+    deadlines: tuple[Deadline, ...]
+    _content: bytes
+
+    @property
+    def document(self) -> Document:
+        """The Node as `nodepool get` shows it."""
+        # The text takes a tenth of the memory of the values in it, and few pages need them.
+        found: Document = json.loads(self._content)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +122,13 @@ def build_pool(
     place: Place,
     zone: str,
     document: Document,
-    nodes: Iterable[Document],
+    members: Iterable[Member],
     explanation: Document | None = None,
 ) -> Pool:
-    """Return a NodePool from its document and those of its Nodes."""
-    documents = sorted(nodes, key=name_of)
-    known = facts(document, zone=zone, nodes=documents)
-    by_name = {node.name: node for node in known.nodes}
-    members = tuple(
-        Member(Place(place.cluster, name), place.name, each, by_name[name])
-        for each in documents
-        if (name := name_of(each)) in by_name
-    )
-    return Pool(place, zone, document, known, members, explanation)
+    """Return a NodePool from its document and its Nodes."""
+    own = tuple(sorted(members, key=lambda member: member.place))
+    known = replace(facts(document, zone=zone), nodes=tuple(member.facts for member in own))
+    return Pool(place, zone, document, known, own, explanation)
 
 
 def name_of(document: Document) -> str:

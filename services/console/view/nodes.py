@@ -1,16 +1,19 @@
 """Nodes: the word of each, and the path of its phases."""
 
+import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+from zlib import crc32
 
-from console.view.model import Member, Place, Pool
+from console.view.model import Deadline, Member, Place, Pool
 from console.view.words import Look, Word
 from nodepool.contract.counting import format_count
-from nodepool.contract.documents import field, text
+from nodepool.contract.documents import Document, field, label, text
 from nodepool.contract.timetable import BOOT_MAX, DRAIN_AFTER, GONE_AFTER
+from nodepool.explanation.documents import POOL_LABEL, node_facts
 from nodepool.explanation.facts import NodeFacts
 from nodepool.explanation.leaving import has_job
 
@@ -18,6 +21,8 @@ NAMED_MAX: Final = 200
 """The most Nodes whose cells have names."""
 CELLS_MAX: Final = 2_000
 """The most Nodes that have a cell each; a page with more Nodes shows counts."""
+PART: Final = 32
+"""How many cells a part of a grid has on average."""
 PATH: Final = ("booting", "verifying", "production", "cordoned", "draining", "rebooting")
 """The phases of a Node, in the order in which a page draws them."""
 _ON_ITS_WAY: Final[Mapping[str, str]] = {
@@ -27,6 +32,19 @@ _ON_ITS_WAY: Final[Mapping[str, str]] = {
 }
 NO_WORD: Final = Word("ask", "Unknown")
 _ORDER: Final[tuple[Look, ...]] = (*("bad", "act", "out", "go", "off", "ask", "ok", "idle"),)
+
+
+def build_member(cluster: str, document: Document) -> Member:
+    """Return a Node of a cluster from its document."""
+    node = node_facts(document)
+    return Member(
+        Place(cluster, node.name),
+        label(document, POOL_LABEL),
+        node,
+        word_of_node(node),
+        list_deadlines(node),
+        json.dumps(document).encode(),
+    )
 
 
 def word_of_node(node: NodeFacts) -> Word:
@@ -92,6 +110,21 @@ class Row:
     cells: tuple[Cell, ...]
     counts: tuple[tuple[Word, int], ...]
 
+    @property
+    def parts(self) -> Iterator[tuple[Cell, ...]]:
+        """Yield some cells at a time, so that an open page gets only the parts that have changed.
+
+        The name of a Node alone decides whether it begins a part: a part stays as it is when Nodes
+        elsewhere come and go.
+        """
+        begin = 0
+        for number, cell in enumerate(self.cells):
+            if number > begin and crc32(cell.place.name.encode()) % PART == 0:
+                yield self.cells[begin:number]
+                begin = number
+        if self.cells:
+            yield self.cells[begin:]
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -108,12 +141,10 @@ def build_grid(members: Sequence[Member], by: str) -> Grid:
     has_racks = any(each.facts.domain for each in members)
     by = by if by in ("rack", "state", "table") else ("rack" if has_racks else "state")
     by = "state" if by == "rack" and not has_racks else by
-    rows: dict[str, list[Cell]] = {}
+    rows: dict[str, list[Member]] = {}
     for each in members:
-        word = word_of_node(each.facts)
-        title = (each.facts.domain or "no rack") if by == "rack" else word.text
-        cell = Cell(each.place, word, describe_node(each.facts), each.facts.created)
-        rows.setdefault(title, []).append(cell)
+        title = (each.facts.domain or "no rack") if by == "rack" else each.word.text
+        rows.setdefault(title, []).append(each)
     titles = sorted(rows) if by == "rack" else sorted(rows, key=lambda title: _rank(rows[title][0]))
     is_counted = len(members) > CELLS_MAX
     return Grid(
@@ -124,15 +155,25 @@ def build_grid(members: Sequence[Member], by: str) -> Grid:
     )
 
 
-def _row(title: str, cells: Sequence[Cell], *, is_counted: bool) -> Row:
-    if not is_counted:
-        return Row(title, tuple(cells), ())
-    counts = Counter(cell.word for cell in cells)
-    return Row(title, (), tuple(sorted(counts.items(), key=lambda each: _place(each[0]))))
+def _row(title: str, members: Sequence[Member], *, is_counted: bool) -> Row:
+    if is_counted:
+        return Row(title, (), _count(members))
+    return Row(title, tuple(map(_cell, members)), ())
 
 
-def _rank(cell: Cell) -> int:
-    return _place(cell.word)
+def _cell(member: Member) -> Cell:
+    node = member.facts
+    return Cell(member.place, member.word, describe_node(node), node.created)
+
+
+def _count(members: Sequence[Member]) -> tuple[tuple[Word, int], ...]:
+    """Return how many Nodes have each word: what is wrong first."""
+    counts = Counter(each.word for each in members)
+    return tuple(sorted(counts.items(), key=lambda each: _place(each[0])))
+
+
+def _rank(member: Member) -> int:
+    return _place(member.word)
 
 
 def _place(word: Word) -> int:
@@ -141,8 +182,7 @@ def _place(word: Word) -> int:
 
 def count_words(members: Sequence[Member]) -> tuple[tuple[Word, int], ...]:
     """Return how many Nodes have each word: working Nodes first."""
-    counts = Counter(word_of_node(each.facts) for each in members)
-    return tuple(sorted(counts.items(), key=lambda each: -_place(each[0])))
+    return tuple(reversed(_count(members)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +191,6 @@ class Step:
 
     name: str
     is_now: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """Something that will happen to a Node, at a moment or before it.
-
-    about, many: what happens to one Node, and to several with the same deadline.
-    """
-
-    at: datetime
-    look: Look
-    about: str
-    many: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +220,12 @@ def build_node_page(pool: Pool, member: Member) -> NodePage:
     labels = field(document, "metadata", "labels")
     return NodePage(
         member=member,
-        word=word_of_node(node),
+        word=member.word,
         about=describe_node(node),
         instance_type=text(labels, "node.kubernetes.io/instance-type"),
         zone=text(labels, "topology.kubernetes.io/zone") or pool.zone,
         path=tuple(Step(name, name == node.phase) for name in PATH),
-        deadlines=list_deadlines(node),
+        deadlines=member.deadlines,
         conditions=tuple(_condition(each) for each in _conditions(document)),
         more_blocking=max(0, node.blocking_count - len(node.blocking)),
         then=_await(pool, node),

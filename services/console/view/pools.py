@@ -16,6 +16,7 @@ PAGES_MAX: Final = 10_000
 GROUPINGS: Final = {"state": "State", "cluster": "Cluster", "type": "Type"}
 SORTINGS: Final = {"missing": "Missing Nodes", "since": "Since", "name": "Name"}
 FILTER_MAX: Final = 200
+_RANKS: Final = {group: rank for rank, group in enumerate(Group)}
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -198,7 +199,7 @@ def _group_of(line: Line, by: str) -> tuple[int, str]:
         return 0, line.place.cluster
     if by == "type":
         return 0, line.instance_type
-    return list(Group).index(line.standing.group), TITLES[line.standing.group][0]
+    return _RANKS[line.standing.group], TITLES[line.standing.group][0]
 
 
 def _title(lines: Sequence[Line]) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from console.view.model import Member, Place, Pool
-from console.view.nodes import word_of_node, work_of
+from console.view.nodes import work_of
 from console.view.words import Word
 from nodepool.contract.counting import format_count
 from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
@@ -108,7 +108,7 @@ def _running(member: Member, known: Past | None, now: datetime) -> Running:
         then = "asked to end 2 min after the warning"
     return Running(
         member,
-        word_of_node(node),
+        member.word,
         _reason(known),
         warned,
         warned + GONE_AFTER,

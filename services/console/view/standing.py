@@ -7,8 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from console.view.model import Pool
-from console.view.nodes import Deadline, list_deadlines, word_of_node
+from console.view.model import Deadline, Pool
 from console.view.words import Look, Word
 from nodepool.contract.counting import format_count
 from nodepool.contract.documents import condition, field, items, text
@@ -93,7 +92,7 @@ class Standing:
 def stand(pool: Pool) -> Standing:
     """Return how a NodePool stands."""
     group, word = _state(pool)
-    words = Counter(word_of_node(node).text for node in pool.facts.nodes)
+    words = Counter(member.word.text for member in pool.members)
     unhealthy = words["Unhealthy"]
     problems = tuple(_problems(pool, unhealthy, words["Cordoned"]))
     if unhealthy and _leaves_ill_nodes(pool):
@@ -119,7 +118,7 @@ def _leaves_ill_nodes(pool: Pool) -> bool:
 
 def _next(pool: Pool) -> Next | None:
     """Return the first deadline of its Nodes."""
-    due = [(each, node.name) for node in pool.facts.nodes for each in list_deadlines(node)]
+    due = [(each, member.place.name) for member in pool.members for each in member.deadlines]
     if not due:
         return None
     first, name = min(due, key=lambda each: (each[0].at, each[1]))

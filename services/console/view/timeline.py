@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from console.view.model import Happening, Member, Place, Pool
-from console.view.nodes import Deadline, list_deadlines
+from console.view.model import Deadline, Happening, Member, Place, Pool
 from console.view.words import Look
 from nodepool.contract.documents import field, items, text
 from nodepool.explanation.facts import NodeFacts
@@ -131,7 +130,7 @@ def _deadlines(members: Sequence[Member]) -> Iterator[Entry]:
     """Yield the deadlines of Nodes; Nodes with the same deadline share an entry."""
     shared: dict[tuple[datetime, str], tuple[Deadline, list[Place]]] = {}
     for member in members:
-        for each in list_deadlines(member.facts):
+        for each in member.deadlines:
             key = each.at, each.about
             shared.setdefault(key, (each, []))[1].append(member.place)
     for deadline, places in shared.values():

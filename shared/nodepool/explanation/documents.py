@@ -89,7 +89,7 @@ def _with_nodes(pool: object, nodes: Iterable[object]) -> Facts:
     """Return the facts that the document of a NodePool and the Nodes of its cluster show."""
     own = _own(pool)
     joined = (node for node in nodes if _at(node, "metadata", "labels", POOL_LABEL) == own.name)
-    known = tuple(_node(node) for node in joined)
+    known = tuple(node_facts(node) for node in joined)
     stay = Counter(node.domain for node in known if not (node.reserved or node.removal))
     return replace(own, nodes=known, staying=stay)
 
@@ -160,7 +160,8 @@ def _older(pool: object) -> dict[str, str]:
     }
 
 
-def _node(node: object) -> NodeFacts:
+def node_facts(node: object) -> NodeFacts:
+    """Return the facts that the document of a Node shows."""
     conditions = {_text(each, "type"): each for each in _items(node, "status", "conditions")}
     active, removal = conditions.get("CWActive"), conditions.get("CWNodeRemoval")
     is_active, leaves = (_text(each, "status") == "True" for each in (active, removal))
