@@ -23,6 +23,8 @@ from nodepool.host.version import version_of
 from nodepool.nats.wire.waiting import until_first
 
 BACKLOG: Final = 128
+UNSENT_BYTES: Final = 256 * 1024
+"""How much the system keeps for each connection that the browser has not taken."""
 STOP_S: Final = 2
 """How long open pages may take to close at the end, in seconds."""
 
@@ -121,6 +123,8 @@ def _listen(port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((LOOPBACK, port))
+        # Without a bound, the system would keep megabytes for each browser that takes no frames.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT_BYTES)
         made.listen(BACKLOG)
     except OSError as error:
         made.close()

@@ -11,7 +11,7 @@ def row(name: str, text: str, time: str = "1 s") -> str:
 
 def frame(*rows: str, title: str = "two") -> Frame:
     """A page with a title and rows."""
-    return make_frame(1, 7, 0.0, f"<h1>{title}</h1>\n<table>{''.join(rows)}</table>")
+    return make_frame(7, f"<h1>{title}</h1>\n<table>{''.join(rows)}</table>")
 
 
 STAYS = b'<tr id="a" data-row data-same></tr>'
@@ -60,3 +60,23 @@ def test_rows_that_share_an_id_are_sent_whole() -> None:
 
     assert content is not None
     assert STAYS not in content
+
+
+def part(name: str, *words: str) -> str:
+    """A part of a grid, with a cell for each word."""
+    cells = "".join(f'<a class="cell" id="cell-{each}"><span>{each}</span></a>' for each in words)
+    return f'<div class="part" id="{name}" data-part>{cells}</div>'
+
+
+def test_of_a_grid_only_the_parts_that_differ_are_sent() -> None:
+    before = make_frame(7, f"<div>{part('a', 'one')}\n{part('b', 'two', 'three')}</div>")
+
+    after = make_frame(8, f"<div>{part('a', 'one')}\n{part('b', 'two', 'FOUR')}</div>")
+    content = (after.after(before) or b"").decode()
+
+    assert content.startswith(
+        'id: 8\ndata: <div><div id="a" data-part data-same></div>\ndata: <div class="part" id="b"'
+    )
+    assert "two" in content
+    assert "FOUR" in content
+    assert "one" not in content

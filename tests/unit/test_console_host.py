@@ -14,7 +14,7 @@ pytest.importorskip("starlette", reason="needs the packages of nodepool[console]
 from console.host.account import Account
 from console.host.identities import Identity, list_identities
 from console.host.links import Links
-from console.host.live import ENDED, Shown, Streams
+from console.host.live import Shown, Streams
 from console.host.pace import pause_after
 from console.host.reading import local_path, parse_query
 from console.host.rendering import say
@@ -210,7 +210,7 @@ async def test_a_browser_that_takes_no_frame_is_let_go_of_and_delays_no_other(
             await asyncio.Event().wait()
 
     # given two browsers that show the same page, one of which takes nothing
-    shown = Shown((ALICE, "/nodepools"), make, lambda: True)
+    shown = Shown("/nodepools", make, lambda: True)
     taking = asyncio.create_task(streams.response(account, shown)({}, receive, take))
     await streams.response(account, shown)({}, receive, stall)
 
@@ -225,9 +225,7 @@ async def test_a_browser_that_takes_no_frame_is_let_go_of_and_delays_no_other(
     assert made <= 4
 
 
-async def test_a_page_that_one_browser_leaves_is_still_made_once_for_the_others(
-    tmp_path: Path,
-) -> None:
+async def test_browsers_that_show_the_same_page_share_its_frames(tmp_path: Path) -> None:
     settings = Settings(metrics_port=-1, log_file=str(tmp_path / "console.log"))
     telemetry = Telemetry(settings, lambda: ())
     streams = Streams(telemetry)
@@ -237,23 +235,38 @@ async def test_a_page_that_one_browser_leaves_is_still_made_once_for_the_others(
     async def make() -> str:
         nonlocal made
         made += 1
-        return "page"
+        return f"page {account.mirror.revision}"
 
-    # given three browsers that show the same page
-    shown = Shown((ALICE, "/nodepools"), make, lambda: True)
-    for _ in range(3):
-        streams.begin(shown.key)
-    first = await streams.frame(account, shown)
+    shown = Shown("/nodepools", make, lambda: True)
+    with streams.open(account, shown.view) as view, streams.open(account, shown.view) as other:
+        # given two browsers that show the same page
+        first = await view.frame(shown)
+        assert await other.frame(shown) is first
 
-    # when one of them leaves, then the others share the frame that was made
-    streams.end(shown.key)
-    assert await streams.frame(account, shown) is first
-    assert (streams.count, made) == (2, 1)
+        # when it changes often while both wait, then both get one frame, with the last change
+        waiting = [asyncio.create_task(view.frame(shown, first)) for _ in range(2)]
+        for _ in range(50):
+            account.mirror.note_change()
+            await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            one, two = await asyncio.gather(*waiting)
+        assert one is two
+        assert f"page {account.mirror.revision}".encode() in one.whole()
+        assert (made, streams.count) == (2, 2)
+
+        # and when the browser that would make the next one is gone, then the other one makes it
+        leaving, staying = (asyncio.create_task(view.frame(shown, one)) for _ in range(2))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        account.mirror.note_change()
+        async with asyncio.timeout(30):
+            newest = await staying
+        assert f"page {account.mirror.revision}".encode() in newest.whole()
 
     # and when all have left, then nothing of the page is kept
-    streams.end(shown.key)
-    streams.end(shown.key)
-    assert await streams.frame(account, shown) is not first
+    with streams.open(account, shown.view) as view:
+        assert await view.frame(shown) is not newest
+        assert made == 4
     telemetry.close()
 
 
@@ -265,11 +278,25 @@ async def test_an_open_page_of_a_session_that_has_ended_leads_to_the_login(tmp_p
     async def make() -> str:
         return "what others may see"
 
-    shown = Shown((ALICE, "/nodepools"), make, lambda: False)
-    frame = await Streams(telemetry).frame(account, shown)
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
 
-    assert frame is ENDED
-    assert b"data-ended" in frame.whole()
+    got: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def take(message: Message) -> None:
+        if message.get("body") and not got.done():
+            got.set_result(message["body"])
+
+    shown = Shown("/nodepools", make, lambda: False)
+    response = Streams(telemetry).response(account, shown)
+    showing = asyncio.create_task(response({}, receive, take))
+    async with asyncio.timeout(30):
+        content = await got
+
+    assert b"data-ended" in content
+    assert b"what others may see" not in content
+    showing.cancel()
     telemetry.close()
 
 

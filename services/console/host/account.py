@@ -12,7 +12,7 @@ from console.host.identities import Identity
 from console.host.mirror import Mirror
 from console.host.operations import Operations
 from console.host.pace import EXPLAINED_BURST, EXPLAINED_PER_S
-from console.host.rendering import Rows
+from console.host.rendering import Parts
 from console.view.model import Place
 from console.view.standing import stand
 from nodepool.client import Client, ClientError
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 SOURCE: Final = "nodepool-console"
 AGAIN_S: Final = 15.0
 """After how many seconds a NodePool that is not well is explained again: causes depend on time."""
+LOOK_S: Final = 0.25
+"""The least time between two looks for NodePools to explain, in seconds."""
 RESTS: Final = 4.0
 """The pause after an explanation, as a multiple of its duration: with a thousand NodePools of one
 type, an explanation takes a third of a second, in which the gateway does nothing else."""
@@ -58,7 +60,7 @@ class Account:
     def __init__(self, identity: Identity, settings: Settings, log: Logger) -> None:
         self.identity = identity
         self.mirror = Mirror(identity.org)
-        self.rows = Rows()
+        self.parts = Parts()
         self._shown: dict[Place, None] = {}
         self.used = time.monotonic()
         self.is_closed = False
@@ -202,6 +204,7 @@ class Account:
                 await self.explain(place)
                 await asyncio.sleep(RESTS * (time.monotonic() - began))
             await mirror.wait_for_change(mirror.revision, AGAIN_S)
+            await asyncio.sleep(LOOK_S)  # One look for all changes of a moment.
             if time.monotonic() - again >= AGAIN_S:
                 again = time.monotonic()
                 known = [place for place in self._shown if place in mirror.explanations]

@@ -2,17 +2,15 @@
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Final
 
 from starlette.types import Receive, Scope, Send
 
 from console.host.account import Account
 from console.host.frames import Frame, make_frame
-from console.host.identities import Identity
 from console.host.telemetry import Telemetry
 
 FRAME_S: Final = 0.25
@@ -29,11 +27,7 @@ HEAD: Final = [
     (b"x-accel-buffering", b"no"),
 ]
 Render = Callable[[], Awaitable[str]]
-Key = tuple[Identity, str]
-"""A page as a user sees it: the user, and the address."""
-SHARED_S: Final = 1.0
-"""For how long a frame is good for further browsers, while nothing changes, in seconds."""
-ENDED: Final = make_frame(0, 0, 0.0, '<main id="main" data-ended></main>')
+ENDED: Final = make_frame(0, '<main id="main" data-ended></main>')
 """The frame after the end of a session: the page is loaded again, and leads to the login."""
 NOTHING_NEW: Final = b": nothing new\n\n"
 
@@ -42,60 +36,100 @@ NOTHING_NEW: Final = b": nothing new\n\n"
 class Shown:
     """A page that a browser shows.
 
-    key: equal for browsers that show the same page to the same user. make: makes the page.
-    is_signed_in: returns whether the session of this browser goes on.
+    view: its address, which is equal for browsers of a user that show the same page.
+    make: makes the page. is_signed_in: returns whether the session of this browser goes on.
     """
 
-    key: Key
+    view: str
     make: Render
     is_signed_in: Callable[[], bool]
 
 
+class View:
+    """A page of a user that at least one browser shows; its frames are the same for all of them."""
+
+    def __init__(self, account: Account, turn: asyncio.Lock) -> None:
+        """Begin without a frame; `turn` is shared by all pages."""
+        self._account, self._turn = account, turn
+        self._frame: Frame | None = None
+        self._revision, self._looked = -1, 0.0
+        self._looking: asyncio.Task[None] | None = None
+        self.viewers = 0
+
+    async def frame(self, shown: Shown, before: Frame | None = None) -> Frame:
+        """Return the page as it is now; if that is `before`, wait for a while until it differs."""
+        frame, ends = self._frame, time.monotonic() + TICK_S
+        is_current = self._revision == self._account.mirror.revision
+        while frame is None or not (is_current if before is None else _differs(frame, before)):
+            if self._looking is None or self._looking.done():
+                # The browser that asks first has the page made, for all that wait for it.
+                self._looking = asyncio.create_task(self._look(shown))
+            await asyncio.wait((self._looking,), timeout=TICK_S)
+            if self._looking.done():
+                self._looking.result()
+                is_current = True
+            frame = self._frame
+            if frame is not None and (self._account.is_closed or time.monotonic() >= ends):
+                break
+        return frame
+
+    def close(self) -> None:
+        """Make no more frames."""
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def _look(self, shown: Shown) -> None:
+        """Make a frame once the page may have changed; it has the number of one that is equal."""
+        mirror, before = self._account.mirror, self._frame
+        if before is not None:
+            await asyncio.sleep(self._looked + FRAME_S - time.monotonic())
+            await mirror.wait_for_change(self._revision, TICK_S)
+        # One page at a time is made, so that what arrives meanwhile need not wait for all of them.
+        async with self._turn:
+            await asyncio.sleep(0)
+        self._revision, self._looked = mirror.revision, time.monotonic()
+        frame = make_frame(mirror.position, await shown.make())
+        if before is not None and frame.after(before) is None:
+            frame = replace(frame, number=before.number)
+        self._frame = frame
+
+
+def _differs(one: Frame, other: Frame) -> bool:
+    return one.number != other.number
+
+
 class Streams:
-    """The open pages; equal pages of one user share their frames."""
+    """The open pages."""
 
     def __init__(self, telemetry: Telemetry, taken_s: float = TAKEN_S) -> None:
         """Begin without a page; `taken_s` is how long a browser may take for a frame."""
         self._telemetry, self.taken_s = telemetry, taken_s
         self.count = 0
         self._empty = asyncio.Event()
-        self._frames: dict[Key, Frame] = {}
-        self._viewers: Counter[Key] = Counter()
-        self._making: dict[Key, asyncio.Lock] = {}
+        self._views: dict[tuple[Account, str], View] = {}
+        self._turn = asyncio.Lock()
 
     def response(self, account: Account, shown: Shown) -> "Stream":
         """Return the response that keeps a page up to date."""
         return Stream(self, account, shown)
 
-    async def frame(self, account: Account, shown: Shown) -> Frame:
-        """Return a page as it is now, made at most once for each change."""
-        if not shown.is_signed_in():
-            return ENDED
-        key = shown.key
-        async with self._making.setdefault(key, asyncio.Lock()):
-            frame, now = self._frames.get(key), time.monotonic()
-            mirror = account.mirror
-            if frame is None or frame.revision != mirror.revision or now - frame.made > SHARED_S:
-                revision, position = mirror.revision, mirror.position
-                frame = make_frame(revision, position, now, await shown.make())
-                self._frames[key] = frame
-            return frame
-
-    def begin(self, key: Key) -> None:
-        """Count a browser that opens a page."""
+    @contextmanager
+    def open(self, account: Account, view: str) -> Iterator[View]:
+        """Count a browser that shows a page; what is kept of the page goes with the last one."""
         self.count += 1
         self._empty.clear()
-        self._viewers[key] += 1
-
-    def end(self, key: Key) -> None:
-        """Count a browser that leaves a page; the frame goes with the last one."""
-        self.count -= 1
-        if not self.count:
-            self._empty.set()
-        self._viewers[key] -= 1
-        if not self._viewers[key]:
-            for kept in (self._viewers, self._frames, self._making):
-                kept.pop(key, None)
+        opened = self._views.setdefault((account, view), View(account, self._turn))
+        opened.viewers += 1
+        try:
+            yield opened
+        finally:
+            self.count -= 1
+            if not self.count:
+                self._empty.set()
+            opened.viewers -= 1
+            if not opened.viewers:
+                opened.close()
+                del self._views[account, view]
 
     async def wait_until_left(self, timeout_s: float) -> None:
         """Return once no page is open, or after a timeout."""
@@ -121,36 +155,34 @@ class Stream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send frames until the browser is gone, or does not take them."""
-        self._streams.begin(self._shown.key)
-        sending = asyncio.create_task(self._send_all(send))
-        leaving = asyncio.create_task(_wait_until_gone(receive))
-        try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if sending.done() and not sending.cancelled():
-                sending.result()
-        except TimeoutError:
-            self._streams.note_dropped()
-        finally:
-            self._streams.end(self._shown.key)
-            sending.cancel()
-            leaving.cancel()
+        with self._streams.open(self._account, self._shown.view) as view:
+            sending = asyncio.create_task(self._send_all(view, send))
+            leaving = asyncio.create_task(_wait_until_gone(receive))
+            try:
+                await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+                if sending.done() and not sending.cancelled():
+                    sending.result()
+            except TimeoutError:
+                self._streams.note_dropped()
+            finally:
+                sending.cancel()
+                leaving.cancel()
 
-    async def _send_all(self, send: Send) -> None:
-        mirror, before = self._account.mirror, None
+    async def _send_all(self, view: View, send: Send) -> None:
+        newest: Frame | None = None
+        before: Frame | None = None
         await send({"type": "http.response.start", "status": 200, "headers": HEAD})
         while not self._account.is_closed:
-            revision = mirror.revision
             self._account.used = time.monotonic()
-            frame = await self._streams.frame(self._account, self._shown)
-            body = frame.whole() if before is None else frame.after(before)
-            if body is not None:
-                before = frame
+            newest = await view.frame(self._shown, newest)
+            frame = newest if self._shown.is_signed_in() else ENDED
+            content = frame.whole() if before is None else frame.after(before)
+            before = frame
+            if content is not None:
                 self._streams.note_frame()
             async with asyncio.timeout(self._streams.taken_s):
-                content = body if body is not None else NOTHING_NEW
-                await send({"type": "http.response.body", "body": content, "more_body": True})
-            await asyncio.sleep(FRAME_S)
-            await mirror.wait_for_change(revision, TICK_S)
+                body = content if content is not None else NOTHING_NEW
+                await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -6,18 +6,19 @@ from functools import partial
 from typing import Final
 
 import yaml
+from markupsafe import Markup
 
 from console.host.gone import show_gone
-from console.host.rendering import Page, make_row
+from console.host.rendering import Page, make_cells, make_row
 from console.host.visit import Missing, Visit
 from console.view import commands
 from console.view.capacity import USUAL_COUNT, USUAL_TYPE, Selection, read_found, read_selections
 from console.view.events import list_events, read_events_asked
 from console.view.model import Place, Pool
-from console.view.nodes import build_node_page
+from console.view.nodes import Cell, build_node_page
 from console.view.organisation import list_quotas
 from console.view.pool import build_pool_page
-from console.view.pools import GROUPINGS, SORTINGS, list_pools, read_asked
+from console.view.pools import GROUPINGS, SORTINGS, Line, list_pools, read_asked
 from console.view.preemptions import build_preemptions
 from console.view.standing import TITLES, Group
 from console.view.timeline import build_timeline
@@ -55,11 +56,10 @@ async def show_pools(visit: Visit) -> Page:
     account = visit.account
     found = list_pools(account.mirror.lines(), read_asked(visit.query))
     account.note_shown(line.place for each in found.sections for line in each.lines)
-    make = account.rows.make if visit.is_frame else make_row
     title = f"({found.needs_person}) NodePools" if found.needs_person else "NodePools"
     values = {
         "list": found,
-        "row": partial(make, now=visit.now, may_change=visit.may_change),
+        "row": partial(_make_row, visit),
         "groups": list(Group),
         "titles": TITLES,
         "groupings": GROUPINGS,
@@ -73,6 +73,17 @@ async def show_pools(visit: Visit) -> Page:
         "shell": _of_moment(visit, commands.nodepool("get", "nodepools", "-A"))[0],
     }
     return Page("pools.html", title, "nodepools", values)
+
+
+def _make_row(visit: Visit, line: Line) -> Markup:
+    make = partial(make_row, line, visit.now, may_change=visit.may_change)
+    return visit.account.parts.make(line.place, line, make) if visit.is_frame else make()
+
+
+def _make_cells(visit: Visit, has_names: bool, cells: Sequence[Cell]) -> Markup:
+    make = partial(make_cells, cells, has_names=has_names)
+    key = cells[0].place, cells[0].word, has_names
+    return visit.account.parts.make(key, cells, make) if visit.is_frame else make()
 
 
 def _of_moment(visit: Visit, *shells: commands.Shell) -> Sequence[commands.Shell]:
@@ -109,6 +120,7 @@ async def show_pool(visit: Visit) -> Page:
     shown = build_pool_page(pool, happenings, visit.query.get("by", ""), visit.now)
     values = {
         "shown": shown,
+        "part": partial(_make_cells, visit, shown.grid.has_names),
         "may_scale": visit.may(ScaleNodePool) and visit.is_live,
         "may_edit": visit.may(ApplyNodePool) and visit.is_live,
         "may_delete": visit.may(DeleteNodePool) and visit.is_live,

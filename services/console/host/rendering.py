@@ -2,10 +2,10 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -13,12 +13,15 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from console.view.nodes import Cell
 from console.view.pools import Line
 from console.view.times import format_countdown, format_duration, parse_moment
 
 FOLDER: Final = Path(__file__).parents[1]
-ROWS_MAX: Final = 2_000
-"""The most rows of a user's list that are kept."""
+PARTS_MAX: Final = 2_000
+"""The most parts of a user's pages that are kept: those that were shown last."""
+STAMPS_MAX: Final = 4_096
+"""The most moments of which the text is kept."""
 NONE: Final = "\N{EN DASH}"
 """The text for a missing value."""
 STATIC: Final = FOLDER / "static"
@@ -101,25 +104,30 @@ def make_row(line: Line, now: datetime, *, may_change: bool) -> Markup:
     return Markup(environment().get_template("pool_row.html").render(values))
 
 
-class Rows:
-    """Rows of the list for open pages: each is made once for each change of its NodePool.
+def make_cells(cells: Sequence[Cell], *, has_names: bool) -> Markup:
+    """Return some Nodes as a part of a grid."""
+    values = {"cells": cells, "has_names": has_names}
+    return Markup(environment().get_template("cells.html").render(values))
 
-    A row shows the times of the moment when it was made; the browser updates them.
+
+class Parts:
+    """Parts of open pages: each is made once for each change of what it shows.
+
+    A part shows the times of the moment when it was made; the browser updates them.
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[str, str], tuple[Line, Markup]] = {}
+        self._made: dict[Hashable, tuple[object, Markup]] = {}
 
-    def make(self, line: Line, now: datetime, *, may_change: bool) -> Markup:
-        """Return the row of a NodePool."""
-        known = self._made.get(line.place)
-        if known is not None and known[0] is line:
-            return known[1]
-        if len(self._made) >= ROWS_MAX:
-            del self._made[next(iter(self._made))]
-        row = make_row(line, now, may_change=may_change)
-        self._made[line.place] = line, row
-        return row
+    def make(self, key: Hashable, shown: object, make: Callable[[], Markup]) -> Markup:
+        """Return the part of a key as it was made before, unless it shows something else now."""
+        known = self._made.pop(key, None)
+        if known is None or known[0] != shown:
+            known = shown, make()
+            if len(self._made) >= PARTS_MAX:
+                del self._made[next(iter(self._made))]
+        self._made[key] = known
+        return known[1]
 
 
 def address(path: str, **query: object) -> str:
@@ -151,12 +159,15 @@ def _say_part(part: str) -> Markup:
 
 
 def _time(moment: datetime, text: str, form: str) -> Markup:
+    """Return a moment; `text` has none of a user's words."""
+    return Markup(f"{_stamp(moment)} data-{form}>{text}</time>")
+
+
+@lru_cache(maxsize=STAMPS_MAX)
+def _stamp(moment: datetime) -> str:
     known = moment.astimezone(UTC)
-    shown = f"{known:%d %b %Y, %H:%M:%S} UTC"
     stamp = known.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return Markup('<time datetime="{}" title="{}" data-{}>{}</time>').format(
-        stamp, shown, form, text
-    )
+    return f'<time datetime="{stamp}" title="{known:%d %b %Y, %H:%M:%S} UTC"'
 
 
 def _ago(value: object, now: datetime, suffix: str = "") -> Markup:

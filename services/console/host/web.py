@@ -162,10 +162,8 @@ class Site:
         def is_signed_in() -> bool:
             return self._accounts.sessions.find(session.id) is not None
 
-        key = session.identity, request.query_params["view"]
-        return self.streams.response(  # type: ignore[return-value]  # It is an ASGI app.
-            account, Shown(key, make, is_signed_in)
-        )
+        shown = Shown(request.query_params["view"], make, is_signed_in)
+        return self.streams.response(account, shown)  # type: ignore[return-value]  # An ASGI app.
 
     async def _make_frame(
         self,
