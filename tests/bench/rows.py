@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from bench import gateway, karpenter, kubernetes
+from bench import console, gateway, karpenter, kubernetes
 from bench.age import measure_ages
 from bench.archiving import archiving
 from bench.growth import measure_growth, write_growth
@@ -281,6 +281,7 @@ ROWS = {
     "archiving": Row("an archiver beside the pipeline", _archiving),
     "questions": Row("SQL over a long log", _questions, is_long=True),
     "age": Row("restart by the age of the log", _age, is_long=True),
+    "console": Row("open tabs of the console", console.list_lines, is_long=True),
     "preemption": Row("punctual preemptions", _preemption, is_long=True),
     "kubernetes": Row("Nodes in Kubernetes beside other operators", _kubernetes, is_long=True),
     "large-kubernetes": Row("a large Kubernetes", _large_kubernetes, is_long=True),

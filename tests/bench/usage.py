@@ -38,6 +38,11 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def waited_s(pid: int) -> float:
+    """Return for how long the main thread of a process was ready and had no processor."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text("ascii").split()[1]) / 1e9
+
+
 def thread_cpu_s(pid: int | None) -> float:
     """Return the processor time of the threads that a process has now, to the nanosecond."""
     times = Path(f"/proc/{pid}/task").glob("*/schedstat")
