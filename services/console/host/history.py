@@ -26,6 +26,8 @@ PAGES_MAX: Final = 5
 """The most pages of the log that are read for one page."""
 KEPT_S: Final = 20.0
 """For how long events are kept, in seconds: the mirror has newer events."""
+EVENTS_MAX: Final = 2_000
+"""The most events of a NodePool or Node that are kept: the newest."""
 PLACES_MAX: Final = 64
 """The most NodePools and Nodes whose events are kept."""
 LEFT: Final = "CWNodeDeleted"
@@ -50,7 +52,9 @@ class History:
         key, now = (kind, place), time.monotonic()
         read_at, found = self._events.get(key, (-KEPT_S, []))
         if now - read_at >= KEPT_S:
-            found = await self._read_events(kind, place)
+            # A NodePool may have thousands of events: only those after the known ones are read.
+            after = found[-1].position if found else 0
+            found = [*found, *await self._read_events(kind, place, after)][-EVENTS_MAX:]
             if len(self._events) >= PLACES_MAX:
                 del self._events[next(iter(self._events))]
             self._events[key] = now, found
@@ -62,11 +66,11 @@ class History:
         ]
         return [*found, *newer]
 
-    async def _read_events(self, kind: str, place: Place) -> list[Happening]:
+    async def _read_events(self, kind: str, place: Place, after: int) -> list[Happening]:
         name = "pool" if kind == "NodePool" else "node"
         since = (self._now() - LOOK_BACK).isoformat()
         asked = {"cluster": place.cluster, name: place.name, "since": since, "limit": 1_000}
-        found, after = list[Happening](), 0
+        found = list[Happening]()
         for _ in range(PAGES_MAX):
             page = await self._ask("Events", {**asked, "after": after})
             found += [read_happening(place.cluster, each) for each in items(page, "items")]
