@@ -4,6 +4,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from itertools import cycle
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from containers.images import names
 from containers.stack import (
     BRING_UP,
     IMAGE,
+    IMAGE_OF_ARCHIVER,
     PROGRAMS,
     Stack,
     docker,
@@ -37,14 +39,19 @@ VERSION_LABEL = "org.opencontainers.image.version"
 # What is beside it.
 
 
-def test_with_its_profile_the_log_is_archived_and_the_archive_can_be_read_back(
+def test_with_the_settings_for_the_past_the_log_is_archived_and_users_see_the_past(
     stack: Stack,
 ) -> None:
-    archive = ("--profile", "archive")
+    past, archive = ("--env-file", "deploy/past.env"), ("--profile", "archive")
     try:
-        # given a stack beside which the archiver is started
-        stack.run(*archive, "up", "--build", "--detach", "archiver")
+        # given a stack with an archiver, whose gateway shows the past, and a user
+        stack.variables["IMAGE_OF_GATEWAY"] = IMAGE_OF_ARCHIVER
+        stack.run(*past, "up", "--build", "--detach", "archiver", "gateway")
         stack.wait_until_at_work()
+        auth = ("run", "--rm", "auth", "nodepool", "auth")
+        stack.run(*auth, "add-organisation", "demo", check=False)
+        stack.run(*auth, "add-user", "demo", "paul", "--role", "viewer")
+        stack.run("run", "--rm", "provision")
 
         # when the archive is read back
         verify = (*archive, "exec", "-T", "archiver", "nodepool", "log", "verify")
@@ -57,8 +64,16 @@ def test_with_its_profile_the_log_is_archived_and_the_archive_can_be_read_back(
 
         # then it soon is whole, from the first message on
         until(is_read_back, lambda: said[-1])
+
+        # and shows the user the NodePools as of a moment
+        key, names = stack.key("/auth/keys/demo/paul.nk"), ("get", "nodepools", "-o", "name")
+        then = (*names, "--at", datetime.now(UTC).isoformat(timespec="seconds"))
+        until(lambda: stack.works(*then, key=key), "an answer about the past")
+        assert stack.cli(*then, key=key) == stack.cli(*names)
     finally:
         stack.run(*archive, "rm", "--stop", "--force", "archiver")
+        stack.variables["IMAGE_OF_GATEWAY"] = IMAGE
+        stack.up("gateway")
 
 
 # What happens when parts of it end.

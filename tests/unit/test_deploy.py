@@ -479,7 +479,12 @@ def test_each_image_is_built_once(compose: Mapping[str, Any]) -> None:
         ARCHIVER: "nodepool-archiver",
     }
     assert {containers[name]["image"] for name in SERVERS} == {built["nats"]}
-    assert {containers[name]["image"] for name in SHARED} == {built[DEMO]}
+    assert {containers[name]["image"] for name in (*SHARED, GATEWAY)} == {built[DEMO]}
+    # and with the past, the gateway has the image that can read the archive
+    settings = dict(re.findall(r"^(\w+)=(.*)$", read("deploy", "past.env"), re.MULTILINE))
+    gateway = compose_with(settings)["services"][GATEWAY]
+    assert gateway["image"] == built[ARCHIVER]
+    assert gateway["environment"]["NODEPOOL_ARCHIVE"] in gateway["volumes"][-1]
 
 
 @pytest.mark.parametrize("name", ["nats", DEMO])
