@@ -28,6 +28,15 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def _browser() -> Iterator[None]:
+    """Close the browser that stories share, after the last of them."""
+    from bus.browsers import SHARED
+
+    yield
+    SHARED.close()
+
+
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A folder on a disk of its own, with room for `MEGABYTES`."""

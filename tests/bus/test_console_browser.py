@@ -1,112 +1,25 @@
 """The console in a real browser, as people use it: by pointer, by keyboard, on a small screen."""
 
 import asyncio
-import os
 import re
-import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Page, ViewportSize, async_playwright, expect
+from playwright.async_api import Error, expect
 
-from bus.accounts import CLUSTER, ORG
-from bus.consoles import World, console_at_work
-from bus.harness import PATIENCE_S, ROUNDS
+from bus.accounts import CLUSTER
+from bus.browsers import LARGE, SMALL, in_browser, tab
+from bus.consoles import console_at_work
+from bus.harness import ROUNDS
 from bus.test_console import SCRIPT, apply
 from support.constants import A100, H100
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-if CHROMIUM is None:
-    pytest.skip("needs the program chromium", allow_module_level=True)
-
-expect.set_options(timeout=PATIENCE_S * 1000)
-WATCH = (
-    "document.addEventListener('securitypolicyviolation', e => console.error('CSP', e.blockedURI))"
-)
-RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]
-LATE_S = 0.5
-"""How late a file comes, in seconds."""
 SOON_S = 2.0
 """Within which time a change is on the screen, in seconds: a browser and all services share the
 machine with it."""
-SMALL: ViewportSize = {"width": 320, "height": 640}
-LARGE: ViewportSize = {"width": 1280, "height": 900}
 
 
-class Tab:
-    """A tab of a browser in which a user has signed in, and everything that went wrong in it."""
-
-    def __init__(self, page: Page, base: str) -> None:
-        self.page, self._base = page, base
-        self.faults: list[str] = []
-        page.on("console", self._note)
-        page.on("pageerror", lambda error: self.faults.append(str(error)))
-
-    def _note(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
-            self.faults.append(message.text)
-
-    async def open(self, path: str) -> None:
-        """Go to an address."""
-        await self.page.goto(self._base + path)
-
-    async def sees(self, text: str) -> None:
-        """Return once a text is shown."""
-        try:
-            await expect(self.page.locator("main")).to_contain_text(text)
-        except AssertionError as error:
-            pytest.fail(f"{self.page.url}: {error}; the browser said: {self.faults}")
-
-    async def is_at(self, path: str) -> None:
-        """Return once the address is this one."""
-        await self.page.wait_for_url(self._base + path)
-
-    async def row(self, name: str) -> str:
-        """The text of the row of a NodePool."""
-        row = self.page.locator("tr[data-row]", has_text=name)
-        return " ".join((await row.inner_text()).split())
-
-    async def focuses(self, text: str) -> None:
-        """Return once what has the focus has this text."""
-        await expect(self.page.locator(":focus")).to_have_text(text)
-
-    async def audit(self) -> list[str]:
-        """What axe finds wrong with the page for people with a disability."""
-        found = await Axe().run(self.page, options={"runOnly": RULES})
-        violations = found.response["violations"]
-        return [f"{each['id']}: {node['html']}" for each in violations for node in each["nodes"]]
-
-
-@asynccontextmanager
-async def tab(
-    world: World, user: str = "owner", late: str = "", org: str | None = None, **context: Any
-) -> AsyncIterator[Tab]:
-    """A browser in which a user has signed in; a file of this name comes late."""
-    sandbox = [] if os.getuid() else ["--no-sandbox"]
-    async with async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=CHROMIUM, args=sandbox)
-        made = await browser.new_context(**{"viewport": LARGE, "locale": "en-GB", **context})
-        if context.get("java_script_enabled", True):
-            await made.add_init_script(WATCH)
-        if late:
-            await made.route(f"**/{late}", _delay)
-        opened = Tab(await made.new_page(), world.console.url)
-        await opened.page.goto(world.link(user, ORG if org is None else org))
-        try:
-            yield opened
-        finally:
-            await browser.close()
-
-
-async def _delay(route: Any) -> None:
-    await asyncio.sleep(LATE_S)
-    await route.continue_()
-
-
+@in_browser
 async def test_an_owner_creates_scales_and_deletes_a_nodepool_and_sees_each_change_at_once(
     tmp_path: Path,
 ) -> None:
@@ -176,6 +89,7 @@ async def test_an_owner_creates_scales_and_deletes_a_nodepool_and_sees_each_chan
         assert [each for each in owner.faults if "status of 422" not in each] == []
 
 
+@in_browser
 async def test_everything_can_be_done_by_keyboard(tmp_path: Path) -> None:
     async with console_at_work(tmp_path) as world:
         for name, kind, target in (("alpha", H100, 1), ("beta", A100, 2), ("gamma", A100, 9)):
@@ -232,9 +146,9 @@ async def test_everything_can_be_done_by_keyboard(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@in_browser
 async def test_every_page_fits_a_small_screen_and_people_with_a_disability_in_each_theme(
-    tmp_path: Path, theme: Literal["light", "dark"]
+    tmp_path: Path,
 ) -> None:
     async with console_at_work(tmp_path) as world:
         await apply(world.operator, "train", H100, 2)
@@ -253,11 +167,11 @@ async def test_every_page_fits_a_small_screen_and_people_with_a_disability_in_ea
             f"/nodes/{CLUSTER}/{node}/drain",
             f"/capacity?type={A100}&count=2",
         )
-        async with tab(world, color_scheme=theme) as owner:
+        async with tab(world) as owner:
             found = list[str]()
             for path in paths:
                 await owner.open(path)
-                found += [f"{path} {each}" for each in await owner.audit()]
+                found += [f"{path} {each}" for each in await owner.audit_in_each_theme()]
                 await owner.page.set_viewport_size(SMALL)
                 wide = await owner.page.evaluate("document.documentElement.scrollWidth")
                 found += [f"{path} is {wide} wide"] if wide > SMALL["width"] else []
@@ -266,6 +180,7 @@ async def test_every_page_fits_a_small_screen_and_people_with_a_disability_in_ea
             assert [each for each in owner.faults if "status of 404" not in each] == []
 
 
+@in_browser
 async def test_what_users_write_is_text_and_pages_work_without_scripts(tmp_path: Path) -> None:
     async with console_at_work(tmp_path) as world:
         await apply(world.operator, "large", A100, 9, SCRIPT)
@@ -302,6 +217,7 @@ async def test_what_users_write_is_text_and_pages_work_without_scripts(tmp_path:
 
 
 @pytest.mark.parametrize("late", ["htmx.min.js", "hx-sse.min.js", "hx-csp.min.js", "console.js"])
+@in_browser
 async def test_a_page_is_live_however_late_a_script_comes(tmp_path: Path, late: str) -> None:
     async with console_at_work(tmp_path) as world:
         await apply(world.operator, "train", H100, 1)
@@ -314,6 +230,7 @@ async def test_a_page_is_live_however_late_a_script_comes(tmp_path: Path, late: 
             assert owner.faults == []
 
 
+@in_browser
 async def test_a_change_is_on_the_screen_soon(tmp_path: Path) -> None:
     async with console_at_work(tmp_path) as world:
         await apply(world.operator, "train", H100, 1)
@@ -333,6 +250,7 @@ async def test_a_change_is_on_the_screen_soon(tmp_path: Path) -> None:
             assert owner.faults == []
 
 
+@in_browser
 async def test_a_page_says_that_the_bus_is_dead_and_goes_on_by_itself(tmp_path: Path) -> None:
     async with console_at_work(tmp_path) as world:
         await apply(world.operator, "train", H100, 2)
@@ -349,4 +267,25 @@ async def test_a_page_says_that_the_bus_is_dead_and_goes_on_by_itself(tmp_path: 
             await expect(owner.page.locator("#band")).to_have_count(0)
             await world.operator.nodepools.scale("train", 3)
             await owner.sees("of 3")
+            assert owner.faults == []
+
+
+@in_browser
+async def test_a_browser_that_died_is_started_again_for_the_next_tab(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path) as world:
+        # given a browser that ends at once, with all its tabs
+        async with tab(world) as owner:
+            await owner.sees("No NodePools yet")
+            browser = owner.page.context.browser
+            assert browser is not None
+            died = asyncio.Event()
+            browser.on("disconnected", lambda _: died.set())
+            devtools = await browser.new_browser_cdp_session()
+            with pytest.raises(Error):
+                await devtools.send("Browser.crash")
+            await died.wait()
+
+        # when another one is opened, then it is as the first one was
+        async with tab(world) as owner:
+            await owner.sees("No NodePools yet")
             assert owner.faults == []

@@ -1,18 +1,13 @@
 """Editing and watching in a real browser: two users at once, zoomed, and on a slow network."""
 
 from pathlib import Path
-from typing import Literal
-
-import pytest
-
-pytest.importorskip("bus.test_console_browser")
 
 from playwright.async_api import ViewportSize, expect
 
 from bus.accounts import CLUSTER
+from bus.browsers import LARGE, SMALL, in_browser, tab
 from bus.consoles import console_at_work
 from bus.test_console import apply
-from bus.test_console_browser import LARGE, SMALL, tab
 from nodepool.contract.commands import RunPod
 from nodepool.contract.documents import field
 from nodepool.contract.pods import Pod
@@ -37,6 +32,7 @@ SLOW = {
 """A bad mobile network: 400 ms, and 50 kB a second."""
 
 
+@in_browser
 async def test_two_users_who_edit_one_nodepool_see_what_differs_and_lose_nothing(
     tmp_path: Path,
 ) -> None:
@@ -84,6 +80,7 @@ async def test_two_users_who_edit_one_nodepool_see_what_differs_and_lose_nothing
             assert [each for each in two.faults if "status of 401" not in each] == []
 
 
+@in_browser
 async def test_a_manifest_is_shown_while_its_form_is_filled_in_and_nothing_is_sent(
     tmp_path: Path,
 ) -> None:
@@ -124,6 +121,7 @@ async def test_a_manifest_is_shown_while_its_form_is_filled_in_and_nothing_is_se
             assert owner.faults == []
 
 
+@in_browser
 async def test_long_names_can_be_read_on_a_small_screen(tmp_path: Path) -> None:
     async with console_at_work(tmp_path) as world:
         # given a Node that is preempted while a Pod with a long name runs there
@@ -155,9 +153,9 @@ async def test_long_names_can_be_read_on_a_small_screen(tmp_path: Path) -> None:
                 assert box["x"] + box["width"] <= SMALL["width"], path
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@in_browser
 async def test_the_forms_and_the_system_fit_people_with_a_disability_zoomed_and_in_each_theme(
-    tmp_path: Path, theme: Literal["light", "dark"]
+    tmp_path: Path,
 ) -> None:
     async with console_at_work(tmp_path) as world:
         await apply(world.operator, "train", H100, 2)
@@ -168,12 +166,12 @@ async def test_the_forms_and_the_system_fit_people_with_a_disability_zoomed_and_
             ("owner", None, pages),
             ("operator", "", ("/system", "/fleet", "/events")),
         ):
-            async with tab(world, user, org=org, color_scheme=theme) as opened:
+            async with tab(world, user, org=org) as opened:
                 for path in paths:
                     await opened.open(path)
                     if path in ("/system", "/fleet"):
                         await opened.sees({"/system": "Services", "/fleet": ZONE}[path])
-                    found += [f"{path} {each}" for each in await opened.audit()]
+                    found += [f"{path} {each}" for each in await opened.audit_in_each_theme()]
                     for size in (ZOOMED, SMALL):
                         await opened.page.set_viewport_size(size)
                         wide = await opened.page.evaluate("document.documentElement.scrollWidth")
@@ -183,6 +181,7 @@ async def test_the_forms_and_the_system_fit_people_with_a_disability_zoomed_and_
         assert found == []
 
 
+@in_browser
 async def test_a_page_is_live_on_a_slow_network(tmp_path: Path) -> None:
     async with console_at_work(tmp_path) as world:
         await apply(world.operator, "train", H100, 1)
@@ -198,6 +197,7 @@ async def test_a_page_is_live_on_a_slow_network(tmp_path: Path) -> None:
             assert owner.faults == []
 
 
+@in_browser
 async def test_a_row_that_stays_as_it_is_keeps_what_it_shows_also_after_a_pause(
     tmp_path: Path,
 ) -> None:

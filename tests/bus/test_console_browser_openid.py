@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
-from bus.test_console_browser import SMALL, tab
+from bus.browsers import SMALL, in_browser, tab
 from bus.test_console_openid import signing_in
 from support.openid_provider import PASSWORD
 
 
 @pytest.mark.parametrize("scripts", [True, False])
+@in_browser
 async def test_a_person_signs_in_and_out_at_the_provider(tmp_path: Path, scripts: bool) -> None:
     async with (
         signing_in(tmp_path) as (world, provider),

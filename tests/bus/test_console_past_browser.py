@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
+from bus.browsers import SMALL, in_browser, tab
 from bus.consoles import console_at_work
 from bus.test_console import TRAIN
-from bus.test_console_browser import SMALL, tab
 from bus.test_console_past import ONE, THREE, scaled
 from nodepool.contract.moments import rfc3339
 
@@ -17,6 +17,7 @@ ZONE = "America/New_York"
 
 
 @pytest.mark.timeout(180)
+@in_browser
 async def test_a_user_picks_a_moment_sees_the_older_target_and_goes_back_to_now(
     tmp_path: Path,
 ) -> None:
