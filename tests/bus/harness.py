@@ -71,7 +71,9 @@ async def unreachable(url: str, reason: str, access: Access = NO_ACCESS) -> Serv
 
 
 async def until(
-    condition: Callable[[], bool] | Callable[[], Awaitable[bool]], within_s: float = PATIENCE_S
+    condition: Callable[[], bool] | Callable[[], Awaitable[bool]],
+    within_s: float = PATIENCE_S,
+    pause_s: float = PAUSE_S,
 ) -> None:
     """Returns as soon as the condition holds; raises TimeoutError where it does not in time."""
     async with asyncio.timeout(within_s):
@@ -79,7 +81,7 @@ async def until(
             holds = condition()
             if holds if isinstance(holds, bool) else await holds:
                 return
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(pause_s)
 
 
 async def restart(server: NatsServer) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bus.harness import ReplicaProcess, connected, launched, send, until
+from bus.harness import PAUSE_S, ReplicaProcess, connected, launched, send, until
 from nodepool.client import Client
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.metrics import ALL
@@ -30,6 +30,8 @@ SERIES_MAX = 2_500
 """The most series that all services may have together, with one NodePool."""
 START_S = 120.0
 """How long all services may take to start on a machine that has much else to do."""
+LOOK_S = 0.1
+"""The pause between two looks at pages; making and reading them takes much of a processor."""
 TARGET_LABELS = {
     "cluster",
     "container",
@@ -61,6 +63,8 @@ KNOWN = {
 }
 """The values that the label `message` may have."""
 
+seen = partial(until, pause_s=LOOK_S)
+
 Series = tuple[str, Mapping[str, str], float]
 """A series as it is on a page: its name, its labels, its value."""
 
@@ -72,14 +76,20 @@ def series(page: str) -> Iterator[Series]:
             yield sample.name, sample.labels, sample.value
 
 
+def part(replica: ReplicaProcess, name: str) -> str:
+    """The lines of one metric on the page of a replica: fewer than all are soon read."""
+    lines = replica.page("/metrics").splitlines(keepends=True)
+    return "".join(line for line in lines if line.startswith(name))
+
+
 def values(replica: ReplicaProcess, name: str) -> list[float]:
     """The values of one metric on the page of a replica."""
-    return [value for found, _, value in series(replica.page("/metrics")) if found == name]
+    return [value for found, _, value in series(part(replica, name)) if found == name]
 
 
 def refused(replica: ReplicaProcess) -> float:
     """How many commands a replica has refused."""
-    page = series(replica.page("/metrics"))
+    page = series(part(replica, REFUSED))
     return sum(
         value for name, labels, value in page if name == REFUSED and "refused" in labels.values()
     )
@@ -94,7 +104,7 @@ async def ready(replicas: Sequence[ReplicaProcess]) -> None:
         except OSError:
             return False
 
-    await until(lambda: all(map(is_ready, replicas)), START_S)
+    await seen(lambda: all(map(is_ready, replicas)), START_S)
 
 
 def labels(page: Sequence[Series], name: str) -> set[str]:
@@ -145,8 +155,8 @@ async def test_what_senders_invent_makes_no_series(server: NatsServer, tmp_path:
 
             # when hundreds of commands arrive that are unknown, or about types that are
             await invent(connection, client)
-            await until(lambda: refused(replicas["validator"]) == INVENTED)
-            await until(lambda: pools_on(replicas["aggregator"]) == {"p"})
+            await seen(lambda: refused(replicas["validator"]) == INVENTED)
+            await seen(lambda: pools_on(replicas["aggregator"]) == {"p"})
 
             # and none of them is a fault of a service
             assert sum(values(replicas["validator"], "nodepool_dead_letters_total")) == 0
@@ -196,9 +206,10 @@ async def test_of_two_replicas_the_one_that_leads_exports_the_gauges_of_the_stat
         return launched("aggregator", server, tmp_path, free_port())
 
     with ExitStack() as stack:
-        for name in SERVICES:
-            if name != "aggregator":
-                stack.enter_context(launched(name, server, tmp_path, free_port()))
+        others = [name for name in SERVICES if name != "aggregator"]
+        host = " ".join(("nodepool.host", *others))
+        log = tmp_path / "others.log"
+        stack.enter_context(launched(host, server, tmp_path, free_port(), output=log))
         first = stack.enter_context(aggregator())
         async with Client(server.url, org="acme", cluster="prod", timeout_s=30) as client:
             # given a NodePool at its target, and two aggregators that start when all is quiet
@@ -212,14 +223,14 @@ async def test_of_two_replicas_the_one_that_leads_exports_the_gauges_of_the_stat
             # when nothing happens
             # then one of them soon leads, and it alone has the gauges
             shown = [([0], []), ([1], [2])]
-            await until(lambda: sorted(map(leading_and_nodes, (one, other))) == shown)
+            await seen(lambda: sorted(map(leading_and_nodes, (one, other))) == shown)
             if leading_and_nodes(other) == ([1], [2]):
                 one, other = other, one
 
             # and when it has ended, the other leads from its first commit on
             one.process.kill()
             await client.quotas.set(ZONE, H100, 5)
-            await until(lambda: leading_and_nodes(other) == ([1], [2]))
+            await seen(lambda: leading_and_nodes(other) == ([1], [2]))
 
 
 async def test_a_replica_shows_what_it_has_still_to_process_only_while_it_is_connected(
@@ -232,17 +243,17 @@ async def test_a_replica_shows_what_it_has_still_to_process_only_while_it_is_con
     with launched("quota", server, tmp_path, free_port()) as replica:
         # given a replica that leads
         await ready((replica,))
-        await until(lambda: shown(replica) == [[1], [1], [0]])
+        await seen(lambda: shown(replica) == [[1], [1], [0]])
 
         # when the server is gone
         await asyncio.to_thread(server.kill)
 
         # then it says so, and nothing of what it cannot know
-        await until(lambda: shown(replica) == [[0], [0], []])
+        await seen(lambda: shown(replica) == [[0], [0], []])
 
         # and once the server is back, it knows again
         await asyncio.to_thread(server.start)
-        await until(lambda: shown(replica)[0::2] == [[1], [0]])
+        await seen(lambda: shown(replica)[0::2] == [[1], [0]])
 
 
 AGE = "nodepool_oldest_input_age_seconds"
@@ -252,12 +263,12 @@ async def test_the_age_of_the_oldest_input_grows_while_the_server_is_gone(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def grown(replica: ReplicaProcess, than: float) -> None:
-        await until(lambda: values(replica, AGE) > [than])
+        await seen(lambda: values(replica, AGE) > [than])
 
     with launched("quota", server, tmp_path, free_port()) as replica:
         # given a replica that has nothing to do
         await ready((replica,))
-        await until(lambda: values(replica, AGE) == [0])
+        await seen(lambda: values(replica, AGE) == [0])
 
         # when the server is gone for longer than it is ever silent
         await asyncio.to_thread(server.kill)
@@ -268,7 +279,7 @@ async def test_the_age_of_the_oldest_input_grows_while_the_server_is_gone(
 
         # and none does once the server is back
         await asyncio.to_thread(server.start)
-        await until(lambda: values(replica, AGE) == [0])
+        await seen(lambda: values(replica, AGE) == [0])
 
 
 async def test_a_replica_that_never_had_a_server_shows_for_how_long(
@@ -290,13 +301,13 @@ async def test_a_replica_that_never_had_a_server_shows_for_how_long(
     await asyncio.to_thread(server.kill)
     with launched("quota", server, tmp_path, free_port()) as replica:
         # then it cannot know of the command, and its own age is what it shows
-        await until(lambda: served(replica) > [0.5])
+        await seen(lambda: served(replica) > [0.5])
         assert served(replica) <= [time.monotonic() - began]
 
         # and it has processed all as soon as it can
         await asyncio.to_thread(server.start)
-        await until(lambda: served(replica) == [0])
-        await until(lambda: replica.metric("nodepool_commands_total") == 1)
+        await seen(lambda: served(replica) == [0])
+        await seen(lambda: replica.metric("nodepool_commands_total") == 1)
 
 
 async def test_the_leader_of_the_read_model_shows_the_log_and_what_is_not_written(
@@ -305,7 +316,7 @@ async def test_the_leader_of_the_read_model_shows_the_log_and_what_is_not_writte
     with launched("aggregator", server, tmp_path, free_port()) as replica:
         # given an aggregator that leads
         await ready((replica,))
-        await until(lambda: values(replica, "nodepool_log_copies") == [1, 0, 0])
+        await seen(lambda: values(replica, "nodepool_log_copies") == [1, 0, 0])
 
         # then it soon shows what the server says
         async def as_the_server_says(connection: Connection) -> bool:
@@ -317,7 +328,7 @@ async def test_the_leader_of_the_read_model_shows_the_log_and_what_is_not_writte
             return shown == [[state["messages"]], [state["bytes"]], [state["last_seq"]]]
 
         async with connected(server.url) as connection:
-            await until(partial(as_the_server_says, connection))
+            await seen(partial(as_the_server_says, connection))
         assert values(replica, "nodepool_storage_used_bytes") > [0]
         assert values(replica, "nodepool_storage_limit_bytes") == []
 
@@ -339,6 +350,7 @@ async def test_no_scrape_fails_and_no_counter_goes_back_whatever_happens_to_a_re
             now = {f"{it[0]}{it[1]}": it[2] for it in series(page) if it[0].endswith("_total")}
             wrong += [name for name, value in before.items() if now.get(name, -1) < value]
             before = now
+            await asyncio.sleep(PAUSE_S)
         return wrong
 
     with (
@@ -359,7 +371,7 @@ async def test_no_scrape_fails_and_no_counter_goes_back_whatever_happens_to_a_re
                     await send(connection, limit, f"c{round}-{number}")
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
-        await until(lambda: sum(it.metric("nodepool_commands_total") for it in replicas) == 200)
+        await seen(lambda: sum(it.metric("nodepool_commands_total") for it in replicas) == 200)
 
         # then every page was there, and each counter only grew
         stop.set()
