@@ -250,7 +250,12 @@ async def test_a_server_that_cannot_be_reached_is_one_finding(
     }
 
 
-async def test_what_is_no_nats_server_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_is_no_nats_server_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whoever waits for a reply that never comes learns no more from a longer wait.
+    monkeypatch.setattr("nodepool.client.doctor.examination.CONNECT_S", 0.5)
+
     with socket.create_server((HOST, 0)) as listener:
         url = f"nats://{HOST}:{listener.getsockname()[1]}"
         code, report = await doctor(capsys, url)
