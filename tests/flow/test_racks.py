@@ -346,6 +346,53 @@ def test_what_a_rack_has_lost_is_not_given_to_another_pool(harness: Harness) -> 
     assert harness.nodes("other") == []
 
 
+def given_an_incomplete_rack_and_a_lower_priority(
+    world: WorldHarness, *, is_reserved: bool = False
+) -> None:
+    """`train` has 17 Nodes of a rack and wants another rack, for which `other` waits longer.
+
+    is_reserved: whether the control plane has the last Node; if not, its machine is in triage.
+    """
+    given_racks(world, 1)
+    if not is_reserved:
+        break_boot(world, "n1")
+    want(world, 1, schedulingPriority={"value": 5})
+    if is_reserved:
+        world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.pass_time(minutes=1)
+    want(world, 1, "other")
+    world.pass_time(minutes=1)
+    want(world, 2, schedulingPriority={"value": 5})
+
+
+@pytest.mark.parametrize("is_reserved", [False, True], ids=["in triage", "reserved"])
+def test_a_pool_with_an_incomplete_rack_gets_a_rack_before_a_pool_of_lower_priority(
+    world: WorldHarness, *, is_reserved: bool
+) -> None:
+    given_an_incomplete_rack_and_a_lower_priority(world, is_reserved=is_reserved)
+
+    before = part(world, "status")["queuePosition"]
+    add(world, {"count": 18, "inRacks": True})
+
+    assert before == 1
+    assert domains(world)[R2] == 18
+    assert world.nodes("other") == []
+
+
+def test_a_pool_whose_racks_are_completed_still_gets_a_rack_before_a_pool_of_lower_priority(
+    world: WorldHarness,
+) -> None:
+    given_an_incomplete_rack_and_a_lower_priority(world)
+
+    # when the machine of the incomplete rack and a rack come at once
+    with world.paused("allocator"):
+        repair(world, "n1")
+        add(world, {"count": 18, "inRacks": True})
+
+    assert domains(world) == {R1: 18, R2: 18}
+    assert world.nodes("other") == []
+
+
 def test_two_pools_never_share_a_rack(harness: Harness) -> None:
     given_racks(harness, 3)
 

@@ -2,7 +2,16 @@
 
 from collections.abc import Sequence
 
-PLACEMENT = ("label_index", "ranking", "racks", "waits", "inventory", "affinity", "placement_laws")
+PLACEMENT = (
+    "label_index",
+    "ranking",
+    "racks",
+    "turns_for_racks",
+    "waits",
+    "inventory",
+    "affinity",
+    "placement_laws",
+)
 ALLOCATOR = ("allocator", "allocator_choose", "allocator_deletion", "allocator_give_way")
 QUOTA = ("quota", "quota_commands", "quota_failures", "quota_laws", "quota_line", "quota_numbers")
 UNIT = {

@@ -64,7 +64,7 @@ def ended_without_a_word(state: AllocatorState, event: Message) -> bool:
 
 
 def in_part(
-    _size: int, goal: int, held: Mapping[str, int], free: Mapping[str, int], _parts: object
+    _size: int, goal: int, held: Mapping[str, int], free: Mapping[str, int], *_: object
 ) -> Iterator[Delivery]:
     """As many machines as are wanted, of whichever racks."""
     missing = goal - sum(held.values())

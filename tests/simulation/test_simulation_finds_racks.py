@@ -8,12 +8,17 @@ import pytest
 
 from allocator.choose import Surplus, place, surplus_racks
 from allocator.members import Member
-from flow.test_racks import given_a_rack_that_leaves_with_pods
+from flow.test_audit import turn_faults
+from flow.test_racks import (
+    add,
+    given_a_rack_that_leaves_with_pods,
+    given_an_incomplete_rack_and_a_lower_priority,
+)
 from nodepool.contract.model import ScaleDownStrategy
-from nodepool.placement.racks import Delivery, count_racks, lacking
+from nodepool.placement.racks import Delivery, count_racks, deliveries, lacking
 from support.audit.auditor import violations
 from support.simulation.faults import Plant, violation_of
-from support.simulation.profile import NVLINK
+from support.simulation.profile import FEW_RACKS, NVLINK
 from support.world_harness import WorldHarness
 
 
@@ -51,6 +56,19 @@ def without_leaving(
     return lacking(size, sum(held.values()), held)
 
 
+def counted_as_whole(
+    size: int,
+    goal: int,
+    held: Mapping[str, int],
+    free: Mapping[str, int],
+    parts: Iterable[Delivery],
+    offered: int,
+) -> list[Delivery]:
+    """What a NodePool can be given if the machines that its racks lack cost it positions."""
+    whole = -(-offered // size) * size
+    return deliveries(size, min(goal, sum(held.values()) + whole), held, free, parts, offered)
+
+
 PLANTS: Mapping[str, Plant] = {
     "a part of a rack is given up": Plant(
         "gives up a part of a rack",
@@ -64,7 +82,7 @@ PLANTS: Mapping[str, Plant] = {
         replace(NVLINK, steps=3_000, actions={**NVLINK.actions, "run_pod": 60}),
         (),
         {"allocator.shrink.surplus_racks": longer_instead},
-        seed=3,
+        seed=29,
     ),
     "a rack that lost too many Nodes is used as before": Plant(
         "are in triage",
@@ -72,6 +90,16 @@ PLANTS: Mapping[str, Plant] = {
         (),
         {"lifecycle.racks.UNAVAILABLE_MAX": 18},
         seed=3,
+    ),
+    "racks go to whoever waits longest, whatever the priorities": Plant(
+        "has to be Sufficient",
+        FEW_RACKS,
+        (),
+        {
+            "nodepool.placement.ranking.Waiting.order": property(
+                lambda waiting: (0, waiting.since, waiting.key)
+            )
+        },
     ),
 }
 """What is wrong, and how it is put into the services."""
@@ -84,6 +112,20 @@ def test_a_fault_in_racks_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -
     violation = violation_of(plant, monkeypatch)
 
     assert plant.text in violation
+
+
+def test_a_pool_that_is_passed_over_for_its_incomplete_rack_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given turns in which an incomplete rack costs a NodePool the next rack
+    monkeypatch.setattr("nodepool.placement.plan.deliveries", counted_as_whole)
+    world = WorldHarness()
+
+    given_an_incomplete_rack_and_a_lower_priority(world)
+    add(world, {"count": 18, "inRacks": True})
+
+    faults = turn_faults(tuple(world.entries()))
+    assert "before acme/prod/train, which has a higher rank" in faults[0]
 
 
 def test_a_node_of_a_rack_that_leaves_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

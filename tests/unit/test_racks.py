@@ -41,7 +41,7 @@ def test_a_pool_is_given_what_completes_racks(
 ) -> None:
     parts = lacking(SIZE, -(-goal // SIZE), held)
 
-    assert deliveries(SIZE, goal, held, free, parts) == [Delivery(*each) for each in expected]
+    assert deliveries(SIZE, goal, held, free, parts, goal) == [Delivery(*each) for each in expected]
 
 
 counts = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 8), max_size=4)
@@ -52,7 +52,7 @@ def test_what_is_given_is_free_and_wanted_and_leaves_whole_racks_below_the_goal(
     goal: int, more: int, held: Counts, free: Counts
 ) -> None:
     parts = lacking(SIZE, -(-goal // SIZE) + more, held)
-    given_ = deliveries(SIZE, goal, held, free, parts)
+    given_ = deliveries(SIZE, goal, held, free, parts, goal)
 
     total: Counter[str] = Counter()
     for part in given_:

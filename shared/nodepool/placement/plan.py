@@ -45,24 +45,25 @@ class Part:
         self._held: dict[str, int] | None = None
 
     def take(self, line: Line, count: int) -> int:
-        """Take `count` machines, if need be more, that complete racks; return how many."""
+        """Take `count` machines, if need be more, that complete racks; return how many.
+
+        It takes fewer only if no more machines fit, now or in a later turn.
+        """
         self.machines = []
         if not line.left:
             return 0
         if self._held is None:
-            self._size, self._allowed = self.pool.rack_size, self.pool.claimed or 0
+            self._size, self._goal = self.pool.rack_size, self.pool.held + self.lacks
             self._held = dict(self.pool.domains)
-        pool, held, size = self.pool, self._held, self._size
+        pool, held, size, goal = self.pool, self._held, self._size, self._goal
         affinity = pool.spec.affinity
-        # `-(-count // size)` rounds up to whole racks.
-        goal = min(self._allowed, sum(held.values()) - (-count // size) * size)
         self.last = line.fitting(affinity)
         self.first = self.first or self.last
         racks = pool.spec.target // size
         parts = lacking(size, racks, held, pool.leaving) if size > 1 else ()
-        given = deliveries(size, goal, held, self.last, parts)
+        given = deliveries(size, goal, held, self.last, parts, count)
         if self.compares and affinity is not None:
-            others = deliveries(size, goal, held, line.fitting(None), parts)
+            others = deliveries(size, goal, held, line.fitting(None), parts, count)
             self.most += sum(part.machines for part in others)
         for domain, machines in given:
             self.machines += line.take(affinity, machines, domain)
@@ -193,7 +194,7 @@ def _deliveries(
 ) -> list[Delivery]:
     """Return what an operator can be given, who completes any rack: each may be of one machine."""
     size, racks = _rack_size(offering), sum(held.values())
-    return deliveries(size, goal, held, free, lacking(size, racks, held))
+    return deliveries(size, goal, held, free, lacking(size, racks, held), goal)
 
 
 def _rack_size(offering: OfferingKey) -> int:

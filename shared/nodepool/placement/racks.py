@@ -77,12 +77,14 @@ def deliveries(
     held: Mapping[str, int],
     free: Mapping[str, int],
     parts: Iterable[Delivery],
+    offered: int,
 ) -> list[Delivery]:
     """Return how many free machines of each domain a NodePool can be given.
 
     goal: how many Nodes the NodePool may have in all.
     held, free: how many machines it has, and how many it could have, of each domain.
     parts: what completes the racks that it has in part; see `lacking`.
+    offered: how many machines it is given at least, if they fit; the last may bring a whole rack.
 
     These racks come first, each only if all machines that it lacks, or that the goal leaves, are
     free in its own domain. Whole racks follow, up to the goal, by the names of their domains.
@@ -91,19 +93,20 @@ def deliveries(
     if missing <= 0:
         return given
     if size == len(free) == 1:  # A short way for the common case, which is taken in each turn.
-        return [Delivery(domain, min(missing, free[domain])) for domain in free if free[domain]]
+        most = min(missing, offered)
+        return [Delivery(domain, min(most, free[domain])) for domain in free if free[domain]]
     left = dict(free)
     for part in parts:
         count = min(part.machines, missing)
-        if 0 < count <= left.get(part.domain, 0):
-            missing -= count
+        if offered > 0 and 0 < count <= left.get(part.domain, 0):
+            missing, offered = missing - count, offered - count
             left[part.domain] -= count
             given.append(Delivery(part.domain, count))
-    racks = goal // size - count_racks(size, held.values())
+    # `-(-offered // size)` rounds up to whole racks.
+    racks = min(goal // size - count_racks(size, held.values()), -(-offered // size))
     for domain in sorted(left):
-        count = min(missing, left[domain], max(0, racks) * size) // size * size
+        count = min(racks, left[domain] // size)
         if count > 0:
-            missing -= count
-            racks -= count // size
-            given.append(Delivery(domain, count))
+            racks -= count
+            given.append(Delivery(domain, count * size))
     return given

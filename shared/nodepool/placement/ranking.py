@@ -35,7 +35,6 @@ class Waiting(NamedTuple):
     is_choosy: whether it may lack Nodes even if as many machines are free as it wants: its affinity
         may not accept these machines, or the machines may not complete its racks.
     group: the group in which its priority counts: NodePools of its organisation and class.
-    is_racked: whether its machines come in racks.
     """
 
     key: PoolKey
@@ -45,7 +44,6 @@ class Waiting(NamedTuple):
     runs: tuple[Run, ...]
     is_choosy: bool = False
     group: str = ""
-    is_racked: bool = False
 
     @classmethod
     def of(
@@ -55,8 +53,7 @@ class Waiting(NamedTuple):
         is_spot = spec.compute_class is ComputeClass.SPOT
         is_choosy = spec.affinity is not None or spec.rack_size > 0
         group = f"{pool_path(key)[0]}{'/spot' if is_spot else ''}"
-        is_racked = spec.rack_size > 0
-        return cls(key, is_spot, spec.priority, since, runs, is_choosy, group, is_racked)
+        return cls(key, is_spot, spec.priority, since, runs, is_choosy, group)
 
     @property
     def nodes(self) -> int:
@@ -138,8 +135,6 @@ class Ranking:
 
         The caller may send how many machines the NodePool took. A NodePool that took fewer than it
         was offered has no more turns: no machine fits it. Without an answer it took all of them.
-        A NodePool in racks is offered the rest again with its next positions, which may be enough
-        for a rack.
         """
         walk = _Walk(self)
         for _, since, key in self.places:
@@ -172,7 +167,6 @@ class _Walk:
     left: how many more machines each NodePool that had a turn takes.
     heads: the NodePools of each group that may still have a turn.
     debts: for each NodePool, the NodePools whose positions it took; they own its next positions.
-    rests: how many machines each NodePool in racks was offered and did not take.
     """
 
     def __init__(self, ranking: Ranking) -> None:
@@ -180,7 +174,6 @@ class _Walk:
         self._left: dict[PoolKey, int] = {}
         self._heads: dict[str, deque[Order]] = {}
         self._debts: dict[PoolKey, deque[tuple[PoolKey, int]]] = {}
-        self._rests: dict[PoolKey, int] = {}
 
     def fill_positions(self, key: PoolKey, count: int) -> Generator[Turn, int | None, None]:
         """Fill positions of a NodePool; the NodePools whose positions it took own the first."""
@@ -205,24 +198,19 @@ class _Walk:
         heads = self._heads.get(group)
         if heads is None:
             heads = self._heads[group] = deque(self._ranking.orders[group])
-        passed: list[Order] = []
         while count > 0 and heads and heads[0] <= order:
             key = heads[0][-1]
             left = self._left.get(key)
             left = waiting[key].nodes if left is None else left
-            most = min(count + self._rests.pop(key, 0), left)
+            most = min(count, left)
             taken = yield Turn(key, most)
             taken = most if taken is None else taken
             self._left[key] = left - taken
             if key != owner and taken:
                 self._debts.setdefault(key, deque()).append((owner, min(taken, count)))
-            if taken < most and waiting[key].is_racked:
-                self._rests[key] = most - taken
-                passed.append(heads.popleft())
-            elif taken < most or left <= taken:
+            if taken < most or left <= taken:
                 heads.popleft()
             count -= taken
-        heads.extendleft(reversed(passed))
 
 
 def _change_orders(

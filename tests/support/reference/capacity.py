@@ -214,7 +214,8 @@ class CapacityModel:
     def _given(self, demand: Demand, free: Mapping[str, int]) -> Counter[str]:
         """How many of so many free machines of a type in racks it could be given, by domain."""
         size, held = racks.size_of(demand.spec.instance_type), self.held_in(demand)
-        return racks.given(size, demand.goal, held, free, self._parts(demand))
+        goal = demand.held + demand.claimed
+        return racks.given(size, goal, held, free, self._parts(demand))
 
     def _parts(self, demand: Demand) -> list[tuple[int, str]]:
         """What its racks lack that stay in part."""
@@ -392,8 +393,8 @@ class CapacityModel:
         if any(each.spec.affinity is not None for each in (*rivals, demand)):
             return
         size = racks.size_of(demand.spec.instance_type)
-        if size and not _is_plain(rivals):
-            return
+        if size and len({each.rival.org for each in (*rivals, demand)}) > 1:
+            return  # `turns` compares the order of several organisations.
         free = self._free(demand)
         if size:
             free = self._left_for(demand, rivals, free)
@@ -452,15 +453,12 @@ class CapacityModel:
         return Counter({"": max(0, free.total() - goal + held.total())})
 
 
-def rank(demand: Demand) -> tuple[bool, datetime, str]:
-    """The place of a NodePool among those that wait for racks; the lowest is served first."""
-    return demand.spec.compute_class is ComputeClass.SPOT, demand.rival.moments[0], demand.key
+def rank(demand: Demand) -> tuple[bool, tuple[int, datetime, str]]:
+    """The place of a NodePool of an organisation among those that wait for racks, lowest first.
 
-
-def _is_plain(rivals: list[Demand]) -> bool:
-    """Whether each NodePool takes all its racks in one turn, in the order of its start."""
-    is_single = all(len(set(each.rival.moments)) == 1 for each in rivals)
-    return is_single and len({each.spec.priority for each in rivals}) <= 1
+    Every position is one of the organisation, so each takes all that it can before the next one.
+    """
+    return demand.rival.is_spot, demand.rival.order
 
 
 def accepts(spec: NodePoolSpec, machine: Machine) -> bool:

@@ -4,13 +4,14 @@
 * Over all organisations, it goes to the organisation with the earliest position.
 * Within the organisation, it goes to the NodePool with the highest priority.
 
-A NodePool whose affinity does not accept the machine is passed over. Of types in racks, the model
-of racks says which NodePool is given a rack.
+A NodePool whose affinity does not accept the machine is passed over. The first machine of a rack
+decides who gets the rack: a NodePool that wants no more racks is passed over. The other machines,
+and those of a rack that a NodePool has in part, go to the same NodePool.
 
 From the log: what the allocator had read when it assigned a machine.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nodepool.contract.affinity import machine_labels
@@ -41,7 +42,7 @@ from support.reference.positions import Queued, Rival, fill, fill_own, position_
 class Wanting:
     """A NodePool as the allocator knows it.
 
-    held: the assignments of its Nodes.
+    held: the labels of its Nodes by their assignments.
     lent: those that are reserved for the control plane, and that it does not hold.
     quota_failed: whether the last check of its quota failed: no machine is kept for it then.
     """
@@ -50,8 +51,8 @@ class Wanting:
     deleting: bool = False
     grant: QuotaChecked | None = None
     check: CapacityChecked | None = None
-    held: set[int] = field(default_factory=set)
-    lent: set[int] = field(default_factory=set)
+    held: dict[int, Mapping[str, str]] = field(default_factory=dict)
+    lent: dict[int, Mapping[str, str]] = field(default_factory=dict)
     quota_failed: bool = False
     queued: Queued = field(default_factory=Queued)
 
@@ -84,7 +85,13 @@ class Wanting:
         return lacks if self.is_checked else min(lacks, len(self.queued.moments))
 
     def fits(self, event: CWNodeAssigned) -> bool:
-        """Whether it could have the machine instead."""
+        """Whether it could have the machine, or the rack that begins with it, instead."""
+        size = racks.size_of(event.instance_type)
+        if size:
+            held, goal = racks.by_domain(self.held.values()), len(self.held) + self.lacks
+            free = {event.labels.get(racks.DOMAIN, ""): size}
+            if not racks.given(size, goal, held, free, ()):
+                return False
         kind, zone = INSTANCE_TYPES[event.instance_type], ZONES[event.zone]
         labels = {**machine_labels(kind, zone), **event.labels}
         return matches(self.spec.affinity, {**labels, "kubernetes.io/hostname": event.node})
@@ -139,12 +146,10 @@ class TurnsModel:
     def _reserved(self, event: NodeReservationChanged, stored: Stored) -> None:
         for pool in self.pools.values():
             if event.usable and event.assignment in pool.lent:
-                pool.lent.discard(event.assignment)
-                pool.held.add(event.assignment)
+                pool.held[event.assignment] = pool.lent.pop(event.assignment)
                 pool.queued.gain(len(pool.held))
             elif not event.usable and event.assignment in pool.held:
-                pool.held.discard(event.assignment)
-                pool.lent.add(event.assignment)
+                pool.lent[event.assignment] = pool.held.pop(event.assignment)
                 held = len(pool.held)
                 pool.queued.lose(event.assignment, held, stored.time, never_joined=False)
 
@@ -157,10 +162,9 @@ class TurnsModel:
     def _left(
         self, pool: Wanting, event: CWNodeDeleted | CWNodeRegistrationFailed, stored: Stored
     ) -> None:
-        pool.lent.discard(event.assignment)
-        if event.assignment not in pool.held:
+        pool.lent.pop(event.assignment, None)
+        if pool.held.pop(event.assignment, None) is None:
             return
-        pool.held.discard(event.assignment)
         failed = isinstance(event, CWNodeRegistrationFailed)
         pool.queued.lose(event.assignment, len(pool.held), stored.time, never_joined=failed)
 
@@ -177,7 +181,7 @@ class TurnsModel:
         rivals = [rival for _, rival in pairs]
         own = next((rival for each, rival in pairs if each is pool), None)
         if own is not None:
-            if not racks.size_of(event.instance_type):
+            if _begins(pool, event):
                 waiting = [
                     rival
                     for each, rival in pairs
@@ -187,7 +191,7 @@ class TurnsModel:
             fill(own, rivals, event.assignment)
         else:
             fill_own(pool.queued, event.assignment)
-        pool.held.add(event.assignment)
+        pool.held[event.assignment] = event.labels
 
     def _check(self, own: Rival, rivals: list[Rival], waiting: list[Rival], stored: Stored) -> None:
         position, _ = position_of(own, rivals)
@@ -203,3 +207,10 @@ class TurnsModel:
                     f"{own.key} is served at {stored.position} before {other.key}, "
                     "which has a higher rank"
                 )
+
+
+def _begins(pool: Wanting, event: CWNodeAssigned) -> bool:
+    """Whether a machine comes by itself, or is the first of a rack that a NodePool gets."""
+    domain = event.labels.get(racks.DOMAIN, "")
+    held = racks.by_domain(pool.held.values())
+    return not racks.size_of(event.instance_type) or (domain != "" and not held[domain])

@@ -79,7 +79,9 @@ class Customers:
         for ledger in LEDGERS[:-1]:
             self._set_limit(ledger, self.random.choice(self.profile.limits))
         if self.profile.racks:
-            self._set_limit(("acme", RACK_ZONE, RACK_TYPE), self.random.choice((36, 54)))
+            self._set_limit(
+                ("acme", RACK_ZONE, RACK_TYPE), self.random.choice(self.profile.rack_limits)
+            )
 
     def some_path(self) -> PoolPath:
         """The path of a NodePool: often one that exists."""

@@ -65,6 +65,7 @@ class Profile:
     reads: how many entries a replica reads in one step.
     racks: whether there is a cluster whose machines come in racks.
     domains: whether those racks have an NVLink domain each.
+    rack_limits: what their limit is drawn from.
     outputs_max: how many outputs of one input the engine stores at most.
     faults: in which ways machines fail.
     boot_s: how long machines take to boot, in seconds.
@@ -85,6 +86,7 @@ class Profile:
     reads: tuple[int, ...] = (1, 2, 5, 20, 60)
     racks: bool = False
     domains: bool = False
+    rack_limits: tuple[int, ...] = (36, 54)
     outputs_max: int = OUTPUTS_MAX
     faults: tuple[str, ...] = ("boot", "registration", "silence", "hang")
     boot_s: tuple[int, ...] = (0, 0, 30, 400)
@@ -143,6 +145,13 @@ NVLINK = replace(
     },
 )
 """Racks with an NVLink domain each, which lose machines and get them back."""
+FEW_RACKS = replace(
+    NVLINK,
+    steps=3_000,
+    rack_limits=(144,),
+    actions={**NVLINK.actions, "want_racks": 120, "add_racks": 12, "break_rack": 24},
+)
+"""NodePools want more racks than there are."""
 SILENT = Profile(
     faults=("hang",),
     actions={

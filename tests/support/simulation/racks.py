@@ -50,7 +50,12 @@ class Racks:
         in_racks = self.random.random() < 0.6
         target = {"targetRacks": racks} if in_racks else {"targetNodes": racks * SIZE}
         strategy = self.random.choice(("IdleOnly", "PreferIdle"))
-        spec = {"instanceType": RACK_TYPE, **target, "lifecycle": {"scaleDownStrategy": strategy}}
+        spec = {
+            "instanceType": RACK_TYPE,
+            **target,
+            "lifecycle": {"scaleDownStrategy": strategy},
+            "schedulingPriority": {"value": self.random.choice((0, 0, 5))},
+        }
         self.sender.send("ApplyNodePool", path, {"metadata": {"name": name}, "spec": spec})
 
     def break_some(self) -> None:
