@@ -147,7 +147,11 @@ class _Needs:
         self._takes_spot = any(not loser.is_spot for loser in losers.values())
 
     def of(self, key: PoolKey, claim: Taking) -> int:
-        """Return how many machines a NodePool waits for.
+        """Return how many machines a NodePool waits for; 0 where as many come as it lacks."""
+        return max(0, self._balance(key, claim))
+
+    def _balance(self, key: PoolKey, claim: Taking) -> int:
+        """Return how many machines a NodePool waits for; negative where more come than it lacks.
 
         One that loses no Node has all once it gets all that it lacks, before or after the losses of
         others. A NodePool of class `default` may make up for its loss with any spot Node.

@@ -115,6 +115,10 @@ WRONG: Mapping[str, tuple[Change, str]] = {
         without("NodePoolValidated", "train"),
         "is not in the log before",
     ),
+    "a count is negative": (
+        changed("CapacityChecked", "batch", needed=-1),
+        "needed is -1",
+    ),
     "a grant exceeds the limit": (
         changed("QuotaSet", limit=1),
         "train is granted 2 Nodes: 2 of 1 in acme/",

@@ -742,6 +742,25 @@ def test_capacity_counts_all_spot_nodes_that_give_way_to_waits_of_different_star
     )
 
 
+def test_a_pool_for_which_more_machines_come_than_it_lacks_needs_no_machine(
+    world: WorldHarness,
+) -> None:
+    # given two spot Nodes that give way to a NodePool
+    given_spot(world, 2)
+    world.run_pod("n1", graceS=1000)
+    world.run_pod("n2", graceS=1000)
+    world.apply("train", 2)
+
+    # when a machine comes otherwise
+    world.given_machines(1)
+    node_pool = world.node_pool("train")
+
+    # then one spot Node is left that comes for nobody, and no count is below 0
+    assert node_pool is not None
+    assert node_pool["status"]["awaitedSpotNodes"] == 1
+    assert "machinesNeeded" not in node_pool["status"]
+
+
 @pytest.mark.parametrize("is_reclaimed_first", [False, True])
 def test_capacity_promises_a_spot_node_that_an_operator_gets_once_it_is_returned(
     world: WorldHarness, *, is_reclaimed_first: bool

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from allocator import give_way, reclaim
+from capacity.needed import _Needs
 from lifecycle import table
 from lifecycle.node_events import draining
 from nodepool.contract.events import NodePoolDeleting
@@ -133,6 +134,9 @@ PLANTS = {
         "spot Nodes have to give way, and",
         PROFILE,
         functions={"allocator.give_way.coming_count": none_coming},
+    ),
+    "more comes than a NodePool lacks": Plant(
+        "needed is -", PROFILE, functions={"capacity.needed._Needs.of": _Needs._balance}
     ),
     "no Node gives way": Plant(
         "while the spot Nodes",

@@ -52,6 +52,7 @@ class NodePoolStatus(TypedDict):
     grantedNodes: int
     currentNodes: int
     queuedNodes: NotRequired[int]
+    awaitedSpotNodes: NotRequired[int]
     queuePosition: NotRequired[int]
     observedGeneration: NotRequired[int]
     autoscaled: NotRequired[Autoscaled]

@@ -18,6 +18,7 @@ from support.audit import (
     assignment,
     autoscaling,
     commits,
+    counts,
     machines,
     node_pools,
     nodes,
@@ -46,6 +47,7 @@ def check_invariants(facts: Facts, message: Message, _origin: Origin) -> None:
 
 RULES: tuple[Rule, ...] = (
     check_invariants,
+    counts.check,
     outcomes.check,
     node_pools.check,
     quota.check,

@@ -14,6 +14,7 @@ from random import Random
 from nodepool.contract.log import LogId
 from nodepool.engine.world import Log, World
 from nodepool.service import AnyService
+from support.audit import counts
 from support.audit.auditor import Auditor
 from support.services import services
 from support.simulation.advice import ABOUT_NODES, check_advice
@@ -222,6 +223,7 @@ class Simulation:
             self.log.clock = min(ahead)
         else:
             self.log.clock += timedelta(seconds=self.random.choice(JUMPS_S))
+        counts.check_objects(self.world)
 
     def _make_noise(self) -> None:
         subject, content = noise(self.random, self.services, self.customers.some_path)

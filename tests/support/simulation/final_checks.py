@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from nodepool.contract.model import ComputeClass, NodePhase
 from nodepool.contract.subjects import address_of
 from nodepool.engine.world import World
-from support.audit import autoscaling, silence
+from support.audit import autoscaling, counts, silence
 from support.audit.facts import RECLAIMED, TRIAGE, Facts, Pool, Violation
 from support.audit.nodes import CORDON_REASON
 from support.audit.racks import missing_in, racks_of
@@ -45,6 +45,7 @@ class FinalChecks:
         """Raises `Violation` for the first check that fails."""
         self._commands_have_outcomes(sent)
         self._no_machine_is_booting()
+        counts.check_objects(self.world)
         self._node_pools_add_up()
         self._nodes_add_up()
         self._machines_add_up()
