@@ -6,6 +6,7 @@ from typing import assert_never
 from capacity import Decides, Hears, Says
 from capacity.finder import answer
 from capacity.pool import Pool, Share
+from capacity.renewals import is_exact
 from capacity.state import State, evolve
 from capacity.supply import share_of, shares
 from capacity.verdict import is_new, verdict, warning
@@ -44,11 +45,13 @@ def reconcile(
     """
     pool, failed = state.pools.get(PoolKey(key)), dict[PoolKey, str]()
     yield from _check_pool(state, pool)
-    for share in shares(state, pool.offering if pool is not None else OfferingKey(key), failed):
+    offering = pool.offering if pool is not None else OfferingKey(key)
+    exact = is_exact(state.work, offering)
+    for share in shares(state, offering, failed):
         if share.key != key and state.pools[share.key].goal is not None:
             events: tuple[Says, ...] = ()
             with passing_over(share.key, failed):
-                events = tuple(_publish_verdict(state.pools[share.key], share))
+                events = tuple(_publish_verdict(state.pools[share.key], share, exact=exact))
             for event in events:
                 yield event
     for each, cause in failed.items():
@@ -62,12 +65,13 @@ def _check_pool(state: State, pool: Pool | None) -> Iterator[Says]:
         yield from _publish_verdict(pool, share_of(state, pool))
 
 
-def _publish_verdict(pool: Pool, share: Share) -> Iterator[Says]:
+def _publish_verdict(pool: Pool, share: Share, *, exact: bool = False) -> Iterator[Says]:
     """Yield a verdict that says something new, and a new warning.
 
+    exact: whether a small change of its position is new, too.
     A warning is new if its reason is new, or the number of Nodes that the NodePool wants in all.
     """
-    if pool.said is None or is_new(pool, share, pool.said):
+    if pool.said is None or is_new(pool, share, pool.said, exact=exact):
         yield verdict(pool, share)
     warned = (share.reason, pool.goal or 0)
     if share.reason is not Capacity.SUFFICIENT and pool.warned != warned:

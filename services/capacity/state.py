@@ -1,7 +1,7 @@
 """The state of the capacity service: machines, clusters, NodePools and the verdicts on them."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, assert_never
 
 from immutables import Map
@@ -9,6 +9,7 @@ from immutables import Map
 from capacity import Hears, Says
 from capacity.leaving import NO_KEYS, NOBODY_LEAVES, Keys, Leaving, NodeChanged
 from capacity.pool import Pool
+from capacity.renewals import schedule
 from nodepool.contract import events as on
 from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity, Validated
@@ -21,8 +22,6 @@ from nodepool.state.maps import mark, put
 from nodepool.state.queue import Queue
 from nodepool.state.values import replace
 
-RENEWALS_PER_SECOND: Final = 100
-"""How many verdicts per second are renewed after a number in them changes; for types in racks."""
 NO_POOLS: Final[Queue[PoolKey]] = Queue()
 
 
@@ -57,39 +56,41 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             zones = {*state.zones.get(org, ()), zone}
             return replace(state, zones=state.zones.set(org, tuple(sorted(zones))))
         case on.NodePoolValidated():
-            return _fold_spec(state, message)
+            return _fold_spec(state, message, context)
         case on.QuotaChecked(key=key, uid=uid):
             return _fold_quota_verdict(state, state.pool(key, uid), message, context)
         case on.QuotaCheckFailed(key=key):
             pool = state.pools.get(key)
-            return state if pool is None else _store_pool(state, replace(pool, quota_failed=True))
+            if pool is None:
+                return state
+            return _store_pool(state, replace(pool, quota_failed=True), context.time)
         case on.CWNodeAssigned(key=key, uid=uid):
             state, pool = state.with_node(message, state.pool(key, uid))
-            return _change_held(state, pool, message.machine_key, 1)
+            return _change_held(state, pool, message.machine_key, 1, context.time)
         case (
             on.NodeUpdated()
             | on.NodeActivityChanged()
             | on.CWNodeCordoned()
             | on.CWNodeUncordoned()
         ):
-            return _fold_leaving(state, message)
+            return _fold_leaving(state, message, context)
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return _fold_departure(state, message, context)
         case on.NodePoolDeleting(key=key, uid=uid):
-            return _fold_deletion(state, state.pool(key, uid))
+            return _fold_deletion(state, state.pool(key, uid), context.time)
         case (
             on.MachineAdded() | on.MachineRepaired() | on.MachineReclaimed() | on.MachineReturned()
         ):
             state = replace(state, inventory=state.inventory.fold_change(message))
-            return _change_supply(state, message.machine_key)
+            return _change_supply(state, message.machine_key, context.time)
         case on.CapacityReclaimed():
             offering = offering_key(message.zone, message.instance_type)
             inventory = state.inventory.reclaim(offering, message.count)
-            return supply_changed(replace(state, inventory=inventory), offering)
+            return supply_changed(replace(state, inventory=inventory), offering, context.time)
         case on.NodePreemptionRequested() | on.PreemptionPending():
             if not _is_held(state, message):
                 return state
-            return _giving_way(state, message.machine_key, gives_way=True)
+            return _giving_way(state, message.machine_key, context.time, gives_way=True)
         case on.NodeReservationChanged():
             return _fold_reservation(state, message, context)
         case on.CapacityChecked(key=key, uid=uid):
@@ -104,43 +105,38 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             assert_never(message)
 
 
-def supply_changed(state: State, key: OfferingKey) -> State:
+def supply_changed(state: State, key: OfferingKey, now: datetime) -> State:
     """Return the state with the offering in the work queue, if a verdict may change.
 
-    Machines come and go in large numbers, so verdicts follow once, at the next `Wake` or later. For
-    a type that comes in racks, each verdict names how many machines are free in each NVLink domain.
-    So one machine changes the verdicts on all NodePools that wait, and their rate is bounded.
+    Machines come and go in large numbers, so verdicts follow once, at the next `Wake` or later.
     """
     ranking, is_short = state.ranking(key), key in state.short
     is_enough = state.stock(key).free_for_pools >= ranking.demand and not ranking.choosy
     if not is_short and (is_enough or not len(ranking)):
         return state
-    seconds, renewed = len(ranking) // RENEWALS_PER_SECOND, state.renewed.get(key)
-    if renewed is None or not seconds:
-        return replace(state, work=state.work.put(key))
-    if key in state.work.deadlines.moments:
-        return state
-    return replace(state, work=state.work.put_at(key, renewed + timedelta(seconds=seconds)))
+    renewed = state.renewed.get(key)
+    work = schedule(state.work, key, len(ranking), renewed, now, is_short=is_short)
+    return replace(state, work=work)
 
 
-def _store_pool(state: State, pool: Pool) -> State:
+def _store_pool(state: State, pool: Pool, now: datetime) -> State:
     """Return the state with this NodePool; NodePools behind it may get other machines."""
-    return supply_changed(state.with_pool(pool), pool.offering)
+    return supply_changed(state.with_pool(pool), pool.offering, now)
 
 
-def _change_supply(state: State, key: MachineKey) -> State:
+def _change_supply(state: State, key: MachineKey, now: datetime) -> State:
     machine = state.inventory.machines.get(key)
-    return state if machine is None else supply_changed(state, machine.offering)
+    return state if machine is None else supply_changed(state, machine.offering, now)
 
 
-def _fold_spec(state: State, event: on.NodePoolValidated) -> State:
+def _fold_spec(state: State, event: on.NodePoolValidated, context: Context) -> State:
     known, valid = state.pool(event.key, event.uid), event.reason is Validated.VALID
     if known is None:
         # A NodePool that was never valid can get no machine, so the state does not hold it.
         pool = Pool(event.key, event.uid, event.zone, event.generation, event.spec, valid)
         return state.with_pool(pool) if valid else state
     pool = known.with_spec(event.generation, event.spec, event.reason)
-    return _store_pool(state, pool if valid else replace(pool, said=None))
+    return _store_pool(state, pool if valid else replace(pool, said=None), context.time)
 
 
 def _fold_quota_verdict(
@@ -151,16 +147,16 @@ def _fold_quota_verdict(
     pool = known.with_grant(verdict, context.time)
     if verdict.generation == pool.generation:
         pool = replace(pool, check=Check(verdict.generation, verdict.granted))
-    return _store_pool(state, pool)
+    return _store_pool(state, pool, context.time)
 
 
-def _fold_deletion(state: State, pool: Pool | None) -> State:
+def _fold_deletion(state: State, pool: Pool | None, now: datetime) -> State:
     """Return the state without a NodePool that is being deleted; no verdict can revive it."""
     if pool is None:
         return state
     state = state.with_pool(replace(pool, valid=False))
     state = replace(state, pools=state.pools.delete(pool.key), work=state.work.drop(pool.key))
-    return supply_changed(_short(state, pool, is_short=False), pool.offering)
+    return supply_changed(_short(state, pool, is_short=False), pool.offering, now)
 
 
 def _short(state: State, pool: Pool, *, is_short: bool) -> State:
@@ -182,7 +178,9 @@ def _is_held(
     return stay == (event.key, event.assignment)
 
 
-def _change_held(state: State, pool: Pool | None, key: MachineKey, change: int) -> State:
+def _change_held(
+    state: State, pool: Pool | None, key: MachineKey, change: int, now: datetime
+) -> State:
     machine = state.inventory.machines[key]
     if pool is not None:
         assert pool.held + change >= 0, f"{pool.key} holds fewer than no Nodes"
@@ -190,7 +188,7 @@ def _change_held(state: State, pool: Pool | None, key: MachineKey, change: int) 
         if key in state.leaving.surplus:
             leaving = change_count(leaving, machine.domain, change)
         state = state.with_pool(replace(pool, domains=domains, leaving=leaving))
-    return supply_changed(state, machine.offering)
+    return supply_changed(state, machine.offering, now)
 
 
 def _fold_departure(
@@ -205,14 +203,17 @@ def _fold_departure(
     since = state.inventory.machines[key].since if failed else None
     state = replace(state, inventory=state.inventory.depart(event))
     offering = state.inventory.machines[key].offering
-    state, leaving = _giving_way(state, key, gives_way=False), state.leaving.without(offering, key)
+    state, leaving = (
+        _giving_way(state, key, context.time, gives_way=False),
+        state.leaving.without(offering, key),
+    )
     if key in state.reserved:  # No NodePool held it.
         state = replace(state, reserved=state.reserved.delete(key), leaving=leaving)
-        return _change_supply(state, key)
+        return _change_supply(state, key, context.time)
     if pool is not None:
         wait = pool.wait.after_leaving(pool.held - 1, since, context.time)
         pool = replace(pool, wait=wait)
-    return replace(_change_held(state, pool, key, -1), leaving=leaving)
+    return replace(_change_held(state, pool, key, -1, context.time), leaving=leaving)
 
 
 def _fold_reservation(state: State, event: on.NodeReservationChanged, context: Context) -> State:
@@ -228,10 +229,10 @@ def _fold_reservation(state: State, event: on.NodeReservationChanged, context: C
         held, wait = pool.held + change, pool.wait
         wait = wait.after_gain(held) if event.usable else wait.after_loss(held, context.time)
         pool = replace(pool, wait=wait)
-    return _change_held(state, pool, key, change)
+    return _change_held(state, pool, key, change, context.time)
 
 
-def _fold_leaving(state: State, event: NodeChanged) -> State:
+def _fold_leaving(state: State, event: NodeChanged, context: Context) -> State:
     """Return the state in which a Node leaves, or its machine goes to triage, or not."""
     key, before = event.machine_key, state.leaving
     machine = state.inventory.machines.get(key)
@@ -244,12 +245,12 @@ def _fold_leaving(state: State, event: NodeChanged) -> State:
     if after.surplus is not before.surplus and pool is not None and key not in state.reserved:
         change = 1 if key in after.surplus else -1
         leaving = change_count(pool.leaving, machine.domain, change)
-        return _store_pool(state, replace(pool, leaving=leaving))
+        return _store_pool(state, replace(pool, leaving=leaving), context.time)
     old, new = ((key in each.to_triage, each.is_lost(offering, key)) for each in (before, after))
-    return state if old == new else supply_changed(state, offering)
+    return state if old == new else supply_changed(state, offering, context.time)
 
 
-def _giving_way(state: State, key: MachineKey, *, gives_way: bool) -> State:
+def _giving_way(state: State, key: MachineKey, now: datetime, *, gives_way: bool) -> State:
     """Return the state in which the Node of a machine gives way, or no longer does."""
     machine = state.inventory.machines.get(key)
     if machine is None:
@@ -259,7 +260,7 @@ def _giving_way(state: State, key: MachineKey, *, gives_way: bool) -> State:
         return state
     after = mark(before, key, is_in=gives_way)
     giving_way = put(state.giving_way, machine.offering, after if len(after) else None)
-    return _change_supply(replace(state, giving_way=giving_way), key)
+    return _change_supply(replace(state, giving_way=giving_way), key, now)
 
 
 # What was published.
@@ -288,7 +289,7 @@ def _fold_failure(state: State, pool: Pool | None, context: Context) -> State:
     pool = replace(pool, said=None)
     state = _short(state.with_pool(pool), pool, is_short=True)
     if is_kept:  # Other NodePools may get the machines that were kept for it.
-        state = supply_changed(state, pool.offering)
+        state = supply_changed(state, pool.offering, context.time)
     return replace(state, work=state.work.retry_later(pool.key, context.time))
 
 

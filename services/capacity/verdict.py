@@ -35,11 +35,13 @@ def warning(pool: Pool, share: Share) -> CWInsufficientCapacity:
     return CWInsufficientCapacity(**pool_fields(pool.key), message=text(pool, share))
 
 
-def is_new(pool: Pool, share: Share, last: CapacityChecked) -> bool:
+def is_new(pool: Pool, share: Share, last: CapacityChecked, *, exact: bool) -> bool:
     """Return whether a verdict would say something else than the last verdict.
 
     With enough machines, a verdict names no number. For a type that comes in racks, the message
     names more numbers than the verdict.
+
+    exact: whether a small change of its position counts, too.
     """
     check = (pool.generation, pool.granted, share.reason, share.preempted)
     if check != (last.generation, last.granted, last.reason, last.preempted):
@@ -51,13 +53,16 @@ def is_new(pool: Pool, share: Share, last: CapacityChecked) -> bool:
         return True
     if pool.rack_size > 1 and text(pool, share) != last.message:
         return True
+    if exact:
+        return (share.position, share.needed) != (last.position, last.needed)
     return not is_hardly_ahead(share, last)
 
 
 def is_hardly_ahead(share: Share, last: CapacityChecked) -> bool:
     """Return whether less than a tenth of the wait is over since the last verdict.
 
-    Each machine moves all NodePools that wait. A NodePool far behind gets few new verdicts.
+    Each machine moves all NodePools that wait. A NodePool far behind gets few new verdicts at once,
+    and an exact verdict a minute later.
     """
     position, needed = last.position - share.position, last.needed - share.needed
     if position == needed == 0:

@@ -543,6 +543,52 @@ def test_a_pool_whose_capacity_cannot_be_checked_has_no_place_in_the_queue(
     assert (world.conditions("train")["Capacity"], place(world, "train")) == ("NoneAvailable", 1)
 
 
+def test_a_small_change_of_a_position_is_shown_a_minute_later(world: WorldHarness) -> None:
+    # given a NodePool that waits behind 30 Nodes of another organisation
+    given_two_organisations(world)
+    world.given_quota(99, org="beta")
+    world.apply("beta/main/first", 30)
+    world.apply("late", 1)
+
+    # when one of these Nodes is no longer wanted, and shortly after that another
+    world.scale("beta/main/first", 29)
+    world.pass_time(seconds=50)
+    world.scale("beta/main/first", 28)
+    soon = waiting_of(world, "late")
+    world.pass_time(seconds=10)
+
+    # then the numbers are right a minute after the first change
+    assert soon == (31, 31)
+    assert waiting_of(world, "late") == (29, 29)
+
+
+def test_small_changes_of_positions_are_shown_at_most_once_a_minute(world: WorldHarness) -> None:
+    # given a NodePool that waits behind 90 Nodes
+    given_two_organisations(world)
+    world.given_quota(99, org="beta")
+    world.apply("beta/main/first", 90)
+    world.apply("late", 1)
+    subject = "np.evt.capacity.acme.prod.late.CapacityChecked"
+    before = sum(entry.subject == subject for entry in world.entries())
+
+    # when every 23 seconds another of these Nodes is no longer wanted, for one and a half minutes
+    for target in range(89, 84, -1):
+        world.scale("beta/main/first", target)
+        world.pass_time(seconds=23)
+    world.pass_time(minutes=60)
+
+    # then two verdicts follow, and the last one is right
+    assert sum(entry.subject == subject for entry in world.entries()) - before == 2
+    assert waiting_of(world, "late") == (86, 86)
+
+
+def waiting_of(world: WorldHarness, pool: str) -> tuple[int, int]:
+    """Return the position of a NodePool, and how many machines it needs."""
+    node_pool = world.node_pool(pool)
+    assert node_pool is not None
+    return node_pool["status"].get("queuePosition", 0), node_pool["status"].get("machinesNeeded", 0)
+
+
 def place(world: WorldHarness, pool: str) -> int:
     """Return the position of a NodePool in the queue for machines; 0 without a position."""
     node_pool = world.node_pool(pool)

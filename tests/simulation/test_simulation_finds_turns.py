@@ -38,6 +38,11 @@ def kept_at_once(member: Any) -> Any:
     return replace(cancelled(member), is_cancelled=False)
 
 
+def never_exact(*_args: Any) -> bool:
+    """Return False, as if a position that is wrong by less than a tenth could stay wrong."""
+    return False
+
+
 PLANTS = {
     "priorities count across organisations": Plant(
         "has a higher rank", PROFILE, functions={"nodepool.placement.ranking.Waiting.group": "all"}
@@ -51,6 +56,9 @@ PLANTS = {
         "has to wait since",
         WRONG,
         functions={"nodepool.placement.claims.Claimant.with_spec": keep_place},
+    ),
+    "small changes of positions are never shown": Plant(
+        "the positions do not add up", PROFILE, functions={"capacity.decide.is_exact": never_exact}
     ),
     "a cancellation that comes too late is not counted": Plant(
         "removed", SHRUNK, functions={"allocator.changes._cancel_removal": kept_at_once}

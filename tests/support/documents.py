@@ -54,6 +54,7 @@ class NodePoolStatus(TypedDict):
     queuedNodes: NotRequired[int]
     awaitedSpotNodes: NotRequired[int]
     queuePosition: NotRequired[int]
+    machinesNeeded: NotRequired[int]
     observedGeneration: NotRequired[int]
     autoscaled: NotRequired[Autoscaled]
 

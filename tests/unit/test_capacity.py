@@ -1148,7 +1148,7 @@ def test_a_wake_that_failed_on_an_offering_is_made_up_for_on_all_that_wait_there
     outputs = story.wake_until_idle()
 
     # then both have their verdict
-    assert short(outputs) == ["first Sufficient 1/1", "second Sufficient 1/1"]
+    assert short(outputs) == ["first Sufficient 2/1", "second Sufficient 1/1"]
     assert (story.due, len(story.state.work.failures)) == (None, 0)
 
 
@@ -1242,9 +1242,11 @@ def test_demand_verdicts_and_what_is_kept_follow_from_the_pools_that_stay(
         pool = state.pools[share.key]
         assert share.reason is Capacity.SUFFICIENT or pool.said == verdict(pool, share)
 
-    # and once all of them go, nothing is kept
+    # and once all of them go, and verdicts are exact, nothing is kept
     for pool in pools:
         story.process(deleting(pool.uid))
+    story.wake_until_idle()
+    story.now += timedelta(minutes=1)
     story.wake_until_idle()
     left = replace(story.state, inventory=Inventory(), work=WorkQueue())
     assert left == State()

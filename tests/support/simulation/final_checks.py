@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from capacity.supply import shares
 from nodepool.contract.model import ComputeClass, NodePhase
 from nodepool.contract.subjects import address_of
 from nodepool.engine.world import World
@@ -18,6 +19,7 @@ from support.reference.history import History
 from support.simulation.sender import SentCommand
 
 if TYPE_CHECKING:
+    from capacity.state import State as CapacityState
     from fleet.state import State as FleetState
     from nodepool.placement.claims import Claimant
     from nodepool.placement.placement import Placement
@@ -55,6 +57,7 @@ class FinalChecks:
         self._silences_are_shown()
         self._all_is_as_computed()
         self._queue_is_one()
+        self._places_are_current()
         self._replay_is_the_same()
 
     def _commands_have_outcomes(self, sent: Sequence[SentCommand]) -> None:
@@ -156,6 +159,22 @@ class FinalChecks:
             for name in ("capacity", "allocator")
         )
         _compare("waits", shown, served)
+
+    def _places_are_current(self) -> None:
+        """The last verdict on each NodePool that waits names its position of now."""
+        state = cast("CapacityState", self.world.state("capacity"))
+        said = {
+            pool.key: (pool.said.position, pool.said.needed)
+            for pool in state.pools.values()
+            if pool.claim and pool.said is not None
+        }
+        found = {
+            share.key: (share.position, share.needed)
+            for offering in state.waiting
+            for share in shares(state, offering, {})
+            if share.key in said
+        }
+        _compare("positions", said, found)
 
     def _quotas_add_up(self) -> None:
         quotas = cast("Mapping[str, Quota]", documents_of(self.world, "quotas"))
