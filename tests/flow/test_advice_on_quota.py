@@ -6,7 +6,7 @@ import pytest
 
 from flow.test_explanations import explained, titles
 from flow.test_racks import given_racks, run_pod, want
-from support.constants import CLUSTER
+from support.constants import CLUSTER, H100, ZONE
 from support.simulation.advice import check_advice
 from support.world_harness import WorldHarness
 
@@ -309,3 +309,55 @@ def test_the_quota_of_a_nodepool_that_is_being_deleted_is_waited_for(
         f"{CLUSTER}/train is being deleted and has 4 Nodes: a Node counts until it has left"
     )
     assert titles(explained(world, "new")) == []
+
+
+def test_no_quota_is_asked_for_what_does_not_fit_into_it(world: WorldHarness) -> None:
+    # given a spot NodePool that lacks a Node, and a NodePool that waits longer for two
+    given_waiting(world, 2)
+    world.apply("cheap", 3, computeClass="spot")
+
+    # when the advice is followed
+    advised = helps(world, "cheap")
+    world.given_quota(3)
+    world.pass_time(minutes=20)
+
+    # then the other NodePool is granted none, and preempts no Node
+    assert advised[0] == f"raise the quota of {H100} in {ZONE} to 3"
+    assert world.nodes("cheap") == ["n1", "n2"]
+
+
+def test_more_quota_for_a_spot_nodepool_may_cost_it_nodes(world: WorldHarness) -> None:
+    # given a spot NodePool that lacks a Node, and a NodePool that waits longer for one
+    given_waiting(world, 1)
+    world.apply("cheap", 3, computeClass="spot")
+
+    # when the advice is followed
+    advised = helps(world, "cheap")
+    world.given_quota(4)
+    world.pass_time(minutes=20)
+
+    # then the other NodePool preempts a Node, as the advice says
+    assert advised[0] == (
+        f"raise the quota of {H100} in {ZONE} to 4, up to 1 of them for what may be served before "
+        f"cheap; {CLUSTER}/train may then preempt Nodes of cheap"
+    )
+    assert world.nodes("cheap") == ["n2"]
+
+
+@pytest.mark.parametrize("lacks", [3, 4])
+def test_a_spot_nodepool_gives_up_no_quota_for_which_another_would_preempt_it(
+    world: WorldHarness, lacks: int
+) -> None:
+    # given a spot NodePool that lacks three of five Nodes, and a NodePool that waits for quota
+    given_waiting(world, lacks, quota=5)
+
+    # then it is to keep what it has only where the other NodePool does not fit then
+    keeps = "scale cheap to 2, what it has"
+    assert (keeps in helps(world, "cheap")) is (lacks > 3)
+
+
+def given_waiting(world: WorldHarness, lacks: int, quota: int = 2) -> None:
+    """Two machines of a spot NodePool that has the whole quota, for which another waits."""
+    world.given_data_center(machines=2, quota=quota)
+    world.apply("cheap", quota, computeClass="spot")
+    world.apply("train", lacks)

@@ -1586,14 +1586,14 @@ def test_the_machines_for_what_is_served_before_are_asked_for_as_well(world: Wor
 
 def test_the_quota_for_what_may_be_served_before_is_asked_for_as_well(world: WorldHarness) -> None:
     world.given_data_center(machines=20, quota=2)
-    world.apply("first", 4)
-    world.apply("train", 3)
+    world.apply("first", 3)
+    world.apply("train", 4)
 
     (cause,) = explained(world, "train").causes
     world.given_quota(7)
 
     assert cause.helps[0] == (
-        f"raise the quota of {H100} in {ZONE} to 7, up to 4 of them for what may be served before "
+        f"raise the quota of {H100} in {ZONE} to 7, up to 3 of them for what may be served before "
         "train"
     )
     assert titles(explained(world, "train")) == []

@@ -12,6 +12,7 @@ from capacity.needed import find_losers
 from capacity.pool import Pool
 from capacity.state import State as CapacityState
 from flow.test_advice_on_nodes import BLOCKED, given_a_rack_with_repaired_machines
+from flow.test_advice_on_quota import given_waiting
 from flow.test_explanations import given_slow_spot_nodes, given_two_racks_of_one_domain
 from flow.test_reservations import given_a_reserved_node_of_a_rack_that_left
 from lifecycle.health import Health
@@ -442,4 +443,23 @@ def test_a_preemption_that_is_timed_by_an_earlier_one_is_found(
     monkeypatch.setattr("nodepool.explanation.causes.spot_awaited_since", awaited_since_verdict)
 
     with pytest.raises(Violation, match="a service at work is blamed: the preemption"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+@pytest.mark.parametrize("lacks", [1, 3])
+def test_advice_by_which_another_nodepool_preempts_nodes_is_found(
+    monkeypatch: pytest.MonkeyPatch, lacks: int
+) -> None:
+    # given a spot NodePool that lacks Nodes, and a NodePool that waits for the quota of these
+    harness = WorldHarness()
+    given_waiting(harness, lacks, quota=5)
+    if lacks == 1:
+        harness.apply("cheap", 6, computeClass="spot")
+    check_advice(harness.world, Random(0), most=ALL)
+
+    # when preemptions by that NodePool are overlooked
+    monkeypatch.setattr("nodepool.explanation.leaving.preempting", lambda *_: [])
+    monkeypatch.setattr("nodepool.explanation.quota_remedies._cost", lambda *_: "")
+
+    with pytest.raises(Violation, match="that costs it Nodes"):
         check_advice(harness.world, Random(0), most=ALL)

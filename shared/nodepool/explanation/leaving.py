@@ -11,7 +11,7 @@ from nodepool.contract.keys import SLURM_JOB
 from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import Facts, NodeFacts
 from nodepool.explanation.remedies import Remedy, ScaleTo
-from nodepool.explanation.sharing import down_to_racks, rack_of
+from nodepool.explanation.sharing import down_to_racks, preempting, rack_of
 from nodepool.explanation.unanswered import INTERNAL_ERROR, has_failed
 from nodepool.placement.racks import count_racks, count_surplus
 
@@ -117,9 +117,12 @@ def staying_racks(facts: Facts) -> list[tuple[int, Rack]]:
 def keep_nodes(facts: Facts, count: int) -> Iterator[Remedy]:
     """Yield the advice to lower the target to `count` Nodes, if that target may be set.
 
-    A part of a rack is no target, and the autoscaler sets a target of its own.
+    A part of a rack is no target, and the autoscaler sets a target of its own. A spot NodePool
+    keeps no Nodes by giving up quota with which another NodePool would preempt them.
     """
-    if 0 < count < facts.target and fits_racks(facts, count) and not facts.autoscaling:
+    if facts.autoscaling or preempting(facts, facts.reserved - count):
+        return
+    if 0 < count < facts.target and fits_racks(facts, count):
         what = "what it has" if count <= facts.current else "what it has and awaits"
         what = what if count == facts.held else "what it keeps"
         yield Remedy(f"scale {facts.name} to {count}, {what}", ScaleTo(count))

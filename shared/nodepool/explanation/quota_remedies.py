@@ -61,8 +61,7 @@ def quota_remedies(facts: Facts) -> Iterator[Remedy]:
     if (gone := limit.used - known) > 0:
         text = f"wait: NodePools have given up {format_count(gone)} that the quota still counts"
         yield Remedy(f"{text}; the allocator and the quota service release quota", Wait())
-    ahead = sum(peer.lacks for peer in _ahead(facts))
-    yield from _raise(facts, limit, known + _lacks(facts) + ahead, ahead)
+    yield from _raise(facts, limit, known + _lacks(facts))
     fitting = down_to_racks(facts, (limit.limit or 0) - _others(facts))
     if facts.held < fitting < facts.target and not facts.autoscaling:
         yield Remedy(f"scale {facts.name} to {fitting}, which fits", ScaleTo(fitting))
@@ -79,8 +78,14 @@ def quota_proofs(facts: Facts) -> Iterator[tuple[int, str]]:
         yield peer.position, f"nodepool {peer.name}"
 
 
-def _raise(facts: Facts, limit: Limit, enough: int, ahead: int) -> Iterator[Remedy]:
-    """Yield the limit that is enough, unless quota that is given up leaves enough of this one."""
+def _raise(facts: Facts, limit: Limit, own: int) -> Iterator[Remedy]:
+    """Yield the limit that is enough, unless quota that is given up leaves enough of this one.
+
+    own: the limit that is enough where no other NodePool waits for quota.
+    """
+    served = _ahead(facts)
+    ahead = sum(peer.lacks for peer in served)
+    enough = own + ahead
     if limit.limit is not None and enough <= limit.limit:
         return
     verb = "set" if limit.limit is None else "raise"
@@ -91,7 +96,13 @@ def _raise(facts: Facts, limit: Limit, enough: int, ahead: int) -> Iterator[Reme
         text += f", or more: its autoscaler may want up to {format_count(facts.max_nodes)}"
     if ahead:
         text += f", up to {ahead} of them for what may be served before {facts.name}"
-    yield Remedy(text, SetLimit(enough + more))
+    yield Remedy(text + _cost(facts, served), SetLimit(enough + more))
+
+
+def _cost(facts: Facts, granted: list[Peer]) -> str:
+    """Return that NodePools which are granted quota, too, may preempt Nodes of this NodePool."""
+    takers = [peer for peer in granted if facts.spot and not peer.spot]
+    return f"; {list_names(takers)} may then preempt Nodes of {facts.name}" if takers else ""
 
 
 def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
@@ -127,7 +138,8 @@ def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
         slow = [each for each in others if _count_unaided(each) < each.returning]
         if waits and slow:
             text = f"{text}; also {_wait_for(slow)}"
-        yield Remedy(text, ScalePeer(name, left, waits))
+        waiting = [peer for peer in facts.peers if peer.lacks and peer.name != name]
+        yield Remedy(text + _cost(facts, waiting), ScalePeer(name, left, waits))
 
 
 def _wait_for(leaving: list[Peer]) -> str:
@@ -147,8 +159,19 @@ def _count_unaided(peer: Peer) -> int:
 
 
 def _ahead(facts: Facts) -> list[Peer]:
-    """Return the NodePools that may be served before this NodePool: all that wait for quota."""
-    return [peer for peer in facts.peers if peer.lacks]
+    """Return the NodePools that may be served before this NodePool.
+
+    With just enough for this NodePool and for all NodePools that lack less, those that lack more
+    do not fit, and are passed over.
+    """
+    limit = facts.limit.limit if facts.limit is not None else None
+    free = (limit or 0) - facts.reserved - _others(facts)
+    served, enough = list[Peer](), _lacks(facts)
+    for peer in sorted(facts.peers, key=lambda peer: peer.lacks):
+        if 0 < peer.lacks <= max(enough, free):
+            served.append(peer)
+            enough += peer.lacks
+    return served
 
 
 def _lacks(facts: Facts) -> int:

@@ -33,6 +33,20 @@ def rivals(what: str, waiting: list[Peer]) -> Iterator[str]:
     yield f"{list_names(waiting)} {verb} for {what}"
 
 
+def preempting(facts: Facts, more: int) -> list[Peer]:
+    """Return the NodePools that may preempt Nodes of this one once they are granted quota.
+
+    These are NodePools of class `default` that wait for quota, where this NodePool is of class
+    `spot`. A NodePool that does not fit is passed over.
+
+    more: by how many Nodes the quota that is left grows.
+    """
+    if not facts.spot or facts.limit is None or facts.limit.limit is None:
+        return []
+    free = facts.limit.limit - facts.limit.used + more
+    return [peer for peer in facts.peers if not peer.spot and 0 < peer.lacks <= free]
+
+
 def list_names(peers: list[Peer]) -> str:
     """Return the names of some NodePools, and how many more there are."""
     names = sorted(peer.name for peer in peers)

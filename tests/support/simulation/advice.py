@@ -183,16 +183,19 @@ def check_trial(world: World, trial: Trial) -> None:
         return
     copy.pass_time(A_WHILE)
     buckets = buckets_of(copy)
-    is_there = trial.pool in buckets["nodepools"]
-    if not is_there or _has_failed(copy, world, trial):
+    if trial.pool not in buckets["nodepools"]:
+        return
+    said = f"explain advises {trial.pool}: {trial.remedy.text}"
+    if _has_cost_nodes(copy, world, trial):
+        raise Violation(f"{said}; that costs it Nodes")
+    if _has_failed(copy, world, trial):
         return
     wrong = "" if _has_helped(buckets, trial) else "that does not help"
     if not wrong and not _is_kept(buckets, trial, facts_of(buckets, trial.pool)):
         wrong = f"that is not so: {trial.remedy.promise.name}"
     if wrong:
-        said = f"explain advises {trial.pool}: {trial.remedy.text}; {wrong}"
         after = explain(facts_of(buckets, trial.pool)).sentence
-        raise Violation(f"{said}\nbefore: {explain(trial.facts).sentence}\nafter: {after}")
+        raise Violation(f"{said}; {wrong}\nbefore: {explain(trial.facts).sentence}\nafter: {after}")
 
 
 def _has_failed(copy: World, world: World, trial: Trial) -> bool:
@@ -213,6 +216,25 @@ def _has_failed(copy: World, world: World, trial: Trial) -> bool:
         if any(each.data.path == pool_path(trial.pool) and _is_new(each, world) for each in left):
             return True
     return any(_is_struck(each, after[key], trial) for key, each in before.items())
+
+
+def _has_cost_nodes(copy: World, world: World, trial: Trial) -> bool:
+    """Whether a change of quota or targets led to preemptions that were not announced.
+
+    Then the NodePool has fewer Nodes than before, and than where nothing was changed. Faults of
+    machines that nobody knew of excuse that.
+    """
+    changes_quota = isinstance(trial.remedy.action, ScaleTo | ScalePeer | SetLimit)
+    is_told = "may then preempt" in trial.remedy.text
+    if not changes_quota or is_told or not _has_given_way(copy, world, trial.pool):
+        return False
+    before, after = (cast("FleetState", each.state("fleet")).machines for each in (world, copy))
+    if any(_is_struck(each, after[key], trial) for key, each in before.items()):
+        return False
+    unchanged = fork(world)
+    unchanged.pass_time(A_WHILE)
+    held, without = (facts_of(buckets_of(each), trial.pool).held for each in (copy, unchanged))
+    return held < min(trial.facts.held, without)
 
 
 def _is_struck(before: "Machine", after: "Machine", trial: Trial) -> bool:
