@@ -135,10 +135,12 @@ def _node_assigned(model: ReadModel, event: on.CWNodeAssigned, context: Context)
     inventory = model.inventory.assign(event.machine_key, event.key, event.assignment)
     pool = model.pools.get(event.key)
     profile = profile_of(pool.spec) if pool is not None and pool.uid == event.uid else ""
+    node = nodes.build_node(event, context, profile)
     return replace(
         with_inventory(model, event, inventory, context),
         pools=_changed_pools(model.pools, event, pools.node_assigned, context),
-        nodes=model.nodes.set(event.node_key, nodes.build_node(event, context, profile)),
+        nodes=model.nodes.set(event.node_key, node),
+        busy=_with_busy(model.busy, node.pool, event.node_key, is_busy=node.is_busy),
     )
 
 
@@ -150,6 +152,7 @@ def _node_joined(model: ReadModel, event: on.CWNodeRegistered, context: Context)
         model,
         pools=_changed_pools(model.pools, event, pools.node_registered, context),
         nodes=model.nodes.set(key, node),
+        busy=_with_busy(model.busy, node.pool, key, is_busy=node.is_busy),
         templates=move_node(model.templates, node.pool, 0, node.template),
     )
 
@@ -220,8 +223,7 @@ def _node_left(model: ReadModel, event: NodeLeft, context: Context) -> ReadModel
     key = event.node_key
     node = model.nodes[key]
     inventory = model.inventory.depart(event)
-    domain = inventory.machines[event.machine_key].domain
-    change = partial(pools.node_left, domain=domain, profile=node.profile, usable=node.usable)
+    change = partial(pools.node_left, node=node)
     model = count_giving_way(model, node, None, context)
     return replace(
         with_inventory(model, event, inventory, context),
@@ -240,8 +242,7 @@ def _reservation_changed(
     if before is None or before.usable is event.usable:
         return model
     node = replace(before, usable=event.usable, version=context.position)
-    domain = model.inventory.machines[event.machine_key].domain
-    change = partial(pools.node_reserved, domain=domain)
+    change = partial(pools.node_reserved, domain=node.domain)
     return replace(
         model,
         pools=_changed_pools(model.pools, event, change, context),

@@ -97,10 +97,11 @@ def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
 
 def _node(node: NodeObject) -> Document:
     _, _, pool = pool_path(node.pool)
-    labels = dict(node.labels) or {
+    labels = {
         "node.kubernetes.io/instance-type": node.instance_type,
         "topology.kubernetes.io/zone": node.zone,
         "compute.coreweave.com/node-pool": pool,
+        **node.labels,
     }
     spec: dict[str, object] = {"taints": [_taint(taint) for taint in node.taints]}
     if node.unschedulable:

@@ -22,6 +22,7 @@ def build_node(event: on.CWNodeAssigned, context: Context, profile: str) -> Node
         assignment=event.assignment,
         created=context.time,
         version=context.position,
+        labels=event.labels,
         profile=profile,
     )
 

@@ -22,7 +22,7 @@ from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import BlockingPod
 from nodepool.contract.reboots import RebootedFor
 from nodepool.placement.machines import Machine
-from nodepool.placement.racks import Counts
+from nodepool.placement.racks import Counts, domain_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,8 @@ class NodePoolObject:
     allocation_error: why the allocator could not decide on its Nodes; empty after a success.
     node_error: why its Nodes could not be updated or removed; empty after a success.
     deletion_error: why its deletion could not be ended; empty before a failure.
-    busy: while it loses Nodes, its Nodes that are active or leave; only `projection` fills this.
+    busy: while it loses Nodes, its Nodes that boot, are active or leave; only `projection` fills
+        this.
     """
 
     key: PoolKey
@@ -208,7 +209,8 @@ class NodeObject:
     cordon: the number of its last cordon.
     lock: the number of the lock that a Slurm job has on it, or waits for; 0 without one.
     forced: whether its drain waits for no Pod.
-    labels, annotations, taints: its own in its cluster; empty before it has joined.
+    labels, annotations, taints: its own in its cluster; before it has joined, only the labels of
+        its machine.
     template: the revision of the template with its other labels, annotations and taints; 0 if it
         has no template.
     registered: when it joined its cluster; None before.
@@ -277,8 +279,18 @@ class NodeObject:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether workloads run on it, or it will leave."""
-        return self.active or self.removal is not None or self.asked_since is not None
+        """Return whether it boots, workloads run on it, or it will leave."""
+        return not self.is_registered or self.active or self.is_leaving
+
+    @property
+    def is_leaving(self) -> bool:
+        """Return whether it will leave."""
+        return self.removal is not None or self.asked_since is not None
+
+    @property
+    def domain(self) -> str:
+        """Return its NVLink domain, from its assignment on; empty if it has none."""
+        return domain_of(self.labels)
 
     @property
     def action_condition(self) -> str:

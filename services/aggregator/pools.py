@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from aggregator import CheckFailed, NodeLeft, Recovered
-from aggregator.objects import Autoscaled, NodePoolObject
+from aggregator.objects import Autoscaled, NodeObject, NodePoolObject
 from aggregator.profiles import counted_profiles, profile_of
 from aggregator.verdicts import with_condition, with_counts
 from nodepool.contract import events as on
@@ -222,22 +222,16 @@ def node_registered(
 
 
 def node_left(
-    pool: NodePoolObject,
-    event: NodeLeft,
-    context: Context,
-    *,
-    domain: str,
-    profile: str = "",
-    usable: bool = True,
+    pool: NodePoolObject, event: NodeLeft, context: Context, *, node: NodeObject
 ) -> NodePoolObject:
-    """Return the NodePool with one Node fewer, current or in progress, in this NVLink domain."""
+    """Return the NodePool without this Node, which was current or in progress."""
     if event.uid != pool.uid:
         return pool
-    pool = replace(pool, profiles=counted_profiles(pool.profiles, profile, -1))
-    if not usable:
+    pool = replace(pool, profiles=counted_profiles(pool.profiles, node.profile, -1))
+    if not node.usable:
         return with_counts(replace(pool, away=pool.away - 1), context)
     if isinstance(event, on.CWNodeDeleted) and event.registered:
-        return with_counts(_in_domain(pool, domain, -1), context, current=-1)
+        return with_counts(_in_domain(pool, node.domain, -1), context, current=-1)
     return with_counts(pool, context, in_progress=-1)
 
 

@@ -28,7 +28,7 @@ from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Object
 from nodepool.state.values import replace
 
-RENDERING: Final = "10"
+RENDERING: Final = "11"
 """The version of the documents; raise it when a release renders the same state differently."""
 POOLS: Final = "nodepools"
 NODES: Final = "nodes"

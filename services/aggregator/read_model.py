@@ -38,7 +38,7 @@ class ReadModel:
     pools, nodes, quotas, capacity, clusters: one map for each of these buckets.
     inventory: every machine, as `capacity` counts it.
     machines: the rest of the status of every machine.
-    busy: the Nodes of each NodePool that are active, or that will leave.
+    busy: the Nodes of each NodePool that boot, that are active, or that will leave.
     templates: the large templates of the Nodes of each NodePool.
     """
 

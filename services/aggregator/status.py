@@ -22,7 +22,6 @@ from nodepool.explanation.causes import blocking
 from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.leaving import still_there, surplus
 from nodepool.explanation.unanswered import drop_unchecked
-from nodepool.placement.racks import domain_of
 from nodepool.state.values import replace
 
 Document = Mapping[str, object]
@@ -180,13 +179,12 @@ def _facts(pool: NodePoolObject) -> Facts:
 
 
 def _staying(pool: NodePoolObject) -> Mapping[str, int]:
-    """Return how many current Nodes stay in each domain; nobody counts those in progress there."""
-    leaving = Counter(
-        domain_of(node.labels)
-        for node in pool.busy
-        if (node.removal or node.asked_since) and node.is_registered and node.usable
-    )
-    return {domain: count - leaving[domain] for domain, count in pool.domains.items()}
+    """Return how many Nodes stay in each domain, those in progress included."""
+    stay = Counter(pool.domains)
+    for node in pool.busy:
+        if node.usable:
+            stay[node.domain] += (not node.is_registered) - node.is_leaving
+    return stay
 
 
 def _check(condition: Condition) -> Check:
@@ -221,5 +219,5 @@ def _node(node: NodeObject) -> NodeFacts:
             cordon_cause(each.type) for each in node.reported if is_problem(each.type, each.status)
         ),
         reserved=not node.usable,
-        domain=domain_of(node.labels),
+        domain=node.domain,
     )

@@ -8,14 +8,17 @@ import pytest
 
 from flow.test_explanations import explained, titles
 from flow.test_racks import (
+    DOMAIN,
     EAST,
     GB200,
     R1,
     R2,
+    add,
     break_boot,
     break_node,
     cordon_reasons,
     domains,
+    given_a_surplus_while_a_node_boots,
     given_racks,
     repair,
     run_pod,
@@ -585,6 +588,31 @@ def test_a_target_is_not_advised_that_costs_a_part_of_a_rack(world: WorldHarness
 
     assert domains(world) == {R1: 17, R2: 1}
     assert [text for text in advised if text.startswith("scale")] == []
+
+
+def test_the_work_that_keeps_a_rack_is_to_end_also_while_a_node_of_another_one_boots(
+    world: WorldHarness,
+) -> None:
+    given_a_surplus_while_a_node_boots(world)
+
+    advised = helps(world)
+    check_advice(world.world, Random(0), most=100)
+
+    assert advised == [(f"cordon the active Node of NVLink domain {R2} and end the work there",)]
+
+
+def test_a_rack_of_which_a_node_boots_is_a_target_that_a_nodepool_may_keep(
+    world: WorldHarness,
+) -> None:
+    # given one rack, of which one Node has joined, where two racks are wanted
+    world.given_cluster(zone=EAST)
+    world.given_quota(36, GB200, zone=EAST)
+    add(world, {"count": 1, "labels": {DOMAIN: "a"}})
+    add(world, {"count": 17, "labels": {DOMAIN: "a"}, "bootSeconds": 1200})
+    want(world, 2)
+    world.pass_time(minutes=1)
+
+    assert helps(world)[0][-1] == "scale train to 18, what it has and awaits"
 
 
 BLOCKED: Mapping[str, Callable[[WorldHarness], object]] = {

@@ -499,6 +499,35 @@ def test_a_surplus_waits_for_no_rack_that_is_too_large_to_leave(world: WorldHarn
     assert domains(world) == {R2: 18}
 
 
+def given_a_surplus_while_a_node_boots(world: WorldHarness) -> None:
+    """One of two racks is to leave: R1 is idle and boots a Node; R2 lacks one, and n20 works."""
+    world.given_cluster(zone=EAST)
+    world.given_quota(36, GB200, zone=EAST)
+    add(world, {"count": 36, "inRacks": True, "bootSeconds": 1200, "repairSeconds": 0})
+    cures = {"disableUnhealthyNodeEviction": False}
+    want(world, 2, lifecycle=cures)
+    world.pass_time(minutes=30)
+    for node in ("n1", "n19"):
+        break_node(world, node, "gpu-lost")
+    world.pass_time(minutes=1)
+    repair(world, "n1")
+    run_pod(world, "n20")
+    want(world, 1, lifecycle=cures)
+    world.pass_time(minutes=1)
+
+
+def test_a_node_that_boots_counts_for_its_rack_which_is_then_too_large_to_leave(
+    world: WorldHarness,
+) -> None:
+    given_a_surplus_while_a_node_boots(world)
+
+    waiting = world.condition("train", "AtTarget")
+    stop_pod(world, "n20")
+
+    assert "NodePool has 34 Nodes and wants 18; waits for n20, active with Pods job" in waiting
+    assert domains(world) == {R1: 18}
+
+
 def test_no_more_nodes_leave_than_are_too_many_while_a_part_of_a_rack_is_busy(
     world: WorldHarness,
 ) -> None:

@@ -6,7 +6,20 @@ from random import Random
 import pytest
 
 from flow.test_explanations import explained, titles
-from flow.test_racks import R1, R2, R3, break_node, domains, given_racks, part, want
+from flow.test_racks import (
+    DOMAIN,
+    EAST,
+    GB200,
+    R1,
+    R2,
+    R3,
+    add,
+    break_node,
+    domains,
+    given_racks,
+    part,
+    want,
+)
 from lifecycle.decide import service as lifecycle_service
 from lifecycle.options import Options
 from nodepool.explanation.remedies import EndWork
@@ -187,6 +200,24 @@ def test_a_node_of_a_rack_that_stays_is_to_come_back(world: WorldHarness) -> Non
 
     assert advised == ["reserve n19 for the organisation again"]
     assert (before, part(world, "status")["currentNodes"]) == (34, 35)
+
+
+def test_a_node_is_to_come_back_to_a_rack_of_which_another_node_boots(
+    world: WorldHarness,
+) -> None:
+    # given a rack of which one Node boots, and the control plane has another one
+    world.given_cluster(zone=EAST)
+    world.given_quota(18, GB200, zone=EAST)
+    add(world, {"count": 1, "labels": {DOMAIN: "a"}})
+    add(world, {"count": 17, "labels": {DOMAIN: "a"}, "bootSeconds": 1200})
+    want(world, 1)
+    world.pass_time(minutes=1)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+
+    advised = list(map(world.with_machine_numbers, reservation_advice(world)))
+    check_advice(world.world, Random(0), most=100)
+
+    assert advised == ["reserve n1 for the organisation again"]
 
 
 def test_a_node_moves_to_the_control_plane_once_nothing_runs_there(harness: Harness) -> None:

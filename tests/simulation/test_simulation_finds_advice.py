@@ -8,18 +8,22 @@ from typing import Any
 
 import pytest
 
+from aggregator.objects import NodePoolObject
+from aggregator.status import _staying as count_staying
 from capacity.needed import find_losers
 from capacity.pool import Pool
 from capacity.state import State as CapacityState
 from flow.test_advice_on_nodes import BLOCKED, given_a_rack_with_repaired_machines
 from flow.test_advice_on_quota import given_waiting
 from flow.test_explanations import given_slow_spot_nodes, given_two_racks_of_one_domain
+from flow.test_racks import given_a_surplus_while_a_node_boots
 from flow.test_reservations import given_a_reserved_node_of_a_rack_that_left
 from lifecycle.health import Health
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.reboots import RebootedFor
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation import cordon_remedies, rack_remedies, reservation_remedies
+from nodepool.explanation.documents import _node as read_node
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
 from nodepool.explanation.leaving import Rack, keep_nodes
 from nodepool.explanation.promises import Promise
@@ -95,6 +99,17 @@ def none_lost_before(state: CapacityState, key: OfferingKey) -> Mapping[PoolKey,
 def nobody_ahead(_facts: Facts) -> list[Peer]:
     """No NodePool of the organisation is served before another one."""
     return []
+
+
+def without_domain(node: object) -> NodeFacts:
+    """No Node that boots is in an NVLink domain."""
+    facts = read_node(node)
+    return facts if facts.registered else replace(facts, domain="")
+
+
+def without_those_that_boot(pool: NodePoolObject) -> Mapping[str, int]:
+    """No Node that boots counts for its rack."""
+    return count_staying(replace(pool, busy=tuple(n for n in pool.busy if n.is_registered)))
 
 
 def nothing_to_empty(_facts: Facts, _leaving: int) -> list[Rack]:
@@ -378,6 +393,25 @@ def test_quota_that_work_keeps_is_found_where_it_is_counted_as_if_it_came_at_onc
 
     # then the idle Nodes that are to be given back are not enough
     with pytest.raises(Violation, match="idle down to 3; that does not help"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+@pytest.mark.parametrize(
+    ("function", "instead", "text"),
+    [
+        ("nodepool.explanation.documents._node", without_domain, "another NVLink domain"),
+        ("aggregator.status._staying", without_those_that_boot, "AtTarget counts"),
+    ],
+)
+def test_a_node_that_boots_and_is_not_counted_for_its_rack_is_found(
+    function: str, instead: Callable[..., object], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = WorldHarness()
+    monkeypatch.setattr(function, instead)
+
+    given_a_surplus_while_a_node_boots(harness)
+
+    with pytest.raises(Violation, match=text):
         check_advice(harness.world, Random(0), most=ALL)
 
 

@@ -625,6 +625,7 @@ def test_a_node_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
                 "node.kubernetes.io/instance-type": KIND,
                 "topology.kubernetes.io/zone": ZONE,
                 "compute.coreweave.com/node-pool": "train.v1",
+                "ib.coreweave.cloud/leafgroup": "l-7",
             },
             "annotations": {},
         },

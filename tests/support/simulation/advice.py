@@ -5,6 +5,8 @@ machines and Nodes that come one by one, if there are more of them than before.
 """
 
 import json
+import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,7 +26,7 @@ from nodepool.engine.world import World
 from nodepool.explanation.cause import Cause, Kind
 from nodepool.explanation.documents import IN_SERVICE
 from nodepool.explanation.facts import RESTARTING, Check, Facts
-from nodepool.explanation.leaving import without_lost
+from nodepool.explanation.leaving import surplus, without_lost
 from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import (
     Action,
@@ -46,7 +48,7 @@ from nodepool.explanation.remedies import (
     Unreserve,
     Wait,
 )
-from nodepool.explanation.sentence import explain
+from nodepool.explanation.sentence import Explanation, explain
 from nodepool.explanation.sharing import rack_of
 from nodepool.placement.racks import NVLINK_DOMAIN
 from support.audit.facts import Violation
@@ -54,12 +56,15 @@ from support.audit.words import WRONG_PLURAL
 from support.constants import RACK
 from support.explaining import Buckets, buckets_of, facts_of
 from support.paths import machine_path, org_path, pool_path, zone_path
+from support.reference.racks import DOMAIN
 from support.simulation.forks import fork
 
 if TYPE_CHECKING:
     from fleet.machine import Machine
     from fleet.state import State as FleetState
 
+COUNTED = re.compile(r"\d+ of \d+: |\d+ (?:is|are) to leave")
+"""How many Nodes of a surplus are waited for, or leave by themselves."""
 A_WHILE = timedelta(hours=4)
 """Longer than anything takes that ends by itself: boots, drains, grace periods, retries."""
 
@@ -80,11 +85,8 @@ def trials(world: World) -> Iterator[Trial]:
     for key in buckets["nodepools"]:
         facts = facts_of(buckets, key, world.log.clock)
         explanation = explain(facts)
-        texts = [explanation.sentence]
-        for cause in explanation.causes:
-            texts += (cause.message, *cause.details, *cause.helps)
-        if wrong := [text for text in texts if WRONG_PLURAL.search(text)]:
-            raise Violation(f"a plural for a single thing: {wrong[0]}")
+        if wrong := _misspoken(explanation) or _miscounted(buckets, facts):
+            raise Violation(f"{wrong} ({key})")
         for cause in explanation.causes:
             for remedy in cause.remedies:
                 if isinstance(remedy.action, StartService):
@@ -97,6 +99,34 @@ def trials(world: World) -> Iterator[Trial]:
                 if isinstance(remedy.action, ScalePeer) and _is_given_back(buckets, key, facts):
                     raise Violation(f"{said}; others give back enough already")
                 yield Trial(key, facts, cause, remedy)
+
+
+def _misspoken(explanation: Explanation) -> str:
+    """Return what is wrong with the words of an explanation, if anything."""
+    texts = [explanation.sentence]
+    for cause in explanation.causes:
+        texts += (cause.message, *cause.details, *cause.helps)
+    wrong = [text for text in texts if WRONG_PLURAL.search(text)]
+    return f"a plural for a single thing: {wrong[0]}" if wrong else ""
+
+
+def _miscounted(buckets: Buckets, facts: Facts) -> str:
+    """Return what is counted otherwise by the machines, or by the status of the NodePool, if any.
+
+    Each Node is in the rack of its machine, from its assignment on.
+    """
+    stay = Counter(facts.staying)
+    for node in facts.counted_nodes:
+        machine = buckets["machines"][f"{facts.zone}/{node.name}"]
+        stay[text(machine, "metadata", "labels", DOMAIN)] -= not node.removal
+    if wrong := {domain: count for domain, count in stay.items() if count}:
+        return f"Nodes count for another NVLink domain than that of their machine: {wrong}"
+    check = facts.checks.get("AtTarget")
+    if check is not None and check.reason == "OverTarget":
+        said, shown = (COUNTED.findall(each) for each in (surplus(facts), check.message))
+        if said != shown:
+            return f"AtTarget counts {shown}, and the explanation {said}"
+    return ""
 
 
 def _refused(world: World, facts: Facts, remedy: Remedy) -> str:
