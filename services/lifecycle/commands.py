@@ -12,11 +12,12 @@ from nodepool.contract.commands import (
     UncordonNode,
 )
 from nodepool.contract.commands_slurm import LockNode
+from nodepool.contract.cordons import can_be_reserved, is_found
 from nodepool.contract.events import RefusalReason
-from nodepool.contract.health import BY_TYPE, cordon_cause
+from nodepool.contract.health import cordon_cause
 from nodepool.contract.keys import CONTROL_PLANE, pool_path
 from nodepool.contract.model import NodePhase
-from nodepool.contract.node_failures import ADMIN_REBOOT, RACK_UNAVAILABLE, RESERVATION_PENDING
+from nodepool.contract.node_failures import RACK_UNAVAILABLE, RESERVATION_PENDING
 
 NodeCommand = CordonNode | UncordonNode | DrainNode | RebootNode | ReserveNode
 """The commands about a Node."""
@@ -24,10 +25,6 @@ PhaseCommand = NodeCommand | LockNode
 """The commands that a Node accepts only in some phases."""
 REASON_MAX = 100
 """The maximum length of the reason for a cordon, in characters."""
-RESERVED_REASONS = frozenset(
-    {*map(cordon_cause, BY_TYPE), RESERVATION_PENDING, ADMIN_REBOOT, RACK_UNAVAILABLE}
-)
-"""The causes that the service itself gives to a cordon; a command cannot use them as its reason."""
 
 
 class Refusal(NamedTuple):
@@ -61,7 +58,7 @@ def _reason_fault(reason: str) -> str:
         return f"must have at most {REASON_MAX} characters"
     if "," in reason or not reason.isprintable():
         return "must have no commas and no characters that cannot be printed"
-    if reason.partition(" ")[0] in RESERVED_REASONS:
+    if is_found(reason):
         return f"must not be {reason}, which is said only where it is found"
     return ""
 
@@ -91,14 +88,10 @@ def find_conflict(node: Node, command: PhaseCommand) -> Refusal | None:
 
 
 def _can_be_reserved(node: Node) -> bool:
-    """Return whether a Node is in production, or is cordoned only for other Nodes of its rack.
-
-    A rack whose Node is reserved for the control plane may be complete only with that Node.
-    """
-    health = node.health
-    is_healthy = not health.findings and not _is_asked(node) and node.exit.reason is None
-    waits_for_rack = node.phase is NodePhase.CORDONED and bool(health.rack) and is_healthy
-    return node.phase is NodePhase.PRODUCTION or waits_for_rack
+    """Return whether a Node can be reserved; in production also if it waits for an action."""
+    is_waiting = _is_asked(node) or node.exit.reason is not None
+    is_ready = node.phase is NodePhase.PRODUCTION or not is_waiting
+    return is_ready and can_be_reserved(node.phase, node.health.causes)
 
 
 def _unlockable(node: Node) -> str:

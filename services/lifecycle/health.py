@@ -183,6 +183,12 @@ class Health(NamedTuple):
         causes += [RESERVATION_PENDING] if self.is_pending else []
         return tuple(causes)
 
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Why no new work may begin on the Node."""
+        causes = self.own_causes
+        return (*causes, f"{RACK_UNAVAILABLE} {self.rack}") if self.rack else causes
+
     def report(self, event: ConditionSeen, now: datetime) -> "Health":
         """Return the health after a condition changed; an unknown condition changes nothing."""
         if event.type not in BY_TYPE:
@@ -267,8 +273,7 @@ def make_plan(health: Health, *, evicts: bool) -> Plan:
     """
     if health == HEALTHY:
         return NOTHING
-    asked, remedies, causes = health.asked, find_remedies(health), health.own_causes
-    causes += (f"{RACK_UNAVAILABLE} {health.rack}",) if health.rack else ()
+    asked, remedies, causes = health.asked, find_remedies(health), health.causes
     is_agreed = evicts or bool(asked.drain)
     if asked.reboot == "forced":
         return Plan(causes, action=NodeAction.POWERRESET, forced=True)

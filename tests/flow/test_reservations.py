@@ -1,5 +1,6 @@
 """What a Node is reserved for: its organisation, the control plane, or nothing while it is away."""
 
+from collections.abc import Mapping
 from hashlib import sha256
 from random import Random
 
@@ -120,26 +121,68 @@ def test_no_work_is_to_be_ended_on_a_silent_node_that_is_to_come_back(world: Wor
     assert reservation_advice(world) == []
 
 
-def test_a_drained_node_of_the_control_plane_takes_work_again_before_it_comes_back(
-    world: WorldHarness,
+@pytest.mark.parametrize("has_work", [False, True], ids=["idle", "at work"])
+@pytest.mark.parametrize(
+    ("command", "content"),
+    [("DrainNode", {}), ("DrainNode", {"reason": "Audit"}), ("CordonNode", {"reason": "Audit"})],
+    ids=["drained", "drained for a reason", "cordoned for a reason"],
+)
+def test_a_cordoned_node_of_the_control_plane_takes_work_again_before_it_comes_back(
+    world: WorldHarness, command: str, content: Mapping[str, object], has_work: bool
 ) -> None:
-    # given an idle Node of the control plane that an operator has drained
+    # given a Node of the control plane that an operator has cordoned
     world.given_data_center(machines=2)
     world.apply("train", 2)
     world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
-    world.command_node("DrainNode", "train", "n1")
+    if has_work:
+        tolerations = [{"key": RESERVED, "operator": "Exists"}]
+        world.run_pod("n1", "system", tolerations=tolerations, interruption="blocking")
+    world.command_node(command, "train", "n1", **content)
     world.pass_time(minutes=2)
 
     # when the advice is followed
     check_advice(world.world, Random(0), most=100)
-    advised = reservation_advice(world)
+    advised = list(map(world.with_machine_numbers, reservation_advice(world)))
     world.command_node("UncordonNode", "train", "n1")
     world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+    if has_work:
+        world.stop_pod("n1", "system")
     world.pass_time(minutes=1)
 
     # then the Node counts again
-    node = world.machine_name("n1")
-    assert advised == [f"'nodepool uncordon {node}', then reserve it for the organisation again"]
+    ends = ", and end what runs there: the Node is pending until then" if has_work else ""
+    assert advised == [f"'nodepool uncordon n1', then reserve it for the organisation again{ends}"]
+    assert explained(world, "train").causes == ()
+
+
+def given_a_reserved_node_of_a_closed_rack(world: WorldHarness, *cordoned: str) -> None:
+    """The control plane has n1 of a rack that is closed; an operator has cordoned these Nodes."""
+    given_racks(world, 1)
+    want(world, 1)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    for node in cordoned:
+        world.command_node("CordonNode", "train", node, reason="Audit")
+    world.pass_time(minutes=2)
+
+
+@pytest.mark.parametrize("is_cordoned", [False, True], ids=["for others", "itself too"])
+def test_a_node_comes_back_to_a_rack_that_is_closed(world: WorldHarness, is_cordoned: bool) -> None:
+    own = ["n1"] if is_cordoned else []
+    given_a_reserved_node_of_a_closed_rack(world, "n2", "n3", "n4", *own)
+
+    # when the advice is followed
+    check_advice(world.world, Random(0), most=100)
+    advised = list(map(world.with_machine_numbers, reservation_advice(world)))
+    for node in own:
+        world.command_node("UncordonNode", "train", node)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+
+    # then the Node counts again
+    assert advised == [
+        "'nodepool uncordon n1', then reserve it for the organisation again"
+        if is_cordoned
+        else "reserve n1 for the organisation again"
+    ]
     assert explained(world, "train").causes == ()
 
 
@@ -362,18 +405,19 @@ def test_a_node_of_the_control_plane_is_replaced_and_counts_again_once_it_is_bac
     assert len(world.nodes("train")) == 1
 
 
-def test_an_explanation_has_only_a_node_in_production_reserved_again(world: WorldHarness) -> None:
+def test_a_node_with_a_problem_is_not_to_be_reserved_again(world: WorldHarness) -> None:
     # given a NodePool whose Node goes to the control plane, and no machine instead
     world.given_data_center(machines=1)
     world.apply("train", 1)
     world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
     in_production = reservation_advice(world)
 
-    # when an operator cordons the Node
+    # when the Node is cordoned for a problem, and for what an operator says
+    world.break_machines("n1", fault="disk")
     world.command_node("CordonNode", "train", "n1", reason="Audit")
 
     # then the command that would be refused is not advised
-    name = world.node("n1")["metadata"]["name"]
+    name = world.machine_name("n1")
     assert in_production == [f"reserve {name} for the organisation again"]
     assert reservation_advice(world) == []
 

@@ -17,7 +17,10 @@ from flow.test_advice_on_nodes import BLOCKED, given_a_rack_with_repaired_machin
 from flow.test_advice_on_quota import given_waiting
 from flow.test_explanations import given_slow_spot_nodes, given_two_racks_of_one_domain
 from flow.test_racks import given_a_surplus_while_a_node_boots
-from flow.test_reservations import given_a_reserved_node_of_a_rack_that_left
+from flow.test_reservations import (
+    given_a_reserved_node_of_a_closed_rack,
+    given_a_reserved_node_of_a_rack_that_left,
+)
 from lifecycle.health import Health
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.reboots import RebootedFor
@@ -426,6 +429,23 @@ def test_a_reserved_node_that_would_be_a_rack_too_many_is_found(
     monkeypatch.setattr(reservation_remedies, "fits_target", lambda *_: True)
 
     with pytest.raises(Violation, match=r"for the organisation again; that is not so: COUNTED"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "is_accepted", "text"),
+    [((), False, "which is not advised"), (("n1",), True, "which is refused")],
+)
+def test_advice_that_knows_other_refusals_than_the_service_is_found(
+    cordoned: tuple[str, ...], is_accepted: bool, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = WorldHarness()
+    given_a_reserved_node_of_a_closed_rack(harness, "n2", "n3", "n4", *cordoned)
+    check_advice(harness.world, Random(0), most=ALL)
+
+    monkeypatch.setattr(reservation_remedies, "can_be_reserved", lambda *_: is_accepted)
+
+    with pytest.raises(Violation, match=text):
         check_advice(harness.world, Random(0), most=ALL)
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from nodepool.contract.node_failures import ADMIN_DRAIN, RESERVATION_PENDING
+from nodepool.contract.cordons import can_be_reserved, can_be_reserved_uncordoned, split_causes
+from nodepool.contract.node_failures import RESERVATION_PENDING
 from nodepool.explanation.facts import RESTARTING, Facts, NodeFacts
 from nodepool.explanation.outlook import fits_target, stays_usable
 from nodepool.explanation.promises import Promise
@@ -12,8 +13,8 @@ from nodepool.explanation.remedies import EndWork, Remedy, Unreserve
 def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
     """Yield how a Node that is reserved for the control plane becomes usable again.
 
-    A Node with work is pending until the work has ended, so an idle Node comes first. The command
-    is refused for a Node that is not in production, so a drained Node takes work again first.
+    A Node with work is pending until the work has ended, so an idle Node comes first. A cordon or a
+    drain for which a command asked ends first, if the command to reserve would be refused.
     """
     nodes = [node for node in nodes if fits_target(facts, node)]
     if not stays_usable(facts):
@@ -22,27 +23,25 @@ def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remed
         text = f"end what runs on {node.name}: it is then reserved for the organisation again"
         yield Remedy(text, EndWork((node.name,), 1), Promise.COUNTED)
     known = sorted(nodes, key=lambda node: (node.active, node.domain not in facts.staying))
-    usable = [node for node in known if node.phase == "production"]
-    drained = [node for node in known if _is_drained(node)]
-    if usable:
-        node = usable[0]
+    ready = [node for node in known if can_be_reserved(node.phase, split_causes(node.cordon))]
+    cordoned = [node for node in known if _can_be_uncordoned(node)]
+    for node in (ready or cordoned)[:1]:
         text = f"reserve {node.name} for the organisation again"
+        if not ready:
+            text = f"'nodepool uncordon {node.name}', then reserve it for the organisation again"
         if node.active:
             text += ", and end what runs there: the Node is pending until then"
-        action = Unreserve(node.name, ends_work=node.active)
+        action = Unreserve(node.name, ends_work=node.active, uncordons=not ready)
         yield Remedy(text, action, Promise.COUNTED)
-    elif drained:
-        name = drained[0].name
-        text = f"'nodepool uncordon {name}', then reserve it for the organisation again"
-        yield Remedy(text, Unreserve(name, uncordons=True), Promise.COUNTED)
 
 
 def _waits_for_work(node: NodeFacts) -> bool:
     """Return whether only work keeps a Node from being reserved for the organisation again."""
-    is_pending = RESERVATION_PENDING in node.cordon.split(",")
+    is_pending = RESERVATION_PENDING in split_causes(node.cordon)
     return is_pending and node.active and not (node.is_silent or node.phase in RESTARTING)
 
 
-def _is_drained(node: NodeFacts) -> bool:
-    """Return whether only the command of an operator keeps an idle Node out of production."""
-    return node.cordon == ADMIN_DRAIN and not (node.active or node.problems or node.removal)
+def _can_be_uncordoned(node: NodeFacts) -> bool:
+    """Return whether only a command keeps a Node that answers from being reserved."""
+    causes = split_causes(node.cordon)
+    return not node.is_silent and can_be_reserved_uncordoned(node.phase, causes)

@@ -13,6 +13,8 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, assert_never, cast, get_args
 
+from lifecycle.commands import find_conflict
+from nodepool.contract.commands import ReserveNode
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.documents import text
 from nodepool.contract.events import (
@@ -27,6 +29,7 @@ from nodepool.explanation.cause import Cause, Kind
 from nodepool.explanation.documents import IN_SERVICE
 from nodepool.explanation.facts import RESTARTING, Check, Facts
 from nodepool.explanation.leaving import surplus, without_lost
+from nodepool.explanation.outlook import fits_target, stays_usable
 from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import (
     Action,
@@ -62,6 +65,7 @@ from support.simulation.forks import fork
 if TYPE_CHECKING:
     from fleet.machine import Machine
     from fleet.state import State as FleetState
+    from lifecycle.state import State as LifecycleState
 
 COUNTED = re.compile(r"\d+ of \d+: |\d+ (?:is|are) to leave")
 """How many Nodes of a surplus are waited for, or leave by themselves."""
@@ -85,7 +89,8 @@ def trials(world: World) -> Iterator[Trial]:
     for key in buckets["nodepools"]:
         facts = facts_of(buckets, key, world.log.clock)
         explanation = explain(facts)
-        if wrong := _misspoken(explanation) or _miscounted(buckets, facts):
+        wrong = _misspoken(explanation) or _miscounted(buckets, facts)
+        if wrong := wrong or _misjudged(world, key, facts, explanation):
             raise Violation(f"{wrong} ({key})")
         for cause in explanation.causes:
             for remedy in cause.remedies:
@@ -126,6 +131,36 @@ def _miscounted(buckets: Buckets, facts: Facts) -> str:
         said, shown = (COUNTED.findall(each) for each in (surplus(facts), check.message))
         if said != shown:
             return f"AtTarget counts {shown}, and the explanation {said}"
+    return ""
+
+
+def _misjudged(world: World, key: str, facts: Facts, explanation: Explanation) -> str:
+    """Return what the lifecycle service would not accept of the advice about reserved Nodes.
+
+    Nor is advice missing about a Node that the service would reserve again. A reservation that is
+    pending already waits for work.
+    """
+    causes = [cause for cause in explanation.causes if cause.kind == "Reservation"]
+    if not causes or not stays_usable(facts):
+        return ""
+    nodes = cast("LifecycleState", world.state("lifecycle")).nodes
+    accepted, (org, cluster, pool) = set[str](), pool_path(key)
+    for each in facts.nodes:
+        node = nodes[machine_key(facts.zone, each.name)]
+        command = ReserveNode(
+            org=org, cluster=cluster, pool=pool, node=each.name, reserved_desired=org
+        )
+        is_refused = node.health.is_pending or find_conflict(node, command) is not None
+        if each.reserved and not is_refused:
+            accepted.add(each.name)
+    actions = [remedy.action for cause in causes for remedy in cause.remedies]
+    taken_back = [each for each in actions if isinstance(each, Unreserve)]
+    advised = {each.node for each in taken_back if not each.uncordons}
+    if advised - accepted:
+        return f"Nodes are to be reserved again, which is refused: {sorted(advised - accepted)}"
+    fitting = {each.name for each in facts.nodes if fits_target(facts, each)}
+    if accepted & fitting and not advised:
+        return f"Nodes can be reserved again, which is not advised: {sorted(accepted & fitting)}"
     return ""
 
 
