@@ -54,6 +54,7 @@ class NodePoolObject:
         plane.
     granted: how many Nodes its quota allows.
     domains: the number of its current Nodes in each NVLink domain, if its type comes in racks.
+    lost: the domains of its machines that went to triage from a rack and are not its Nodes again.
     fault: why its spec is invalid.
     conditions: its conditions by type; `aggregator.status` adds the messages that contain numbers.
     accepted: the deprecated condition Accepted.
@@ -115,6 +116,7 @@ class NodePoolObject:
     allocation_error: str = ""
     node_error: str = ""
     deletion_error: str = ""
+    lost: Map[str, str] = Map()
     busy: "tuple[NodeObject, ...]" = ()
 
     @property

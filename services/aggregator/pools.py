@@ -17,6 +17,7 @@ from nodepool.contract.model import RemovalReason
 from nodepool.contract.node_failures import NodeFailure, failure_of
 from nodepool.placement.racks import change_count, domain_of
 from nodepool.service import Context
+from nodepool.state.maps import put
 from nodepool.state.values import replace
 
 
@@ -210,7 +211,8 @@ def node_assigned(
     if event.uid != pool.uid:
         return pool
     profiles = counted_profiles(pool.profiles, profile_of(pool.spec), 1)
-    return with_counts(replace(pool, profiles=profiles), context, in_progress=1)
+    lost = put(pool.lost, event.node, None)
+    return with_counts(replace(pool, profiles=profiles, lost=lost), context, in_progress=1)
 
 
 def node_registered(
@@ -227,7 +229,13 @@ def node_left(
     """Return the NodePool without this Node, which was current or in progress."""
     if event.uid != pool.uid:
         return pool
-    pool = replace(pool, profiles=counted_profiles(pool.profiles, node.profile, -1))
+    is_lost = isinstance(event, on.CWNodeRegistrationFailed) or event.triage
+    domain = node.domain if is_lost and pool.spec.rack_size else ""
+    pool = replace(
+        pool,
+        profiles=counted_profiles(pool.profiles, node.profile, -1),
+        lost=put(pool.lost, node.name, domain or None),
+    )
     if not node.usable:
         return with_counts(replace(pool, away=pool.away - 1), context)
     if isinstance(event, on.CWNodeDeleted) and event.registered:

@@ -95,7 +95,8 @@ def _racks(pool: NodePoolObject) -> Document:
         "current": sum(count // size for count in pool.domains.values()),
         "queued": -(-pool.queued // size),
     }
-    return {"rackStatus": counts}
+    lost = [{"name": name, "domain": domain} for name, domain in sorted(pool.lost.items())]
+    return {"rackStatus": counts, **({"lostMachines": lost} if lost else {})}
 
 
 def _conditions(pool: NodePoolObject, *, show_deprecated: bool) -> Iterator[Condition]:

@@ -22,6 +22,7 @@ from flow.test_racks import (
     given_racks,
     repair,
     run_pod,
+    stop_pod,
     want,
 )
 from lifecycle.decide import service as lifecycle_service
@@ -638,7 +639,7 @@ def test_nodes_of_a_rack_count_as_lost_though_their_machines_are_repaired(
         world.command_node("UncordonNode", "train", node)
     world.pass_time(minutes=30)
 
-    assert down.details == (f"{NO_WORK}; it lacks 2 Nodes",)
+    assert down.details == (f"{NO_WORK}; 2 went to triage and have not been replaced",)
     assert list(map(world.with_machine_numbers, down.helps)) == [
         "'nodepool uncordon n3 n4' opens their rack to work again"
     ]
@@ -655,9 +656,63 @@ def test_a_rack_that_lacks_too_many_nodes_to_be_opened_says_how_many(world: Worl
 
     assert (down.kind, down.details, down.helps) == (
         "Cordon",
-        (f"{NO_WORK}; it lacks 3 Nodes",),
+        (f"{NO_WORK}; 3 went to triage and have not been replaced",),
         (),
     )
+
+
+def test_nodes_that_left_a_rack_in_a_scale_down_do_not_count_as_lost(world: WorldHarness) -> None:
+    given_a_rack_that_a_scale_down_left_in_part(world)
+    for node in ("n3", "n4", "n5"):
+        world.command_node("DrainNode", "train", node)
+    world.pass_time(minutes=30)
+
+    # when the advice is followed
+    (down,) = [each for each in explained(world, "train").causes if each.kind == "Cordon"]
+    check_advice(world.world, Random(0), most=100)
+    world.command_node("UncordonNode", "train", "n5")
+    world.pass_time(minutes=1)
+
+    assert down.details == (NO_WORK,)
+    assert list(map(world.with_machine_numbers, down.helps)) == [
+        "'nodepool uncordon n5' opens it to work again"
+    ]
+    assert cordon_reasons(world) == {"AdminDrain": 2}
+
+
+def test_the_first_verification_of_a_node_does_not_close_its_rack(world: WorldHarness) -> None:
+    # given a rack of which all Nodes but three, which were drained, are verified after their boot
+    world.given_cluster(zone=EAST)
+    world.given_quota(18, GB200, zone=EAST)
+    add(world, {"count": 3, "labels": {DOMAIN: "a"}})
+    add(world, {"count": 15, "labels": {DOMAIN: "a"}, "verifySeconds": 3600})
+    want(world, 1)
+    for node in ("n1", "n2", "n3"):
+        world.command_node("DrainNode", "train", node)
+    world.pass_time(minutes=2)
+
+    (down,) = [each for each in explained(world, "train").causes if each.kind == "Cordon"]
+    check_advice(world.world, Random(0), most=100)
+
+    assert list(map(world.with_machine_numbers, down.helps)) == [
+        "'nodepool uncordon n1' opens it to work again"
+    ]
+
+
+def given_a_rack_that_a_scale_down_left_in_part(world: WorldHarness) -> None:
+    """A NodePool of one rack has five Nodes left, as the control plane has two of the others."""
+    given_racks(world, 1)
+    want(world, 1, lifecycle=PREFER_IDLE)
+    for node in ("n3", "n4", "n5", "n6", "n7"):
+        run_pod(world, node)
+    for node in ("n1", "n2"):
+        world.command_node("ReserveNode", "train", node, reservedDesired="control-plane")
+    want(world, 0, lifecycle=PREFER_IDLE)
+    world.pass_time(minutes=1)
+    want(world, 1, lifecycle=PREFER_IDLE)
+    world.pass_time(minutes=1)
+    for node in ("n3", "n4", "n5", "n6", "n7"):
+        stop_pod(world, node)
 
 
 def given_a_rack_with_repaired_machines(

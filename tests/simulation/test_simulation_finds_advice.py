@@ -26,7 +26,7 @@ from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.reboots import RebootedFor
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation import cordon_remedies, rack_remedies, reservation_remedies
-from nodepool.explanation.documents import _node as read_node
+from nodepool.explanation.documents import node_facts
 from nodepool.explanation.facts import Facts, NodeFacts, Peer
 from nodepool.explanation.leaving import Rack, keep_nodes
 from nodepool.explanation.promises import Promise
@@ -106,7 +106,7 @@ def nobody_ahead(_facts: Facts) -> list[Peer]:
 
 def without_domain(node: object) -> NodeFacts:
     """No Node that boots is in an NVLink domain."""
-    facts = read_node(node)
+    facts = node_facts(node)
     return facts if facts.registered else replace(facts, domain="")
 
 
@@ -402,7 +402,7 @@ def test_quota_that_work_keeps_is_found_where_it_is_counted_as_if_it_came_at_onc
 @pytest.mark.parametrize(
     ("function", "instead", "text"),
     [
-        ("nodepool.explanation.documents._node", without_domain, "another NVLink domain"),
+        ("nodepool.explanation.documents.node_facts", without_domain, "another NVLink domain"),
         ("aggregator.status._staying", without_those_that_boot, "AtTarget counts"),
     ],
 )
@@ -461,9 +461,9 @@ def test_a_repaired_machine_that_is_not_counted_as_lost_is_found(
     check_advice(harness.world, Random(0), most=ALL)
 
     # when only machines in triage count
-    monkeypatch.setattr(cordon_remedies, "_count_missing", lambda *_: 0)
+    monkeypatch.setattr(cordon_remedies, "_count_lost", lambda *_: 0)
 
-    with pytest.raises(Violation, match=r"opens .* to work again; that does not help"):
+    with pytest.raises(Violation, match="2 Nodes are said to be unavailable, not 4"):
         check_advice(harness.world, Random(0), most=ALL)
 
 

@@ -340,6 +340,28 @@ def test_at_target_compares_the_nodes_that_joined_with_the_target(target: int, r
     assert story.conditions()["AtTarget"] == (status, reason)
 
 
+def test_a_nodepool_names_the_machines_that_its_racks_lost_until_they_are_its_nodes_again() -> None:
+    kind, labels = "gb200-4x", {"ds.coreweave.com/nvlink.domain": "a"}
+    story = Story().heard(
+        sample(MachineAdded, instance_type=kind, labels=labels),
+        validated(spec=NodePoolSpec(instance_type=kind, target_nodes=18)),
+    )
+    shown = []
+    for event in (
+        sample(CWNodeAssigned, instance_type=kind, labels=labels),
+        sample(CWNodeDeleted, registered=False),
+        sample(CWNodeAssigned, instance_type=kind, labels=labels, assignment=8),
+        sample(CWNodeRegistrationFailed, assignment=8),
+        sample(MachineRepaired),
+        sample(CWNodeAssigned, instance_type=kind, labels=labels, assignment=9),
+    ):
+        status = story.heard(event).document(POOLS, POOL)["status"]
+        shown.append(cast("Document", status).get("lostMachines"))
+
+    lost = [{"name": MACHINE, "domain": "a"}]
+    assert shown == [None, None, None, lost, lost, None]
+
+
 def test_nodes_of_an_earlier_nodepool_of_the_same_name_are_not_counted() -> None:
     story = with_node().heard(validated(uid="another"), sample(CWNodeDeleted, registered=False))
 

@@ -26,6 +26,7 @@ POOL: Mapping[str, object] = {
         "currentNodes": 1,
         "inProgress": 1,
         "grantedNodes": 3,
+        "lostMachines": [{"name": "g7", "domain": "a"}],
         "conditions": [
             {
                 "type": "Quota",
@@ -50,6 +51,7 @@ NODE: Mapping[str, object] = {
     },
     "status": {
         "phase": "cordoned",
+        "reboots": 3,
         "conditions": [
             {"type": "CWRegistered", "status": "True"},
             {
@@ -127,6 +129,7 @@ def test_every_fact_is_read_from_its_place() -> None:
                 position=60,
                 created=NOON,
                 phase="cordoned",
+                reboots=3,
                 active=True,
                 active_since=NOON,
                 work="running: job",
@@ -159,6 +162,7 @@ def test_every_fact_is_read_from_its_place() -> None:
         ),
         generation=2,
         older={"Capacity": ""},
+        lost={"a": 1},
         position=90,
     )
 

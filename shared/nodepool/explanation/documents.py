@@ -122,6 +122,7 @@ def _own(pool: object) -> Facts:
         queue_position=_number(pool, "status", "queuePosition"),
         machines_needed=_number(pool, "status", "machinesNeeded"),
         missing=_number(pool, "status", "missingNodes"),
+        lost=Counter(_text(each, "domain") for each in _items(pool, "status", "lostMachines")),
         generation=_number(pool, "metadata", "generation"),
         specified=_moment(pool, "status", "specified"),
         targeted=_moment(pool, "status", "targeted"),
@@ -178,6 +179,7 @@ def node_facts(node: object) -> NodeFacts:
         created=_moment(node, "metadata", "creationTimestamp"),
         registered=_text(conditions.get("CWRegistered"), "status") == "True",
         phase=_text(node, "status", "phase"),
+        reboots=_number(node, "status", "reboots"),
         active=is_active,
         active_since=_moment(active, "lastTransitionTime") if is_active else None,
         idle_since=None if is_active else _moment(active, "lastTransitionTime"),
@@ -244,8 +246,7 @@ def _domains(machines: Iterable[object], pool: Facts) -> dict[str, Domain]:
     domains: dict[str, Domain] = {}
     for each in machines:
         name = _text(each, "metadata", "labels", NVLINK_DOMAIN)
-        state = _text(each, "status", "state")
-        machine = _text(each, "metadata", "name")
+        state, machine = _text(each, "status", "state"), _text(each, "metadata", "name")
         domain = domains.get(name, Domain())
         is_own, is_node = machine in own, state == "Assigned"
         domains[name] = Domain(

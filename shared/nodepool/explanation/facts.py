@@ -37,9 +37,8 @@ class NodeFacts:
     position: the log position of its last change.
     created: when it was assigned; None if unknown, like every other moment here.
     registered: whether it has joined its cluster.
-    phase: its phase, such as `production` or `cordoned`.
-    active, active_since, work: whether anything runs on it, since when, and what runs.
-    idle_since: since when nothing runs on it; None for an active Node.
+    phase, reboots: its phase, such as `production` or `cordoned`, and how often it was rebooted.
+    active, active_since, idle_since, work: whether anything runs on it, since when, and what runs.
     blocking, blocking_count: the first Pods that a drain waits for, since when, and how many.
     removal, removal_since: why it must leave, and since when; empty for a Node that stays.
     asked_since, warned: since when it is to give way, until it is marked; whether it was warned.
@@ -58,6 +57,7 @@ class NodeFacts:
     created: datetime | None = None
     registered: bool = True
     phase: str = "production"
+    reboots: int = 0
     active: bool = False
     active_since: datetime | None = None
     idle_since: datetime | None = None
@@ -197,7 +197,7 @@ class Facts:
     idle_only, cures: whether active Nodes stay until they are idle, and unhealthy ones are cured.
     checks: its conditions for its newest generation, by type.
     nodes: its Nodes; while it loses Nodes, at least the Nodes that are active or leave.
-    staying: how many of its Nodes stay in each NVLink domain; needed of a type in racks.
+    staying, lost: how many Nodes of each NVLink domain stay, and how many machines it lost.
     limit, machines, peers: its quota and machines, None if unknown; the NodePools that share them.
     position: the log position of its last change.
     min_nodes, max_nodes: between which targets the autoscaler chooses; 0 if it sets no target.
@@ -231,6 +231,7 @@ class Facts:
     checks: Mapping[str, Check] = field(default_factory=dict)
     nodes: tuple[NodeFacts, ...] = ()
     staying: Mapping[str, int] = field(default_factory=dict)
+    lost: Mapping[str, int] = field(default_factory=dict)
     limit: Limit | None = None
     machines: Machines | None = None
     peers: tuple[Peer, ...] = ()

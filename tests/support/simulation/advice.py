@@ -13,6 +13,8 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, assert_never, cast, get_args
 
+from immutables import Map
+
 from lifecycle.commands import find_conflict
 from nodepool.contract.commands import ReserveNode
 from nodepool.contract.conditions import Capacity
@@ -21,11 +23,12 @@ from nodepool.contract.events import (
     CWNodeDeleted,
     NodePreemptionRequested,
 )
-from nodepool.contract.keys import PoolPath, machine_key
+from nodepool.contract.keys import PoolKey, PoolPath, machine_key
 from nodepool.contract.messages import Envelope, Message
 from nodepool.engine import bounds
 from nodepool.engine.world import World
 from nodepool.explanation.cause import Cause, Kind
+from nodepool.explanation.cordon_remedies import count_unavailable
 from nodepool.explanation.documents import IN_SERVICE
 from nodepool.explanation.facts import RESTARTING, Check, Facts
 from nodepool.explanation.leaving import surplus, without_lost
@@ -90,6 +93,7 @@ def trials(world: World) -> Iterator[Trial]:
         facts = facts_of(buckets, key, world.log.clock)
         explanation = explain(facts)
         wrong = _misspoken(explanation) or _miscounted(buckets, facts)
+        wrong = wrong or _miscounted_racks(world, key, facts)
         if wrong := wrong or _misjudged(world, key, facts, explanation):
             raise Violation(f"{wrong} ({key})")
         for cause in explanation.causes:
@@ -131,6 +135,17 @@ def _miscounted(buckets: Buckets, facts: Facts) -> str:
         said, shown = (COUNTED.findall(each) for each in (surplus(facts), check.message))
         if said != shown:
             return f"AtTarget counts {shown}, and the explanation {said}"
+    return ""
+
+
+def _miscounted_racks(world: World, key: str, facts: Facts) -> str:
+    """Return the rack of which the lifecycle service counts other Nodes as unavailable, if any."""
+    racks = cast("LifecycleState", world.state("lifecycle")).racks.get(PoolKey(key), Map())
+    for domain, rack in racks.items() if facts.machines is not None else ():
+        empty = max(0, rack_of(facts) - len(rack.nodes))
+        counted = len(rack.unavailable) + min(len(rack.lost), empty)
+        if (said := count_unavailable(facts, domain)) != counted:
+            return f"of {domain} {said} Nodes are said to be unavailable, not {counted}"
     return ""
 
 
