@@ -29,7 +29,8 @@ from nodepool.host.process import ending_with_a_line, run_until_stopped
 from nodepool.host.settings import SettingsError
 from nodepool.host.version import version_of
 from nodepool.nats.log.reader import Reader
-from nodepool.nats.log.streams import STREAM, StreamInfo, verify_log
+from nodepool.nats.log.streams import STREAM, StreamInfo
+from nodepool.nats.log.verification import verify_log
 from nodepool.nats.objects.following import present, until_closed
 from nodepool.nats.wire.connection import Connection, connect
 from nodepool.nats.wire.library import NatsError

@@ -23,10 +23,12 @@ from bus.test_process_life import readiness, says
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
 from nodepool.nats.log.reader import BUFFER_MAX, Reader
-from nodepool.nats.log.streams import STREAM, provision, stream_info, streams, verify_log
+from nodepool.nats.log.streams import STREAM, provision, stream_info, streams
+from nodepool.nats.log.verification import verify_log
 from nodepool.nats.objects.snapshots import stored_position
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import HeadMissing
+from nodepool.nats.wire.library import Msg
 from quota.decide import SERVICE as QUOTA
 from testbed.ports import free_port
 
@@ -127,6 +129,32 @@ async def test_a_reader_does_not_pass_over_what_is_cut_before_it_has_read_it(
             await read_into(reader, positions)
         assert max(positions) <= 2 * BUFFER_MAX - 100
         await reader.close()
+
+
+async def test_a_head_that_is_cut_off_while_the_log_is_verified_makes_it_no_other_log(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(server.url) as connection:
+        # given a log that was read to the middle
+        log = await provision(connection)
+        await fill(connection, [(EVENT, b"{}")] * 50)
+        read = await api.leaders_message_at(connection, STREAM, 20)
+        assert read is not None
+
+        # when its head is cut off after the server has said where it begins
+        request = connection.request
+
+        async def cut_before_a_message(subject: str, content: bytes, timeout: float) -> Msg:  # noqa: ASYNC109
+            if ".MSG.GET." in subject:
+                monkeypatch.undo()
+                await cut(connection, 10)
+            return await request(subject, content, timeout)
+
+        monkeypatch.setattr(connection, "request", cut_before_a_message)
+
+        # then the head is what is missing
+        with pytest.raises(HeadMissing, match="begins at position 41, and was read to 20"):
+            await verify_log(connection, log, read.position, read.time, is_whole=True)
 
 
 async def read_into(reader: Reader, positions: list[int]) -> None:

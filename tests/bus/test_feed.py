@@ -17,7 +17,8 @@ from nodepool.nats.log import api
 from nodepool.nats.log.consumers import REPLICA, SERVICE
 from nodepool.nats.log.feed import Feed, Member
 from nodepool.nats.log.reader import BUFFER_MAX, Reader
-from nodepool.nats.log.streams import STREAM, provision, verify_log
+from nodepool.nats.log.streams import STREAM, provision
+from nodepool.nats.log.verification import verify_log
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import LogChanged, StreamChanged
 from nodepool.nats.wire.waiting import cancel

@@ -24,7 +24,8 @@ from bus.harness import (
 from nodepool.host.runtime import Runtime
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
-from nodepool.nats.log.streams import IDENTITY, STREAM, provision, stream_info, streams, verify_log
+from nodepool.nats.log.streams import IDENTITY, STREAM, provision, stream_info, streams
+from nodepool.nats.log.verification import verify_log
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import LogChanged
 from quota import Hears, Says

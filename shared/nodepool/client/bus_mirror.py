@@ -21,7 +21,8 @@ from nodepool.nats.log import api
 from nodepool.nats.log.consumers import AGENT, VERSION
 from nodepool.nats.log.pages import Page, newest_of, read_page
 from nodepool.nats.log.reader import Reader
-from nodepool.nats.log.streams import STREAM, verify_log
+from nodepool.nats.log.streams import STREAM
+from nodepool.nats.log.verification import verify_log
 from nodepool.nats.objects.following import LOOK_S, objects_reader, present
 from nodepool.nats.objects.stored_objects import stored_object
 

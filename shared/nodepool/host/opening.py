@@ -18,7 +18,8 @@ from nodepool.nats.log.consumers import REPLICA, SERVICE, VERSION
 from nodepool.nats.log.feed import Feed, Member
 from nodepool.nats.log.publisher import Publisher
 from nodepool.nats.log.reader import Reader
-from nodepool.nats.log.streams import STREAM, provision, verify_log
+from nodepool.nats.log.streams import STREAM, provision
+from nodepool.nats.log.verification import verify_log
 from nodepool.nats.objects.snapshots import Restored, restore
 from nodepool.nats.wire.connection import Connection, connect
 from nodepool.nats.wire.errors import Denied

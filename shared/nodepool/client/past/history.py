@@ -10,7 +10,8 @@ from nodepool.archive.storage.records import Records
 from nodepool.client.errors import ClientError, translate_archive_errors, translate_errors
 from nodepool.client.session import Session
 from nodepool.contract.log import Entry, LogId
-from nodepool.nats.log.streams import STREAM, stream_info, verify_log
+from nodepool.nats.log.streams import STREAM, stream_info
+from nodepool.nats.log.verification import verify_log
 from nodepool.nats.wire.errors import LogChanged
 
 Wants = Callable[[str], bool]

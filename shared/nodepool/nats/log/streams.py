@@ -9,14 +9,12 @@ from typing import NamedTuple
 from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.log import LOG, SUBJECTS, LogId
 from nodepool.contract.log import SNAPSHOTS as STREAM_OF_SNAPSHOTS
-from nodepool.nats.log.api import Json, leaders_message_at, parse_time, request
+from nodepool.nats.log.api import Json, parse_time, request
 from nodepool.nats.log.stream_settings import has_settings, intake_fault
 from nodepool.nats.wire.client import BusClient
 from nodepool.nats.wire.errors import (
     STREAM_NOT_FOUND,
     Denied,
-    HeadMissing,
-    LogChanged,
     ServerRefusal,
 )
 from nodepool.nats.wire.waiting import cancel
@@ -263,38 +261,3 @@ async def whole_stream_info(client: BusClient, stream: str, filter: str = "") ->
         if refusal.code != STREAM_NOT_FOUND:
             raise
         return None
-
-
-async def verify_log(
-    client: BusClient,
-    log: LogId,
-    read_to: int,
-    read_at: datetime | None = None,
-    *,
-    is_whole: bool = False,
-) -> None:
-    """Verify that the log is the same, and still holds what was read of it and what follows.
-
-    read_to: the position of the last message read; 0 for none.
-    read_at: the time of that message, which identifies it; None if the time is not known. A log
-        that was set back and has grown since has another message there.
-    is_whole: whether nothing may be missing between that message and the oldest one of the log.
-
-    Raises LogChanged if the log fails the check.
-    """
-    info = await stream_info(client, STREAM)
-    if info is None:
-        raise LogChanged(f"the log {log} is gone")
-    if info.log != log:
-        raise LogChanged(f"the log is {info.log}, and no longer {log}")
-    if info.last < read_to:
-        raise LogChanged(f"the log {log} ends at {info.last}, and was read to {read_to}")
-    if is_whole and info.first > read_to + 1:
-        text = f"the log {log} begins at position {info.first}, and was read to {read_to}"
-        raise HeadMissing(f"trim gap: {text}")
-    if read_at is None or read_to < info.first:
-        return
-    message = await leaders_message_at(client, STREAM, read_to)
-    if message is None or message.time != read_at:
-        text = f"the message at {read_to} is not the one that was read there"
-        raise LogChanged(f"the log {log} was set back and has grown since: {text}")

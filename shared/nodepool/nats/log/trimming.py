@@ -5,7 +5,8 @@ from datetime import datetime
 
 from nodepool.contract.log import LogId
 from nodepool.nats.log.api import leaders_message_since, request
-from nodepool.nats.log.streams import STREAM, stream_info, verify_log
+from nodepool.nats.log.streams import STREAM, stream_info
+from nodepool.nats.log.verification import verify_log
 from nodepool.nats.wire.client import BusClient
 from nodepool.nats.wire.errors import Denied, LogChanged
 from nodepool.nats.wire.waiting import cancel

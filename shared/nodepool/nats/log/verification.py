@@ -5,8 +5,18 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
+from nodepool.contract.log import LogId
+from nodepool.nats.log.api import leaders_message_at
+from nodepool.nats.log.streams import STREAM, StreamInfo, stream_info
 from nodepool.nats.wire.client import HURRIED_S, BusClient
-from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
+from nodepool.nats.wire.errors import (
+    Conflict,
+    HeadMissing,
+    InDoubt,
+    LogChanged,
+    ServerRefusal,
+    StreamChanged,
+)
 from nodepool.nats.wire.library import NatsError
 from nodepool.nats.wire.waiting import RETRY_S
 
@@ -96,3 +106,49 @@ class Verification:
                     await self.check()
             except FAULTS:
                 await asyncio.sleep(RETRY_S)
+
+
+async def verify_log(
+    client: BusClient,
+    log: LogId,
+    read_to: int,
+    read_at: datetime | None = None,
+    *,
+    is_whole: bool = False,
+) -> None:
+    """Verify that the log is the same, and still holds what was read of it and what follows.
+
+    read_to: the position of the last message read; 0 for none.
+    read_at: the time of that message, which identifies it; None if the time is not known. A log
+        that was set back and has grown since has another message there.
+    is_whole: whether nothing may be missing between that message and the oldest one of the log.
+
+    Raises LogChanged if the log fails the check.
+    """
+    info = await _find_log(client, log, read_to, is_whole=is_whole)
+    if read_at is None or read_to < info.first:
+        return
+    message = await leaders_message_at(client, STREAM, read_to)
+    if message is None:
+        # The head of the log may have been cut off between the two questions.
+        info = await _find_log(client, log, read_to, is_whole=is_whole)
+        if read_to < info.first:
+            return
+    if message is None or message.time != read_at:
+        text = f"the message at {read_to} is not the one that was read there"
+        raise LogChanged(f"the log {log} was set back and has grown since: {text}")
+
+
+async def _find_log(client: BusClient, log: LogId, read_to: int, *, is_whole: bool) -> StreamInfo:
+    """Return what the server says of the log; raise LogChanged if that fails the check."""
+    info = await stream_info(client, STREAM)
+    if info is None:
+        raise LogChanged(f"the log {log} is gone")
+    if info.log != log:
+        raise LogChanged(f"the log is {info.log}, and no longer {log}")
+    if info.last < read_to:
+        raise LogChanged(f"the log {log} ends at {info.last}, and was read to {read_to}")
+    if is_whole and info.first > read_to + 1:
+        text = f"the log {log} begins at position {info.first}, and was read to {read_to}"
+        raise HeadMissing(f"trim gap: {text}")
+    return info

@@ -7,8 +7,8 @@ from typing import Final
 
 from nodepool.contract.log import LogId
 from nodepool.nats.log.reader import Reader
-from nodepool.nats.log.streams import StreamInfo, stream_info, verify_log
-from nodepool.nats.log.verification import Verify
+from nodepool.nats.log.streams import StreamInfo, stream_info
+from nodepool.nats.log.verification import Verify, verify_log
 from nodepool.nats.objects.stored_objects import EXPIRY_S, TOMBSTONE_S
 from nodepool.nats.wire.client import BusClient
 from nodepool.nats.wire.connection import Connection
