@@ -134,6 +134,7 @@ PLANTS = {
             "lifecycle.lock.begin_lock": _asked_at_once,
             "lifecycle.locking.begin_lock": _asked_at_once,
         },
+        seed=25,
     ),
     "a lock of which the time never comes": Plant(
         "still pending",

@@ -179,6 +179,7 @@ PLANTS: Mapping[str, Plant] = {
         REWRITTEN,
         (),
         {"nodepool.engine.step._requeue_keys": not_requeued},
+        seed=40,
     ),
     "a preemption is forgotten where its Node is kept": Plant(
         "left and", KEPT, (), {"allocator.changes._spare_node": spared}
@@ -238,7 +239,7 @@ PLANTS: Mapping[str, Plant] = {
         {
             "preemption.state.is_announced": lambda node, _: node.pending_since is not None,
         },
-        seed=126,
+        seed=249,
     ),
     "a Node has two taints of a key": Plant(
         "has the taint",
