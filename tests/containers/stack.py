@@ -89,7 +89,6 @@ class Stack:
         self.variables |= {"COMPOSE_PROJECT_NAME": self.project}
         self.variables |= {"IMAGE": IMAGE, "IMAGE_OF_BUS": IMAGE_OF_BUS}
         self.variables["IMAGE_OF_ARCHIVER"] = IMAGE_OF_ARCHIVER
-        self.variables.setdefault("IMAGE_OF_GATEWAY", IMAGE)
         self.variables |= {name: str(free_port()) for name in PORTS}
 
     # What is done with it.

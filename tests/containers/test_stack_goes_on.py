@@ -15,7 +15,6 @@ from containers.images import names
 from containers.stack import (
     BRING_UP,
     IMAGE,
-    IMAGE_OF_ARCHIVER,
     PROGRAMS,
     Stack,
     docker,
@@ -45,7 +44,6 @@ def test_with_the_settings_for_the_past_the_log_is_archived_and_users_see_the_pa
     past, archive = ("--env-file", "deploy/past.env"), ("--profile", "archive")
     try:
         # given a stack with an archiver, whose gateway shows the past, and a user
-        stack.variables["IMAGE_OF_GATEWAY"] = IMAGE_OF_ARCHIVER
         stack.run(*past, "up", "--build", "--detach", "archiver", "gateway")
         stack.wait_until_at_work()
         auth = ("run", "--rm", "auth", "nodepool", "auth")
@@ -72,7 +70,6 @@ def test_with_the_settings_for_the_past_the_log_is_archived_and_users_see_the_pa
         assert stack.cli(*then, key=key) == stack.cli(*names)
     finally:
         stack.run(*archive, "rm", "--stop", "--force", "archiver")
-        stack.variables["IMAGE_OF_GATEWAY"] = IMAGE
         stack.up("gateway")
 
 

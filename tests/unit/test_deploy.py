@@ -39,7 +39,8 @@ GATEWAY = "gateway"
 ARCHIVER = "archiver"
 NKEYS = Access(nkey_file="/auth/keys/{service}.nk")
 WATCHING = ("prometheus", "alertmanager", "grafana", "nats-exporter")
-VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
+VARIABLE = re.compile(r"\$\{(\w+):-([^${}]*)\}")
+"""A variable with a default in which no other variable is left."""
 SOURCES = ("shared", "services", "deploy", "tests")
 THE_LIST = "shared/nodepool/contract/services.py"
 
@@ -56,12 +57,15 @@ def compose() -> Mapping[str, Any]:
 
 def compose_with(environment: Mapping[str, str]) -> Mapping[str, Any]:
     """The compose file as Compose reads it in an environment."""
-
-    def value(match: re.Match[str]) -> str:
-        return environment.get(match[1], match[2])
-
-    parsed: Mapping[str, Any] = yaml.safe_load(VARIABLE.sub(value, read("docker-compose.yml")))
+    parsed: Mapping[str, Any] = yaml.safe_load(resolve(read("docker-compose.yml"), environment))
     return parsed
+
+
+def resolve(text: str, environment: Mapping[str, str]) -> str:
+    """The text with its variables replaced, the inner ones of a default first."""
+    while found := VARIABLE.search(text):
+        text = text.replace(found[0], environment.get(found[1], found[2]))
+    return text
 
 
 # Every service is in the one list, is a package, and is a container.
@@ -363,7 +367,7 @@ def test_a_server_of_a_cluster_is_configured_as_a_single_one_is(path: tuple[str,
 
 def test_what_the_environment_sets_for_the_compose_file_is_no_setting_of_a_service() -> None:
     # `nodepool` refuses a NODEPOOL_ variable that it does not know, and a shell may export one.
-    variables = {name for name, _ in VARIABLE.findall(read("docker-compose.yml"))}
+    variables = set(re.findall(r"\$\{(\w+):-", read("docker-compose.yml")))
 
     assert not {name for name in variables if name.startswith(settings.PREFIX)}
 
@@ -480,8 +484,13 @@ def test_each_image_is_built_once(compose: Mapping[str, Any]) -> None:
     }
     assert {containers[name]["image"] for name in SERVERS} == {built["nats"]}
     assert {containers[name]["image"] for name in (*SHARED, GATEWAY)} == {built[DEMO]}
+    # and a name that is given is that of all of them
+    mine = compose_with({"IMAGE": "mine"})["services"]
+    assert {mine[name]["image"] for name in (*SHARED, GATEWAY)} == {"mine"}
     # and with the past, the gateway has the image that can read the archive
-    settings = dict(re.findall(r"^(\w+)=(.*)$", read("deploy", "past.env"), re.MULTILINE))
+    settings = dict(
+        re.findall(r"^(\w+)=(.*)$", resolve(read("deploy", "past.env"), {}), re.MULTILINE)
+    )
     gateway = compose_with(settings)["services"][GATEWAY]
     assert gateway["image"] == built[ARCHIVER]
     assert gateway["environment"]["NODEPOOL_ARCHIVE"] in gateway["volumes"][-1]
