@@ -8,9 +8,9 @@ from nodepool.state.work import WorkQueue
 
 Work = WorkQueue[OfferingKey | PoolKey]
 RENEWALS_PER_SECOND: Final = 100
-"""How many verdicts per second are renewed after a number in them changes; for types in racks."""
+"""The most verdicts per second that are renewed after a number in them changes, for racks."""
 CORRECTED_AFTER: Final = timedelta(minutes=1)
-"""How long a verdict may name a position that is wrong by less than a tenth."""
+"""The longest time for which a verdict names a position that is wrong by less than a tenth."""
 
 
 def schedule(

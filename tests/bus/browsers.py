@@ -14,6 +14,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import (
     Browser,
     BrowserContext,
+    ConsoleMessage,
     Error,
     Page,
     Playwright,
@@ -70,8 +71,9 @@ class Shared:
             self.close()
             raise
 
+    # Any: the options of a context in playwright have many types.
     async def context(self, **given: Any) -> BrowserContext:
-        """What separates one user's cookies and pages; a browser that died is started again."""
+        """Return what separates a user's cookies and pages; start a browser that died again."""
         if self._browser is not None:
             with suppress(Error):
                 return await self._browser.new_context(**given)
@@ -137,7 +139,7 @@ class Tab:
         page.on("console", self._note)
         page.on("pageerror", lambda error: self.faults.append(str(error)))
 
-    def _note(self, message: Any) -> None:
+    def _note(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.faults.append(f"{message.text} at {message.location['url']}")
 

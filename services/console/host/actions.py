@@ -33,7 +33,7 @@ STALE = (
     "This form was made in an earlier session. Nothing was sent: check the form, and send it again."
 )
 SHOW = "show"
-"""What a form asks for whose manifest is to be shown, and nothing else."""
+"""The value of `do` in a form that asks for its manifest, and for nothing else."""
 OFF = "Actions are off until the console is live again. Nothing was sent."
 Outcome = Page | Done
 """A page to show, or the result of an action."""

@@ -25,7 +25,7 @@ from console.host.tokens import LEEWAY_S, Refused
 from console.view.claims import Unmapped, find_user, name_person
 
 ASKED_S: Final = 600
-"""How long a person may take to sign in at the provider, in seconds."""
+"""The longest time that a person may take to sign in at the provider, in seconds."""
 BACK_MAX: Final = 1_500
 """The longest path to come back to, in characters: a cookie has 4,096 bytes."""
 TEXT_MAX: Final = 200

@@ -84,7 +84,7 @@ class View:
         if before is not None:
             await asyncio.sleep(self._looked + FRAME_S - time.monotonic())
             await mirror.wait_for_change(self._revision, TICK_S)
-        # One page at a time is made, so that what arrives meanwhile need not wait for all of them.
+        # Between two pages, the loop has a turn: what arrives need not wait until all are made.
         async with self._turn:
             await asyncio.sleep(0)
         self._revision, self._looked = mirror.revision, time.monotonic()
