@@ -178,7 +178,10 @@ def _sections(lines: Sequence[Line], asked: Asked, first: int, last: int) -> Ite
         groups.setdefault(_group_of(line, asked.by), []).append(line)
     order: dict[str, Callable[[Line], tuple[object, ...]]] = {
         "missing": lambda line: (
-            *(-line.standing.missing, -line.standing.unhealthy, not line.standing.also, line.place),
+            -line.standing.missing,
+            -line.standing.unhealthy,
+            not line.standing.also,
+            line.place,
         ),
         "since": lambda line: (line.standing.since or _NEVER, line.place),
         "name": lambda line: (line.place.name, line.place.cluster),
