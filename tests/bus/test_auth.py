@@ -35,6 +35,8 @@ NAMES = ("vera", "edith", "agent-prod")
 REFUSED = "refuses the user"
 CUT_OFF_S = 1.0
 """Within how many seconds whoever is revoked is cut off."""
+RELOADED, SIGNALS = "Reloaded server configuration", 2
+"""What the server logs after each signal, and how many signals a verb sends."""
 FIRST, SENDERS = 10, 6
 CHANGES = 60
 """How many changes are sent while keys are rotated."""
@@ -54,11 +56,18 @@ class Installation:
         self.identities = AuthFolder(folder / "auth")
         self._folder = folder
         self._pid = pid
+        self._verbs = 0
 
-    def auth(self, line: str) -> None:
-        """Run a verb of `nodepool auth`, after which the server reads its accounts."""
+    async def auth(self, line: str) -> None:
+        """Run a verb of `nodepool auth`, and wait until the server has read its accounts.
+
+        A connection that is made while the server reads them may be closed once more.
+        """
         place = ["--dir", str(self.identities.path), "--signal-pid", str(self._pid)]
-        assert run(["auth", *line.split(), *place]) == 0
+        assert await asyncio.to_thread(run, ["auth", *line.split(), *place]) == 0
+        self._verbs += 1
+        log = self._folder / "nats.log"
+        await until(lambda: log.read_text().count(RELOADED) == SIGNALS * self._verbs)
 
     def access(self, user: str) -> Access:
         """What a connection of a user shows: `acme/alice`, or `quota`."""
@@ -149,10 +158,10 @@ async def prepared(installation: Installation) -> None:
     async with installation.user(PROVISIONER) as provisioner:
         await provision(provisioner)
     for org in ORGS:
-        installation.auth(f"add-organisation {org}")
-        installation.auth(f"add-user {org} vera --role viewer")
-        installation.auth(f"add-user {org} edith --role editor")
-        installation.auth(f"add-agent {org} prod")
+        await installation.auth(f"add-organisation {org}")
+        await installation.auth(f"add-user {org} vera --role viewer")
+        await installation.auth(f"add-user {org} edith --role editor")
+        await installation.auth(f"add-agent {org} prod")
 
 
 async def ask(client: Connection, subject: str, **fields: object) -> dict[str, object]:
@@ -241,7 +250,7 @@ async def test_whoever_is_revoked_is_cut_off_within_a_second_and_nobody_else_is(
             cut, kept = [losses(one), losses(two)], losses(colleague)
 
             # when the editor is revoked
-            installation.auth("revoke acme edith")
+            await installation.auth("revoke acme edith")
             revoked = time.monotonic()
             await until(lambda: all(cut))
 
@@ -266,7 +275,7 @@ async def test_a_user_with_a_password_is_known_to_the_gateway_until_it_is_taken_
         # given users of two organisations with the same name, each with a password of its own
         await prepared(installation)
         for org in ORGS:
-            installation.auth(f"add-user {org} paul --role editor --password")
+            await installation.auth(f"add-user {org} paul --role editor --password")
         async with installation.at_work("validator", "aggregator"):
             for org in ORGS:
                 async with installation.user(f"{org}/agent-prod") as agent:
@@ -290,8 +299,8 @@ async def test_a_user_with_a_password_is_known_to_the_gateway_until_it_is_taken_
         first, second = [await installation.connect_by_password(org, "paul") for org in ORGS]
         stolen = installation.copy_of_password(ORGS[0], "paul")
         cut = [losses(first), losses(second)]
-        installation.auth(f"rotate {ORGS[0]} paul")
-        installation.auth(f"revoke {ORGS[1]} paul")
+        await installation.auth(f"rotate {ORGS[0]} paul")
+        await installation.auth(f"revoke {ORGS[1]} paul")
         await until(lambda: all(cut))
 
         # then the old password is refused, and the new one lets its user in again
@@ -320,7 +329,7 @@ async def test_a_service_whose_key_is_rotated_goes_on_and_the_key_before_is_refu
             await outcome(operator, "c1")
 
             # when its key is rotated
-            installation.auth("rotate quota")
+            await installation.auth("rotate quota")
 
             # then it goes on with the new one
             await send(operator, limit(2), "c2")
@@ -365,7 +374,7 @@ async def test_every_key_is_rotated_under_load_and_nothing_is_lost_or_doubled(
             # when every key is rotated in the middle, twice
             for part in (1, 2):
                 await until(lambda part=part: len(taken) >= part * CHANGES // 3)
-                await asyncio.to_thread(installation.auth, "rotate --all")
+                await installation.auth("rotate --all")
             await sending
 
             # then each change is accepted, and each has changed the NodePool once
