@@ -54,3 +54,22 @@ def test_advice_is_not_blamed_for_a_fault_that_a_machine_has_in_store(
     given(world, fault)
 
     check_advice(world.world, Random(0), most=ALL)
+
+
+def test_advice_is_not_blamed_where_half_a_zone_falls_silent_after_it_was_given() -> None:
+    # given a silent Node that is to leave, and two of another NodePool that have just gone silent
+    world = WorldHarness()
+    world.given_cluster()
+    world.given_quota(9)
+    world.given_machines(4)
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.apply("serve", 3)
+    world.pass_time(minutes=5)
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=5, seconds=20)
+    world.break_machines("n2", "n3", fault="hang")
+    world.pass_time(seconds=25)
+
+    # when the advice to wait for its deletion is tried
+    # then nobody is blamed that the zone has a problem by then
+    check_advice(world.world, Random(0), most=ALL)

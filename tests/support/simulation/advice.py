@@ -268,7 +268,7 @@ def check_trial(world: World, trial: Trial) -> None:
     said = f"explain advises {trial.pool}: {trial.remedy.text}"
     if _has_cost_nodes(copy, world, trial):
         raise Violation(f"{said}; that costs it Nodes")
-    if _has_failed(copy, world, trial):
+    if _has_failed(copy, world, trial) or _is_excused_since(buckets, trial):
         return
     wrong = "" if _has_helped(buckets, trial) else "that does not help"
     if not wrong and not _is_kept(buckets, trial, facts_of(buckets, trial.pool)):
@@ -296,6 +296,13 @@ def _has_failed(copy: World, world: World, trial: Trial) -> bool:
         if any(each.data.path == pool_path(trial.pool) and _is_new(each, world) for each in left):
             return True
     return any(_is_struck(each, after[key], trial) for key, each in before.items())
+
+
+def _is_excused_since(buckets: Buckets, trial: Trial) -> bool:
+    """Whether so many others fell silent too that the silence of a Node is no longer its own."""
+    known = {node.name for node in trial.facts.nodes if node.is_silent and not node.is_excused}
+    after = facts_of(buckets, trial.pool).nodes
+    return any(node.name in known and node.is_excused for node in after)
 
 
 def _has_cost_nodes(copy: World, world: World, trial: Trial) -> bool:
