@@ -10,6 +10,7 @@ from support.constants import CLUSTER, H100, ZONE
 from support.simulation.advice import check_advice
 from support.world_harness import WorldHarness
 
+SILENT = "a Node that does not answer leaves first, and counts until it is treated as dead"
 COUNTED = "each of its Nodes counts until it is idle and has left"
 CURES = {"disableUnhealthyNodeEviction": False}
 
@@ -88,6 +89,34 @@ def test_a_nodepool_at_work_gives_quota_back_once_its_nodes_are_idle(world: Worl
     # then all of this was said
     assert advised[-1] == f"scale {CLUSTER}/train down to 2: {COUNTED}"
     assert waits.details[-1] == f"{CLUSTER}/train has 2 Nodes more than it wants: {COUNTED}"
+    assert titles(explained(world, "new")) == []
+
+
+def test_a_nodepool_whose_node_does_not_answer_gives_quota_back_only_if_no_other_can(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool with a Node that does not answer, and another NodePool with idle Nodes
+    world.given_data_center(machines=8, quota=5)
+    world.apply("ill", 3)
+    world.apply("well", 2)
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=10)
+    world.apply("new", 1)
+    both = helps(world)[-1]
+
+    # when only the first is left to give quota back
+    world.delete("well")
+    world.apply("new", 3)
+    alone = helps(world)[-1]
+    world.scale("ill", 2)
+    world.pass_time(minutes=10)
+    waits = explained(world, "new").causes[0]
+    world.pass_time(minutes=25)
+
+    # then the delay was said
+    assert both == f"scale {CLUSTER}/well down to 1"
+    assert alone == f"scale {CLUSTER}/ill down to 2: {SILENT}"
+    assert waits.details[-1] == f"{CLUSTER}/ill has 1 Node more than it wants: {SILENT}"
     assert titles(explained(world, "new")) == []
 
 

@@ -85,10 +85,7 @@ class NodeFacts:
 
     @property
     def is_excused(self) -> bool:
-        """Return whether its silence is no fault of its own: it is short, or it is widespread.
-
-        Until a silence counts, no cordon names it.
-        """
+        """Return whether its silence is short or widespread, so that no cordon names it yet."""
         return self.is_silent and NOT_READY not in self.cordon
 
 
@@ -154,7 +151,8 @@ class Peer:
     leaving: how many of its Nodes are to leave.
     can_give_way: how many of its Nodes are healthy spot Nodes that stay.
     yields: whether a lower target makes it give Nodes back: it is valid, stays, is not autoscaled.
-    keeps: how many Nodes a lower target leaves it with until the work there has ended.
+    keeps: how many Nodes a lower target leaves it with while work or a silence delays the others.
+    has_silent: whether one of its Nodes does not answer.
     returning, deleting: how many Nodes it gives back already, and whether it is being deleted.
     may_grow: how many more Nodes its autoscaler may want; they may take the rest of the quota.
     waits_for_quota, waits_for_machines: whether it lacks quota or machines itself.
@@ -170,6 +168,7 @@ class Peer:
     can_give_way: int = 0
     yields: bool = False
     keeps: int = 0
+    has_silent: bool = False
     returning: int = 0
     deleting: bool = False
     may_grow: int = 0

@@ -24,6 +24,7 @@ def peer_of(name: str, own: Facts) -> Peer:
         can_give_way=sum(map(_can_give_way, own.counted_nodes)) if own.spot else 0,
         yields=not (own.deleting or own.autoscaling or gets_none(own)),
         keeps=_count_kept(own),
+        has_silent=any(node.is_silent for node in own.counted_nodes),
         returning=_count_returning(own),
         deleting=own.deleting,
         may_grow=max(0, own.max_nodes - own.target) if stays else 0,
@@ -52,14 +53,16 @@ def _count_returning(facts: Facts) -> int:
 
 
 def _count_kept(facts: Facts) -> int:
-    """Return how many Nodes a lower target leaves a NodePool with until the work there has ended.
+    """Return how many Nodes a lower target leaves a NodePool with for now.
 
-    A Node that leaves already, and that Pods block, leaves in the place of an idle Node. With
+    A Node that leaves already, and that Pods block, leaves in the place of an idle Node. A Node
+    that does not answer leaves before an idle Node, once its time to answer is over. With
     PreferIdle, which Nodes leave does not depend on whether Pods block them.
     """
     staying = [node for node in facts.counted_nodes if not node.removal]
-    if blocked := sum(map(is_blocked, facts.counted_nodes)):
-        return len(staying) + blocked
+    delayed = [node for node in facts.counted_nodes if node.is_silent or is_blocked(node)]
+    if delayed:
+        return len(staying) + sum(node.removal != "" for node in delayed)
     if not (facts.idle_only or any(node.blocking_count for node in staying)):
         return 0
     racks = sorted((length, rack.to_empty) for length, rack in staying_racks(facts))

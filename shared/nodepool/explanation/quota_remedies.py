@@ -25,6 +25,8 @@ from nodepool.explanation.sharing import (
 
 COUNTED: Final = "each of its Nodes counts until it is idle and has left"
 """Why a NodePool with a lower target does not give its quota back yet."""
+SILENT: Final = "a Node that does not answer leaves first, and counts until it is treated as dead"
+"""The same if its first Node to leave does not answer."""
 COUNTS: Final = "a Node counts until it has left"
 """Why quota that is being given back is not there yet."""
 
@@ -48,7 +50,7 @@ def quota_details(facts: Facts) -> Iterator[str]:
             if peer.deleting:
                 yield f"{peer.name} is being deleted and has {count}: {COUNTS}"
             else:
-                yield f"{peer.name} has {count} more than it wants: {COUNTED}"
+                yield f"{peer.name} has {count} more than it wants: {_delay(peer)}"
 
 
 def quota_remedies(facts: Facts) -> Iterator[Remedy]:
@@ -121,7 +123,7 @@ def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
     if 0 < demand <= sum(peer.returning for peer in leaving):
         yield Remedy(_wait_for(leaving), Wait())
         return
-    givers: list[tuple[bool, bool, int, str, int]] = []
+    givers: list[tuple[bool, str, int, str, int]] = []
     for peer in (peer for peer in facts.peers if peer.yields):
         others = [each for each in leaving if each is not peer]
         lacks = demand - peer.lacks - peer.may_grow
@@ -129,11 +131,11 @@ def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
         later = lacks - sum(each.returning for each in others)
         for waits, short in ((False, at_once), (True, later)):
             left = down_to_racks(facts, peer.reserved - short)
-            is_busy = left < peer.keeps
-            if short > 0 and 0 <= left < peer.target and (waits or not is_busy):
-                givers.append((waits, is_busy, -peer.reserved, peer.name, left))
-    for waits, is_busy, _, name, left in sorted(givers)[:1]:
-        text = f"scale {name} down to {left}{f': {COUNTED}' if is_busy else ''}"
+            delay = _delay(peer) if left < peer.keeps else ""
+            if short > 0 and 0 <= left < peer.target and (waits or not delay):
+                givers.append((waits, delay, -peer.reserved, peer.name, left))
+    for waits, delay, _, name, left in sorted(givers)[:1]:
+        text = f"scale {name} down to {left}{f': {delay}' if delay else ''}"
         others = [each for each in leaving if each.name != name]
         slow = [each for each in others if _count_unaided(each) < each.returning]
         if waits and slow:
@@ -147,6 +149,10 @@ def _wait_for(leaving: list[Peer]) -> str:
     verb = "gives" if len(leaving) == 1 else "give"
     count = format_count(sum(peer.returning for peer in leaving))
     return f"wait: {list_names(leaving)} {verb} back {count}; {COUNTS}"
+
+
+def _delay(peer: Peer) -> str:
+    return SILENT if peer.has_silent else COUNTED
 
 
 def _count_unaided(peer: Peer) -> int:
