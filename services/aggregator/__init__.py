@@ -24,6 +24,7 @@ NodeChanged = (
     | on.NodeActivityChanged
     | on.CWDrainNode
     | on.AnswerAwaited
+    | on.NodeAnswered
     | on.NodeReportRequested
     | on.NodePreemptionRequested
     | on.NodePreempted

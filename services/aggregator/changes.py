@@ -39,6 +39,7 @@ def evolve(  # noqa: C901, PLR0912  # It lists the messages.
             | on.NodeActivityChanged()
             | on.CWDrainNode()
             | on.AnswerAwaited()
+            | on.NodeAnswered()
             | on.NodeReportRequested()
             | on.NodePreemptionRequested()
             | on.NodePreempted()

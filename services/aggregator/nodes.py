@@ -61,12 +61,12 @@ def _fold_event(node: NodeObject, event: NodeChanged, context: Context) -> NodeO
                 version=context.position,
             )
         case on.CWDrainNode(force=force):
-            draining = replace(node, phase=NodePhase.DRAINING, forced=force, answer_by=None)
-            return replace(draining, version=context.position)
+            return replace(node, phase=NodePhase.DRAINING, forced=force, version=context.position)
         case on.AnswerAwaited(answer_by=moment, is_final=is_final, lock=lock):
-            if lock or not is_final:
-                return node
-            return replace(node, answer_by=moment, version=context.position)
+            is_shown = is_final and not lock
+            return replace(node, answer_by=moment, version=context.position) if is_shown else node
+        case on.NodeAnswered():
+            return replace(node, answer_by=None, version=context.position)
         case on.NodePreemptionRequested() | on.NodePreempted() | on.PreemptionPending():
             is_warned = not isinstance(event, on.NodePreemptionRequested)
             asked = replace(node, asked_since=node.asked_since or context.time, warned=is_warned)

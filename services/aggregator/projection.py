@@ -47,7 +47,7 @@ def list_touched(  # noqa: C901, PLR0912  # It lists the messages.
     match message:
         case on.NodeUpdated() | on.NodeActivityChanged() | on.CWDrainNode() | on.AnswerAwaited():
             yield from _node(model, message)
-        case on.NodeReportRequested() | on.NodePreemptionRequested():
+        case on.NodeAnswered() | on.NodeReportRequested() | on.NodePreemptionRequested():
             yield from _node(model, message)
         case on.NodePreempted() | on.PreemptionPending():
             yield from _node(model, message)

@@ -36,6 +36,7 @@ Says = (
     | on.NodeKept
     | on.NodeLockChanged
     | on.AnswerAwaited
+    | on.NodeAnswered
     | on.NodeSilent
     | on.NodeReportRequested
     | on.CWNodeRegistered

@@ -31,6 +31,7 @@ NodeChange = (
     | on.NodeActivityChanged
     | on.NodeReservationChanged
     | on.AnswerAwaited
+    | on.NodeAnswered
     | on.CWDrainNode
     | on.CWNodeDeletionRequestSuccess
     | on.NodeRemovalCancelled
@@ -90,6 +91,8 @@ def change_node(  # noqa: C901, PLR0912  # It lists the messages.
             return _await_drain(replace(node, phase=NodePhase.DRAINING, cordon=cordon), now)
         case on.AnswerAwaited():
             return _await_answer(node, message)
+        case on.NodeAnswered():
+            return replace(node, is_deadline_shown=False)
         case on.CWNodeDeletionRequestSuccess() | on.NodeRemovalCancelled() | on.NodeKept():
             return _follow_request(node, message, now)
         case on.NodePreempted() | on.PreemptionPending() | on.PreemptionInProgress():
@@ -215,7 +218,8 @@ def _await_answer(node: Node, event: on.AnswerAwaited) -> Node:
         lock = await_answer(node.work.lock, event)
         return replace(node, work=node.work._replace(lock=lock))
     if event.is_final:
-        return replace(node, answer=node.answer._replace(ask_after=None, by=event.answer_by))
+        answer = node.answer._replace(ask_after=None, by=event.answer_by)
+        return replace(node, answer=answer, is_deadline_shown=True)
     return replace(node, answer=node.answer._replace(ask_after=event.answer_by))
 
 

@@ -67,9 +67,8 @@ class Work(NamedTuple):
     @property
     def all(self) -> tuple[Workload, ...]:
         """The workloads that make the Node active: its Pods, and the job that has its lock."""
-        if self.lock is None:
-            return self.pods
-        return (Workload(self.lock.work, self.lock.since, blocks=True), *self.pods)
+        lock = self.lock
+        return self.pods if lock is None else (Workload(lock.work, lock.since, True), *self.pods)
 
     @property
     def is_blocking(self) -> bool:
@@ -161,7 +160,6 @@ class Answer(NamedTuple):
 
 
 NO_ANSWER = Answer()
-"""No answer of the machine is expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +172,7 @@ class Node:
     boot_by: when its registration fails if the Node has not joined its cluster.
     is_reported: whether its agent has reported the Node, which shows that it is in its cluster.
     revision: the revision of the template that the Node has; 0 before its registration.
+    is_deadline_shown: whether the time by which the machine has to answer was published.
     action: the action that is under way, or that the Node waits for, as last published.
     is_usable: whether the NodePool can use the Node, as last published.
     """
@@ -191,6 +190,7 @@ class Node:
     exit: Exit = Exit()
     cordon: Cordon = Cordon()
     answer: Answer = NO_ANSWER
+    is_deadline_shown: bool = False
     health: Health = HEALTHY
     action: NodeAction | None = None
     is_usable: bool = True

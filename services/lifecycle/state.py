@@ -60,6 +60,7 @@ def _fold_message(state: State, message: Hears | Says, context: Context) -> Stat
             on.NodeActivityChanged()
             | on.NodeReservationChanged()
             | on.AnswerAwaited()
+            | on.NodeAnswered()
             | on.CWDrainNode()
         ):
             return _fold_change(state, message, context)

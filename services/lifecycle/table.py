@@ -24,6 +24,7 @@ from lifecycle.node_events import (
     keep_node,
     list_names,
     lock_changed,
+    node_fields,
     register_node,
     registration_failed,
     replace_node,
@@ -36,7 +37,7 @@ from lifecycle.node_events import (
 )
 from lifecycle.options import Options
 from lifecycle.template import NodeTemplate
-from nodepool.contract.events.lifecycle import LockState
+from nodepool.contract.events.lifecycle import LockState, NodeAnswered
 from nodepool.contract.model import NodeAction, NodePhase, RemovalReason
 from nodepool.contract.node_failures import NodeFailure
 from nodepool.contract.timetable import BOOT_MAX
@@ -92,6 +93,13 @@ def publish_work(case: Case) -> Steps:
     """Publish what runs on a Node before anything follows from it."""
     activity = None if case.node.is_booting else activity_changed(case.template, case.node)
     return case.node if activity is None else (yield activity)
+
+
+def publish_answer(case: Case) -> Steps:
+    """Publish that the time by which a machine has to answer holds no more."""
+    node = case.node
+    is_over = node.is_deadline_shown and node.answer.by is None
+    return (yield NodeAnswered(**node_fields(case.template, node))) if is_over else node
 
 
 def settle_lock(case: Case) -> Steps:
@@ -446,6 +454,7 @@ def _give_up(case: Case) -> Steps:
 _RESTART_MAX: Final = {NodePhase.REBOOTING: REBOOT_MAX, NodePhase.VERIFYING: VERIFY_MAX}
 PARTS: Final[tuple[Callable[[Case], Steps], ...]] = (
     publish_work,
+    publish_answer,
     settle_lock,
     keep,
     join,

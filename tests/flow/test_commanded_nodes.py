@@ -107,6 +107,45 @@ def test_a_node_waits_for_its_drain_only_until_it_is_drained(world: WorldHarness
     assert "PendingPhaseState" not in world.node_conditions("n1")
 
 
+def test_a_node_shows_until_when_its_reboot_has_to_end_only_while_it_reboots(
+    world: WorldHarness,
+) -> None:
+    # given a Node that reboots, for which its machine has half an hour
+    world.given_data_center(boot_s=120)
+    world.apply("train", 1)
+    world.pass_time(minutes=5)
+    world.command_node("RebootNode", "train", "n1")
+    world.pass_time(minutes=1)
+    rebooting = world.node("n1")["status"].get("answerBy")
+
+    # when its machine has booted
+    world.pass_time(minutes=2)
+
+    # then the Node is not shown as about to be given up
+    assert rebooting == "2026-01-01T00:35:01Z"
+    assert "answerBy" not in world.node("n1")["status"]
+
+
+def test_a_cordoned_node_shows_until_when_its_machine_has_to_answer_only_until_it_does(
+    world: WorldHarness,
+) -> None:
+    # given a machine that hangs, and so does not answer the cordon of its Node
+    world.given_data_center()
+    world.apply("train", 1)
+    world.break_machines("n1", fault="hang")
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=1)
+    hanging = world.node("n1")["status"].get("answerBy")
+
+    # when the machine answers again
+    world.break_machines("n1", fault="hang", times=0)
+
+    # then the Node stays cordoned, and is not shown as about to be given up
+    assert hanging == "2026-01-01T00:30:01Z"
+    assert world.node("n1")["status"]["phase"] == "cordoned"
+    assert "answerBy" not in world.node("n1")["status"]
+
+
 @pytest.mark.parametrize("phase", ["rebooting", "verifying"])
 def test_a_node_that_is_drained_while_it_reboots_stays(world: WorldHarness, phase: str) -> None:
     # given a Node that is rebooted, or is verified after that

@@ -11,7 +11,7 @@ from lifecycle.decide import SERVICE as LIFECYCLE
 from lifecycle.health import Health, Plan, make_plan
 from lifecycle.node import Node
 from lifecycle.node_events import draining
-from lifecycle.table import Case
+from lifecycle.table import PARTS, Case, publish_answer
 from lifecycle.template import NodeTemplate
 from nodepool.contract.events import CWDrainNode, CWNodeCordoned, NodeObserved
 from nodepool.contract.model import NodePhase
@@ -30,6 +30,9 @@ CORDONED_ONLY = replace(PROFILE, actions={"ask": 30, "fail": 40, "allow": 0, "re
 """Nodes have problems, and reboot only if a command asks for that."""
 FORCED = replace(UNHEALTHY, steps=10_000, actions={"ask": 100, "run_pod": 100, "stop_pod": 5})
 """Commands drain Nodes at work."""
+
+WITHOUT_ANSWERS = tuple(part for part in PARTS if part is not publish_answer)
+"""The parts of the table but that which says that a machine owes no answer any more."""
 
 
 def without_pods(_state: Any, message: Any) -> Any:
@@ -98,6 +101,9 @@ PLANTS = {
         FORCED,
         functions={"lifecycle.table.draining": without_force},
         seed=31,
+    ),
+    "answers that are not published": Plant(
+        "deadlines of answers", VERIFIED, functions={"lifecycle.table.PARTS": WITHOUT_ANSWERS}
     ),
     "cordons that are not heard of": Plant(
         "others cost less", PROFILE, (hearing(ALLOCATOR, without_cordons),)

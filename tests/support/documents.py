@@ -75,6 +75,7 @@ class NodeStatus(TypedDict):
     capacity: dict[str, str]
     allocatable: dict[str, str]
     reboots: int
+    answerBy: NotRequired[str]
 
 
 class Node(TypedDict):

@@ -92,6 +92,7 @@ from nodepool.contract.events import (
     MachineUpdateFailed,
     NodeActionRequested,
     NodeActivityChanged,
+    NodeAnswered,
     NodeConditionChanged,
     NodeConditionReported,
     NodeKept,
@@ -905,6 +906,7 @@ SAMPLES: tuple[Message, ...] = (
         boot=1,
         rebooted_for=(RebootedFor(type="NVLinkStatusInactive", ended=NOON),),
     ),
+    NodeAnswered(**OF, zone=ZONE, node=MACHINE, assignment=7),
 )
 
 

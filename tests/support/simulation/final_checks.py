@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from capacity.supply import shares
 from nodepool.contract.model import ComputeClass, NodePhase
+from nodepool.contract.moments import rfc3339
 from nodepool.contract.subjects import address_of
 from nodepool.engine.world import World
 from support.audit import autoscaling, counts, silence
@@ -21,6 +22,7 @@ from support.simulation.sender import SentCommand
 if TYPE_CHECKING:
     from capacity.state import State as CapacityState
     from fleet.state import State as FleetState
+    from lifecycle.state import State as LifecycleState
     from nodepool.placement.claims import Claimant
     from nodepool.placement.placement import Placement
 
@@ -55,6 +57,7 @@ class FinalChecks:
         self._pods_have_nodes()
         self._racks_are_cordoned()
         self._silences_are_shown()
+        self._deadlines_are_shown()
         self._all_is_as_computed()
         self._queue_is_one()
         self._places_are_current()
@@ -239,6 +242,17 @@ class FinalChecks:
             half = [area for area in areas if silence.is_silent(self.facts, area, end, HALF)]
             if is_silent and not is_cordoned and not half:
                 raise Violation(f"{stay.machine} is silent, and is not cordoned for that")
+
+    def _deadlines_are_shown(self) -> None:
+        """Each Node shows until when its machine has to answer, as long as it has to."""
+        nodes = cast("Mapping[str, Node]", documents_of(self.world, "nodes"))
+        shown = {
+            _machine_of(node): node["status"].get("answerBy", "never") for node in nodes.values()
+        }
+        tables = cast("LifecycleState", self.world.state("lifecycle")).nodes
+        moments = {str(key): node.answer.by for key, node in tables.items()}
+        counted = {key: "never" if by is None else rfc3339(by) for key, by in moments.items()}
+        _compare("deadlines of answers", shown, counted)
 
     def _all_is_as_computed(self) -> None:
         texts = list(islice(differences(self.world, self.history, self.facts), DIFFERENCES_MAX))

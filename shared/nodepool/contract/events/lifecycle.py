@@ -41,8 +41,7 @@ class NodeUpdated(Event, OfNode):
     cordon: counts the cordons in this assignment.
     labels, annotations, taints: those of the Node object.
     removal: why it is to leave; None for a Node that stays.
-    template: the revision of the `NodeTemplateChanged` whose labels, annotations and taints it has
-        as well; 0 where all of them are here.
+    template: the revision of the `NodeTemplateChanged` that adds to these; 0 for no template.
     action: what a Node that stays waits for, or what is done to it; None for nothing.
     boot: how often it was rebooted in this assignment; in phase rebooting, this one included.
     reserved: what it is reserved for where that is not its organisation.
@@ -72,8 +71,7 @@ class NodeReservationChanged(Event, OfNode):
 
     It follows the `NodeUpdated` that carries the label. A Node is usable from its assignment on.
 
-    usable: whether the NodePool can use the Node, which then counts as one of its Nodes, as room
-        for Pods, and against the grant and the limit.
+    usable: whether the Node counts as one of its NodePool's, as room for Pods, and against quota.
     """
 
     speaker: ClassVar[str] = "lifecycle"
@@ -84,8 +82,7 @@ class NodeReservationChanged(Event, OfNode):
 class NodeLockChanged(Event, OfNode):
     """The lock of a Node is in another state, or `LockNode` was sent for it once more.
 
-    lock: pending while Pods that do not tolerate it are evicted, then locked; released in the end,
-        which a lock that was only pending may be too.
+    lock: pending while Pods that do not tolerate it are evicted, then locked; in the end released.
     job: the id of the Slurm job.
     number: the position in the log of the command that took it; distinguishes it from other locks.
     message: one sentence on why.
@@ -139,8 +136,7 @@ class NodeActivityChanged(Event, OfNode):
 class AnswerAwaited(Event, OfNode):
     """A machine has not answered a cordon, a drain or a lock yet.
 
-    answer_by: if `is_final`, when the machine is given up unless it has answered by then; otherwise
-        when its time to answer begins.
+    answer_by: when the machine is given up unless it answers; if not final, when its time begins.
     is_final: False while it is not certain that the machine could hear of the request; another
         AnswerAwaited then follows at `answer_by`.
     lock: the number of the lock that the machine is to answer; 0 for a cordon or a drain.
@@ -151,6 +147,12 @@ class AnswerAwaited(Event, OfNode):
     answer_by: datetime
     is_final: bool = True
     lock: int = 0
+
+
+class NodeAnswered(Event, OfNode):
+    """A machine owes no answer any more: the `answer_by` of the last AnswerAwaited is void."""
+
+    speaker: ClassVar[str] = "lifecycle"
 
 
 class NodeKept(Event, OfNode):
