@@ -17,8 +17,21 @@ from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.archive_metrics import OF_THE_ARCHIVER
 from nodepool.contract.console_metrics import OF_THE_CONSOLE
 from nodepool.contract.gateway_metrics import OF_THE_GATEWAY
-from nodepool.contract.messages import Command, Event, Message, Outcome
-from nodepool.contract.services import EDGES, SERVICES, SILENT
+from nodepool.contract.messages import (
+    Command,
+    Event,
+    Message,
+    Outcome,
+    ProviderEvent,
+    members,
+)
+from nodepool.contract.providers import (
+    ProviderHears,
+    ProviderSays,
+    SimulationHears,
+    SimulationSays,
+)
+from nodepool.contract.services import EDGES, PROVIDERS, SERVICES, SILENT
 from nodepool.host import settings
 from nodepool.service import AnyService
 
@@ -522,7 +535,7 @@ def test_the_catalogue_of_events_names_every_event_class() -> None:
     assert not missing, f"add to __all__ in contract/events/__init__.py: {sorted(missing)}"
 
 
-def test_every_event_is_said_by_its_one_speaker() -> None:
+def test_every_event_is_said_by_its_speakers() -> None:
     said = {
         name: [service.name for service in services() if name in service.outputs]
         for name, kind in EVENTS.items()
@@ -530,7 +543,7 @@ def test_every_event_is_said_by_its_one_speaker() -> None:
     }
 
     expected = {
-        name: [] if name in UNSAID or kind.speaker in EDGES else [kind.speaker]
+        name: [each for each in kind.speakers() if name not in UNSAID and each not in EDGES]
         for name, kind in EVENTS.items()
         if name in said and issubclass(kind, Event)
     }
@@ -538,10 +551,31 @@ def test_every_event_is_said_by_its_one_speaker() -> None:
 
 
 def test_every_edge_says_events_of_its_own_or_is_silent() -> None:
-    speakers = {kind.speaker for kind in EVENTS.values() if issubclass(kind, Event)}
+    events = [kind for kind in EVENTS.values() if issubclass(kind, Event)]
+    speakers = {speaker for kind in events for speaker in kind.speakers()}
 
     assert set(EDGES) - speakers == SILENT
     assert set(EDGES).isdisjoint(SERVICES)
+
+
+def test_a_provider_hears_and_says_all_that_is_between_it_and_the_services() -> None:
+    for provider in (service for service in services() if service.name in PROVIDERS):
+        assert {kind.__name__ for kind in members(ProviderHears)} <= set(provider.inputs)
+        assert {kind.__name__ for kind in members(ProviderSays)} <= set(provider.outputs)
+
+
+def test_only_the_fleet_hears_and_says_what_concerns_simulated_machines_alone() -> None:
+    for kind in members(SimulationHears):
+        if kind.__name__ in COMMANDS:
+            assert [s.name for s in services() if kind.__name__ in s.inputs] == ["fleet"]
+    for event in members(SimulationSays):
+        assert [s.name for s in services() if event.__name__ in s.outputs] == ["fleet"]
+
+
+def test_every_event_of_a_provider_is_one_that_each_provider_says() -> None:
+    found = {name for name, kind in EVENTS.items() if issubclass(kind, ProviderEvent)}
+
+    assert found == {kind.__name__ for kind in members(ProviderSays)}
 
 
 def test_the_clock_alone_says_wake() -> None:

@@ -10,6 +10,12 @@ from nodepool.contract.commands import (
     RunPod,
     StopPod,
 )
+from nodepool.contract.providers import (
+    ProviderHears,
+    ProviderSays,
+    SimulationHears,
+    SimulationSays,
+)
 
 Decides = (
     AddMachines
@@ -26,27 +32,5 @@ Decides = (
     | on.NodeReportRequested
 )
 """The messages that lead to events at once; the others only change the state."""
-Hears = (
-    Decides
-    | on.ClusterRegistered
-    | on.NodePoolValidated
-    | on.CWNodePoolDeleted
-    | on.NodeTemplateChanged
-    | on.CWNodeAssigned
-    | on.CWNodeRegistrationFailed
-)
-Says = (
-    on.MachineAdded
-    | on.MachineBroken
-    | on.MachineRepaired
-    | on.MachineStateChanged
-    | on.MachineBooted
-    | on.MachineFailed
-    | on.NodeVerified
-    | on.HeartbeatsStopped
-    | on.NodeConditionChanged
-    | on.NodeObserved
-    | on.PodChanged
-    | on.MachineUpdateFailed
-    | on.PodUpdateFailed
-)
+Hears = Decides | ProviderHears | SimulationHears
+Says = ProviderSays | SimulationSays

@@ -18,7 +18,14 @@ from fleet.failures import on_failure
 from fleet.machine import Machine, name_of
 from fleet.pods import observe_node, surviving
 from fleet.pool_pods import complete_pod, create, delete
-from fleet.refusal import Refusal, not_running, unbreakable, unfit, unschedulable
+from fleet.refusal import (
+    Refusal,
+    find_foreign_zone,
+    not_running,
+    unbreakable,
+    unfit,
+    unschedulable,
+)
 from fleet.scheduling import end_pods, missing
 from fleet.silence import answer, found_silent, time_silences, types_ended
 from fleet.state import State, evolve
@@ -163,7 +170,8 @@ def _command(
     key = command.machine_key
     machine = state.machines.get(key)
     if machine is None:
-        yield _refuse_command(command, Refusal("machine", f"{key} is not a known machine"))
+        unknown = Refusal("machine", f"{key} is not a known machine")
+        yield _refuse_command(command, find_foreign_zone(command.zone) or unknown)
         return
     match command:
         case BreakMachine():

@@ -7,13 +7,22 @@ from fleet.placement import free
 from fleet.waiting import WAITING_MAX, Pool, PoolPod, gpus_of
 from nodepool.contract import grammar
 from nodepool.contract.affinity import TOPOLOGY_KEYS
-from nodepool.contract.catalog import is_offered, rack_size, type_fault, zone_fault
+from nodepool.contract.catalog import (
+    is_offered,
+    provider_fault,
+    rack_size,
+    type_fault,
+    zone_fault,
+)
 from nodepool.contract.commands import AddMachines, BreakMachine, CreatePod, DeletePod, StopPod
 from nodepool.contract.events import RefusalReason
 from nodepool.contract.keys import MachineKey, pool_path
 from nodepool.contract.model import Taint
 from nodepool.contract.pods import PODS_MAX, Pod
 from nodepool.placement.racks import NVLINK_DOMAIN
+
+PROVIDER = "fleet"
+"""The name of this provider in the catalog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,8 @@ def unfit(command: AddMachines) -> Refusal | None:
         return Refusal("instanceType", reason)
     if reason := zone_fault(command.zone):
         return Refusal("zone", reason)
+    if refusal := find_foreign_zone(command.zone):
+        return refusal
     if not is_offered(command.instance_type, command.zone):
         return Refusal("zone", f"{command.instance_type} is not offered in {command.zone}")
     for key, value in command.labels.items():
@@ -39,6 +50,12 @@ def unfit(command: AddMachines) -> Refusal | None:
         if reason := grammar.label_value(value):
             return Refusal(f"labels[{key}]", reason)
     return _find_rack_fault(command) if command.in_racks else None
+
+
+def find_foreign_zone(zone: str) -> Refusal | None:
+    """Return why the fleet has no machine in this zone; None if it may have some."""
+    reason = provider_fault(zone, PROVIDER)
+    return Refusal("zone", reason) if reason is not None else None
 
 
 def _find_rack_fault(command: AddMachines) -> Refusal | None:

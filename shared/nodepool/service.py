@@ -13,7 +13,7 @@ from nodepool.contract.log import COMMANDS, EVENTS, Entry
 from nodepool.contract.messages import Command, Envelope, Event, Message, members
 from nodepool.contract.metrics import Sample
 from nodepool.contract.outcomes import CommandOutcome
-from nodepool.contract.subjects import Address, filter_of
+from nodepool.contract.subjects import Address, filters_of, is_of_provider
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -226,30 +226,30 @@ class Service(Generic[S, I, O]):
         """Return the class of the input on this subject; None if the service hears nothing there.
 
         A subject is the only authority: a command is one on the subject of commands only, an event
-        on that of its speaker, and a `Wake` on that of this service.
+        on that of its speaker, and a `Wake` on that of this service. Of several providers, each is
+        believed about the machines of its own zones only.
         """
         kind = self.inputs.get(name := subject.rpartition(".")[2])
         if kind is None:
             return None
-        prefix, dots = self._subjects[name]
-        return kind if subject.startswith(prefix) and subject.count(".") == dots else None
+        prefixes, dots = self._subjects[name]
+        if not subject.startswith(prefixes) or subject.count(".") != dots:
+            return None
+        return kind if len(prefixes) == 1 or is_of_provider(subject) else None
 
     @cached_property
-    def _subjects(self) -> Mapping[str, tuple[str, int]]:
-        """The prefix of the subjects of each input, and how many dots the subjects have."""
-        shapes: dict[str, tuple[str, int]] = {}
+    def _subjects(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
+        """The prefixes of the subjects of each input, and how many dots the subjects have."""
+        shapes: dict[str, tuple[tuple[str, ...], int]] = {}
         for name, kind in self.inputs.items():
-            if kind is Wake:
-                shapes[name] = f"np.evt.clock.{self.name}.", 6
-            elif issubclass(kind, Event):
-                shapes[name] = "np.evt." if kind.speaker == "*" else f"np.evt.{kind.speaker}.", 6
-            else:
-                shapes[name] = "np.cmd.", 5
+            filters = self._filters(kind)
+            prefixes = tuple(each[: each.index("*")] for each in filters)
+            shapes[name] = prefixes, filters[0].count(".")
         return shapes
 
     def filters(self) -> tuple[str, ...]:
         """Return the subjects that a replica reads: its inputs, its own outputs and commits."""
-        heard = {self._filter(kind) for kind in self.inputs.values()}
+        heard = {each for kind in self.inputs.values() for each in self._filters(kind)}
         events = {subject for subject in heard if subject.startswith("np.evt.")}
         commands = {COMMANDS} if self.commands else heard - events
         if self.outputs:
@@ -273,8 +273,9 @@ class Service(Generic[S, I, O]):
 
     @cached_property
     def _reads_all_events(self) -> bool:
-        heard = sum(issubclass(kind, Event) for kind in self.inputs.values())
-        return heard + bool(self.outputs) > FILTERS_MAX
+        heard = [kind for kind in self.inputs.values() if issubclass(kind, Event)]
+        filters = sum(len(self._filters(kind)) for kind in heard)
+        return filters + bool(self.outputs) > FILTERS_MAX
 
     def is_input(self, subject: str) -> bool:
         """Return whether a message on this subject is an input, be it readable or not."""
@@ -286,8 +287,8 @@ class Service(Generic[S, I, O]):
             return False
         return subject.rpartition(".")[2] not in self.commands
 
-    def _filter(self, kind: type[Message]) -> str:
-        return f"np.evt.clock.{self.name}.*.*.Wake" if kind is Wake else filter_of(kind)
+    def _filters(self, kind: type[Message]) -> tuple[str, ...]:
+        return (f"np.evt.clock.{self.name}.*.*.Wake",) if kind is Wake else filters_of(kind)
 
 
 def decide_on(

@@ -6,7 +6,7 @@ from nodepool.contract.decode import decode
 from nodepool.contract.events import MachineAdded
 from nodepool.contract.keys import token
 from nodepool.contract.messages import Message, path_fields
-from nodepool.contract.subjects import Address, address_of, filter_of, subject_of
+from nodepool.contract.subjects import Address, address_of, filters_of, subject_of
 
 
 def test_a_dot_in_a_name_is_a_tilde_in_its_token() -> None:
@@ -62,6 +62,6 @@ def test_only_commands_and_events_have_a_filter_and_an_identity() -> None:
         pass
 
     with pytest.raises(TypeError, match="Neither is neither command nor event"):
-        filter_of(Neither)
+        filters_of(Neither)
     with pytest.raises(TypeError, match="Neither has no identity on the bus"):
         _ = Neither().path

@@ -18,7 +18,7 @@ from nodepool.contract.events import Wake
 from nodepool.contract.keys import token
 from nodepool.contract.log import COMMANDS, LOG, SNAPSHOTS, SUBJECTS, covers
 from nodepool.contract.roles import Role, commands_of
-from nodepool.contract.subjects import filter_of
+from nodepool.contract.subjects import filters_of
 from nodepool.engine.wakes import wake_subject
 from nodepool.service import AnyService, commit_subject
 
@@ -195,7 +195,8 @@ def _observations(org: str, cluster: str) -> Iterator[str]:
         kind = getattr(events, name)
         # The base class of some events has no speaker.
         if getattr(kind, "speaker", "") == OBSERVER:
-            yield filter_of(kind).replace("*.*", f"{org}.{cluster}", 1)
+            for each in filters_of(kind):
+                yield each.replace("*.*", f"{org}.{cluster}", 1)
 
 
 def _look_at(streams: Sequence[str]) -> Iterable[str]:

@@ -10,13 +10,13 @@ from nodepool.client.errors import ClientError
 from nodepool.client.past.history import History
 from nodepool.client.past.replicas import replica_before
 from nodepool.contract.keys import NodeKey
-from nodepool.contract.subjects import filter_of
+from nodepool.contract.subjects import filters_of
 from nodepool.usage.meter import Meter
 from nodepool.usage.nodes import KINDS, CountedNode, event_of
 
 AGGREGATOR: Final = "aggregator"
 """The service whose snapshots say how each Node was at a time."""
-FILTERS: Final = [filter_of(kind) for kind in KINDS.values()]
+FILTERS: Final = [each for kind in KINDS.values() for each in filters_of(kind)]
 PUT_BACK: Final = timedelta(minutes=1)
 """How far the clock of the log may go back, as where another server becomes its leader."""
 

@@ -8,6 +8,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
 
+from nodepool.contract.services import PROVIDERS
 from nodepool.contract.suggest import did_you_mean
 
 RACK_SIZE: Final = 18
@@ -71,11 +72,16 @@ class InstanceType:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """An availability zone; the name of its region is its own without the last letter."""
+    """An availability zone; the name of its region is its own without the last letter.
+
+    provider: the service that has all machines of the zone. It never changes: no other service can
+        say what became of machines that are in the log.
+    """
 
     name: str
     region: str
     access: Access
+    provider: str = PROVIDERS[0]
 
 
 def is_offered(instance_type: str, zone: str) -> bool:
@@ -112,13 +118,33 @@ def zone_fault(name: str) -> str | None:
     return None if name in ZONES else f"{name} is not a known zone{did_you_mean(name, ZONES)}"
 
 
+def provider_of(zone: str) -> str:
+    """Return the provider of the machines of a zone; the first provider, of an unknown zone."""
+    entry = ZONES.get(zone)
+    return entry.provider if entry is not None else PROVIDERS[0]
+
+
+def provider_fault(zone: str, provider: str) -> str | None:
+    """Return why this provider can have no machine in a zone, and what to do; None if it can."""
+    holder = provider_of(zone)
+    if holder == provider:
+        return None
+    own = next((name for name in ZONES if provider_of(name) == provider), "")
+    remedy = f"name a zone of {provider}, such as {own}" if own else f"{provider} has no zone"
+    return f"the machines of {zone} belong to the provider {holder}: {remedy}"
+
+
 def _instance_type(entry: Mapping[str, Any]) -> InstanceType:
     enumerated = {"kind": Kind(entry["kind"]), "backend": Backend(entry["backend"])}
     return InstanceType(**{**entry, **enumerated, "zones": tuple(entry["zones"])})
 
 
 def _zone(name: str, entry: Mapping[str, Any]) -> Zone:
-    return Zone(name=name, region=entry["region"], access=Access(entry["access"]))
+    provider = entry.get("provider", PROVIDERS[0])
+    if provider not in PROVIDERS:
+        known = ", ".join(PROVIDERS)
+        raise ValueError(f"zones.{name}.provider: {provider} is no provider; choose from {known}")
+    return Zone(name, entry["region"], Access(entry["access"]), provider)
 
 
 def _read_catalog() -> dict[str, Any]:

@@ -29,6 +29,7 @@ from nodepool.contract.keys import (
     pool_path,
 )
 from nodepool.contract.model import Value
+from nodepool.contract.services import PROVIDERS
 from nodepool.contract.tracing import STATE_MAX, TRACE_MAX
 
 
@@ -46,9 +47,14 @@ class Command(Message):
 
 
 class Event(Message):
-    """A fact; said only by the service named `speaker`."""
+    """A fact; said only by the service named `speaker`, but for the events of `ProviderEvent`."""
 
     speaker: ClassVar[str]
+
+    @classmethod
+    def speakers(cls) -> tuple[str, ...]:
+        """Return the names of all services that may say such an event."""
+        return (cls.speaker,)
 
 
 class Outcome(Event):
@@ -143,6 +149,20 @@ class OfMachine(Message):
     @property
     def path(self) -> PoolPath:
         return FLEET, self.zone, self.machine
+
+
+class ProviderEvent(Event, OfMachine):
+    """An event about a machine; said by the provider of the zone of the machine, and no other.
+
+    speaker: the provider of a zone for which the catalog names no other.
+    """
+
+    speaker: ClassVar[str] = PROVIDERS[0]
+
+    @classmethod
+    def speakers(cls) -> tuple[str, ...]:
+        """Return the names of all providers."""
+        return PROVIDERS
 
 
 class PoolFields(TypedDict):

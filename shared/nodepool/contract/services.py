@@ -29,6 +29,8 @@ PROCESSES: Final[Mapping[int, tuple[tuple[str, ...], ...]]] = {
 """Which services share a process, by the number of processes."""
 FEED: Final = "feed"
 """The user that reads the log for all services of a process."""
+PROVIDERS: Final[tuple[str, ...]] = ("fleet",)
+"""The services that have machines; the catalog says which of them has the machines of a zone."""
 REPLACEABLE: Final = frozenset({"fleet"})
 """Services that simulate what is real elsewhere: something else may be in their place."""
 EDGES: Final[tuple[str, ...]] = ("agent", "gateway", "archiver", "console")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from nodepool.contract.catalog import provider_of
 from nodepool.contract.keys import PoolPath, name_at, token
 from nodepool.contract.log import SUBJECTS
 from nodepool.contract.messages import Command, Event, Message
@@ -45,13 +46,13 @@ def subject_of(message: Message, service: str) -> str:
     return f"np.evt.{service}.{tokens}.{name}"
 
 
-def filter_of(message: type[Message]) -> str:
-    """Return the subject filter for all messages of this class."""
+def filters_of(message: type[Message]) -> tuple[str, ...]:
+    """Return the subject filters for all messages of this class: one for each of its speakers."""
     name = message.__name__
     if issubclass(message, Command):
-        return f"np.cmd.*.*.*.{name}"
+        return (f"np.cmd.*.*.*.{name}",)
     if issubclass(message, Event):
-        return f"np.evt.{message.speaker}.*.*.*.{name}"
+        return tuple(f"np.evt.{speaker}.*.*.*.{name}" for speaker in message.speakers())
     raise TypeError(f"{name} is neither command nor event")
 
 
@@ -59,7 +60,8 @@ def filter_of(message: type[Message]) -> str:
 def template_of(message: type[Message]) -> str:
     """Return the subject of all messages of this class, with variable parts named in braces."""
     names = {name: f"{{{name}}}" for name in _NAMES if name in message.model_fields}
-    speaker: str = getattr(message, "speaker", "")
+    speakers = message.speakers() if issubclass(message, Event) else ("",)
+    speaker = speakers[0] if len(speakers) == 1 else "*"
     # A value without its other fields has the identity that its class gives it.
     return subject_of(message.model_construct(None, **names), speaker.replace("*", "{speaker}"))
 
@@ -88,6 +90,12 @@ def path_at(subject: str) -> PoolPath:
     if "~" not in subject:
         return org, cluster, pool
     return name_at(org), name_at(cluster), name_at(pool)
+
+
+def is_of_provider(subject: str) -> bool:
+    """Return whether the speaker of an event about a machine is the provider of its zone."""
+    _, _, speaker, _, zone, *_ = subject.split(".")
+    return speaker == provider_of(name_at(zone))
 
 
 def is_output(subject: str) -> bool:

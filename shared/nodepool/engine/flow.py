@@ -39,7 +39,7 @@ def _row(service: Part, question: str) -> tuple[str, ...]:
     events: dict[str, list[type[Message]]] = {}
     for kind in heard:
         if issubclass(kind, Event):
-            events.setdefault(kind.speaker, []).append(kind)
+            events.setdefault(" or ".join(kind.speakers()), []).append(kind)
     by_speaker = (f"{speaker}: {_names(kinds)}" for speaker, kinds in sorted(events.items()))
     return (
         f"**{service.name}**",

@@ -1,4 +1,7 @@
-"""Every event; each module holds those of one speaker, and `kubernetes` their common base."""
+"""Every event; each module holds those of one speaker, and `provider` those of all providers.
+
+`kubernetes` holds the common base of the events that users see.
+"""
 
 from nodepool.contract.events.agent import (
     NodeConditionReported,
@@ -36,16 +39,7 @@ from nodepool.contract.events.capacity import (
 from nodepool.contract.events.clock import Wake
 from nodepool.contract.events.fleet import (
     HeartbeatsStopped,
-    MachineAdded,
-    MachineBooted,
     MachineBroken,
-    MachineFailed,
-    MachineRepaired,
-    MachineStateChanged,
-    MachineUpdateFailed,
-    NodeConditionChanged,
-    NodeObserved,
-    NodeVerified,
     PodChanged,
     PodUpdateFailed,
 )
@@ -79,6 +73,17 @@ from nodepool.contract.events.preemption import (
     PreemptionFailed,
     PreemptionInProgress,
     PreemptionPending,
+)
+from nodepool.contract.events.provider import (
+    MachineAdded,
+    MachineBooted,
+    MachineFailed,
+    MachineRepaired,
+    MachineStateChanged,
+    MachineUpdateFailed,
+    NodeConditionChanged,
+    NodeObserved,
+    NodeVerified,
 )
 from nodepool.contract.events.quota import (
     CWNodePoolQuotaCheckFailed,

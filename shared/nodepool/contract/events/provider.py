@@ -1,0 +1,121 @@
+"""What every provider of machines says: what it observes of machines and of their Nodes.
+
+`nodepool.contract.providers` says what a provider hears, and the rules for what it says.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from nodepool.contract.conditions import ConditionStatus
+from nodepool.contract.messages import ProviderEvent
+from nodepool.contract.node_states import MachineState
+from nodepool.contract.pods import Pod
+
+
+class MachineAdded(ProviderEvent):
+    """A machine exists and is free.
+
+    instance_type, labels: its type and its topology labels.
+    boot_seconds: how long it takes to boot, in seconds, where it is simulated.
+    verify_seconds, failures_per_day, repair_seconds, seed: as in the command `AddMachines`.
+    """
+
+    instance_type: str
+    labels: Mapping[str, str] = {}
+    boot_seconds: float = 0
+    verify_seconds: float = 0
+    failures_per_day: float = 0
+    repair_seconds: float = 0
+    seed: int = 0
+
+
+class MachineStateChanged(ProviderEvent):
+    """A machine outside of any NodePool is in another state.
+
+    state: the new one.
+    """
+
+    state: MachineState
+
+
+class MachineRepaired(ProviderEvent):
+    """A machine is back from triage and free."""
+
+
+class MachineBooted(ProviderEvent):
+    """A machine has booted for this assignment, and can join its cluster, or is back in it.
+
+    boot: the number of the reboot in this assignment; 0 for the boot that it began with.
+    verifying: whether its verification follows, after which comes a `NodeVerified`.
+    """
+
+    assignment: int
+    boot: int = 0
+    verifying: bool = False
+
+
+class MachineFailed(ProviderEvent):
+    """A machine did not boot for this assignment, or could not join; `cause` says which and why.
+
+    boot: as in `MachineBooted`.
+    """
+
+    assignment: int
+    cause: str
+    boot: int = 0
+
+
+class NodeVerified(ProviderEvent):
+    """The verification of a Node after a boot is over.
+
+    assignment, boot: which boot it was, as in `MachineBooted`.
+    passed: whether the Node may go into production.
+    cause: why it did not pass.
+    """
+
+    assignment: int
+    boot: int
+    passed: bool
+    cause: str = ""
+
+
+class NodeConditionChanged(ProviderEvent):
+    """A condition of a Node, as a node problem detector or the cluster itself reports it, changed.
+
+    assignment: the assignment that it is in.
+    type, status, reason, message: those of the condition.
+    request: the number of the `NodeReportRequested` that this answers; 0 where it answers no
+        request.
+    """
+
+    assignment: int
+    type: Annotated[str, Field(max_length=316)]
+    status: ConditionStatus
+    reason: str
+    message: str
+    request: int = 0
+
+
+class NodeObserved(ProviderEvent):
+    """A Node as it is found in its cluster; said when anything of it changes.
+
+    assignment: the assignment that it is in.
+    unschedulable: whether a cordon is in force.
+    cordon: the number of the last cordon that it has received; it proves nothing of a later one.
+    pods: the Pods that run on it.
+    lock: the number of the lock that it has; a Pod that does not tolerate it cannot start any more.
+    """
+
+    assignment: int
+    unschedulable: bool
+    cordon: int = 0
+    pods: tuple[Pod, ...] = ()
+    lock: int = 0
+
+
+class MachineUpdateFailed(ProviderEvent):
+    """What a machine has to report could not be published; this is tried again later."""
+
+    message: str
