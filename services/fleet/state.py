@@ -73,7 +73,9 @@ class State(WithWork[MachineKey | PoolKey]):
     def machine_of(self, node: OfNode) -> Machine | None:
         """Return the machine of a Node if it is still in the stay that the message is about."""
         machine = self.machines.get(node.machine_key)
-        return machine if machine is not None and machine.assignment == node.assignment else None
+        if machine is None or machine.pool is None:
+            return None
+        return machine if machine.assignment == node.assignment else None
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
@@ -85,7 +87,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _store_machine(state, key, break_machine(state.machines[key], message))
         case on.CWNodeAssigned(machine_key=key, assignment=assignment):
             machine = state.machines.get(key)
-            if machine is None:
+            if machine is None or assignment <= machine.assignment:
                 return state
             booting = powered_on(machine, assignment, context.time)
             has_agent = cluster_of(message.key) in state.agents

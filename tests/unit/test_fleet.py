@@ -27,6 +27,7 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import PoolKey, machine_key
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.node_states import MachineState
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.contract.pods import PODS_MAX, Pod, PodClass
 from nodepool.engine.snapshot import dump, load
@@ -153,6 +154,11 @@ def drain(*, force: bool = False, assignment: int = 1) -> CWDrainNode:
         force=force,
         message="",
     )
+
+
+def deleted_for_triage() -> CWNodeDeleted:
+    """The first machine leaves its NodePool for triage."""
+    return deleted().model_copy(update={"triage": True})
 
 
 def broken(fault: str, times: int = 1, cause: str = "") -> BreakMachine:
@@ -311,6 +317,31 @@ def test_a_repaired_machine_comes_back() -> None:
         accepted(command),
         MachineRepaired(zone=ZONE, machine=FIRST),
     ]
+
+
+def test_an_assignment_that_comes_twice_boots_its_machine_once() -> None:
+    story = machines(boot_s=30)
+    story.process(assigned())
+    assert story.wakes(30) == [booted()]
+    story.process(registered())
+
+    outputs = story.hears(assigned())
+
+    assert (outputs, story.machine().joined, story.due) == ([], True, None)
+
+
+def test_a_machine_that_has_left_is_in_triage_once_however_often_that_is_said() -> None:
+    story = a_node()
+
+    for event in (
+        deleted_for_triage(),
+        deleted_for_triage(),
+        RepairMachine(zone=ZONE, machine=FIRST),
+    ):
+        story.process(event)
+    story.process(deleted_for_triage())
+
+    assert (story.machine().visits, story.machine().state) == (1, MachineState.PRODUCTION)
 
 
 def test_a_machine_that_is_in_no_triage_is_not_repaired() -> None:
