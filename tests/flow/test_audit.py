@@ -173,11 +173,11 @@ WRONG: Mapping[str, tuple[Change, str]] = {
     ),
     "a machine is added twice": (
         repeated("MachineAdded"),
-        "is added twice",
+        "MachineAddedTwice",
     ),
     "another machine has booted": (
         changed("MachineBooted", machine="g000000"),
-        ", not US-EAST-04A/g000000",
+        "fleet breaks MachineUnknown",
     ),
     "a Node has not booted": (
         without("MachineBooted"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from manifests.marks import fill
 from manifests.pages import diagram, flow
+from nodepool.contract.providers import provider_tables
 from nodepool.contract.services import FEED, REPLACEABLE, SERVICES, SHARED
 
 ROOT = Path(__file__).parents[3]
@@ -113,6 +114,7 @@ def _parts() -> Iterator[tuple[Path, Mapping[str, str]]]:
     """Yield the parts between marks of each file."""
     yield ROOT / "README.md", {"diagram": diagram()}
     yield ROOT / "services" / "README.md", {"flow": flow()}
+    yield ROOT / "shared" / "PROVIDERS.md", {"rules": f"\n{provider_tables()}\n\n"}
     yield ROOT / "docker-compose.yml", {"services": _containers()}
     yield KUBERNETES / "kustomization.yaml", {"services": _list("  - services/{name}\n")}
     yield (

@@ -13,7 +13,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope
-from nodepool.contract.subjects import address_of
+from nodepool.contract.subjects import address_of, filters_of
 
 Heard = CWNodeAssigned | CWNodeRegistered | CWNodeDeleted | MachineBooted | MachineBroken
 KINDS: Mapping[str, type[Heard]] = {
@@ -53,7 +53,7 @@ def filters(org: str, cluster: str) -> Sequence[str]:
     nodes = (CWNodeAssigned, CWNodeRegistered, CWNodeDeleted)
     return [
         *(f"np.evt.{kind.speaker}.{org}.{cluster}.*.{kind.__name__}" for kind in nodes),
-        *(f"np.evt.fleet.fleet.*.*.{kind.__name__}" for kind in (MachineBooted, MachineBroken)),
+        *(each for kind in (MachineBooted, MachineBroken) for each in filters_of(kind)),
     ]
 
 

@@ -13,6 +13,7 @@ from nodepool.contract.decode import Unreadable, decode
 from nodepool.contract.invariants import broken_rule
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, Envelope, Event, Message
+from nodepool.contract.services import PROVIDERS
 from nodepool.contract.subjects import address_of
 from support.audit import (
     assignment,
@@ -33,6 +34,7 @@ from support.audit import (
     words,
 )
 from support.audit.facts import Facts, Origin, Violation
+from support.providers.monitor import Monitor
 from support.reference.history import History, Stored
 
 Rule = Callable[[Facts, Message, Origin], None]
@@ -80,6 +82,7 @@ class Auditor:
     """What is known of a log up to `position`.
 
     history: every message of it.
+    providers: what each provider of machines has heard and said.
     noise: the positions of entries to ignore, which a test has stored and no service.
     """
 
@@ -88,6 +91,7 @@ class Auditor:
         self.history = History()
         self.noise: set[int] = set()
         self.position = 0
+        self.providers = [Monitor(name) for name in PROVIDERS]
         self._commits = commits.Commits()
 
     def read(self, entry: Entry) -> None:
@@ -104,6 +108,12 @@ class Auditor:
         finally:
             self._commits.note(entry, is_noise=is_noise)
 
+    def check_duties(self) -> None:
+        """Raises `Violation` where a provider owes a report, once it had time enough for all."""
+        for monitor in self.providers:
+            for machine, duty in monitor.list_owed():
+                raise Violation(f"{monitor.provider} breaks {duty} of {machine}")
+
     def _check(self, entry: Entry) -> None:
         if entry.subject.startswith(commits.SUBJECT):
             self._commits.check_record(entry)
@@ -116,7 +126,7 @@ class Auditor:
         if envelope is not None:
             self._commits.check_id(envelope.id)
             self._note(entry, envelope)
-            self._check_event(entry.position, envelope)
+            self._check_event(entry.position, entry.subject.split(".")[2], envelope)
 
     def _note(self, entry: Entry, envelope: Envelope[Event]) -> None:
         cause, id = envelope.causeposition or 0, envelope.correlationid or ""
@@ -149,7 +159,15 @@ class Auditor:
         if position not in self.noise and position in self.history.by_position:
             self.history.failed.append((service, position, letter["cause"]))
 
-    def _check_event(self, position: int, envelope: Envelope[Event]) -> None:
+    def _check_providers(self, position: int, speaker: str, envelope: Envelope[Event]) -> None:
+        cause, message = envelope.causeposition or 0, envelope.data
+        for monitor in self.providers:
+            broken = monitor.read(position, cause, speaker, message)
+            if broken:
+                raise Violation(f"{monitor.provider} breaks {', '.join(broken)}")
+
+    def _check_event(self, position: int, speaker: str, envelope: Envelope[Event]) -> None:
+        self._check_providers(position, speaker, envelope)
         origin = Origin(position, envelope.causeposition or 0, envelope.correlationid or "")
         try:
             for rule in RULES:

@@ -1,4 +1,4 @@
-"""Rules for machines: each is added once, and no Node leaves with Pods that were not observed."""
+"""Rules for machines: no Node leaves with Pods that were not observed."""
 
 from datetime import timedelta
 
@@ -34,8 +34,6 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
 
 
 def _added(facts: Facts, message: MachineAdded) -> None:
-    if message.machine_key in facts.machines:
-        raise Violation(f"{message.machine_key} is added twice")
     machine = Machine(message.zone, message.instance_type, dict(message.labels))
     facts.machines[message.machine_key] = machine
 

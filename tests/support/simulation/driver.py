@@ -124,6 +124,7 @@ class Simulation:
         self._audit()
 
     def _check(self) -> None:
+        self.auditor.check_duties()
         FinalChecks(self.world, self.auditor.facts, self.auditor.history).check(self.sender.sent)
 
     def tail(self, most: int = 12) -> list[str]:
