@@ -70,10 +70,15 @@ def service(request: pytest.FixtureRequest) -> AnyService:
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Whether a subject matches a filter without `>`, as the NATS server sees it."""
+    """Whether a subject matches a filter without `>`, as the NATS server sees it.
+
+    It takes no message on a subject with an empty token.
+    """
     wanted, tokens = pattern.split("."), subject.split(".")
-    return len(wanted) == len(tokens) and all(
-        want in ("*", token) for want, token in zip(wanted, tokens, strict=True)
+    return (
+        len(wanted) == len(tokens)
+        and all(tokens)
+        and all(want in ("*", token) for want, token in zip(wanted, tokens, strict=True))
     )
 
 
