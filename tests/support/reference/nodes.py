@@ -79,8 +79,9 @@ class NodesModel:
         step, message = self._step, self._step.message if self._step else None
         about = message.key if isinstance(message, OfPool) else ""
         is_cut = self._outputs >= bounds.OUTPUTS_MAX
+        is_own_wake = isinstance(message, Wake) and message.service == "allocator"
         for group in self.groups.values():
-            if (group.key == about and self._outputs) or isinstance(message, Wake):
+            if (group.key == about and self._outputs) or is_own_wake:
                 group.unfinished = is_cut
         if step is None or is_cut:
             return
