@@ -561,6 +561,7 @@ def test_a_new_node_is_verified_before_production(world: WorldHarness) -> None:
         "CWNodeAssigned n1",
         "CWNodeRegistered n1",
         "AnswerAwaited n1",
+        "NodeAnswered n1",
         "NodeUpdated n1 production",
     ]
     assert standing(world, "n1") == ("production", "acme", ["822b33ad87:NoExecute"])
@@ -602,6 +603,7 @@ def test_a_node_is_verified_again_after_a_reboot(world: WorldHarness) -> None:
         "NodeUpdated n1 rebooting",
         "NodeUpdated n1 verifying",
         "AnswerAwaited n1",
+        "NodeAnswered n1",
         "NodeUpdated n1 production",
         "CWNodeUncordoned n1",
     ]

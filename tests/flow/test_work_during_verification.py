@@ -52,6 +52,7 @@ def test_a_safe_reboot_of_a_verified_node_waits_until_nothing_blocks_it(
     assert world.messages("train") == [
         "NodeActionRequested n1",
         "AnswerAwaited n1",
+        "NodeAnswered n1",
         "NodeUpdated n1 production",
         "CWNodeUncordoned n1",
         "NodeActivityChanged n1 False",
