@@ -117,7 +117,7 @@ def parse_manifests(text: str | bytes, source: str) -> list[Manifest]:
     """
     manifests = [
         Manifest(place, parse_manifest(body, place))
-        for place, document in _documents(_decode_text(text, source), source)
+        for place, document, _ in read_documents(text, source)
         for place, body in _items(document, place)
     ]
     if not manifests:
@@ -130,7 +130,7 @@ def parse_yaml(text: str | bytes, source: str) -> object:
 
     Raises `ManifestError`, whose text begins with `source`.
     """
-    documents = [document for _, document in _documents(_decode_text(text, source), source)]
+    documents = [document for _, document, _ in read_documents(text, source)]
     if len(documents) > 1:
         raise ManifestError(f"{source}: holds {len(documents)} documents; write one")
     return documents[0] if documents else None
@@ -217,11 +217,11 @@ def _items(document: object, place: str) -> Iterator[tuple[str, object]]:
         yield f"{place}, item {number}", item
 
 
-def _decode_text(text: str | bytes, source: str) -> str:
+def _decode_text(text: str | bytes, source: str, most: int) -> str:
     size = len(text.encode(errors="surrogatepass") if isinstance(text, str) else text)
-    if size > SIZE_MAX:
+    if size > most:
         raise ManifestError(
-            f"{source}: is larger than the {SIZE_MAX} bytes allowed; split it into files"
+            f"{source}: is larger than the {most} bytes allowed; split it into files"
         )
     if isinstance(text, str):
         return text
@@ -233,14 +233,24 @@ def _decode_text(text: str | bytes, source: str) -> str:
         ) from None
 
 
-def _documents(text: str, source: str) -> Iterator[tuple[str, object]]:
-    """Yield the place and the value of each document that is not empty."""
+def read_documents(
+    text: str | bytes, source: str, most: int = SIZE_MAX
+) -> Iterator[tuple[str, object, yaml.Node]]:
+    """Yield the place, the value and the node of each document that is not empty.
+
+    Raises `ManifestError`, whose text begins with `source`, if the text has more than `most` bytes
+    or is not YAML.
+    """
+    text = _decode_text(text, source, most)
     try:
         count = _check_shape(text, source)
-        for number, document in enumerate(yaml.load_all(text, Loader), 1):
+        loader = Loader(text)
+        for number in range(1, count + 1):
+            node = loader.get_node() if loader.check_node() else None
+            document = None if node is None else loader.construct_document(node)
             place = source if count == 1 else f"{source}, document {number}"
-            if document is not None:
-                yield place, document
+            if node is not None and document is not None:
+                yield place, document, node
     except yaml.MarkedYAMLError as error:
         line = _line(error.problem_mark or error.context_mark)
         raise ManifestError(f"{source}{line}: {_one_line(error.problem)}") from None
