@@ -71,6 +71,8 @@ OF_KUBE = frozenset({"nodepool.contract", "nodepool.state", KUBE})
 """The rooms that it may import: it knows the API of Kubernetes, and nothing of the bus."""
 PARTS_OF_THE_AGENT = ("agent.pods", "agent.nodes", "agent.pools", "agent.host", "agent.main")
 """The parts of the agent, in their order: each may import itself and those before it."""
+WITH_A_HOST = (*EDGES, "metal")
+"""The packages of `services/` with a part, `host`, that reads and writes outside of the bus."""
 OF_A_SERVICE = ROOMS[: ROOMS.index("nodepool.engine")]
 """What the decisions of a service are made of."""
 FORBIDDEN = frozenset(
@@ -201,8 +203,8 @@ class Module:
 
     @property
     def touches_the_world(self) -> bool:
-        """Whether it is of the part of an edge that reads and writes outside of the bus."""
-        return any(f"{self.name}.".startswith(f"{edge}.host.") for edge in EDGES)
+        """Whether it is of the part of a package that reads and writes outside of the bus."""
+        return any(f"{self.name}.".startswith(f"{name}.host.") for name in WITH_A_HOST)
 
     def imports(self) -> Iterator[tuple[str, ...]]:
         """Every module it imports, as the parts of its name; `from a import b` gives both."""
@@ -315,7 +317,7 @@ def _imported(node: ast.AST) -> Sequence[str]:
 
 
 def test_services_never_import_each_other() -> None:
-    names = {*(service.name for service in services()), *EDGES}
+    names = {*(service.name for service in services()), *WITH_A_HOST}
 
     found = [
         (module.name, parts)
@@ -393,6 +395,19 @@ def test_only_the_storage_of_the_archive_needs_its_extra() -> None:
     assert found == []
 
 
+def test_only_edges_that_speak_http_need_aiohttp() -> None:
+    found = [
+        f"{module.name} imports {'.'.join(parts)}"
+        for module in modules()
+        if room_of(module.name) != KUBE and module.package != "agent"
+        if not module.name.startswith("metal.host.redfish.")
+        for parts in module.imports()
+        if parts[0] in ("aiohttp", "yarl")
+    ]
+
+    assert found == []
+
+
 def test_the_decisions_of_the_agent_know_what_lies_below_them_alone() -> None:
     found = [
         f"{module.name} imports {'.'.join(parts)}"
@@ -439,7 +454,7 @@ def test_a_decision_imports_only_what_is_pure() -> None:
 
 def _allowed_in_a_decision(module: Module, parts: tuple[str, ...]) -> bool:
     match parts:
-        case (module.package, "host", *_) if module.package in EDGES:
+        case (module.package, "host", *_) if module.package in WITH_A_HOST:
             return False
         case (module.package | "immutables", *_):
             return True

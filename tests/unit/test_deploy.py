@@ -71,6 +71,10 @@ def resolve(text: str, environment: Mapping[str, str]) -> str:
 # Every service is in the one list, is a package, and is a container.
 
 
+PARTS = {"metal": "its edge is there, and nothing decides yet"}
+"""Packages under services/ that are no service yet, each with its reason."""
+
+
 def packages() -> set[str]:
     """Every package under services/, by name."""
     return {path.parent.name for path in ROOT.glob("services/*/*.py")}
@@ -97,10 +101,11 @@ def first_sentence(module: Path) -> str:
 def test_every_package_under_services_is_in_the_list() -> None:
     forgotten = [
         f"add {name!r} to SERVICES in {THE_LIST}"
-        for name in sorted(packages() - {*SERVICES, *EDGES})
+        for name in sorted(packages() - {*SERVICES, *EDGES, *PARTS})
     ]
 
     assert not forgotten, "\n".join(forgotten)
+    assert not PARTS.keys() & {*SERVICES, *EDGES}, "an exception is no longer needed"
 
 
 def test_every_service_of_the_list_is_a_whole_package() -> None:

@@ -1,0 +1,1 @@
+"""What touches the world: the inventory file, and the controllers of machines."""

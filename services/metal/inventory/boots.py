@@ -1,0 +1,73 @@
+"""The rules of boot profiles and wipe profiles."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from metal.inventory.addresses import REFERENCE_RULE, image_fault, reference_fault
+from metal.inventory.faults import FaultOf
+from metal.inventory.model import Boot, BootProfile, InventoryDocument, Rack, WipeProfile
+from metal.inventory.unique import Unique
+from nodepool.contract import grammar
+from nodepool.contract.catalog import type_fault
+
+ARGUMENTS_MAX: Final = 128
+LINE_MAX: Final = 2_048
+"""How many characters of kernel arguments Linux on x86 reads."""
+WIPE_MINUTES_MAX: Final = 2_880
+_SECRET: Final = re.compile(r"[^=]*(?:pass|token|secret|key)[^=]*=(?!/).+", re.IGNORECASE)
+"""Matches an argument that may hold a secret; it may name a file."""
+
+
+def list_boot_faults(profile: BootProfile, unique: Unique) -> Iterator[FaultOf]:
+    """Yield each fault of a boot profile."""
+    yield from unique.boot(profile)
+    if bool(profile.org) != bool(profile.cluster):
+        field = "org" if profile.cluster else "cluster"
+        yield (field,), "is required: a cluster is named by org and cluster together"
+    if profile.org and (reason := grammar.organisation(profile.org)):
+        yield ("org",), reason
+    if profile.cluster and (reason := grammar.dns1123_label(profile.cluster)):
+        yield ("cluster",), reason
+    if reason := reference_fault(profile.join_token):
+        yield ("joinToken",), reason
+    yield from _boot(profile)
+
+
+def list_wipe_faults(profile: WipeProfile, unique: Unique) -> Iterator[FaultOf]:
+    """Yield each fault of a wipe profile."""
+    yield from unique.wipe(profile)
+    if not 1 <= profile.within_minutes <= WIPE_MINUTES_MAX:
+        yield ("withinMinutes",), f"must lie between 1 and {WIPE_MINUTES_MAX}"
+    yield from _boot(profile)
+
+
+def _boot(boot: Boot) -> Iterator[FaultOf]:
+    if reason := image_fault(boot.image):
+        yield ("image",), reason
+    arguments = boot.kernel_arguments
+    length = sum(map(len, arguments)) + len(arguments)
+    if len(arguments) > ARGUMENTS_MAX or length > LINE_MAX:
+        cause = f"has more than {ARGUMENTS_MAX} arguments or {LINE_MAX} characters in all"
+        yield ("kernelArguments",), cause
+        return
+    for index, argument in enumerate(arguments):
+        path = ("kernelArguments", index)
+        if not argument.isprintable() or not argument or " " in argument:
+            yield path, "must be one argument: printable characters without spaces"
+        elif _SECRET.fullmatch(argument):
+            yield path, f"may hold a secret, which each machine would show; {REFERENCE_RULE}"
+
+
+def list_missing(
+    document: InventoryDocument, documents: Sequence[InventoryDocument]
+) -> Iterator[FaultOf]:
+    """Yield a fault for each profile that a rack needs and no document gives."""
+    if not isinstance(document, Rack) or type_fault(document.instance_type):
+        return
+    kind = document.instance_type
+    for profile, purpose in ((BootProfile, "join a cluster"), (WipeProfile, "be wiped")):
+        given = (each for each in documents if isinstance(each, profile))
+        if not any(each.instance_type == kind for each in given):
+            cause = f"{kind} has no {profile.__name__}, so its machines cannot {purpose}; add one"
+            yield ("instanceType",), cause

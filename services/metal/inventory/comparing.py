@@ -1,0 +1,67 @@
+"""What differs between a machine and the inventory, in sentences."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from metal.documents import plain_mac
+from metal.inventory.model import Expected
+from metal.reading import Power, Reading
+from nodepool.contract.keys import MachineKey
+
+
+def compare(expected: Expected, reading: Reading) -> tuple[str, ...]:
+    """Return a sentence for each difference; none if the machine is the expected one.
+
+    Parts that were not asked for are not compared. A controller may not see the memory and the
+    GPUs of a machine without power, so both are compared only while the machine is on.
+    """
+    return tuple(_differences(expected, reading))
+
+
+def _differences(expected: Expected, reading: Reading) -> Iterator[str]:
+    if not reading.serial:
+        yield f"the controller tells no serial number, and {expected.serial} is expected"
+    elif reading.serial.casefold() != expected.serial.casefold():
+        yield f"the serial number is {reading.serial}, and {expected.serial} is expected"
+    if reading.power is Power.ON:
+        yield from _memory(expected, reading)
+        yield from _gpus(expected, reading)
+    if reading.macs is not None:
+        missing = sorted({plain_mac(each) for each in expected.macs} - set(reading.macs))
+        if missing:
+            yield f"no network interface has the expected MAC address {', '.join(missing)}"
+
+
+def _memory(expected: Expected, reading: Reading) -> Iterator[str]:
+    if reading.memory_gib is None:
+        yield f"the controller tells no memory, and {expected.memory_gib} GiB are expected"
+    elif round(reading.memory_gib) != expected.memory_gib:
+        found = f"{reading.memory_gib:g}"
+        yield f"the machine has {found} GiB of memory, and {expected.memory_gib} are expected"
+
+
+def _gpus(expected: Expected, reading: Reading) -> Iterator[str]:
+    gpus, wanted = reading.gpus, expected.gpus
+    if gpus is None or wanted is None:
+        return
+    if len(gpus) != wanted.count:
+        yield f"the machine has {len(gpus)} GPUs, and {wanted.count} are expected"
+    others = [each for each in gpus if wanted.model.casefold() not in each.model.casefold()]
+    for gpu in others:
+        model = gpu.model or "of no known model"
+        yield f"the GPU {gpu.name} is {model}, and {wanted.model} is expected"
+
+
+def find_same_serials(readings: Mapping[MachineKey, Reading]) -> Mapping[MachineKey, str]:
+    """Return a sentence for each machine whose serial number another machine has too."""
+    owners: defaultdict[str, list[MachineKey]] = defaultdict(list)
+    for key, reading in readings.items():
+        if reading.serial:
+            owners[reading.serial.casefold()].append(key)
+    return {
+        key: f"{readings[key].serial} is the serial number of {other} too"
+        for keys in owners.values()
+        for key in keys
+        for other in [min((each for each in keys if each != key), default="")]
+        if other
+    }

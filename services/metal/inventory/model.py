@@ -1,0 +1,132 @@
+"""The documents of an inventory, as they are written in YAML."""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from metal.reading import BootTarget
+from nodepool.contract.model import Value
+
+API_VERSION: Final = "metal/v1alpha1"
+
+
+class Reference(Value):
+    """Where a secret is; exactly one of both.
+
+    file: the path of a file that holds it in one line.
+    environment: the name of the environment variable that holds it.
+    """
+
+    file: str = ""
+    environment: str = ""
+
+
+class Access(Value):
+    """How the controllers of a rack are reached, where a machine does not say it.
+
+    credentials: where `user:password` is.
+    ca_file: the file with the authorities that may have signed the certificate of a controller.
+    """
+
+    credentials: Reference | None = None
+    ca_file: str = ""
+
+
+class Controller(Access):
+    """How the controller of one machine is reached.
+
+    address: `https://` and a host, perhaps with a port.
+    system: the id of the machine's system, if the controller has several.
+    fingerprint: `sha256:` and the SHA-256 fingerprint of its certificate, in place of authorities.
+    """
+
+    address: str
+    system: str = ""
+    fingerprint: str = ""
+
+
+class Gpus(Value):
+    """The GPUs of a machine: how many, and a part of the name of their model."""
+
+    count: int
+    model: str = ""
+
+
+class Expected(Value):
+    """What a machine is made of.
+
+    serial: its serial number.
+    memory_gib: its memory, as its controller tells it.
+    gpus: its GPUs; those of its instance type if they are not given.
+    macs: MAC addresses that it has among others.
+    """
+
+    serial: str
+    memory_gib: int
+    gpus: Gpus | None = None
+    macs: tuple[str, ...] = ()
+
+
+class Machine(Value):
+    """One machine of a rack. position: the unit of the rack that it is in, counted from 1."""
+
+    name: str
+    position: int
+    controller: Controller
+    expected: Expected
+
+
+class Rack(Value):
+    """A rack of machines of one type. controllers: how their controllers are reached."""
+
+    api_version: Literal["metal/v1alpha1"]
+    kind: Literal["Rack"]
+    name: str
+    zone: str
+    instance_type: str
+    controllers: Access = Access()
+    machines: tuple[Machine, ...]
+
+
+class Boot(Value):
+    """What a machine boots.
+
+    target: how it boots once.
+    image: the address of the boot image.
+    kernel_arguments: one by one.
+    """
+
+    api_version: Literal["metal/v1alpha1"]
+    instance_type: str
+    target: BootTarget = BootTarget.UEFI_HTTP
+    image: str
+    kernel_arguments: tuple[str, ...] = ()
+
+
+class BootProfile(Boot):
+    """What machines of a type boot to join a cluster.
+
+    org, cluster: the cluster; empty for all clusters that have no profile of their own.
+    join_token: where the token is with which a machine joins.
+    """
+
+    kind: Literal["BootProfile"]
+    org: str = ""
+    cluster: str = ""
+    join_token: Reference
+
+
+class WipeProfile(Boot):
+    """What machines of a type boot to be wiped.
+
+    within_minutes: how long that takes at most.
+    """
+
+    kind: Literal["WipeProfile"]
+    within_minutes: int = 240
+
+
+InventoryDocument = Rack | BootProfile | WipeProfile
+KINDS: Final[Mapping[str, type[InventoryDocument]]] = {
+    kind.__name__: kind for kind in (Rack, BootProfile, WipeProfile)
+}
+"""The class of each kind of document."""
