@@ -185,7 +185,7 @@ lock: setup ## Write requirements.lock from pyproject.toml (ARGS="--upgrade" for
 	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet \
 		--generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
 		--no-emit-trusted-host --no-emit-find-links --extra dev --extra local --extra otlp --extra nkeys --extra auth \
-		--extra kubernetes --extra archive --extra console --extra provider --extra peer \
+		--extra kubernetes --extra archive --extra console --extra metal --extra provider --extra peer \
 		--output-file requirements.lock $(ARGS) pyproject.toml
 # pip-compile drops this marker of pyproject.toml: on other Pythons libcst needs what the lock has not.
 	@sed -i.old -E 's/^(libcst|mutmut)==([^ ]+) /\1==\2 ; python_version < "3.13" /' requirements.lock
