@@ -64,7 +64,11 @@ _XID: Final = re.compile(
 
 
 def judge(reading: Reading, expected: Expected | None = None) -> Judgement:
-    """Return what a reading means for a machine, which is compared if its hardware is given."""
+    """Return what a reading means for a machine, which is compared if its hardware is given.
+
+    A machine that is on and has not yet booted may seem to lack its GPUs, so the judgement counts
+    once it has.
+    """
     faults: dict[NodeFault, str] = {}
     for fault, evidence in _faults(reading, expected):
         faults.setdefault(fault, evidence)

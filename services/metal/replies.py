@@ -12,7 +12,7 @@ class Trouble(StrEnum):
     UNAUTHORIZED: the controller refuses the credential.
     NO_CREDENTIAL: the file or the variable with the credential cannot be read.
     UNTRUSTED: the certificate is not the expected one, or of no trusted authority.
-    SERVER_ERROR: the controller answered with a status from 500 on.
+    SERVER_ERROR: the controller answered with a status from 500 on, or that it is asked too much.
     REFUSED: the controller answered with another status that is no success.
     NONSENSE: what the controller answered is no Redfish, or larger than an answer may be.
     """
@@ -61,7 +61,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The reset was sent, and may have been carried out; a later reading may show it."""
+    """The reset was sent, and may have been carried out, or may still be.
+
+    A later reading may show it. A controller that did not answer in time may act on it long after.
+    """
 
     reason: Failure
 

@@ -1,0 +1,170 @@
+"""One controller: read it, set its boot override, send it a reset."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from http import HTTPStatus
+
+from metal.documents import Document, at, link, part
+from metal.host.redfish.calls import Calls
+from metal.host.redfish.collecting import Collector, Paths
+from metal.host.redfish.credentials import Secrets
+from metal.host.redfish.fault import Fault
+from metal.host.redfish.login import Login
+from metal.host.redfish.shared import Shared
+from metal.host.redfish.wire import Answer, Wire
+from metal.inventory.inventory import Place
+from metal.reading import ALL_PARTS, LOG_START, BootTarget, Part, Position, Reading, ResetType
+from metal.replies import Done, Failure, Outcome, Refused, Trouble, Unknown
+
+ENTRIES = 50
+"""How many entries of a log are in a reading, if nobody says otherwise."""
+
+
+class Controller:
+    """The controller of one machine.
+
+    Its methods return what went wrong instead of raising it. A call that is cancelled in the middle
+    of a reset leaves open whether the reset was carried out.
+    """
+
+    def __init__(self, place: Place, shared: Shared) -> None:
+        self._place = place
+        self._limits = shared.limits
+        self._secrets = Secrets()
+        self._wire = Wire(shared.session, place, shared.limits, self._secrets)
+        self._login = Login(self._wire, place.credentials, shared.environment, self._secrets)
+        self._calls = Calls(shared)
+        self._paths = Paths()
+
+    async def read(
+        self,
+        parts: frozenset[Part] = ALL_PARTS,
+        above: Position = LOG_START,
+        entries: int = ENTRIES,
+    ) -> Reading | Failure:
+        """Return a reading with these parts, and so many of the log's entries above a position."""
+        try:
+            return await self._calls.make(lambda: self._collector().read(parts, above, entries))
+        except Fault as fault:
+            return self._tell(fault)
+
+    async def set_boot(self, target: BootTarget, uri: str = "") -> Failure | None:
+        """Set what the machine boots from once; None if the controller has accepted that.
+
+        uri: the image of a boot over HTTP; empty for the one that DHCP names.
+        A later reading shows whether the controller has kept it.
+        """
+        try:
+            await self._calls.make(lambda: self._set_boot(target, uri))
+        except Fault as fault:
+            return self._tell(fault)
+        return None
+
+    async def reset(self, kind: ResetType) -> Outcome:
+        """Send one reset, at most once, and return what became of it."""
+        sent: list[ResetType] = []
+        try:
+            await self._calls.make(lambda: self._reset(kind, sent))
+        except Fault as fault:
+            reason = self._tell(fault)
+            return Unknown(reason) if sent and fault.may_have_acted else Refused(reason)
+        return Done()
+
+    async def close(self) -> None:
+        """End the session, if the controller answers."""
+        if not self._calls.has_failed:
+            with suppress(Fault):  # The controller ends a session that nobody uses.
+                await self._calls.make(self._login.end)
+
+    def _tell(self, fault: Fault) -> Failure:
+        """Return a failure without the secrets that a controller may have put into its paths."""
+        return replace(fault.failure, text=self._secrets.hide(fault.failure.text))
+
+    def _collector(self) -> Collector:
+        named = self._place.system
+        explain, hide = self._wire.explain, self._secrets.hide
+        return Collector(self._get, explain, hide, self._limits, named, self._paths)
+
+    async def _get(self, path: str) -> Answer:
+        return await self._ask("GET", path)
+
+    async def _ask(
+        self, method: str, path: str, body: Document | None = None, version: str = ""
+    ) -> Answer:
+        """Return the answer to a request that may be sent again: with a new session after a 401."""
+        needs_document = method == "GET"
+        extra = {"If-Match": version} if version else {}
+        signed = await self._login.headers()
+        for is_last in (False, True):
+            answer = await self._wire.send(
+                method, path, {**signed, **extra}, body, needs_document=needs_document
+            )
+            if answer.status != HTTPStatus.UNAUTHORIZED:
+                return answer
+            if is_last or not await self._login.renew(signed):
+                break
+            signed = await self._login.headers()
+        raise self._wire.explain(answer, f"{method} {path}")
+
+    async def _set_boot(self, target: BootTarget, uri: str) -> None:
+        system, version = await self._collector().system()
+        _check_offer(target, at(system, "Boot", "BootSourceOverrideTarget@Redfish.AllowableValues"))
+        path = self._paths.system
+        # Some controllers take changes of the next boot at a document of its own only.
+        settings = link(system, "@Redfish.Settings", "SettingsObject")
+        if settings:
+            answer = await self._get(settings)
+            if answer.is_success and part(answer.document, "Boot"):
+                path, version = settings, answer.headers.get("ETag", "")
+                system = part({"": answer.document}, "")
+        boot = _boot_change(part(system, "Boot"), target, uri)
+        answer = await self._ask("PATCH", path, {"Boot": boot}, version.removeprefix("W/"))
+        if answer.status == HTTPStatus.PRECONDITION_FAILED:
+            answer = await self._ask("PATCH", path, {"Boot": boot})
+        if not answer.is_success:
+            raise self._wire.explain(answer, f"PATCH {path}")
+
+    async def _reset(self, kind: ResetType, sent: list[ResetType]) -> None:
+        """Send one reset; `sent` holds it from then on."""
+        system, _ = await self._collector().system()
+        action = part(system, "Actions", "#ComputerSystem.Reset")
+        _check_offer(kind, action.get("ResetType@Redfish.AllowableValues"))
+        usual = f"{self._paths.system}/Actions/ComputerSystem.Reset"
+        path = link({"@odata.id": action.get("target")}) or usual
+        signed = await self._login.headers()
+        sent.append(kind)
+        # Not by `_ask`, which may send a request again.
+        answer = await self._wire.send(
+            "POST", path, signed, {"ResetType": kind.value}, needs_document=False
+        )
+        if answer.status == HTTPStatus.UNAUTHORIZED:
+            await self._login.renew(signed)
+        if not answer.is_success:
+            raise self._wire.explain(answer, f"POST {path}")
+
+
+def _check_offer(value: str, offered: object) -> None:
+    """Raise Fault if a controller lists what it can do, and this is not in the list."""
+    if not isinstance(offered, Sequence) or isinstance(offered, str) or not offered:
+        return
+    if value not in offered:
+        listed = ", ".join(each[:32] for each in offered[:16] if isinstance(each, str))
+        text = f"the controller does not offer {value}; it offers {listed}"
+        raise Fault(Trouble.REFUSED, text, may_have_acted=False)
+
+
+def _boot_change(boot: Document, target: BootTarget, uri: str) -> Mapping[str, object]:
+    """Return what to change of the next boot; raise Fault if it cannot load the image."""
+    change: dict[str, object] = {
+        "BootSourceOverrideEnabled": "Once",
+        "BootSourceOverrideTarget": target.value,
+    }
+    if boot.get("BootSourceOverrideMode") not in (None, "UEFI"):
+        change["BootSourceOverrideMode"] = "UEFI"
+    if uri and "HttpBootUri" not in boot:
+        text = "the controller has no HttpBootUri; leave the image to DHCP, or boot over PXE"
+        raise Fault(Trouble.REFUSED, text, may_have_acted=False)
+    if uri:
+        change["HttpBootUri"] = uri
+    return change

@@ -1,0 +1,15 @@
+"""The one exception of this package, which never leaves it."""
+
+from metal.replies import Failure, Trouble
+
+
+class Fault(Exception):
+    """A request has no usable answer.
+
+    may_have_acted: whether the controller may have carried out what it was asked.
+    """
+
+    def __init__(self, trouble: Trouble, text: str, *, may_have_acted: bool = True) -> None:
+        super().__init__(text)
+        self.failure = Failure(trouble, text)
+        self.may_have_acted = may_have_acted
