@@ -123,6 +123,21 @@ async def test_a_target_that_a_controller_does_not_offer_is_refused_and_not_sent
         assert not any(each.startswith("PATCH") for each in front.received)
 
 
+@pytest.mark.parametrize("offered", [["a\nb\x1b[31m", 7, None, {}], ["x" * 5_000] * 50])
+async def test_whatever_a_controller_offers_is_told_in_one_line(
+    machines: Emulator, controllers: Controllers, offered: list[object]
+) -> None:
+    async with fronted(machines.machine()) as front:
+        boot = {"BootSourceOverrideTarget@Redfish.AllowableValues": offered}
+        front.changes[front.machine.id] = lambda system: system["Boot"].update(boot)
+
+        refusal = await controllers.open(front.place()).set_boot(BootTarget.PXE)
+
+        assert isinstance(refusal, Failure)
+        assert refusal.text.isprintable()
+        assert len(refusal.text) < 1_000
+
+
 async def test_a_controller_that_takes_no_image_is_sent_none(
     machines: Emulator, controllers: Controllers
 ) -> None:

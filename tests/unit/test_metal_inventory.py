@@ -290,6 +290,20 @@ def test_a_controller_without_tls_is_for_emulators_on_this_machine() -> None:
     assert (place.address, place.ca_file) == ("http://127.0.0.1:8000", "")
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("https://[FD00::1]", "https://[fd00::1]"),
+        ("https://[fd00::1]:8443/", "https://[fd00::1]:8443"),
+        ("https://bmc.example:443", "https://bmc.example"),
+    ],
+)
+def test_an_address_is_read_in_one_form(written: str, read: str) -> None:
+    inventory = parse_inventory(RACK.replace("https://10.0.12.1", written), "inventory.yaml")
+
+    assert inventory.machines[machine_key(ZONE, "m1")].place.address == read
+
+
 def test_one_mac_address_belongs_to_one_machine() -> None:
     text = RACK.replace("gpus: {count: 4}", "macs: ['005c52313a01']")
 

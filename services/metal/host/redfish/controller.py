@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 
-from metal.documents import Document, at, link, part
+from metal.documents import Document, at, link, part, text
 from metal.host.redfish.calls import Calls
 from metal.host.redfish.collecting import Collector, Paths
 from metal.host.redfish.credentials import Secrets
@@ -149,9 +149,9 @@ def _check_offer(value: str, offered: object) -> None:
     if not isinstance(offered, Sequence) or isinstance(offered, str) or not offered:
         return
     if value not in offered:
-        listed = ", ".join(each[:32] for each in offered[:16] if isinstance(each, str))
-        text = f"the controller does not offer {value}; it offers {listed}"
-        raise Fault(Trouble.REFUSED, text, may_have_acted=False)
+        listed = ", ".join(text({"": each}, "")[:32] for each in offered[:16])
+        told = f"the controller does not offer {value}; it offers {listed}"
+        raise Fault(Trouble.REFUSED, told, may_have_acted=False)
 
 
 def _boot_change(boot: Document, target: BootTarget, uri: str) -> Mapping[str, object]:
@@ -163,8 +163,8 @@ def _boot_change(boot: Document, target: BootTarget, uri: str) -> Mapping[str, o
     if boot.get("BootSourceOverrideMode") not in (None, "UEFI"):
         change["BootSourceOverrideMode"] = "UEFI"
     if uri and "HttpBootUri" not in boot:
-        text = "the controller has no HttpBootUri; leave the image to DHCP, or boot over PXE"
-        raise Fault(Trouble.REFUSED, text, may_have_acted=False)
+        told = "the controller has no HttpBootUri; leave the image to DHCP, or boot over PXE"
+        raise Fault(Trouble.REFUSED, told, may_have_acted=False)
     if uri:
         change["HttpBootUri"] = uri
     return change
