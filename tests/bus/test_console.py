@@ -91,6 +91,8 @@ async def test_the_pages_show_what_the_organisation_has_and_why_it_lacks_nodes(
         node = re.search(rf'href="(/nodes/{CLUSTER}/[^"/]+)"', train)
         assert node is not None
         assert "CWNodeRegistered" in (await browser.get(node[1])).text
+        assert 'value="yes" checked' in (await browser.get(f"{node[1]}/drain?force=yes")).text
+        assert " checked" not in (await browser.get(f"{node[1]}/drain")).text.split("</form>")[-2]
 
         # and what users write is shown as text
         yaml = (await browser.get(f"/nodepools/{CLUSTER}/large/yaml")).text

@@ -1,6 +1,6 @@
 """What the pages of the console say, computed from objects alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,10 +10,10 @@ from console.view.capacity import read_found, read_selections
 from console.view.events import EventsAsked, list_events, read_events_asked
 from console.view.forms import build_manifest, list_create_commands, read_form
 from console.view.model import Fleet, Happening, Place, Pool, build_pool
+from console.view.node import build_node_page
 from console.view.nodes import (
     build_grid,
     build_member,
-    build_node_page,
     count_words,
     word_of_node,
 )
@@ -24,6 +24,15 @@ from console.view.preemptions import Past, build_preemptions
 from console.view.standing import Group, sentence, stand
 from console.view.timeline import build_timeline
 from console.view.times import format_countdown, format_duration
+from nodepool.explanation.remedies import (
+    Action,
+    DrainNode,
+    RebootNode,
+    Remedy,
+    UncordonNodes,
+    Unreserve,
+    Wait,
+)
 from support.constants import H100, ZONE
 
 NOW = datetime(2026, 11, 23, 16, 49, 18, tzinfo=UTC)
@@ -476,6 +485,11 @@ def test_the_page_of_a_nodepool_has_the_sentence_its_evidence_and_a_remedy_to_pr
         "title": "Quota is Over",
         "message": "targetNodes 9 exceeds quota 6",
         "helps": ["raise the quota to 9", "scale train to 6, which fits", "scale other to 1"],
+        "actions": [
+            {"kind": "SetLimit", "limit": 9},
+            {"kind": "ScaleTo", "target": 6},
+            {"kind": "ScalePeer", "peer": "dev/other", "target": 1000, "waits": False},
+        ],
         "proofs": [{"logPosition": 41, "about": "condition Quota"}, {"logPosition": "no"}],
     }
     dated = "Quota is Over, False since 16:47:18: targetNodes 9 exceeds quota 6"
@@ -487,18 +501,51 @@ def test_the_page_of_a_nodepool_has_the_sentence_its_evidence_and_a_remedy_to_pr
 
     assert page.say == "NodePool train wants 9 and has 1. targetNodes 9 exceeds quota 6."
     assert [proof.position for proof in page.causes[0].proofs] == [41]
-    assert [remedy.target for remedy in page.remedies] == [None, 6, None]
+    assert [remedy.links for remedy in page.causes[0].helps] == [
+        (),
+        (("/nodepools/demo/train/scale?target=6", "Scale to 6…"),),
+        (("/nodepools/dev/other/scale?target=1000", "Scale other to 1,000…"),),
+    ]
     assert page.gpus == (8, 72)
     assert [(part.look, part.count) for part in page.bar] == [("idl", 1), ("act", 8)]
 
 
-def test_a_remedy_about_a_node_of_the_nodepool_is_an_action_to_press() -> None:
-    helps = ["'nodepool reboot a --force' ends what runs there", "'nodepool drain other' helps"]
-    explanation = {"sentence": "It wants 1.", "causes": [{"title": "ill", "helps": helps}]}
+@pytest.mark.parametrize(
+    ("action", "links"),
+    [
+        (RebootNode("a", force=True), [("/nodes/demo/a/reboot?force=yes", "Reboot a…")]),
+        (DrainNode("a", after_work=True), [("/nodes/demo/a/drain", "Drain a…")]),
+        (
+            UncordonNodes(("a", "b")),
+            [("/nodes/demo/a/uncordon", "Uncordon a…"), ("/nodes/demo/b/uncordon", "Uncordon b…")],
+        ),
+        (Unreserve("a", uncordons=True), [("/nodes/demo/a/uncordon", "Uncordon a…")]),
+        (Unreserve("a"), []),
+        (Wait(("a",)), []),
+    ],
+)
+def test_a_remedy_about_nodes_has_the_forms_of_its_actions_whatever_its_words_are(
+    action: Action, links: Sequence[tuple[str, str]]
+) -> None:
+    remedy = Remedy("'nodepool reboot other' may help", action)
+    cause = {"title": "ill", "helps": [remedy.text], "actions": [remedy.document]}
+    explanation = {"sentence": "It wants 1.", "causes": [cause]}
 
     page = build_pool_page(pool(node("a"), explanation=explanation), [], "", NOW)
 
-    assert [(each.verb, each.node) for each in page.remedies] == [("reboot", "a"), ("", "")]
+    assert [*page.causes[0].helps[0].links] == links
+
+
+def test_the_words_of_a_remedy_are_shown_without_links_if_an_older_gateway_has_no_actions() -> None:
+    cause = {"title": "ill", "helps": ["scale train to 6", "wait"]}
+    explanation = {"sentence": "It wants 1.", "causes": [cause]}
+
+    page = build_pool_page(pool(node("a"), explanation=explanation), [], "", NOW)
+
+    assert [(each.text, each.links) for each in page.causes[0].helps] == [
+        ("Scale train to 6.", ()),
+        ("Wait.", ()),
+    ]
 
 
 def test_running_preemptions_are_sorted_by_deadline_and_ended_ones_are_summed_up() -> None:

@@ -12,7 +12,7 @@ from nodepool.contract.model import ComputeClass, NodePoolSpec
 from nodepool.explanation.cause import Cause, Proof
 from nodepool.explanation.causes import causes
 from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts, Peer
-from nodepool.explanation.remedies import AddMachines, StartService
+from nodepool.explanation.remedies import AddMachines, EndWork, RebootNode, Remedy, StartService
 from nodepool.explanation.sentence import explain
 from support.constants import H100, ZONE
 from support.proposals import NOON
@@ -854,7 +854,17 @@ def test_an_explanation_is_a_json_object_with_the_positions_that_prove_it() -> N
                 "since": SINCE,
                 "details": [],
                 "helps": ["wait until they join the cluster"],
+                "actions": [{"kind": "Wait", "nodes": []}],
                 "proofs": [{"logPosition": 60, "about": "node g1"}],
             }
         ],
     }
+
+
+def test_the_document_of_an_action_names_its_kind_and_lists_the_nodes_of_a_rack_at_most() -> None:
+    reboot = Remedy("reboot it", RebootNode("a", force=True, after_work=True))
+    names = tuple(f"g{number}" for number in range(10_000))
+    end = Remedy("end the work there", EndWork(names, 7))
+
+    assert reboot.document == {"kind": "RebootNode", "node": "a", "force": True, "afterWork": True}
+    assert end.document == {"kind": "EndWork", "nodes": [*names[:18]], "count": 7}

@@ -258,6 +258,7 @@ async def act(visit: Visit) -> Outcome:
         "work": work_of(member.facts),
         "note": note,
         "fits": verb in list_verbs(visit, pool, place),
+        "is_forced": (visit.typed or visit.query).get("force") == "yes",
         "shells": commands.list_node_commands(verb, place),
     }
     status = 422 if note else 200

@@ -15,7 +15,8 @@ from console.view import commands
 from console.view.capacity import USUAL_COUNT, USUAL_TYPE, Selection, read_found, read_selections
 from console.view.events import list_events, read_events_asked
 from console.view.model import Place, Pool
-from console.view.nodes import Cell, build_node_page
+from console.view.node import build_node_page
+from console.view.nodes import Cell
 from console.view.organisation import list_quotas
 from console.view.pool import build_pool_page
 from console.view.pools import GROUPINGS, SORTINGS, Line, list_pools, read_asked

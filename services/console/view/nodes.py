@@ -1,4 +1,4 @@
-"""Nodes: the word of each, and the path of its phases."""
+"""Nodes: the word of each, what will happen to it, and the grid of a NodePool."""
 
 import json
 from collections import Counter
@@ -8,10 +8,9 @@ from datetime import datetime
 from typing import Final
 from zlib import crc32
 
-from console.view.model import Deadline, Member, Place, Pool
+from console.view.model import Deadline, Member, Place
 from console.view.words import Look, Word
-from nodepool.contract.counting import format_count
-from nodepool.contract.documents import Document, field, label, text
+from nodepool.contract.documents import Document, label
 from nodepool.contract.timetable import BOOT_MAX, DRAIN_AFTER, GONE_AFTER
 from nodepool.explanation.documents import POOL_LABEL, node_facts
 from nodepool.explanation.facts import NodeFacts
@@ -23,13 +22,12 @@ CELLS_MAX: Final = 2_000
 """The most Nodes that have a cell each; a page with more Nodes shows counts."""
 PART: Final = 32
 """How many cells a part of a grid has on average."""
-PATH: Final = ("booting", "verifying", "production", "cordoned", "draining", "rebooting")
-"""The phases of a Node, in the order in which a page draws them."""
-_ON_ITS_WAY: Final[Mapping[str, str]] = {
+ON_ITS_WAY: Final[Mapping[str, str]] = {
     "booting": "Booting",
     "verifying": "Verifying",
     "rebooting": "Rebooting",
 }
+"""The words for the phases in which nothing runs on a Node yet."""
 NO_WORD: Final = Word("ask", "Unknown")
 _ORDER: Final[tuple[Look, ...]] = (*("bad", "act", "out", "go", "off", "ask", "ok", "idle"),)
 
@@ -51,8 +49,8 @@ def word_of_node(node: NodeFacts) -> Word:
     """Return the state of a Node: what is wrong first, then what moves, then whether it works."""
     if node.preempted_since is not None:
         return Word("out", "Draining" if node.phase == "draining" else "Warned")
-    if node.phase in _ON_ITS_WAY:
-        return Word("go", _ON_ITS_WAY[node.phase])
+    if node.phase in ON_ITS_WAY:
+        return Word("go", ON_ITS_WAY[node.phase])
     if node.problems:
         return Word("bad", "Unhealthy")
     if node.removal:
@@ -185,75 +183,6 @@ def count_words(members: Sequence[Member]) -> tuple[tuple[Word, int], ...]:
     return tuple(reversed(_count(members)))
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A phase on the path of a Node."""
-
-    name: str
-    is_now: bool
-
-
-@dataclass(frozen=True, slots=True)
-class NodePage:
-    """What the page of a Node shows.
-
-    then: what the Node waits for without a deadline, and whether a person must act.
-    """
-
-    member: Member
-    word: Word
-    about: str
-    instance_type: str
-    zone: str
-    path: tuple[Step, ...]
-    deadlines: tuple[Deadline, ...]
-    conditions: tuple[tuple[str, Word, str, object], ...]
-    more_blocking: int
-    then: str
-    is_spot: bool
-    work: str
-
-
-def build_node_page(pool: Pool, member: Member) -> NodePage:
-    """Return the page of a Node of a NodePool."""
-    node, document = member.facts, member.document
-    labels = field(document, "metadata", "labels")
-    return NodePage(
-        member=member,
-        word=member.word,
-        about=describe_node(node),
-        instance_type=text(labels, "node.kubernetes.io/instance-type"),
-        zone=text(labels, "topology.kubernetes.io/zone") or pool.zone,
-        path=tuple(Step(name, name == node.phase) for name in PATH),
-        deadlines=member.deadlines,
-        conditions=tuple(_condition(each) for each in _conditions(document)),
-        more_blocking=max(0, node.blocking_count - len(node.blocking)),
-        then=_await(pool, node),
-        is_spot=pool.facts.spot,
-        work=work_of(node),
-    )
-
-
-def _await(pool: Pool, node: NodeFacts) -> str:
-    """Return what a Node that is not well waits for, and whether a person must act."""
-    pods = format_count(node.blocking_count, "Pod")
-    ends = f"once {pods} that {'blocks' if node.blocking_count == 1 else 'block'} a drain ended"
-    if node.phase in _ON_ITS_WAY or node.preempted_since is not None:
-        return ""
-    if has_job(node):
-        return "No deadline: a Slurm job holds this Node until it ends."
-    if node.removal or node.phase == "draining":
-        return f"No deadline: it is drained {ends}." if node.blocking_count else ""
-    if node.problems and not pool.facts.cures:
-        who = "this NodePool leaves unhealthy Nodes to people"
-        return f"No deadline: nothing happens until a person reboots or drains it, as {who}."
-    if node.problems:
-        return f"No deadline: it is rebooted or replaced {ends}." if node.blocking_count else ""
-    if node.phase == "cordoned" and not node.reserved:
-        return "No deadline: nothing new is scheduled on it until a person uncordons it."
-    return ""
-
-
 def list_deadlines(node: NodeFacts) -> tuple[Deadline, ...]:
     """Return what will happen to a Node and when, soonest first."""
     found = list[Deadline]()
@@ -276,18 +205,3 @@ def list_deadlines(node: NodeFacts) -> tuple[Deadline, ...]:
         why = "answer to its cordon or drain"
         found.append(Deadline(node.answer_by, "bad", about, many, why))
     return tuple(sorted(found, key=lambda each: each.at))
-
-
-def _conditions(document: object) -> list[object]:
-    found = field(document, "status", "conditions")
-    return [*found] if isinstance(found, list | tuple) else []
-
-
-def _condition(each: object) -> tuple[str, Word, str, object]:
-    name, status = text(each, "type"), text(each, "status")
-    is_well = status == ("True" if name in ("CWRegistered", "Ready") else "False")
-    look: Look = "ok" if is_well else "ask" if status == "Unknown" else "wait"
-    if name == "CWActive":
-        look = "ok" if status == "True" else "idle"
-    shown = Word(look, text(each, "reason") or status)
-    return name, shown, text(each, "message"), field(each, "lastTransitionTime")

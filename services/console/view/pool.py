@@ -1,10 +1,10 @@
 """The page of a NodePool: the sentence of `explain`, its evidence, what helps, and its Nodes."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+from urllib.parse import quote
 
 from console.view.model import Happening, Place, Pool
 from console.view.nodes import Grid, build_grid, count_words
@@ -14,13 +14,12 @@ from console.view.times import parse_moment
 from console.view.words import Word, word_of_reason
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.documents import Document, field, items, labels, text
+from nodepool.contract.keys import split_peer_name
 
 HELPS_MAX: Final = 3
 """The most remedies that are shown."""
 PROOFS_MAX: Final = 6
 """The most positions that prove a cause."""
-_SCALING: Final = re.compile(r"scale ([a-z0-9.-]+) to ([0-9]{1,7})\b")
-_ACTING: Final = re.compile(r"'nodepool (reboot|drain|uncordon) ([a-z0-9.-]+)[ ']")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +31,23 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
+class Remedy:
+    """An instruction that helps, and links to the forms that carry it out: address and words."""
+
+    text: str
+    links: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Cause:
-    """A cause of `explain`: `details` and `helps` are sentences."""
+    """A cause of `explain`: `details` are sentences."""
 
     title: str
     message: str
     since: datetime | None
     details: tuple[str, ...]
-    helps: tuple[str, ...]
+    helps: tuple[Remedy, ...]
     proofs: tuple[Proof, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """An instruction that helps.
-
-    target: the number of Nodes, if it says to scale. verb, node: the action, if it is about a Node.
-    """
-
-    text: str
-    target: int | None = None
-    verb: str = ""
-    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +66,7 @@ class PoolPage:
     """What the page of a NodePool shows.
 
     say: the Nodes that it wants, the Nodes that it has, and the first cause.
-    causes: what keeps it from its target, ranked; remedies: what ends the first cause.
+    causes: what keeps it from its target, ranked.
     gpus: how many GPUs it has, and wants; None for a type without GPUs.
     active: how many of its Nodes run Pods.
     bar, key: its Nodes by state.
@@ -82,7 +76,6 @@ class PoolPage:
     standing: Standing
     say: str
     causes: tuple[Cause, ...]
-    remedies: tuple[Remedy, ...]
     gpus: tuple[int, int] | None
     active: int
     bar: tuple[Part, ...]
@@ -101,7 +94,6 @@ def build_pool_page(
     happenings: the events about it. by: how its Nodes are grouped.
     """
     facts, standing = pool.facts, stand(pool)
-    causes = tuple(_causes(pool.explanation, pool.place.name))
     entry = INSTANCE_TYPES.get(facts.instance_type)
     each = entry.gpus if entry is not None else 0
     key = count_words(pool.members)
@@ -112,8 +104,7 @@ def build_pool_page(
         pool=pool,
         standing=standing,
         say=_say(pool, standing),
-        causes=causes,
-        remedies=tuple(_remedies(pool, causes)),
+        causes=tuple(_causes(pool.explanation, pool.place)),
         gpus=(facts.current * each, facts.target * each) if each else None,
         active=sum(node.active for node in facts.nodes),
         bar=build_bar([*parts, (look, missing, "missing")]),
@@ -141,14 +132,20 @@ def _say(pool: Pool, standing: Standing) -> str:
     return said or sentence(standing.why or "being read")
 
 
-def _causes(explanation: Document | None, name: str) -> Iterator[Cause]:
+def _causes(explanation: Document | None, pool: Place) -> Iterator[Cause]:
     for each in items(explanation, "causes"):
+        helps, actions = _texts(each, "helps")[:HELPS_MAX], [*items(each, "actions")]
+        # A gateway of an earlier release has no actions.
+        actions += [None] * (len(helps) - len(actions))
         yield Cause(
             title=text(each, "title"),
-            message=sentence(text(each, "message"), name),
+            message=sentence(text(each, "message"), pool.name),
             since=parse_moment(field(each, "since")),
-            details=tuple(sentence(words, name) for words in _texts(each, "details")),
-            helps=tuple(sentence(words, name) for words in _texts(each, "helps")),
+            details=tuple(sentence(words, pool.name) for words in _texts(each, "details")),
+            helps=tuple(
+                Remedy(sentence(words, pool.name), tuple(_links(action, pool)))
+                for words, action in zip(helps, actions, strict=False)
+            ),
             proofs=tuple(_proofs(each))[:PROOFS_MAX],
         )
 
@@ -160,18 +157,36 @@ def _proofs(cause: object) -> Iterator[Proof]:
             yield Proof(position, text(each, "about"))
 
 
-def _remedies(pool: Pool, causes: Sequence[Cause]) -> Iterator[Remedy]:
-    """Yield the remedies of the first cause, with the action that a remedy names."""
-    nodes = {member.place.name for member in pool.members}
-    for words in causes[0].helps[:HELPS_MAX] if causes else ():
-        scaling = _SCALING.search(words[0].lower() + words[1:])
-        acting = _ACTING.search(words)
-        if scaling is not None and scaling[1] == pool.place.name:
-            yield Remedy(words, target=int(scaling[2]))
-        elif acting is not None and acting[2] in nodes:
-            yield Remedy(words, verb=acting[1], node=acting[2])
-        else:
-            yield Remedy(words)
+def _links(action: object, pool: Place) -> Iterator[tuple[str, str]]:
+    """Yield the forms that carry out an action of a remedy."""
+    name, target = text(action, "node"), field(action, "target")
+    match text(action, "kind"):
+        case "ScaleTo" if isinstance(target, int):
+            yield _scale(pool, target), f"Scale to {target:,}…"
+        case "ScalePeer" if isinstance(target, int):
+            peer = Place(*split_peer_name(text(action, "peer")))
+            yield _scale(peer, target), f"Scale {peer.name} to {target:,}…"
+        case "RebootNode" | "DrainNode" as kind:
+            verb = "reboot" if kind == "RebootNode" else "drain"
+            yield _act(verb, pool, name, is_forced=field(action, "force") is True)
+        case "UncordonNodes":
+            for each in _texts(action, "nodes"):
+                yield _act("uncordon", pool, each)
+        case "Unreserve" if field(action, "uncordons") is True:
+            yield _act("uncordon", pool, name)
+
+
+def _scale(pool: Place, target: int) -> str:
+    return f"/nodepools/{_quote(pool.cluster)}/{_quote(pool.name)}/scale?target={target}"
+
+
+def _act(verb: str, pool: Place, node: str, *, is_forced: bool = False) -> tuple[str, str]:
+    address = f"/nodes/{_quote(pool.cluster)}/{_quote(node)}/{verb}"
+    return f"{address}{'?force=yes' if is_forced else ''}", f"{verb.capitalize()} {node}…"
+
+
+def _quote(name: str) -> str:
+    return quote(name, safe="")
 
 
 def _texts(document: object, name: str) -> list[str]:

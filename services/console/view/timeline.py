@@ -6,10 +6,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from console.view.model import Deadline, Happening, Member, Place, Pool
+from console.view.node import waits_for_pods
 from console.view.words import Look
 from nodepool.contract.documents import field, items, text
-from nodepool.explanation.facts import NodeFacts
-from nodepool.explanation.leaving import has_job
 
 PAST_MAX: Final = 25
 """The most entries of the past."""
@@ -101,7 +100,7 @@ def _moment(entry: Entry) -> datetime:
 
 def _open(pool: Pool) -> Iterator[Entry]:
     """Yield what a NodePool waits for without a deadline."""
-    waiting = [each for each in pool.members if _waits_for_pods(pool, each.facts)]
+    waiting = [each for each in pool.members if waits_for_pods(pool, each.facts)]
     for member in waiting[:OPEN_MAX]:
         node = member.facts
         names = ", ".join(name for name, _ in node.blocking[:NAMED_MAX])
@@ -116,14 +115,6 @@ def _open(pool: Pool) -> Iterator[Entry]:
             helps = field(cause, "helps")
             first = str(helps[0]) if isinstance(helps, list) and helps else ""
             yield Entry(None, look, text(cause, "title"), first)
-
-
-def _waits_for_pods(pool: Pool, node: NodeFacts) -> bool:
-    """Return whether a Node is to be drained or cured once its Pods end, by no deadline."""
-    if not node.blocking or has_job(node) or node.preempted_since is not None:
-        return False
-    is_cured = bool(node.problems) and pool.facts.cures
-    return bool(node.removal) or node.phase == "draining" or is_cured
 
 
 def _deadlines(members: Sequence[Member]) -> Iterator[Entry]:

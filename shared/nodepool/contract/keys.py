@@ -94,6 +94,12 @@ def peer_name(cluster: str, pool: str) -> str:
     return f"{cluster}/{pool}"
 
 
+def split_peer_name(name: str) -> tuple[str, str]:
+    """Return the cluster and the NodePool in the name of a NodePool in its organisation."""
+    cluster, _, pool = name.partition("/")
+    return cluster, pool
+
+
 def cluster_of(key: PoolKey) -> ClusterKey:
     """Return the key of the cluster of a NodePool."""
     org, cluster, _ = pool_path(key)

@@ -1,8 +1,12 @@
 """Changes that would help a NodePool: each has an instruction for people and an action to try."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Final
 
 from nodepool.explanation.promises import Promise, words
+
+LISTED_MAX: Final = 18
+"""The most Nodes or machines that the document of an action lists: those of one rack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +186,17 @@ class Remedy:
     text: str
     action: Action
     promise: Promise = Promise.ENDS
+
+    @property
+    def document(self) -> dict[str, object]:
+        """Return the action as a JSON object; `kind` is its class."""
+        values: dict[str, object] = {"kind": type(self.action).__name__}
+        for each in fields(self.action):
+            value = getattr(self.action, each.name)
+            first, *others = each.name.split("_")
+            name = first + "".join(map(str.capitalize, others))
+            values[name] = list(value[:LISTED_MAX]) if isinstance(value, tuple) else value
+        return values
 
 
 def promise(text: str, action: Action, promise: Promise, pool: str, joint: str = "; ") -> Remedy:

@@ -23,7 +23,10 @@ class Explanation:
     causes: tuple[Cause, ...]
 
     def document(self) -> dict[str, object]:
-        """Return the explanation as a JSON object; an unknown moment is null."""
+        """Return the explanation as a JSON object; an unknown moment is null.
+
+        A cause has one of `actions` for each of `helps`: the same for programs.
+        """
         facts = self.facts
         autoscaled = {"message": facts.autoscaled, "logPosition": facts.autoscaled_position}
         return {
@@ -90,5 +93,6 @@ def _document(rank: int, cause: Cause) -> dict[str, object]:
         **({"status": cause.status} if cause.status else {}),
         "details": list(cause.details),
         "helps": list(cause.helps),
+        "actions": [remedy.document for remedy in cause.remedies],
         "proofs": [{"logPosition": each.position, "about": each.about} for each in cause.proofs],
     }

@@ -1,0 +1,109 @@
+"""The page of a Node: where it is on its way, and what it waits for."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from console.view.model import Deadline, Member, Pool
+from console.view.nodes import ON_ITS_WAY, describe_node, work_of
+from console.view.words import Look, Word
+from nodepool.contract.counting import format_count
+from nodepool.contract.documents import field, text
+from nodepool.explanation.facts import NodeFacts
+from nodepool.explanation.leaving import has_job
+
+PATH: Final = ("booting", "verifying", "production", "cordoned", "draining", "rebooting")
+"""The phases of a Node, in the order in which a page draws them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A phase on the path of a Node."""
+
+    name: str
+    is_now: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodePage:
+    """What the page of a Node shows.
+
+    then: what the Node waits for without a deadline, and whether a person must act.
+    """
+
+    member: Member
+    word: Word
+    about: str
+    instance_type: str
+    zone: str
+    path: tuple[Step, ...]
+    deadlines: tuple[Deadline, ...]
+    conditions: tuple[tuple[str, Word, str, object], ...]
+    more_blocking: int
+    then: str
+    is_spot: bool
+    work: str
+
+
+def build_node_page(pool: Pool, member: Member) -> NodePage:
+    """Return the page of a Node of a NodePool."""
+    node, document = member.facts, member.document
+    labels = field(document, "metadata", "labels")
+    return NodePage(
+        member=member,
+        word=member.word,
+        about=describe_node(node),
+        instance_type=text(labels, "node.kubernetes.io/instance-type"),
+        zone=text(labels, "topology.kubernetes.io/zone") or pool.zone,
+        path=tuple(Step(name, name == node.phase) for name in PATH),
+        deadlines=member.deadlines,
+        conditions=tuple(_condition(each) for each in _conditions(document)),
+        more_blocking=max(0, node.blocking_count - len(node.blocking)),
+        then=_await(pool, node),
+        is_spot=pool.facts.spot,
+        work=work_of(node),
+    )
+
+
+def _await(pool: Pool, node: NodeFacts) -> str:
+    """Return what a Node that is not well waits for, and whether a person must act."""
+    if node.phase in ON_ITS_WAY or node.preempted_since is not None:
+        return ""
+    if has_job(node):
+        return "No deadline: a Slurm job holds this Node until it ends."
+    is_leaving = node.removal or node.phase == "draining"
+    if waits_for_pods(pool, node):
+        pods = format_count(node.blocking_count, "Pod")
+        pods += " that blocks" if node.blocking_count == 1 else " that block"
+        what = "drained" if is_leaving else "rebooted or replaced"
+        return f"No deadline: it is {what} once {pods} a drain ended."
+    if node.problems and not is_leaving and not pool.facts.cures:
+        who = "this NodePool leaves unhealthy Nodes to people"
+        return f"No deadline: nothing happens until a person reboots or drains it, as {who}."
+    if is_leaving or node.problems:
+        return ""
+    if node.phase == "cordoned" and not node.reserved:
+        return "No deadline: nothing new is scheduled on it until a person uncordons it."
+    return ""
+
+
+def waits_for_pods(pool: Pool, node: NodeFacts) -> bool:
+    """Return whether a Node is to be drained or cured once its Pods end, by no deadline."""
+    if not node.blocking_count or has_job(node) or node.preempted_since is not None:
+        return False
+    is_cured = bool(node.problems) and pool.facts.cures
+    return bool(node.removal) or node.phase == "draining" or is_cured
+
+
+def _conditions(document: object) -> list[object]:
+    found = field(document, "status", "conditions")
+    return [*found] if isinstance(found, list | tuple) else []
+
+
+def _condition(each: object) -> tuple[str, Word, str, object]:
+    name, status = text(each, "type"), text(each, "status")
+    is_well = status == ("True" if name in ("CWRegistered", "Ready") else "False")
+    look: Look = "ok" if is_well else "ask" if status == "Unknown" else "wait"
+    if name == "CWActive":
+        look = "ok" if status == "True" else "idle"
+    shown = Word(look, text(each, "reason") or status)
+    return name, shown, text(each, "message"), field(each, "lastTransitionTime")
