@@ -15,7 +15,7 @@ from nodepool.contract.documents import Document, text
 from nodepool.contract.grammar import label_value
 from nodepool.contract.queries import ANSWER_BYTES_MAX, Explain, Get, List, Watch
 from nodepool.contract.selectors import SelectorError, has_fields, selects
-from nodepool.explanation.documents import facts
+from nodepool.explanation.documents import complete, own_facts
 from nodepool.explanation.facts import Facts
 from nodepool.explanation.sentence import explain
 
@@ -118,30 +118,20 @@ def read_facts(model: ReadModel, org: str, cluster: str, pool: Document, peers: 
     instance_type = text(pool, "spec", "instanceType")
     if not instance_type or label_value(instance_type) or label_value(zone):
         zone = ""  # Such values cannot be part of a key.
-    nodes = _nodes(model, org, cluster, pool)
-    own = facts(pool, nodes=nodes)
+    own = own_facts(pool, peers.nodes(model, org, cluster, text(pool, "metadata", "name")))
     key = f"{zone}.{instance_type}"
     needs_machines = bool(zone) and own.needs_machines
     capacity = _document(model, "capacity", zone, instance_type) if needs_machines else None
-    known = facts(
-        pool,
+    known = complete(
+        own,
         zone=zone,
-        nodes=nodes,
         quota=_document(model, "quotas", org, key) if zone else None,
         capacity=capacity,
-        machines=map(_parse, model.grouped("machines", zone, instance_type))
-        if capacity is not None
-        else (),
+        machines=peers.machines(model, zone, instance_type) if capacity is not None else (),
     )
     if not (zone and own.needs_peers):
         return known
     return replace(known, peers=tuple(peers.list(model, org, cluster, own)))
-
-
-def _nodes(model: ReadModel, org: str, cluster: str, pool: Document) -> list[Document]:
-    """Return the Nodes of a NodePool."""
-    contents = model.grouped("nodes", org, text(pool, "metadata", "name"), f"{cluster}.")
-    return [_parse(content) for content in contents]
 
 
 def _document(model: ReadModel, bucket: Bucket, owner: str, key: str) -> Document | None:

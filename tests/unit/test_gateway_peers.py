@@ -4,9 +4,12 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from gateway.model import Held, ReadModel
 from gateway.peers import Peers
 from nodepool.explanation.documents import POOL_LABEL, facts
+from nodepool.explanation.facts import NodeFacts
 from support.constants import A100, H100, ZONE
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
@@ -61,3 +64,38 @@ def test_the_others_of_the_type_and_zone_are_found_and_read_again_once_they_chan
     shown.put_node("a", "near", phase="production", conditions=conditions)
     after = peers.list(shown.model, "acme", "prod", OWN)[0]
     assert (before.leaving, after.leaving) == (0, 1)
+
+
+def test_the_nodes_of_a_nodepool_are_read_again_only_if_they_have_changed() -> None:
+    shown, peers = Shown(), Peers()
+    for name, pool in (("a", "own"), ("b", "own"), ("c", "other")):
+        shown.put_node(name, pool, phase="production")
+
+    first = {each.name: each for each in peers.nodes(shown.model, "acme", "prod", "own")}
+    shown.put_node("a", "own", phase="cordoned")
+    again = {each.name: each for each in peers.nodes(shown.model, "acme", "prod", "own")}
+
+    assert sorted(first) == sorted(again) == ["a", "b"]
+    assert (first["a"].phase, again["a"].phase) == ("production", "cordoned")
+    assert again["b"] is first["b"]
+
+
+def test_only_so_many_parsed_nodes_are_kept_those_of_the_nodepools_that_were_asked_for_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given room for two Nodes, and three NodePools of a Node each
+    monkeypatch.setattr("gateway.parsed.OBJECTS_MAX", 2)
+    shown, peers = Shown(), Peers()
+    for pool in ("first", "second", "third"):
+        shown.put_node(pool, pool)
+
+    def read(pool: str) -> NodeFacts:
+        (node,) = peers.nodes(shown.model, "acme", "prod", pool)
+        return node
+
+    # when all are asked for, then the one that was asked for first is parsed again
+    first, second, third = read("first"), read("second"), read("third")
+
+    assert read("third") is third
+    assert read("second") is second
+    assert read("first") is not first

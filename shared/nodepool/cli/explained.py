@@ -1,7 +1,7 @@
 """Why a NodePool lacks Nodes: the facts to read, and how the explanation is printed."""
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -9,16 +9,23 @@ from typing import TYPE_CHECKING
 from nodepool.cli.clock import shown_now
 from nodepool.cli.layout import escape_text
 from nodepool.cli.times import human, moment
-from nodepool.contract.documents import Document, field, items, text
+from nodepool.contract.documents import Document, field, items, label, text
 from nodepool.contract.grammar import label_value
 from nodepool.contract.keys import peer_name
 from nodepool.contract.moments import rfc3339
-from nodepool.explanation.documents import facts
-from nodepool.explanation.facts import Facts
+from nodepool.explanation.documents import (
+    POOL_LABEL,
+    complete,
+    facts,
+    machine_facts,
+    read_peer,
+)
+from nodepool.explanation.facts import Facts, Peer
 from nodepool.explanation.sentence import explain
 
 if TYPE_CHECKING:
     from nodepool.client import Client
+    from nodepool.client.objects import Object
 
 WIDTH = 100
 _INDENT = "   "
@@ -35,26 +42,24 @@ async def read_facts(client: "Client", pool: Document) -> Facts:
     if not instance_type or label_value(instance_type) or label_value(zone):
         zone = ""  # Such values cannot be part of a key.
     key = f"{zone}.{instance_type}"
-    nodes = [each.document for each in await client.nodes.list()]
-    own = facts(pool, nodes=nodes)
+    nodes = _by_pool(await client.nodes.list())
+    own = facts(pool, nodes=nodes.get(text(pool, "metadata", "name"), ()))
     peers = await _read_peers(client, zones, own, nodes) if zone and own.needs_peers else []
     capacity = await client.capacity.get(key) if zone and own.needs_machines else None
     machines = await client.objects("machines").list(f"{zone}.") if capacity is not None else ()
-    read = facts(
-        pool,
+    read = complete(
+        own,
         zone=zone,
-        nodes=nodes,
         # The autoscaler never asks for more than the quota allows, and no condition shows this.
         quota=await client.quotas.get(key) if zone else None,
         capacity=capacity,
         machines=[
-            each.document
+            machine_facts(each.document)
             for each in machines
             if text(each.document, "spec", "instanceType") == instance_type
         ],
-        peers=peers,
     )
-    return replace(read, now=shown_now())
+    return replace(read, peers=tuple(peers), now=shown_now())
 
 
 async def explain_pool(client: "Client", pool: Document) -> Document:
@@ -80,14 +85,13 @@ async def why_pods_wait(client: "Client", pool: str) -> str:
 
 
 async def _read_peers(
-    client: "Client", zones: Mapping[str, str], own: Facts, nodes: Sequence[Document | None]
-) -> list[tuple[str, Document, Sequence[Document | None]]]:
-    """Return the organisation's other NodePools of the type in the zone, as `<cluster>/<name>`.
+    client: "Client", zones: Mapping[str, str], own: Facts, nodes: Mapping[str, Sequence[Document]]
+) -> list[Peer]:
+    """Return the organisation's other NodePools of the type in the zone.
 
-    nodes: the Nodes of the client's cluster. Each NodePool comes with the Nodes of its cluster.
+    nodes: the Nodes of the client's cluster, by NodePool.
     """
-    found: list[tuple[str, Document, Sequence[Document | None]]] = []
-    by_cluster = {client.cluster: nodes}
+    found, by_cluster = list[Peer](), {client.cluster: nodes}
     for each in await client.nodepools.list(f"{client.org}.", everywhere=True):
         _, cluster, name = each.key.split(".", 2)
         is_near = zones.get(cluster) == zones[client.cluster]
@@ -97,8 +101,18 @@ async def _read_peers(
             continue
         if cluster not in by_cluster:
             listed = await client.nodes.list(f"{client.org}.{cluster}.", everywhere=True)
-            by_cluster[cluster] = [node.document for node in listed]
-        found.append((peer_name(cluster, name), each.document, by_cluster[cluster]))
+            by_cluster[cluster] = _by_pool(listed)
+        joined = by_cluster[cluster].get(text(each.document, "metadata", "name"), ())
+        found.append(read_peer(peer_name(cluster, name), each.document, joined))
+    return found
+
+
+def _by_pool(nodes: "Iterable[Object]") -> Mapping[str, Sequence[Document]]:
+    """Return the Nodes of a cluster by NodePool."""
+    found: dict[str, list[Document]] = {}
+    for each in nodes:
+        if each.document is not None:
+            found.setdefault(label(each.document, POOL_LABEL), []).append(each.document)
     return found
 
 

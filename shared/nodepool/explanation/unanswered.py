@@ -238,8 +238,6 @@ def unwarned(facts: Facts) -> list[NodeFacts]:
 
 def silent_preemptions(facts: Facts, nodes: Iterable[NodeFacts]) -> Iterator[NodeFacts]:
     """Yield the Nodes whose preemption should have ended."""
-    for node in nodes:
-        if not has_failed(facts) and is_late(
-            facts, node.preempted_since, GONE_AFTER + ANSWERS_WITHIN
-        ):
+    for node in () if has_failed(facts) else nodes:
+        if is_late(facts, node.preempted_since, GONE_AFTER + ANSWERS_WITHIN):
             yield node
