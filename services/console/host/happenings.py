@@ -35,6 +35,8 @@ async def follow_happenings(client: Client, mirror: Mirror) -> None:
         end = number_in(await asker.ask("List", asked, patient=True), "position")
         newest = max((each.position for each in mirror.happenings), default=0)
         begin = max(0, end - BACK, newest)
+        if begin > newest:
+            mirror.happenings.clear()  # There are no gaps in what is kept.
         await mirror.wait_until_read()
         while True:
             for cluster in mirror.clusters:

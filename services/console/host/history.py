@@ -1,15 +1,18 @@
 """Reads the past from the log: events of a NodePool, preemptions, and single positions."""
 
+import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as field_of
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from console.host.mirror import Mirror
 from console.view.model import Happening, Place
 from console.view.preemptions import PAST, Past
+from nodepool.client import ClientError
 from nodepool.client.asking import Reply
 from nodepool.client.audit import CommandRecord, record_in
 from nodepool.client.gateway_objects import number_in
@@ -25,7 +28,9 @@ LOOK_BACK: Final = timedelta(hours=24)
 PAGES_MAX: Final = 5
 """The most pages of the log that are read for one page."""
 KEPT_S: Final = 20.0
-"""For how long events are kept, in seconds: the mirror has newer events."""
+"""How long nothing is read again from the log, in seconds."""
+WAIT_S: Final = 1.0
+"""How long a page that is kept live waits for its first events, in seconds."""
 EVENTS_MAX: Final = 2_000
 """The most events of a NodePool or Node that are kept: the newest."""
 PLACES_MAX: Final = 64
@@ -36,48 +41,105 @@ AROUND: Final = 60
 """How many positions before an event are shown with it."""
 
 
+@dataclass(slots=True)
+class _Events:
+    """The events of a NodePool or a Node as far as they are known.
+
+    found: the newest, oldest first. read_to: the log was read up to this position.
+    is_complete: whether that was its end. again: when it may be read again, by a clock.
+    reading: the task that reads the log now. fault: why the log could not be read.
+    """
+
+    found: list[Happening] = field_of(default_factory=list)
+    read_to: int = 0
+    is_complete: bool = False
+    again: float = 0.0
+    reading: asyncio.Task[None] | None = None
+    fault: ClientError | None = None
+
+    def stop(self) -> None:
+        """Read no more."""
+        if self.reading is not None:
+            self.reading.cancel()
+
+
 class History:
-    """Reads the past through the gateway, and keeps it for a moment. now: what a page shows."""
+    """Reads the past through the gateway, and keeps it for a moment.
+
+    now: the time that a page shows. wait_s: how long a page waits for its first events; a page
+    that is kept live shows later what was read later.
+    """
 
     def __init__(
-        self, mirror: Mirror, ask: Ask, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        mirror: Mirror,
+        ask: Ask,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        wait_s: float = WAIT_S,
     ) -> None:
-        self._mirror, self._ask, self._now = mirror, ask, now
-        self._events: dict[tuple[str, Place], tuple[float, list[Happening]]] = {}
+        self._mirror, self._ask, self._now, self._wait_s = mirror, ask, now, wait_s
+        self._events: dict[tuple[str, Place], _Events] = {}
         self._departures: dict[Place, tuple[float, Happening | None]] = {}
         self._preemptions: dict[str, _Preempted] = {}
 
     async def events_of(self, kind: str, place: Place) -> Sequence[Happening]:
-        """Return the events of a `NodePool` or `Node` of the last day, with the newest ones."""
-        key, now = (kind, place), time.monotonic()
-        read_at, found = self._events.get(key, (-KEPT_S, []))
-        if now - read_at >= KEPT_S:
-            # A NodePool may have thousands of events: only those after the known ones are read.
-            after = found[-1].position if found else 0
-            found = [*found, *await self._read_events(kind, place, after)][-EVENTS_MAX:]
-            if len(self._events) >= PLACES_MAX:
-                del self._events[next(iter(self._events))]
-            self._events[key] = now, found
-        end = found[-1].position if found else 0
-        newer = [
-            each
-            for each in self._mirror.happenings
-            if each.position > end and each.name == place.name and (each.kind, each.place) == key
-        ]
-        return [*found, *newer]
+        """Return the events of a `NodePool` or `Node` of the last day, with the newest ones.
 
-    async def _read_events(self, kind: str, place: Place, after: int) -> list[Happening]:
+        The log has thousands of events of a large NodePool, which no live page waits for.
+        """
+        known = self._events.get((kind, place))
+        if known is None:
+            if len(self._events) >= PLACES_MAX:
+                self._events.pop(next(iter(self._events))).stop()
+            known = self._events[kind, place] = _Events()
+        is_current = known.reading is not None or self._follow(kind, place, known)
+        if not is_current and time.monotonic() >= known.again:
+            known.reading = asyncio.create_task(self._read_events(kind, place, known))
+        if known.reading is not None and not known.read_to:
+            await asyncio.wait((known.reading,), timeout=self._wait_s)
+        if known.fault is not None and not known.found:
+            raise known.fault
+        return [*known.found, *self._newer(kind, place, known)]
+
+    def _follow(self, kind: str, place: Place, known: _Events) -> bool:
+        """Take the newest events from the mirror, unless it has lost events that are not known.
+
+        The mirror has all events of a cluster that came after the first one that it has.
+        """
+        nearby = [each for each in self._mirror.happenings if each.cluster == place.cluster]
+        if not (known.is_complete and nearby and nearby[0].position <= known.read_to):
+            return False
+        known.found = [*known.found, *self._newer(kind, place, known)][-EVENTS_MAX:]
+        known.read_to = max(known.read_to, nearby[-1].position)
+        return True
+
+    def _newer(self, kind: str, place: Place, known: _Events) -> Sequence[Happening]:
+        """Return the events of the mirror after those that are known."""
+        end = known.found[-1].position if known.found else 0
+        own = (each for each in self._mirror.happenings if each.position > end)
+        return [each for each in own if (each.kind, each.place) == (kind, place)]
+
+    async def _read_events(self, kind: str, place: Place, known: _Events) -> None:
+        """Read on in the log, some pages at a time."""
         name = "pool" if kind == "NodePool" else "node"
         since = (self._now() - LOOK_BACK).isoformat()
         asked = {"cluster": place.cluster, name: place.name, "since": since, "limit": 1_000}
-        found = list[Happening]()
-        for _ in range(PAGES_MAX):
-            page = await self._ask("Events", {**asked, "after": after})
-            found += [read_happening(place.cluster, each) for each in items(page, "items")]
-            after = number_in(page, "after")
-            if field(page, "atEnd") is True:
-                break
-        return found
+        pause_s, known.fault = KEPT_S, None
+        try:
+            for _ in range(PAGES_MAX):
+                page = await self._ask("Events", {**asked, "after": known.read_to})
+                read = [read_happening(place.cluster, each) for each in items(page, "items")]
+                known.found = [*known.found, *read][-EVENTS_MAX:]
+                known.read_to = number_in(page, "after")
+                known.is_complete = field(page, "atEnd") is True
+                if read:
+                    self._mirror.note_change()
+                if known.is_complete:
+                    break
+        except ClientError as fault:
+            pause_s, known.fault = WAIT_S, fault
+        finally:
+            known.again, known.reading = time.monotonic() + pause_s, None
 
     async def departure_of(self, node: Place) -> Happening | None:
         """Return the event with which a Node has left a NodePool within the last day."""

@@ -23,6 +23,8 @@ from nodepool.contract.messages import Command
 
 EXPLAINING_S: Final = 1.0
 """For how long a page of the list waits for explanations, in seconds."""
+READING_S: Final = 15.0
+"""How long a page waits for the events of a NodePool or Node, in seconds: nothing comes later."""
 
 
 class NoSuchMoment(Exception):
@@ -40,7 +42,7 @@ class PastAccount(Account):
         self._seen = session
         assert session.moment is not None, "the session is open"
         self.shown = Shown(at, session.position, session.moment)
-        self.history = History(self.mirror, self.ask, self._now)
+        self.history = History(self.mirror, self.ask, self._now, READING_S)
 
     def _now(self) -> datetime:
         return self.shown.time

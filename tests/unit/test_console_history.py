@@ -1,0 +1,139 @@
+"""The events on the page of a NodePool: from the log at first, then as they happen."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs the packages of nodepool[console]")
+
+from console.host.history import History
+from console.host.mirror import Mirror
+from console.view.model import Happening, Place
+from nodepool.client.asking import Reply
+from nodepool.client.errors import Refused
+
+NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
+TRAIN = Place("prod", "train")
+
+
+@pytest.fixture(autouse=True)
+def read_as_often_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the log read again whenever a page is made, if there is a reason."""
+    monkeypatch.setattr("console.host.history.KEPT_S", 0.0)
+    monkeypatch.setattr("console.host.history.WAIT_S", 0.0)
+
+
+def happening(position: int, pool: str = "train") -> Happening:
+    """An event of a NodePool."""
+    return Happening("prod", position, NOON, "Normal", "Scaled", "NodePool", pool, f"{position}")
+
+
+class Log:
+    """Answers queries for events once it may; `asked` are the positions after which it is asked."""
+
+    def __init__(self, *events: Happening) -> None:
+        self.events, self.asked = list(events), list[object]()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.fault: Refused | None = None
+
+    async def ask(self, query: str, fields: Mapping[str, object]) -> Reply:
+        """Return the events after a position, all in one page."""
+        after = int(str(fields["after"]))
+        self.asked.append(after)
+        await self.may_answer.wait()
+        if self.fault is not None:
+            raise self.fault
+        shown = [
+            {
+                "position": each.position,
+                "time": NOON.isoformat(),
+                "severity": "Normal",
+                "reason": each.reason,
+                "kind": each.kind,
+                "name": each.name,
+                "message": "old",
+            }
+            for each in self.events
+            if each.position > after
+        ]
+        end = max([after, *(each.position for each in self.events)])
+        return {"items": shown, "after": end, "atEnd": True}
+
+
+def positions(events: Sequence[Happening]) -> Sequence[int]:
+    """Where events are."""
+    return [each.position for each in events]
+
+
+async def test_events_that_the_mirror_has_seen_since_are_not_read_again() -> None:
+    # given a page that has read the events of a NodePool
+    mirror, log = Mirror("acme"), Log(happening(3), happening(8))
+    mirror.add(happening(5, "other"))
+    history = History(mirror, log.ask)
+    assert positions(await history.events_of("NodePool", TRAIN)) == [3, 8]
+
+    # when more happens, however long ago that was, then the page has it without the log
+    for position in (9, 10):
+        mirror.add(happening(position))
+        mirror.add(happening(position + 10, "other"))
+        await history.events_of("NodePool", TRAIN)
+
+    assert positions(await history.events_of("NodePool", TRAIN)) == [3, 8, 9, 10]
+    assert log.asked == [0]
+
+
+async def test_events_that_the_mirror_has_lost_are_read_from_the_log() -> None:
+    # given a page that has read the events of a NodePool
+    mirror, log = Mirror("acme"), Log(happening(3), happening(8))
+    history = History(mirror, log.ask)
+    assert positions(await history.events_of("NodePool", TRAIN)) == [3, 8]
+
+    # when the mirror begins later than that, then the page reads on, and has each event once
+    log.events += [happening(9), happening(20)]
+    mirror.add(happening(20))
+    revision = mirror.revision
+    assert positions(await history.events_of("NodePool", TRAIN)) == [3, 8, 20]
+    assert await mirror.wait_for_change(revision, 30)
+
+    assert positions(await history.events_of("NodePool", TRAIN)) == [3, 8, 9, 20]
+    assert log.asked == [0, 8]
+
+
+async def test_a_page_does_not_wait_for_thousands_of_events_and_shows_them_later() -> None:
+    # given a log that takes its time
+    mirror, log = Mirror("acme"), Log(happening(3))
+    mirror.add(happening(20))
+    log.may_answer.clear()
+    history = History(mirror, log.ask, wait_s=0)
+
+    # when a page is made, then it has what the mirror has, and the log is asked once
+    for _ in range(3):
+        assert positions(await history.events_of("NodePool", TRAIN)) == [20]
+    revision = mirror.revision
+    assert log.asked == [0]
+
+    # and when the log has answered, then open pages are made again, with all
+    log.may_answer.set()
+    assert await mirror.wait_for_change(revision, 30)
+    assert positions(await history.events_of("NodePool", TRAIN)) == [3, 20]
+
+
+async def test_a_log_that_cannot_be_read_is_a_fault_only_as_long_as_nothing_is_known() -> None:
+    mirror, log = Mirror("acme"), Log(happening(3))
+    log.fault = Refused("", "Unavailable", "the log does not answer")
+    history = History(mirror, log.ask)
+
+    with pytest.raises(Refused):
+        await history.events_of("NodePool", TRAIN)
+
+    # when the log answers again, and then no more, then what is known is shown
+    log.fault = None
+    assert positions(await history.events_of("NodePool", TRAIN)) == [3]
+    log.fault = Refused("", "Unavailable", "the log does not answer")
+    for _ in range(3):
+        assert positions(await history.events_of("NodePool", TRAIN)) == [3]
+        await asyncio.sleep(0)
+    assert len(log.asked) > 2
