@@ -23,8 +23,11 @@ from nodepool.host.version import version_of
 from nodepool.nats.wire.waiting import until_first
 
 BACKLOG: Final = 128
-UNSENT_BYTES: Final = 256 * 1024
-"""How much the system keeps for each connection that the browser has not taken."""
+UNSENT_BYTES: Final = 64 * 1024
+"""How much the system keeps for each connection that the browser has not taken; it doubles that."""
+UNTAKEN_S: Final = 30
+"""How long a browser may take nothing of what the system keeps for it, in seconds: then the system
+ends the connection, which would otherwise wait for the browser after the end of the stream."""
 STOP_S: Final = 2
 """How long open pages may take to close at the end, in seconds."""
 
@@ -125,6 +128,8 @@ def _listen(port: int) -> socket.socket:
         made.bind((LOOPBACK, port))
         # Without a bound, the system would keep megabytes for each browser that takes no frames.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT_BYTES)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_S * 1000)
         made.listen(BACKLOG)
     except OSError as error:
         made.close()

@@ -183,6 +183,7 @@ async def _measure(
         )
         received = sum(tab.received for tab in tabs) - received
         await asyncio.sleep(3 * SETTLE_S)
+        dropped = sum(await asyncio.gather(*map(is_closed, stuck)))
     log_ms, model_ms, missed = _compare(tabs, made, changing)
     return Shown(
         log_ms,
@@ -193,7 +194,7 @@ async def _measure(
         waited,
         read_memory(pids[0]).rss,
         received / seconds / 1e6,
-        sum(map(is_closed, stuck)),
+        dropped,
         sum(tab.has_ended.is_set() for tab in tabs),
         first_kb,
         median(first_ms),

@@ -18,6 +18,8 @@ Change = tuple[str, int]
 PATIENCE_S: Final = 60.0
 STUCK_BYTES: Final = 4_096
 """How much a tab that reads nothing takes before the console has to wait."""
+DRAIN_S: Final = 5.0
+"""For how long such a tab is read at the end."""
 _ROW: Final = re.compile(
     rb'id="pool-prod\.(pool-\d+)" data-row data-name.*?data-v="\d+/(\d+)"', re.DOTALL
 )
@@ -148,17 +150,17 @@ class Visitor:
         return made
 
 
-def is_closed(stuck: socket.socket) -> bool:
-    """Return whether the console has closed a page of which nothing was read."""
-    with stuck:
-        try:
-            while stuck.recv(65_536):
-                pass
-        except BlockingIOError:
-            return False
-        except OSError:
+async def is_closed(stuck: socket.socket) -> bool:
+    """Return whether a page of which nothing was read has ended: the system says so if asked."""
+    loop = asyncio.get_running_loop()
+    with stuck, suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_S):
+            with suppress(OSError):
+                await loop.sock_sendall(stuck, b"\r\n")
+                while await loop.sock_recv(stuck, 65_536):
+                    pass
             return True
-        return True
+    return False
 
 
 def _live(view: str) -> str:
