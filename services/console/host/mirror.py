@@ -44,7 +44,7 @@ class Mirror:
         self.unexplained: dict[Place, None] = {}
         self._pools: dict[Place, Document] = {}
         self._nodes: dict[Place, Member] = {}
-        self._members: dict[Place, set[Place]] = {}
+        self._members: dict[Place, dict[Place, None]] = {}
         self._zones: dict[str, str] = {}
         self._quotas: dict[str, Document] = {}
         self._built: dict[Place, Pool] = {}
@@ -86,6 +86,9 @@ class Mirror:
             known = self.explanations.get(place)
             built = build_pool(place, self._zones.get(cluster, ""), document, nodes, known)
             self._built[place] = built
+            if nodes:
+                # Nodes that are nearly in order are soon in order again.
+                self._members[place] = dict.fromkeys(member.place for member in built.members)
         return built
 
     def pool_of(self, node: Place) -> Pool | None:
@@ -226,8 +229,11 @@ class Mirror:
         for each in (before, after):
             if each is not None:
                 pool = Place(place.cluster, each.pool)
-                members = self._members.setdefault(pool, set())
-                (members.add if each is after else members.discard)(place)
+                members = self._members.setdefault(pool, {})
+                if each is after:
+                    members[place] = None
+                else:
+                    members.pop(place, None)
                 if not members:
                     del self._members[pool]
                 self._forget(pool)

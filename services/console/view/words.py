@@ -1,7 +1,6 @@
 """States as a word, a shape and a colour; a class of the style sheet names shape and colour."""
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 Look = Literal["ok", "idle", "go", "wait", "act", "bad", "out", "off", "ask", "no"]
 """A shape and its colour.
@@ -12,8 +11,7 @@ off: held by hand, a barred ring. ask: no news, a dashed ring. no: not available
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A state as people read it."""
 
     look: Look
