@@ -348,6 +348,57 @@ def test_a_node_that_does_not_answer_is_waited_for_as_long_as_a_setting_says() -
     assert "n1" not in world.nodes("train")
 
 
+@pytest.mark.parametrize("hanging", [1, 3])
+def test_a_silent_node_that_is_to_reboot_is_said_to_be_deleted_also_where_none_is_repaired(
+    world: WorldHarness, hanging: int
+) -> None:
+    # given a silent Node, alone or beside most Nodes of its zone, and no replacement of its own
+    world.given_data_center(4)
+    world.apply("train", 4)
+    world.break_machines(*(f"n{number + 1}" for number in range(hanging)), fault="hang")
+    world.pass_time(minutes=10)
+
+    # when a command asks for its reboot
+    world.command_node("RebootNode", "train", "n1")
+    world.pass_time(minutes=2)
+    (health,) = explained(world, "train").causes
+    world.pass_time(minutes=29)
+
+    # then the moment at which it is given up was said
+    said = [text for text in map(world.with_machine_numbers, health.helps) if "n1 " in text]
+    assert said == [dead_at("00:40:01")]
+    assert "n1" not in world.nodes("train")
+
+
+def test_a_silent_node_is_not_to_be_reserved_again(world: WorldHarness) -> None:
+    # given a Node that is reserved for the control plane, and whose machine does not answer
+    world.given_data_center(4, quota=4)
+    world.apply("train", 4)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=10)
+
+    causes = {cause.kind: cause.helps for cause in explained(world, "train").causes}
+
+    # then nothing is advised for the reservation, which would make the machine owe an answer
+    assert causes["Reservation"] == ()
+
+
+def test_a_node_that_reboots_is_to_be_drained_then_if_no_reboot_cures_it(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(2, boot_s=300)
+    world.apply("train", 2)
+    world.pass_time(minutes=10)
+    world.break_machines("n1", fault="gpu-lost")
+    world.command_node("RebootNode", "train", "n1")
+    world.pass_time(minutes=1)
+
+    assert helps(world) == [
+        ("wait until it has rebooted, then drain it: no reboot cures GPUMissing",)
+    ]
+
+
 @pytest.mark.parametrize("cures", [True, False])
 def test_while_most_nodes_are_silent_none_is_said_to_be_repaired_or_is_to_be_drained(
     world: WorldHarness, cures: bool
@@ -407,7 +458,8 @@ def test_a_slurm_job_is_named_beside_many_pods_that_began_before_it(
 
 
 def test_an_unhealthy_node_that_is_too_many_is_not_said_to_be_cured(world: WorldHarness) -> None:
-    # given two Nodes at work, of which one is too many, and one has a problem that a reboot cures
+    # given two Nodes at work, of which one is too many, and one has a problem that a reboot cures;
+    # in a Kubernetes cluster its Pods would outlast the reboot
     world.given_data_center(machines=2)
     world.apply("train", 2)
     for node in ("n1", "n2"):
@@ -417,10 +469,10 @@ def test_an_unhealthy_node_that_is_too_many_is_not_said_to_be_cured(world: World
     before = helps(world)[-1]
 
     # when the advice is followed
-    world.command_node("RebootNode", "train", "n1", force=True)
+    world.command_node("DrainNode", "train", "n1", force=True)
     world.pass_time(minutes=30)
 
-    assert before == (f"'nodepool reboot n1 --force' ends what runs there; {LEAVES}",)
+    assert before == (f"'nodepool drain n1 --force' ends what runs there; {LEAVES}",)
     assert world.nodes("train") == ["n2"]
 
 
@@ -445,10 +497,12 @@ def test_an_unhealthy_node_that_is_too_many_leaves_once_its_slurm_job_has_ended(
 
 
 @pytest.mark.parametrize(
-    ("node", "then"), [("n1", LEAVES), ("n19", "it is then cured")], ids=["alone", "with another"]
+    ("node", "verb", "then"),
+    [("n1", "drain", LEAVES), ("n19", "reboot", "it is then cured")],
+    ids=["alone", "with another"],
 )
 def test_an_unhealthy_node_of_a_rack_leaves_only_if_no_other_node_of_its_rack_is_at_work(
-    world: WorldHarness, node: str, then: str
+    world: WorldHarness, node: str, verb: str, then: str
 ) -> None:
     # given two racks of which one is too many; one has a Node at work, and the other has two
     given_racks(world, 2)
@@ -460,10 +514,11 @@ def test_an_unhealthy_node_of_a_rack_leaves_only_if_no_other_node_of_its_rack_is
     before = helps(world)[-1]
 
     # when the advice is followed
-    world.send("RebootNode", pool_path("train"), {"node": world.machine_name(node), "force": True})
+    command = f"{verb.title()}Node"
+    world.send(command, pool_path("train"), {"node": world.machine_name(node), "force": True})
     world.pass_time(minutes=60)
 
-    assert before == (f"'nodepool reboot {node} --force' ends what runs there; {then}",)
+    assert before == (f"'nodepool {verb} {node} --force' ends what runs there; {then}",)
     assert domains(world) == ({R2: 18} if then == LEAVES else {R1: 18, R2: 18})
 
 

@@ -120,6 +120,28 @@ def test_a_nodepool_whose_node_does_not_answer_gives_quota_back_only_if_no_other
     assert titles(explained(world, "new")) == []
 
 
+def test_a_first_limit_has_room_for_what_an_autoscaler_may_want_and_for_who_then_fits(
+    world: WorldHarness,
+) -> None:
+    # given an autoscaled NodePool without a quota, beside one that wants a Node more
+    world.given_cluster()
+    world.given_machines(12)
+    world.apply("large", 6)
+    world.apply("new", 5, autoscaling=True, minNodes=1, maxNodes=6)
+
+    # when the advised limit is set
+    (advised, *_) = helps(world)
+    world.given_quota(12)
+    world.pass_time(minutes=1)
+
+    # then the NodePool has its Nodes, though the other one is served first
+    assert advised == (
+        f"set the quota of {H100} in {ZONE} to 12, or more: its autoscaler may want up to 6 Nodes, "
+        "up to 6 of them for what may be served before new"
+    )
+    assert len(world.nodes("new")) == 5
+
+
 def test_the_nodes_of_a_nodepool_in_another_cluster_keep_quota_too(world: WorldHarness) -> None:
     world.given_data_center(machines=8, quota=6)
     world.given_cluster("west")

@@ -99,7 +99,7 @@ def none_lost_before(state: CapacityState, key: OfferingKey) -> Mapping[PoolKey,
     return {each: pool for each, pool in find_losers(state, key).items() if each in waiting}
 
 
-def nobody_ahead(_facts: Facts) -> list[Peer]:
+def nobody_ahead(_facts: Facts, _more: int) -> list[Peer]:
     """No NodePool of the organisation is served before another one."""
     return []
 

@@ -73,7 +73,7 @@ def capacity_remedies(facts: Facts, reason: str) -> Iterator[Remedy]:
         text = f"relax the node affinity: {there} {verb} free without it"
         yield Remedy(text, DropAffinity())
     elif rack_of(facts) > 1:
-        yield from rack_remedies(without_lost(facts))
+        yield from rack_remedies(facts)
     elif machines is not None:
         yield from _more_machines(without_lost(facts), machines)
     # A Node that leaves soon would be missed again; a Node that Pods block stays until they end.

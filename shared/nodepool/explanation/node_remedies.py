@@ -83,14 +83,24 @@ def health_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
     waiting = [node for node in nodes if node.phase not in RESTARTING]
     node = min(waiting, key=lambda node: node.is_silent, default=None)
     if node is None:
-        text = f"wait until {'it has' if len(nodes) == 1 else 'they have'} rebooted"
-        yield Remedy(f"{text}: a Node is verified after its reboot", Wait())
+        yield _await_reboot(facts, nodes)
     elif (cause := gets_none(facts)) and not _is_curable(node):
         yield _keep_unhealthy(facts, cause)
     elif node.is_silent:
         yield _end_silence(facts, node)
     else:
         yield from _cure(facts, node)
+
+
+def _await_reboot(facts: Facts, nodes: list[NodeFacts]) -> Remedy:
+    """Return the advice to wait for Nodes that reboot, and what to do if no reboot cures them."""
+    one = len(nodes) == 1
+    text = f"wait until {'it has' if one else 'they have'} rebooted"
+    if facts.cures or any(map(_is_curable, nodes)):
+        return Remedy(f"{text}: a Node is verified after its reboot", Wait())
+    problems = ", ".join(sorted({problem for node in nodes for problem in node.problems}))
+    text += f", then drain {'it' if one else 'them'}: no reboot cures {problems}"
+    return Remedy(text, Wait(), Promise.NOTHING)
 
 
 def _cure(facts: Facts, node: NodeFacts) -> Iterator[Remedy]:
@@ -108,6 +118,9 @@ def _cure(facts: Facts, node: NodeFacts) -> Iterator[Remedy]:
         return
     if facts.cures:
         yield _end_pods([node], then)
+    if then is Promise.ENOUGH and node.active:
+        # In a Kubernetes cluster, Pods outlast a reboot, and keep a Node that is one too many.
+        verb, kind = "drain", DrainNode
     command = f"'nodepool {verb} {node.name}{' --force' if force else ''}'"
     if has_job(node):
         text = f"end the Slurm job on {node.name}"
@@ -122,6 +135,8 @@ def _cure(facts: Facts, node: NodeFacts) -> Iterator[Remedy]:
 
 def _end_silence(facts: Facts, node: NodeFacts) -> Remedy:
     """Return what replaces a Node that stays and does not answer: nothing can be ended there."""
+    if node.answer_by is not None:
+        return _await_answer([node])
     if node.is_excused:
         text = (
             f"wait: {node.name} does not answer; no Node is repaired before its silence has lasted "

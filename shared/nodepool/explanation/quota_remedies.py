@@ -85,20 +85,20 @@ def _raise(facts: Facts, limit: Limit, own: int) -> Iterator[Remedy]:
 
     own: the limit that is enough where no other NodePool waits for quota.
     """
-    served = _ahead(facts)
+    # Without a limit the autoscaler asks for no Node, whatever waits.
+    more = int(limit.limit is None and facts.target < facts.max_nodes)
+    served = _ahead(facts, more)
     ahead = sum(peer.lacks for peer in served)
-    enough = own + ahead
+    enough = own + ahead + more
     if limit.limit is not None and enough <= limit.limit:
         return
     verb = "set" if limit.limit is None else "raise"
-    # Without a limit the autoscaler asks for no Node, whatever waits.
-    more = int(limit.limit is None and facts.target < facts.max_nodes)
-    text = f"{verb} the quota of {facts.instance_type}{in_zone(facts)} to {enough + more}"
+    text = f"{verb} the quota of {facts.instance_type}{in_zone(facts)} to {enough}"
     if more:
         text += f", or more: its autoscaler may want up to {format_count(facts.max_nodes)}"
     if ahead:
         text += f", up to {ahead} of them for what may be served before {facts.name}"
-    yield Remedy(text + _cost(facts, served), SetLimit(enough + more))
+    yield Remedy(text + _cost(facts, served), SetLimit(enough))
 
 
 def _cost(facts: Facts, granted: list[Peer]) -> str:
@@ -164,15 +164,17 @@ def _count_unaided(peer: Peer) -> int:
     return max(0, min(peer.returning, unaided))
 
 
-def _ahead(facts: Facts) -> list[Peer]:
+def _ahead(facts: Facts, more: int) -> list[Peer]:
     """Return the NodePools that may be served before this NodePool.
+
+    more: how many Nodes more than the NodePool lacks the limit allows.
 
     With just enough for this NodePool and for all NodePools that lack less, those that lack more
     do not fit, and are passed over.
     """
     limit = facts.limit.limit if facts.limit is not None else None
     free = (limit or 0) - facts.reserved - _others(facts)
-    served, enough = list[Peer](), _lacks(facts)
+    served, enough = list[Peer](), _lacks(facts) + more
     for peer in sorted(facts.peers, key=lambda peer: peer.lacks):
         if 0 < peer.lacks <= max(enough, free):
             served.append(peer)

@@ -10,7 +10,7 @@ from typing import Final
 
 from nodepool.contract.counting import format_count
 from nodepool.explanation.facts import Domain, Facts
-from nodepool.explanation.leaving import SCALE_DOWN
+from nodepool.explanation.leaving import SCALE_DOWN, without_lost
 from nodepool.explanation.remedies import AddMachines, Remedy, RepairMachines
 from nodepool.explanation.sharing import down_to_racks, of_domain, rack_of, up_to_racks
 from nodepool.placement.racks import Delivery, lacking
@@ -36,20 +36,26 @@ def rack_details(facts: Facts) -> Iterator[str]:
 
 
 def rack_remedies(facts: Facts) -> Iterator[Remedy]:
-    """Yield what completes the racks that the NodePool has in part, or gives it whole ones."""
-    shorts = list(_to_complete(facts))[:DOMAINS_MAX]
-    for domain, short in shorts:
+    """Yield what completes the racks that the NodePool has in part, or gives it whole ones.
+
+    A rack that lacks Nodes only once its unhealthy Nodes are gone comes last.
+    """
+    lacks_now = dict(_parts(facts))
+    facts = without_lost(facts)
+    shorts = sorted(_to_complete(facts), key=lambda short: short[0] not in lacks_now)
+    for domain, short in shorts[:DOMAINS_MAX]:
         found = _domains(facts).get(domain, Domain())
         ahead = _ahead(facts) if found.others else 0
         count, names = short + ahead, found.triage
         before = f", up to {ahead} of them for what is served before it" if ahead else ""
+        later = "" if domain in lacks_now else " once its unhealthy Nodes are gone"
         if len(names) >= count and not facts.has_affinity:
-            yield _repair(names[:count], domain, before)
+            yield _repair(names[:count], domain, later + before)
         else:
             machines = (
                 f"{format_count(count, 'machine')} of {of_domain(domain)}{_fitting(facts, count)}"
             )
-            text = f"add {machines} to the zone{before}: no other completes its rack"
+            text = f"add {machines} to the zone{before}: no other completes its rack{later}"
             yield Remedy(text, AddMachines(count, domain))
     size = rack_of(facts)
     begun = sum(up_to_racks(facts, domain.held) for domain in _domains(facts).values())

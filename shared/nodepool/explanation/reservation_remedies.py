@@ -23,7 +23,7 @@ def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remed
         text = f"end what runs on {node.name}: it is then reserved for the organisation again"
         yield Remedy(text, EndWork((node.name,), 1), Promise.COUNTED)
     known = sorted(nodes, key=lambda node: (node.active, node.domain not in facts.staying))
-    ready = [node for node in known if can_be_reserved(node.phase, split_causes(node.cordon))]
+    ready = [node for node in known if _can_be_reserved(node)]
     cordoned = [node for node in known if _can_be_uncordoned(node)]
     for node in (ready or cordoned)[:1]:
         text = f"reserve {node.name} for the organisation again"
@@ -39,6 +39,11 @@ def _waits_for_work(node: NodeFacts) -> bool:
     """Return whether only work keeps a Node from being reserved for the organisation again."""
     is_pending = RESERVATION_PENDING in split_causes(node.cordon)
     return is_pending and node.active and not (node.is_silent or node.phase in RESTARTING)
+
+
+def _can_be_reserved(node: NodeFacts) -> bool:
+    """Return whether a Node would count again; a silent Node owes an answer, and is given up."""
+    return not node.is_silent and can_be_reserved(node.phase, split_causes(node.cordon))
 
 
 def _can_be_uncordoned(node: NodeFacts) -> bool:
