@@ -376,7 +376,7 @@ def test_a_silent_node_is_not_to_be_reserved_again(world: WorldHarness) -> None:
     world.apply("train", 4)
     world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
     world.break_machines("n1", fault="hang")
-    world.pass_time(minutes=10)
+    world.pass_time(minutes=2)
 
     causes = {cause.kind: cause.helps for cause in explained(world, "train").causes}
 
