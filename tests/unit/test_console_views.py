@@ -18,6 +18,7 @@ from console.view.nodes import (
     word_of_node,
 )
 from console.view.organisation import describe_room, list_quotas
+from console.view.paging import Cut
 from console.view.pool import build_pool_page
 from console.view.pools import list_pools, make_line, read_asked
 from console.view.preemptions import Past, build_preemptions
@@ -312,8 +313,7 @@ def test_a_long_list_has_pages_in_the_order_of_who_must_act() -> None:
     shown = [[(each.id, each.count, len(each.lines)) for each in page.sections] for page in pages]
     assert shown[0] == [("person", 120, 120), ("well", 230, 80)]
     assert shown[1] == shown[2] == [("well", 230, 150)]
-    numbers = [(page.first, page.last, page.pages) for page in pages[:2]]
-    assert numbers == [(1, 200, 2), (201, 350, 2)]
+    assert [page.cut for page in pages[:2]] == [Cut(0, 200, 1, 2, 350), Cut(200, 350, 2, 2, 350)]
     assert pages[1].sections[0].lines[0].place.name == "w0080"
 
 

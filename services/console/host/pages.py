@@ -16,6 +16,7 @@ from console.view.capacity import USUAL_COUNT, USUAL_TYPE, Selection, read_found
 from console.view.events import list_events, read_events_asked
 from console.view.model import Place, Pool
 from console.view.node import build_node_page
+from console.view.node_table import build_table
 from console.view.nodes import Cell
 from console.view.organisation import list_quotas
 from console.view.pool import build_pool_page
@@ -122,6 +123,7 @@ async def show_pool(visit: Visit) -> Page:
     values = {
         "shown": shown,
         "part": partial(_make_cells, visit, shown.grid.has_names),
+        "table": build_table(pool.members, visit.query) if shown.grid.by == "table" else None,
         "may_scale": visit.may(ScaleNodePool) and visit.is_live,
         "may_edit": visit.may(ApplyNodePool) and visit.is_live,
         "may_delete": visit.may(DeleteNodePool) and visit.is_live,

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 from zlib import crc32
 
@@ -89,12 +88,11 @@ def work_of(node: NodeFacts) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A Node in a grid; `since` is when it was assigned to its NodePool."""
+    """A Node in a grid."""
 
     place: Place
     word: Word
     about: str
-    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,7 @@ def build_grid(members: Sequence[Member], by: str) -> Grid:
     for each in members:
         title = (each.facts.domain or "no rack") if by == "rack" else each.word.text
         rows.setdefault(title, []).append(each)
-    titles = sorted(rows) if by == "rack" else sorted(rows, key=lambda title: _rank(rows[title][0]))
+    titles = sorted(rows) if by == "rack" else sorted(rows, key=lambda title: rank(rows[title][0]))
     is_counted = len(members) > CELLS_MAX
     return Grid(
         by,
@@ -161,7 +159,7 @@ def _row(title: str, members: Sequence[Member], *, is_counted: bool) -> Row:
 
 def _cell(member: Member) -> Cell:
     node = member.facts
-    return Cell(member.place, member.word, describe_node(node), node.created)
+    return Cell(member.place, member.word, describe_node(node))
 
 
 def _count(members: Sequence[Member]) -> tuple[tuple[Word, int], ...]:
@@ -170,7 +168,8 @@ def _count(members: Sequence[Member]) -> tuple[tuple[Word, int], ...]:
     return tuple(sorted(counts.items(), key=lambda each: _place(each[0])))
 
 
-def _rank(member: Member) -> int:
+def rank(member: Member) -> int:
+    """Return the place of a Node in the order of states: what is wrong comes first."""
     return _place(member.word)
 
 

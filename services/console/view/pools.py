@@ -7,15 +7,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from console.view.model import Place, Pool
+from console.view.paging import Cut, cut, has_words, read_filter, read_page
 from console.view.standing import TITLES, Group, Standing, stand
 from nodepool.contract.counting import format_count
 
 PAGE_ROWS: Final = 200
 """The most NodePools of one page of the list."""
-PAGES_MAX: Final = 10_000
 GROUPINGS: Final = {"state": "State", "cluster": "Cluster", "type": "Type"}
 SORTINGS: Final = {"missing": "Missing Nodes", "since": "Since", "name": "Name"}
-FILTER_MAX: Final = 200
 _RANKS: Final = {group: rank for rank, group in enumerate(Group)}
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
@@ -46,14 +45,13 @@ class Asked:
 
 def read_asked(query: Mapping[str, str]) -> Asked:
     """Return what an address asks for."""
-    state, by, sort, page = (query.get(name, "") for name in ("state", "by", "sort", "page"))
-    is_number = page.isascii() and page.isdecimal() and len(page) <= len(str(PAGES_MAX))
+    state, by, sort = (query.get(name, "") for name in ("state", "by", "sort"))
     return Asked(
-        query.get("q", "").strip()[:FILTER_MAX],
+        read_filter(query),
         state if state in [*Group] else "",
         by if by in GROUPINGS else "state",
         sort if sort in SORTINGS else "missing",
-        max(1, int(page)) if is_number else 1,
+        read_page(query),
     )
 
 
@@ -90,9 +88,8 @@ class PoolList:
 
     title, summary: whether NodePools lack Nodes, and the numbers behind that.
     counts: how many NodePools are in each group, without the filter.
-    total: how many NodePools there are; shown: how many of them the filter lets through.
+    total: how many NodePools there are; cut: the page, of those that the filter lets through.
     current, wanted: how many Nodes all NodePools have, and want.
-    first, last: the numbers of the rows on this page, which is `page` of `pages`.
     """
 
     asked: Asked
@@ -100,14 +97,10 @@ class PoolList:
     summary: tuple[str, ...]
     counts: Mapping[Group, int]
     total: int
-    shown: int
     current: int
     wanted: int
     sections: tuple[Section, ...]
-    first: int
-    last: int
-    page: int
-    pages: int
+    cut: Cut
 
     @property
     def needs_person(self) -> int:
@@ -119,23 +112,17 @@ def list_pools(lines: Sequence[Line], asked: Asked) -> PoolList:
     """Return the page of the list of these NodePools that an address asks for."""
     counts = Counter(line.standing.group for line in lines)
     shown = [line for line in lines if _matches(line, asked)]
-    pages = max(1, -(-len(shown) // PAGE_ROWS))
-    page = min(asked.page, pages)
-    first, last = (page - 1) * PAGE_ROWS, min(page * PAGE_ROWS, len(shown))
+    page = cut(len(shown), asked.page, PAGE_ROWS)
     return PoolList(
         asked,
         _title(lines),
         _summary(lines, counts),
         {group: counts[group] for group in Group},
         len(lines),
-        len(shown),
         sum(min(line.current, line.target) for line in lines),
         sum(line.target for line in lines),
-        tuple(_sections(shown, asked, first, last)),
-        first + 1,
-        last,
+        tuple(_sections(shown, asked, page.start, page.end)),
         page,
-        pages,
     )
 
 
@@ -167,8 +154,7 @@ def _matches(line: Line, asked: Asked) -> bool:
         *(standing.word.text, *(each.text for each in standing.also), standing.why),
         *("spot" if line.is_spot else "", "auto" if line.is_autoscaled else ""),
     )
-    whole = " ".join(words).lower()
-    return all(part in whole for part in asked.text.lower().split())
+    return has_words(asked.text, words)
 
 
 def _sections(lines: Sequence[Line], asked: Asked, first: int, last: int) -> Iterator[Section]:

@@ -1,0 +1,98 @@
+"""Long tables of the console: paged, filtered, and all of it in the address."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bus.accounts import CLUSTER
+from bus.browsers import SMALL, in_browser, tab
+from bus.consoles import World, console_at_work
+from bus.test_console import TRAIN, apply, read_until
+from nodepool.contract.commands import AddMachines
+from support.constants import H100, ZONE
+
+MANY = 2_050
+"""More Nodes than a page shows as cells."""
+ADDED_MAX = 500
+ROW = re.compile(r'<tr role="row" data-row id="node-([^"]+)"')
+TABLE = f"{TRAIN}?by=table"
+
+
+async def grown(world: World, count: int) -> None:
+    """Have a NodePool with this many Nodes."""
+    await world.operator.quotas.set(ZONE, H100, count)
+    for added in range(0, count, ADDED_MAX):
+        some = min(ADDED_MAX, count - added)
+        add = AddMachines(zone=ZONE, instance_type=H100, count=some, boot_seconds=0)
+        await world.operator.commands.send(add)
+    await apply(world.operator, "train", H100, count)
+    await world.operator.nodepools.wait("train", "AtTarget", timeout_s=90)
+
+
+@pytest.mark.timeout(180)
+async def test_a_nodepool_with_thousands_of_nodes_shows_each_of_them_in_a_row(
+    tmp_path: Path,
+) -> None:
+    async with console_at_work(tmp_path) as world:
+        # given more Nodes than have a cell each
+        await grown(world, MANY)
+        viewer = await world.browser("viewer")
+
+        # when their table is read without a script, from page to page
+        page = await read_until(viewer, TABLE, f"of {MANY:,}")
+        found = ROW.findall(page)
+        assert len(found) == 100
+        while following := re.search(r'href="([^"]+)">Next<', page):
+            page = (await viewer.get(following[1].replace("&amp;", "&"))).text
+            found += ROW.findall(page)
+
+        # then each Node has one row
+        assert len(found) == len(set(found)) == MANY
+        # and a filter and a page are in the address, and other pages keep the filter
+        (only,) = ROW.findall((await viewer.get(f"{TABLE}&q={found[-1]}")).text)
+        assert only == found[-1]
+        page = (await viewer.get(f"{TABLE}&q=idle&page=2")).text
+        assert f"Rows 101 to 200 of {MANY:,}" in page
+        assert f'href="{TRAIN}?by=table&amp;q=idle&amp;page=3">Next<' in page
+        # and a page after the last one is the last one
+        last = (await viewer.get(f"{TABLE}&page=9999")).text
+        assert ROW.findall(last) == found[-(MANY % 100) :]
+        assert "None of the" in (await viewer.get(f"{TABLE}&q=nothing")).text
+        # and a count of Nodes leads to them
+        counted = re.search(rf'href="({TRAIN}\?by=table[^"]+)"', (await viewer.get(TRAIN)).text)
+        assert counted is not None
+        assert len(ROW.findall((await viewer.get(counted[1].replace("&amp;", "&"))).text)) == 100
+
+
+@pytest.mark.timeout(120)
+@in_browser
+async def test_an_open_table_of_nodes_is_filtered_while_one_types_and_stays_live(
+    tmp_path: Path,
+) -> None:
+    async with console_at_work(tmp_path) as world, tab(world) as owner:
+        # given an open table with two pages
+        await grown(world, 120)
+        page, rows = owner.page, owner.page.locator("tr[data-row]")
+        await owner.open(TABLE)
+        await owner.sees("Rows 1 to 100 of 120")
+        await page.get_by_role("link", name="Next", exact=True).click()
+        await owner.is_at(f"{TABLE}&page=2")
+        name = (await rows.first.get_attribute("id") or "").removeprefix("node-")
+
+        # when the name of a Node is typed, then its row alone is left, and the address says so
+        await page.keyboard.press("/")
+        await page.keyboard.type(name)
+        await owner.is_at(f"{TABLE}&q={name}")
+        await owner.sees("Idle")
+        await page.wait_for_function("document.querySelectorAll('tr[data-row]').length === 1")
+        # and it stays live
+        await world.operator.nodes.cordon("train", name)
+        await owner.sees("Cordoned")
+
+        # and on a small screen nothing is cut off
+        await page.set_viewport_size(SMALL)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= SMALL["width"]
+        assert await owner.audit_in_each_theme() == []
+        assert owner.faults == []
+        assert CLUSTER in await page.locator(".crumb").inner_text()
