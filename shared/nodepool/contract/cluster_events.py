@@ -31,4 +31,6 @@ def subjects_of_events(
     place = f"{token(org)}.{token(cluster)}.{token(pool) if pool else '*'}"
     if len(names) <= SINGLY_MAX:
         return [f"np.evt.{kinds[name].speaker}.{place}.{name}" for name in sorted(set(names))]
-    return [f"np.evt.{each}.{place}.*" for each in sorted({kinds[n].speaker for n in names})]
+    speakers = {kinds[name].speaker for name in names}
+    # An event of every service has the filter `*`, which has the events of all others as well.
+    return [f"np.evt.{each}.{place}.*" for each in sorted({"*"} & speakers or speakers)]
