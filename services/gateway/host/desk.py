@@ -112,12 +112,11 @@ class Desk:
             return refusal
         if not self.is_ready:
             return Refusal("Unavailable", "the gateway is starting", "ask again in a moment")
-        content = arrival.message.data
         if is_past(query):
             charge = partial(self._charge, actor.org)
-            reply = await self.past.answer(query, actor.org, content, charge)
+            reply = await self.past.answer(query, actor.org, arrival.message.data, charge)
         else:
-            reply = await self._answer(query, actor, content)
+            reply = await self._answer(query, actor)
         if isinstance(reply, bytes):
             self._rate.owe(actor.org, self._clock(), len(reply) / COST_BYTES)
         return reply
@@ -129,7 +128,7 @@ class Desk:
             return None
         return refuse_flood(wait_s, "its queries per second", "QUERIES_PER_SECOND")
 
-    async def _answer(self, query: Query, actor: Actor, content: bytes) -> Reply:
+    async def _answer(self, query: Query, actor: Actor) -> Reply:
         org, model = actor.org, self._reader.model
         match query:
             case Get() | List():
@@ -151,7 +150,7 @@ class Desk:
                     self._followers.note((org, actor.cluster), query.release, self._clock())
                 return await self.history.read(query, org)
             case FindCapacity():
-                return await self._find_capacity(actor, content)
+                return await self._find_capacity(actor, query)
         raise TypeError(f"{type(query).__name__} has no answer")
 
     async def _show(
@@ -197,13 +196,14 @@ class Desk:
             if not self._watches[org]:
                 del self._watches[org]
 
-    async def _find_capacity(self, actor: Actor, content: bytes) -> Reply:
+    async def _find_capacity(self, actor: Actor, query: FindCapacity) -> Reply:
         """Send the command FindCapacity for the sender, and return what answers it."""
         outcomes = self.outcomes
         if outcomes is None:
             return Refusal("Unavailable", "the gateway is starting", "ask again in a moment")
         place = ".".join((token(actor.org), UNNAMED, UNNAMED))
         subject = door_of(f"np.cmd.{place}.{FindCapacity.__name__}")
+        content = query.model_dump_json(by_alias=True, exclude={"at"}).encode()
         admitted = admit(subject, content, {}, actor, str(uuid4()))
         if isinstance(admitted, Admitted):
             admitted = self._door.charge(admitted)

@@ -6,13 +6,12 @@ from typing import Final
 
 from gateway.host.audit import read_audit
 from gateway.host.intake import Reply
-from gateway.host.pages import Extent, page_of
+from gateway.host.pages import Extent, page_of, page_of_messages
 from gateway.host.waiting import FairPlaces
 from gateway.refusals import Refusal
 from nodepool.client.events import ObjectEvent, object_events, regards
 from nodepool.contract.cluster_events import SINGLY_MAX, event_kinds, subjects_of_events
 from nodepool.contract.keys import token
-from nodepool.contract.log import Entry
 from nodepool.contract.moments import rfc3339
 from nodepool.contract.queries import ANSWER_BYTES_MAX, Audit, Events, Messages
 from nodepool.contract.suggest import did_you_mean
@@ -82,13 +81,8 @@ class History:
 
 async def _read_messages(connection: Connection, query: Messages, org: str) -> Reply:
     """Return a page of events as they are in the log."""
-    unknown = next((name for name in query.names if name not in event_kinds()), None)
-    if unknown is not None:
-        error = f"{unknown!a} is no event{did_you_mean(unknown, event_kinds())}"
-        return Refusal("Invalid", error, "see the events in shared/asyncapi.yaml", "names")
-    if query.last and len(query.names) > SINGLY_MAX:
-        error = f"the newest of {len(query.names)} names are asked for"
-        return Refusal("Invalid", error, f"name at most {SINGLY_MAX}", "names")
+    if refusal := find_unknown(query):
+        return refusal
     subjects = subjects_of_events(query.names, org, query.cluster, query.pool)
     if query.last:
         page = await newest_of(connection, subjects)
@@ -102,22 +96,26 @@ async def _read_messages(connection: Connection, query: Messages, org: str) -> R
             limit=query.limit,
             size=ANSWER_BYTES_MAX // 2,
         )
-    items = [item for each in page.entries if (item := _encode_message(each)) is not None]
-    extent = Extent(page.first, page.end)
-    answer = page_of(items, extent, start=query.after, after=page.after, at_end=page.at_end)
-    about = {"log": page.log, "time": page.time.isoformat()}
-    return json.dumps(about).encode()[:-1] + b"," + answer[1:]
+    return page_of_messages(
+        page.entries,
+        (page.log, page.time),
+        Extent(page.first, page.end),
+        start=query.after,
+        after=page.after,
+        at_end=page.at_end,
+    )
 
 
-def _encode_message(entry: Entry) -> bytes | None:
-    """Return an event of the log as JSON; None for what no service can have said."""
-    try:
-        json.loads(entry.content.decode())
-    except (ValueError, RecursionError):
-        return None
-    time = entry.time.isoformat()
-    place = {"position": entry.position, "time": time, "subject": entry.subject}
-    return json.dumps(place).encode()[:-1] + b',"event":%b}' % entry.content
+def find_unknown(query: Messages) -> Refusal | None:
+    """Return the refusal of names that are no events, or too many; None for other names."""
+    unknown = next((name for name in query.names if name not in event_kinds()), None)
+    if unknown is not None:
+        error = f"{unknown!a} is no event{did_you_mean(unknown, event_kinds())}"
+        return Refusal("Invalid", error, "see the events in shared/asyncapi.yaml", "names")
+    if query.last and len(query.names) > SINGLY_MAX:
+        error = f"the newest of {len(query.names)} names are asked for"
+        return Refusal("Invalid", error, f"name at most {SINGLY_MAX}", "names")
+    return None
 
 
 def find_wildcard(query: Events | Messages | Audit) -> Refusal | None:

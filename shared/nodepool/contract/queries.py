@@ -159,6 +159,7 @@ class Messages(Query):
     since: only events that were stored at this time or later.
     limit: the most events of the answer.
     release: of an agent that follows its cluster; `nodepool doctor` shows it.
+    at: the moment of the past that the answer shows; none for the present.
     """
 
     cluster: Annotated[str, Field(min_length=1, max_length=SUBDOMAIN_LIMIT)]
@@ -169,6 +170,7 @@ class Messages(Query):
     since: AwareDatetime | None = None
     limit: Limit = 100
     release: Annotated[str, Field(max_length=RELEASE_MAX)] = ""
+    at: At | None = None
 
 
 class Audit(Query):
@@ -223,9 +225,11 @@ class FindCapacity(Query):
     """Returns the `zones` that likely have these spot Nodes, best first; reserves nothing.
 
     selections: how many Nodes of which instance types; each type once.
+    at: the moment of the past that the answer shows; none for the present.
     """
 
     selections: CapacitySelections
+    at: At | None = None
 
 
 QUERIES: Final[Mapping[str, type[Query]]] = {

@@ -10,7 +10,7 @@ from typing import Final, TypeGuard
 
 from gateway.answers import answer_explain, answer_get, answer_list
 from gateway.host.audit import find_unnamed
-from gateway.host.history import find_wildcard
+from gateway.host.history import find_unknown, find_wildcard
 from gateway.host.intake import Reply
 from gateway.host.past.child import Child, ChildGone, Faulted
 from gateway.host.past.frames import Kept
@@ -19,7 +19,16 @@ from gateway.host.settings import GatewaySettings
 from gateway.host.waiting import FairPlaces
 from gateway.refusals import Refusal
 from nodepool.contract import queries
-from nodepool.contract.queries import Audit, Events, Explain, Get, List, Query
+from nodepool.contract.queries import (
+    Audit,
+    Events,
+    Explain,
+    FindCapacity,
+    Get,
+    List,
+    Messages,
+    Query,
+)
 from nodepool.host.logs import Logger
 
 WAITING_MAX: Final = 8
@@ -36,7 +45,7 @@ PACKAGE: Final = "pyarrow"
 OFF: Final = "the gateway shows no past"
 AGAIN: Final = "ask again in a moment"
 Charge = Callable[[float], Refusal | None]
-PastQuery = Get | List | Explain | Events | Audit | queries.Moment
+PastQuery = Get | List | Explain | Events | Messages | Audit | FindCapacity | queries.Moment
 
 
 class Past:
@@ -176,8 +185,13 @@ def _find_obstacle(archive: str) -> Refusal | None:
 def _find_fault(query: PastQuery) -> Refusal | None:
     if isinstance(query.at, datetime) and query.at > datetime.now(UTC) + AHEAD:
         return _refuse_moment(f"{query.at.isoformat()} is in the future")
-    if isinstance(query, Events | Audit):
-        return find_wildcard(query) or (find_unnamed(query) if isinstance(query, Audit) else None)
+    match query:
+        case Events():
+            return find_wildcard(query)
+        case Messages():
+            return find_wildcard(query) or find_unknown(query)
+        case Audit():
+            return find_wildcard(query) or find_unnamed(query)
     return None
 
 

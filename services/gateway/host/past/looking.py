@@ -12,26 +12,24 @@ import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import asdict
 from datetime import datetime
 from importlib import import_module
 from typing import Final
 
-from gateway.host.pages import Extent, page_of
 from gateway.host.past.commands import read_commands
+from gateway.host.past.events import read_events, read_messages
 from gateway.host.past.frames import BYTE_ORDER, LENGTH_BYTES, Limits
 from gateway.host.past.objects import kept_objects
+from gateway.host.past.zones import find_zones
 from nodepool.client import Client
-from nodepool.client.bus import filters_of_events
 from nodepool.client.errors import ClientError, Unreachable
-from nodepool.client.events import object_events, regards
 from nodepool.client.past.backend import PastBackend
 from nodepool.client.past.errors import NoMoment
 from nodepool.client.past.history import History
 from nodepool.client.past.objects import PastObjects
 from nodepool.client.past.replicas import replica_at
 from nodepool.client.past.session import PROJECTED, PastSession
-from nodepool.contract.queries import ANSWER_BYTES_MAX, Audit, Events, Query, query_in
+from nodepool.contract.queries import Audit, Events, FindCapacity, Messages, Query, query_in
 from nodepool.engine.past import state_of
 from nodepool.nats.wire.access import Access
 
@@ -99,7 +97,12 @@ class Looker:
             yield json.dumps(about).encode()
             match asked:
                 case Events():
-                    yield await _read_events(history, asked, org)
+                    yield await read_events(history, asked, org)
+                case Messages():
+                    yield await read_messages(history, asked, org)
+                case FindCapacity():
+                    self._last = None  # Its memory is needed for the zones.
+                    yield await find_zones(history, asked, org)
                 case Audit():
                     backend = PastBackend(org, asked.cluster)
                     backend.show(history, lambda: self._objects(history))
@@ -118,30 +121,3 @@ class Looker:
             objects = PastObjects(service.projection, state, history.extent.log, history.position)
             self._last = history.position, objects
         return self._last[1]
-
-
-async def _read_events(history: History, query: Events, org: str) -> bytes:
-    """Return a page of the events of a cluster up to the moment."""
-    start = after = query.after
-    if query.since is not None:
-        start = after = max(after, await history.first_since(query.since) - 1)
-    items, size, at_end = list[bytes](), 0, True
-    filters = filters_of_events(org, query.cluster, query.pool)
-    async with aclosing(history.entries(after + 1, filters)) as batches:
-        async for entries in batches:
-            for entry in entries:
-                if len(items) >= query.limit or size > ANSWER_BYTES_MAX // 2:
-                    at_end = False
-                    break
-                after = entry.position
-                for event in object_events(entry):
-                    if regards(event, query.pool, query.node):
-                        # The whole time: ages count from it to the second.
-                        shown = {**asdict(event), "time": event.time.isoformat()}
-                        items.append(json.dumps(shown).encode())
-                        size += len(items[-1])
-            if not at_end:
-                break
-    extent = Extent(history.extent.first, history.position)
-    after = history.position if at_end else after
-    return page_of(items, extent, start=start, after=after, at_end=at_end)
