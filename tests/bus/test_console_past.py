@@ -10,17 +10,24 @@ from bus.accounts import CLUSTER, OTHER_ORG
 from bus.archives import archived_to
 from bus.consoles import Browser, World, console_at_work
 from bus.test_console import TRAIN, apply, read_until
-from bus.test_console_rights import EDITOR, NOBODY, OPERATOR, OTHER, OWNER, RIGHTS, VIEWER
+from bus.test_console_rights import EDITOR, NOBODY, OF_ALL, OPERATOR, OTHER, OWNER, RIGHTS, VIEWER
 from console.host.routes import PAGES, PAST
 from console.host.signing_in import WAYS_IN
 from nodepool.contract.documents import field
-from support.constants import H100
+from support.constants import A100, H100, ZONE
 
 pytest.importorskip("pyarrow", reason="needs the package pyarrow")
 
 ACTION = re.compile(
     r'href="[^"]*/(?:scale|edit|delete|cordon|drain|preempt|create)[?"]|data-scale='
 )
+SPOT = f"""
+apiVersion: compute.coreweave.com/v1alpha1
+kind: NodePool
+metadata: {{name: night}}
+spec: {{instanceType: {H100}, computeClass: spot, targetNodes: 1}}
+"""
+LINK = re.compile(r'<a [^>]*href="(/[^"]*)"')
 ONE, THREE = (f"{count} \N{MULTIPLICATION SIGN} " for count in (1, 3))
 """How the target of a NodePool is written."""
 
@@ -49,7 +56,8 @@ async def test_pages_show_a_moment_marked_as_past_and_without_actions(tmp_path: 
 
         # when each page is asked for at that moment
         paths = ("/nodepools", TRAIN, f"{TRAIN}/yaml", f"/nodes/{CLUSTER}/{node[1]}")
-        for path in (*paths, "/events", "/organisation"):
+        others = ("/events", f"/events/{CLUSTER}/{then}", "/organisation", "/preemptions")
+        for path in (*paths, *others, "/capacity"):
             answer = await owner.get(f"{path}?at={then}&by=rack")
             page = answer.text
 
@@ -60,8 +68,10 @@ async def test_pages_show_a_moment_marked_as_past_and_without_actions(tmp_path: 
             assert "1 h back" in page
             assert not ACTION.findall(page), path
             assert "hx-sse:connect" not in page
-            # and its links stay at the moment
+            # and its links stay at the moment, but those to others
             assert f'href="/nodepools?at={then}"' in page
+            links = LINK.findall(page)
+            assert [each for each in links if "at=" not in each] == [f"{path}?by=rack"]
 
         # and the older target is shown, with its command
         page = (await owner.get(f"{TRAIN}?at={then}")).text
@@ -107,7 +117,7 @@ async def test_what_the_past_does_not_have_is_refused_with_the_reason(tmp_path: 
         owner, other = await world.browser("owner"), await world.browser("owner", OTHER_ORG)
 
         # when a moment is asked for that there is not, then the page says so
-        for at, text in (
+        for at, reason in (
             ("99999999", "there is no position 99999999"),
             ("0", "there is no position 0"),
             ("yesterday", "is no moment"),
@@ -116,10 +126,8 @@ async def test_what_the_past_does_not_have_is_refused_with_the_reason(tmp_path: 
             ("<script>", "is no moment"),
         ):
             answer = await owner.get(f"/nodepools?at={quote(at)}")
-            assert (answer.status, text in answer.text) == (404, True), answer.text
+            assert (answer.status, reason in answer.text) == (404, True), answer.text
             assert "<script>'" not in answer.text
-        # and a page that has no past says so
-        assert (await owner.get(f"/capacity?at={then}")).status == 404
         # and no form is shown or carried out at a moment
         assert (await owner.get(f"{TRAIN}/scale?at={then}")).status == 403
         sent = await owner.post(f"{TRAIN}/scale?at={then}", {"target": "5", "before": "3"})
@@ -146,6 +154,41 @@ async def test_without_an_archive_the_page_says_that_there_is_no_past(tmp_path: 
 
         assert answer.status == 404
         assert "the gateway shows no past: it has no archive" in answer.text
+        # and no page offers it
+        assert "Show the past" not in (await owner.get("/nodepools")).text
+
+
+@pytest.mark.timeout(120)
+async def test_preemptions_and_capacity_are_shown_as_they_were_at_a_moment(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path, archives=True) as world:
+        # given a NodePool whose only Node is being preempted, and free machines of another type
+        await world.operator.nodepools.apply(SPOT)
+        await world.operator.nodepools.wait("night", "AtTarget")
+        node = (await world.operator.nodes.list())[0].key
+        await world.operator.nodes.preempt("night", node)
+        owner = await world.browser("owner")
+        await read_until(owner, "/preemptions", "1 Node is being preempted")
+        wanted = f"type={A100}&count=6"
+        assert "Likely available" in (await owner.get(f"/capacity?{wanted}")).text
+        then = await world.operator.events.newest_position()
+
+        # when the Node is given back, and the machines are taken
+        await world.operator.nodes.acknowledge_preemption("night", node)
+        await read_until(owner, "/preemptions", "No Node is being preempted", "1 ended")
+        await world.operator.capacity.reclaim(ZONE, A100, 6)
+        await read_until(owner, f"/capacity?{wanted}", "Not available")
+        await archived_to(tmp_path / "archive", await world.operator.events.newest_position())
+
+        # then the moment is as it was
+        page = (await owner.get(f"/preemptions?at={then}")).text
+        assert "1 Node is being preempted" in page
+        assert "1 ended" not in page
+        assert "Give back now" not in page
+        page = (await owner.get(f"/capacity?{wanted}&at={then}")).text
+        assert "Likely available" in page
+        assert "Create NodePool" not in page
+        # and the way back asks for the same
+        assert f'href="/capacity?type={A100}&amp;count=6">Back to now' in page
 
 
 @pytest.mark.timeout(240)
@@ -176,5 +219,5 @@ async def test_every_address_answers_each_role_about_the_past_as_it_may(tmp_path
                 if answer.status != expected:
                     found[user, path] = answer.status
                 if user in (OTHER, OPERATOR, NOBODY):
-                    assert H100 not in answer.text, (user, path)
+                    assert H100 not in answer.text or path in OF_ALL, (user, path)
         assert found == {}

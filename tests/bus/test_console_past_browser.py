@@ -50,6 +50,11 @@ async def test_a_user_picks_a_moment_sees_the_older_target_and_goes_back_to_now(
         await page.get_by_role("link", name="train").focus()
         await page.keyboard.press("s")
         await owner.is_at(f"/nodepools?at={then}")
+        # and those that lead to other pages stay at the moment
+        await page.keyboard.press("g")
+        await page.keyboard.press("p")
+        await owner.is_at(f"/preemptions?at={then}")
+        await owner.open(f"/nodepools?at={then}")
         # and times stand still
         since = page.locator("td.since")
         before = await since.inner_text()

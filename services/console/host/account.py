@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from console.host.happenings import follow_happenings
@@ -35,6 +36,9 @@ LOOK_S: Final = 0.25
 RESTS: Final = 4.0
 """The pause after an explanation, as a multiple of its duration: with a thousand NodePools of one
 type, an explanation takes a third of a second, in which the gateway does nothing else."""
+PAST_S: Final = 60.0
+"""After how many seconds the gateway is asked again whether it shows the past."""
+TO_COME: Final = timedelta(days=1)
 SHOWN_MAX: Final = 400
 """The most NodePools that are explained repeatedly: the NodePools that pages showed last."""
 CONNECTIONS_MAX: Final = 16
@@ -55,6 +59,7 @@ class Account:
     looking, past: held while a moment of the past is read, and the moment that was read last.
     used: when a page was last asked for, by a clock that never jumps.
     is_closed: whether it has ended, so that open pages have to connect again.
+    has_past: whether the gateway shows moments of the past, as far as is known.
     """
 
     def __init__(self, identity: Identity, settings: Settings, log: Logger) -> None:
@@ -63,7 +68,7 @@ class Account:
         self.parts = Parts()
         self._shown: dict[Place, None] = {}
         self.used = time.monotonic()
-        self.is_closed = False
+        self.is_closed = self.has_past = False
         self.settings, self.log = settings, log
         self.looking = asyncio.Lock()
         self.past: Kept | None = None
@@ -98,7 +103,9 @@ class Account:
                 access = self.identity.access(self.settings.access.ca_file)
                 await self.operations.follow(client, self.settings.url, access, lambda: self.used)
                 return
+            await self._ask_for_past()
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow_past())
                 group.create_task(self.mirror.follow(client))
                 group.create_task(follow_happenings(client, self.mirror))
                 group.create_task(self._explain())
@@ -146,6 +153,24 @@ class Account:
     async def ask(self, query: str, fields: Mapping[str, object]) -> Reply:
         """Return the answer of the gateway to a query; raise ClientError without one."""
         return await Asker(self.client().session).ask(query, fields)
+
+    async def _follow_past(self) -> None:
+        """Ask again and again whether there is a past: the operator may give the gateway one."""
+        while True:
+            await asyncio.sleep(PAST_S)
+            await self._ask_for_past()
+
+    async def _ask_for_past(self) -> None:
+        """Note whether the gateway shows the past; without an answer, what was known counts."""
+        # A gateway with an archive refuses a moment to come as such, without looking at the past.
+        to_come = (datetime.now(UTC) + TO_COME).isoformat()
+        try:
+            await self.ask("Moment", {"at": to_come})
+        except Refused as refusal:
+            if refusal.reason in ("Invalid", "Forbidden"):
+                self.has_past = refusal.reason == "Invalid"
+        except ClientError:
+            return
 
     async def send(self, command: Command, person: str = "") -> None:
         """Send a command as the user; raise ClientError if it is refused.

@@ -2,7 +2,7 @@
 
 from typing import Final, Literal
 
-from console.host.rendering import Page, address
+from console.host.rendering import Page
 from console.host.visit import Missing, Visit
 from nodepool.client import ClientError
 
@@ -20,7 +20,7 @@ async def show_gone(visit: Visit, kind: Literal["NodePool", "Node"]) -> Page:
     except ClientError:
         happenings, departure = [], None
     past = sorted(happenings, key=lambda each: -each.position)
-    events = address("/events", cluster=place.cluster, kind=kind, name=place.name)
+    events = visit.to("events", cluster=place.cluster, kind=kind, name=place.name)
     if not past and departure is None:
         text = f"There is no {kind} {place.name} in cluster {place.cluster}, and the last day has"
         raise Missing(f"{text} no events of one.", events)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as field_of
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Final
 
 from console.host.mirror import Mirror
@@ -31,6 +32,8 @@ KEPT_S: Final = 20.0
 """How long nothing is read again from the log, in seconds."""
 WAIT_S: Final = 1.0
 """How long a page that is kept live waits for its first events, in seconds."""
+PREEMPTIONS_KEPT_S: Final = 1.0
+"""After how many seconds new preemptions are looked for."""
 EVENTS_MAX: Final = 2_000
 """The most events of a NodePool or Node that are kept: the newest."""
 PLACES_MAX: Final = 64
@@ -81,6 +84,7 @@ class History:
         self._events: dict[tuple[str, Place], _Events] = {}
         self._departures: dict[Place, tuple[float, Happening | None]] = {}
         self._preemptions: dict[str, _Preempted] = {}
+        self.preemptions_kept_s = PREEMPTIONS_KEPT_S
 
     async def events_of(self, kind: str, place: Place) -> Sequence[Happening]:
         """Return the events of a `NodePool` or `Node` of the last day, with the newest ones.
@@ -153,7 +157,7 @@ class History:
         return found
 
     async def _read_departure(self, node: Place) -> Happening | None:
-        since = (datetime.now(UTC) - LOOK_BACK).isoformat()
+        since = (self._now() - LOOK_BACK).isoformat()
         asked = {"cluster": node.cluster, "names": [LEFT], "limit": 1_000}
         found, place = 0, dict[str, object](since=since)
         for _ in range(PAGES_MAX):
@@ -199,9 +203,13 @@ class History:
         since = self._now() - PAST
         for cluster in self._mirror.clusters:
             known = self._preemptions.setdefault(cluster, _Preempted(Preemptions()))
-            if time.monotonic() - known.read_at >= 1.0:
-                known.read_at = time.monotonic()
-                await self._read_preemptions(cluster, known, since)
+            if time.monotonic() - known.read_at >= self.preemptions_kept_s:
+                before, known.read_at = known.read_at, time.monotonic()
+                try:
+                    await self._read_preemptions(cluster, known, since)
+                except BaseException:
+                    known.read_at = before
+                    raise
             found += [_past(cluster, each) for each in known.found.all() if each.began >= since]
         return found
 
@@ -222,7 +230,7 @@ class _Preempted:
 
     found: Preemptions
     after: int = 0
-    read_at: float = -1.0
+    read_at: float = -inf
 
 
 def read_happening(cluster: str, item: object) -> Happening:

@@ -12,7 +12,14 @@ from console.host.gone import show_gone
 from console.host.rendering import Page, make_cells, make_row
 from console.host.visit import Missing, Visit
 from console.view import commands
-from console.view.capacity import USUAL_COUNT, USUAL_TYPE, Selection, read_found, read_selections
+from console.view.capacity import (
+    USUAL_COUNT,
+    USUAL_TYPE,
+    Selection,
+    ask_without,
+    read_found,
+    read_selections,
+)
 from console.view.events import list_events, read_events_asked
 from console.view.model import Place, Pool
 from console.view.node import build_node_page
@@ -78,12 +85,12 @@ async def show_pools(visit: Visit) -> Page:
 
 
 def _make_row(visit: Visit, line: Line) -> Markup:
-    make = partial(make_row, line, visit.now, may_change=visit.may_change)
+    make = partial(make_row, line, visit.now, visit.to, may_change=visit.may_change)
     return visit.account.parts.make(line.place, line, make) if visit.is_frame else make()
 
 
 def _make_cells(visit: Visit, has_names: bool, cells: Sequence[Cell]) -> Markup:
-    make = partial(make_cells, cells, has_names=has_names)
+    make = partial(make_cells, cells, visit.to, has_names=has_names)
     key = cells[0].place, cells[0].word, has_names
     return visit.account.parts.make(key, cells, make) if visit.is_frame else make()
 
@@ -245,8 +252,8 @@ async def show_preemptions(visit: Visit) -> Page:
     may = visit.may(AcknowledgePreemption) and visit.is_live
     values = {"shown": shown, "fault": fault, "may_acknowledge": may}
     title = f"({len(shown.running)}) Preemptions" if shown.running else "Preemptions"
-    shell = commands.nodepool("get", "preemptions", "-A")
-    return Page("preemptions.html", title, "preemptions", {**values, "shell": shell})
+    shells = _of_moment(visit, commands.nodepool("get", "preemptions", "-A"))
+    return Page("preemptions.html", title, "preemptions", {**values, "shells": shells})
 
 
 async def show_capacity(visit: Visit) -> Page:
@@ -273,7 +280,8 @@ async def show_capacity(visit: Visit) -> Page:
         "types": sorted(INSTANCE_TYPES),
         "found": None if add else found,
         "fault": fault,
-        "shell": commands.nodepool("find", "capacity", *words) if words else None,
+        "shells": [commands.nodepool("find", "capacity", *words)] if visit.shown is None else [],
+        "ask": ask_without,
         "may_create": visit.may(ApplyNodePool),
     }
     return Page("capacity.html", "Capacity", "capacity", values)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import datetime
+from math import inf
 from typing import Final, NoReturn
 
 from console.host.account import Account, Kept
@@ -42,7 +43,9 @@ class PastAccount(Account):
         self._seen = session
         assert session.moment is not None, "the session is open"
         self.shown = Shown(at, session.position, session.moment)
+        self.has_past = True
         self.history = History(self.mirror, self.ask, self._now, READING_S)
+        self.history.preemptions_kept_s = inf  # None are new at a moment.
 
     def _now(self) -> datetime:
         return self.shown.time

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from console.view.model import Place
 from console.view.nodes import Cell
 from console.view.pools import Line
 from console.view.times import format_countdown, format_duration, parse_moment
@@ -22,6 +23,8 @@ PARTS_MAX: Final = 2_000
 """The most parts of a user's pages that are kept: those that were shown last."""
 STAMPS_MAX: Final = 4_096
 """The most moments of which the text is kept."""
+Link = Callable[..., str]
+"""Returns the address of a page from the parts of its path and its query, as `lead` does."""
 NONE: Final = "\N{EN DASH}"
 """The text for a missing value."""
 STATIC: Final = FOLDER / "static"
@@ -74,39 +77,15 @@ def render(page: Page, **values: object) -> str:
     return environment().get_template(page.template).render(page=page, **page.values, **values)
 
 
-_LINK: Final = re.compile(
-    r'(?<!data-time )href="(/(?:nodepools|nodes|organisation)(?:[/?][^"]*)?|/events(?:\?[^"]*)?)"'
-)
-_FORM: Final = re.compile(r'<form(?! data-time)[^>]* method="get"[^>]*>')
-_ACTION: Final = re.compile(r' data-(?:scale|edit)="[^"]*"')
-
-
-def keep_moment(html: str, at: str) -> str:
-    """Return a page whose links and filters stay at a moment, and whose keys start no action.
-
-    What users have written is escaped, so that no quotation mark of theirs ends an attribute. A
-    link or a form with `data-time` leads to another moment.
-    """
-    value = quote(at, safe="")
-
-    def lead(match: re.Match[str]) -> str:
-        path = match[1]
-        return f'href="{path}{"&amp;" if "?" in path else "?"}at={value}"'
-
-    hidden = Markup('<input type="hidden" name="at" value="{}">').format(at)
-    html = _FORM.sub(lambda match: f"{match[0]}{hidden}", _LINK.sub(lead, html))
-    return _ACTION.sub("", html)
-
-
-def make_row(line: Line, now: datetime, *, may_change: bool) -> Markup:
+def make_row(line: Line, now: datetime, to: Link, *, may_change: bool) -> Markup:
     """Return a NodePool as a row of the list."""
-    values = {"line": line, "now": now, "may_change": may_change}
+    values = {"line": line, "now": now, "to": to, "may_change": may_change}
     return Markup(environment().get_template("pool_row.html").render(values))
 
 
-def make_cells(cells: Sequence[Cell], *, has_names: bool) -> Markup:
+def make_cells(cells: Sequence[Cell], to: Link, *, has_names: bool) -> Markup:
     """Return some Nodes as a part of a grid."""
-    values = {"cells": cells, "has_names": has_names}
+    values = {"cells": cells, "to": to, "has_names": has_names}
     return Markup(environment().get_template("cells.html").render(values))
 
 
@@ -133,7 +112,20 @@ class Parts:
 def address(path: str, **query: object) -> str:
     """Return a path with a query of the values that are not empty."""
     given = {name.rstrip("_"): value for name, value in query.items() if value not in ("", None)}
-    return f"{path}?{urlencode(given)}" if given else path
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
+
+
+def lead(at: str, *parts: object, **query: object) -> str:
+    """Return the address of the page with these parts in its path, at a moment unless it is empty.
+
+    A place is two parts: its cluster and its name. Every page that shows a moment makes its links
+    by this, so that they stay at the moment.
+    """
+    path = ""
+    for part in parts:
+        names = (part.cluster, part.name) if isinstance(part, Place) else (part,)
+        path += "".join(f"/{quote(str(name), safe='')}" for name in names)
+    return address(path, at=at, **query)
 
 
 @cache

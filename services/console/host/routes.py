@@ -28,11 +28,6 @@ PAGES: Final[Mapping[str, Show]] = {
 """The pages that are kept up to date while they are open."""
 STILL: Final = ("/nodepools/{cluster}/{name}/yaml", "/events/{cluster}/{position}", "/capacity")
 """The pages that show one moment, and are not updated."""
-PAST: Final = (
-    *("/nodepools", "/nodepools/{cluster}/{name}", "/nodepools/{cluster}/{name}/yaml"),
-    *("/nodes/{cluster}/{name}", "/events", "/organisation"),
-)
-"""The pages that also show a moment of the past."""
 FORMS: Final[Mapping[str, Act]] = {
     "/create": actions.create,
     "/nodepools/{cluster}/{name}/edit": editing.edit,
@@ -46,6 +41,8 @@ OF_OPERATORS: Final[frozenset[Show | Act]] = frozenset(
     (system.show_system, system.show_fleet, system.replay)
 )
 """The pages that the operator may see; all other pages belong to an organisation."""
+PAST: Final = tuple(path for path, show in PAGES.items() if show not in OF_OPERATORS)
+"""The pages that also show a moment of the past: all that belong to an organisation."""
 _PAST_PATTERNS: Final = [compile_path(path)[0] for path in PAST]
 _PATTERNS: Final = [(compile_path(path)[0], path) for path in PAGES if path not in STILL]
 

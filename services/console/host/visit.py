@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from console.host.account import Account
+from console.host.rendering import lead
 from console.host.sessions import Session
 from console.view.model import Place
 from console.view.moments import Shown
@@ -54,6 +55,10 @@ class Visit:
     def place(self) -> Place:
         """The object that the path names."""
         return Place(self.parts["cluster"], self.parts["name"])
+
+    def to(self, *parts: object, **query: object) -> str:
+        """Return the address of another page, at the moment that this one shows."""
+        return lead(self.shown.at if self.shown is not None else "", *parts, **query)
 
     @property
     def is_operator(self) -> bool:

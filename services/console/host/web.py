@@ -1,7 +1,7 @@
 """The site: which address leads to which page, who may see it, and what forms do."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -34,7 +34,7 @@ from console.host.reading import (
     refuse_large,
     serve_static,
 )
-from console.host.rendering import Done, Page, address, keep_moment, render
+from console.host.rendering import Done, Page, address, lead, render
 from console.host.routes import FORMS, PAGES, Act, Show, find_live, has_past
 from console.host.sessions import Session
 from console.host.signing_in import SignIn
@@ -122,10 +122,7 @@ class Site:
         # htmx takes a part of the page, in which a browser would refuse the scripts of a whole one.
         values["whole"] = "hx-request" not in request.headers
         values["said"] = visit.session.take_said() if values["whole"] else ""
-        html = render(page, **values)
-        if visit.shown is not None:
-            html = keep_moment(html, visit.shown.at)
-        return HTMLResponse(html, page.status)
+        return HTMLResponse(render(page, **values), page.status)
 
     async def _nowhere(self, request: Request) -> Response:
         session = self._sign_in.session(request)
@@ -204,7 +201,7 @@ class Site:
         path = url.path + (f"?{url.query}" if url.query else "")
         query = parse_query(url.query)
         is_past = bool(read_at(query.pop("at", [])))
-        asked = {name: given[-1] for name, given in query.items()}
+        asked = [(name, each) for name, given in query.items() for each in given]
         values: dict[str, object] = {
             "nonce": request.state.nonce,
             "whole": True,
@@ -213,7 +210,8 @@ class Site:
             "path": path,
             "now": visit.now if visit is not None else datetime.now(UTC),
             "is_live": find_live(url.path) is not None and not is_past,
-            "has_past": has_past(url.path),
+            "has_past": visit is not None and visit.account.has_past and has_past(url.path),
+            "to": visit.to if visit is not None else partial(lead, ""),
             "asked": asked,
             "base_path": url.path,
             "moved": partial(_move, url.path, asked),
@@ -228,7 +226,7 @@ class Site:
         return values
 
 
-def _move(path: str, asked: Mapping[str, str], at: str = "") -> str:
+def _move(path: str, asked: Sequence[tuple[str, str]], at: str = "") -> str:
     """Return the address of a page, with its filters, at another moment; at now without one."""
-    query = {**asked, **({"at": at} if at else {})}
+    query = [*asked, *([("at", at)] if at else [])]
     return f"{path}?{urlencode(query)}" if query else path

@@ -309,7 +309,8 @@
     if (stored("keys") === "off" && event.key !== "?") return;
     if (Date.now() - afterG < 1500 && SECTIONS[event.key]) {
       afterG = 0;
-      location.assign(SECTIONS[event.key]);
+      // The link of the page stays at the moment that it shows.
+      location.assign(document.querySelector(`.nav a[href^="${SECTIONS[event.key]}"]`)?.href ?? SECTIONS[event.key]);
       return;
     }
     const act = KEYS[event.key];

@@ -70,6 +70,12 @@ def read_selections(types: Sequence[str], counts: Sequence[str]) -> tuple[Select
     return tuple(found.values())
 
 
+def ask_without(rows: Sequence[Selection], left_out: Selection) -> Mapping[str, Sequence[str]]:
+    """Return the query for all rows of a form but one."""
+    kept = [each for each in rows if each is not left_out]
+    return {"type": [each.instance_type for each in kept], "count": [each.count for each in kept]}
+
+
 def read_found(answer: object, zones: Mapping[str, str]) -> Found:
     """Return the answer of the finder.
 
