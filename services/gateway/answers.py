@@ -9,11 +9,11 @@ from typing import Final
 from gateway.model import Change, Includes, ReadModel
 from gateway.peers import Peers
 from gateway.refusals import Refusal
-from nodepool.contract.actors import Actor
+from nodepool.contract.actors import Actor, Member
 from nodepool.contract.buckets import Bucket
 from nodepool.contract.documents import Document, text
 from nodepool.contract.grammar import label_value
-from nodepool.contract.queries import ANSWER_BYTES_MAX, Explain, Get, List, Watch
+from nodepool.contract.queries import ANSWER_BYTES_MAX, LIMIT_MAX, Explain, Get, List, Watch
 from nodepool.contract.selectors import SelectorError, has_fields, selects
 from nodepool.explanation.documents import complete, own_facts
 from nodepool.explanation.facts import Facts
@@ -41,6 +41,19 @@ def find_refusal(query: object, actor: Actor) -> Refusal | None:
     if cluster != actor.cluster:
         return Refusal("Forbidden", f"{actor.user} is an agent of another cluster", own, "cluster")
     return None
+
+
+def answer_users(members: Sequence[Member], position: int) -> bytes:
+    """Return the users of an organisation: of each, what it may do, and never its key."""
+    shown = [
+        {
+            "user": each.name,
+            "role": each.role,
+            **({"cluster": each.cluster} if each.cluster else {}),
+        }
+        for each in members[:LIMIT_MAX]
+    ]
+    return json.dumps({"position": position, "total": len(members), "items": shown}).encode()
 
 
 def answer_get(model: ReadModel, org: str, query: Get, position: int) -> bytes | Refusal:

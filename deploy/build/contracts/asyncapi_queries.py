@@ -47,6 +47,7 @@ _EXAMPLES: Final[Mapping[str, Json]] = {
     "Explain": {"cluster": "prod", "pool": "train", "current": True},
     "Moment": {"at": "2026-03-01T12:00:00Z"},
     "FindCapacity": {"selections": [{"instanceType": "gd-8xh100ib-i128", "count": 4}]},
+    "Users": {},
 }
 _ANSWERS: Final[tuple[Json, ...]] = (
     {"position": 2228, "revision": _REVISION, "changes": []},

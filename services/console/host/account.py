@@ -14,6 +14,7 @@ from console.host.mirror import Mirror
 from console.host.operations import Operations
 from console.host.pace import EXPLAINED_BURST, EXPLAINED_PER_S
 from console.host.rendering import Parts
+from console.host.roster import Roster
 from console.view.model import Place
 from console.view.standing import stand
 from nodepool.client import Client, ClientError
@@ -77,6 +78,7 @@ class Account:
         self._opening = asyncio.Lock()
         self.history = History(self.mirror, self.ask)
         self.operations = Operations(self.mirror)
+        self.roster = Roster(self.ask)
 
     async def run(self) -> None:
         """Keep the mirror current until cancelled; a fault only delays it."""

@@ -25,7 +25,6 @@ from console.view.model import Place, Pool
 from console.view.node import build_node_page
 from console.view.node_table import build_table
 from console.view.nodes import Cell
-from console.view.organisation import list_quotas
 from console.view.pool import build_pool_page
 from console.view.pools import GROUPINGS, SORTINGS, Line, list_pools, read_asked
 from console.view.preemptions import build_preemptions
@@ -47,7 +46,6 @@ from nodepool.contract.commands import (
 )
 from nodepool.contract.commands_spot import AcknowledgePreemption
 from nodepool.contract.messages import Command
-from nodepool.contract.roles import SENDERS
 
 VERBS: Final[Mapping[str, type[Command]]] = {
     "cordon": CordonNode,
@@ -79,7 +77,7 @@ async def show_pools(visit: Visit) -> Page:
         "first": commands.nodepool(
             *("create", "nodepool", "first", "--instance-type", USUAL_TYPE, "--target", "2")
         ),
-        "shell": _of_moment(visit, commands.nodepool("get", "nodepools", "-A"))[0],
+        "shell": visit.of_moment(commands.nodepool("get", "nodepools", "-A"))[0],
     }
     return Page("pools.html", title, "nodepools", values)
 
@@ -93,13 +91,6 @@ def _make_cells(visit: Visit, has_names: bool, cells: Sequence[Cell]) -> Markup:
     make = partial(make_cells, cells, visit.to, has_names=has_names)
     key = cells[0].place, cells[0].word, has_names
     return visit.account.parts.make(key, cells, make) if visit.is_frame else make()
-
-
-def _of_moment(visit: Visit, *shells: commands.Shell) -> Sequence[commands.Shell]:
-    """Return commands as they show the moment of a page; kubectl has none for the past."""
-    if visit.shown is None:
-        return shells
-    return commands.list_past_commands(shells, visit.shown.at)
 
 
 def find_pool(visit: Visit, place: Place) -> Pool:
@@ -134,7 +125,7 @@ async def show_pool(visit: Visit) -> Page:
         "may_scale": visit.may(ScaleNodePool) and visit.is_live,
         "may_edit": visit.may(ApplyNodePool) and visit.is_live,
         "may_delete": visit.may(DeleteNodePool) and visit.is_live,
-        "shells": _of_moment(visit, *commands.list_show_commands(place)),
+        "shells": visit.of_moment(*commands.list_show_commands(place)),
     }
     return Page("pool.html", f"{place.name} · NodePool", "nodepools", values)
 
@@ -150,7 +141,7 @@ async def show_yaml(visit: Visit) -> Page:
         "manifest": to_yaml(manifest),
         "may_edit": visit.may(ApplyNodePool) and visit.is_live,
         "status": to_yaml({"status": pool.document.get("status", {})}),
-        "shells": _of_moment(visit, commands.get_yaml(place))
+        "shells": visit.of_moment(commands.get_yaml(place))
         if visit.shown is not None
         else commands.list_edit_commands(place),
     }
@@ -180,8 +171,8 @@ async def show_node(visit: Visit) -> Page:
         "shown": shown,
         "history": [each for each in entries if each.positions],
         "verbs": verbs,
-        "shells": _of_moment(
-            visit, commands.nodepool("describe", "node", place.name, cluster=place.cluster)
+        "shells": visit.of_moment(
+            commands.nodepool("describe", "node", place.name, cluster=place.cluster)
         ),
     }
     return Page("node.html", f"{place.name} · Node", "nodepools", values)
@@ -211,7 +202,7 @@ async def show_events(visit: Visit) -> Page:
     mirror = visit.account.mirror
     found = list_events(tuple(mirror.happenings), read_events_asked(visit.query))
     is_past = visit.shown is not None
-    (shell,) = _of_moment(visit, commands.nodepool("events", *(() if is_past else ("-w",))))
+    (shell,) = visit.of_moment(commands.nodepool("events", *(() if is_past else ("-w",))))
     values = {"list": found, "clusters": mirror.clusters, "shell": shell}
     return Page("events.html", "Events", "events", values)
 
@@ -252,7 +243,7 @@ async def show_preemptions(visit: Visit) -> Page:
     may = visit.may(AcknowledgePreemption) and visit.is_live
     values = {"shown": shown, "fault": fault, "may_acknowledge": may}
     title = f"({len(shown.running)}) Preemptions" if shown.running else "Preemptions"
-    shells = _of_moment(visit, commands.nodepool("get", "preemptions", "-A"))
+    shells = visit.of_moment(commands.nodepool("get", "preemptions", "-A"))
     return Page("preemptions.html", title, "preemptions", {**values, "shells": shells})
 
 
@@ -285,16 +276,3 @@ async def show_capacity(visit: Visit) -> Page:
         "may_create": visit.may(ApplyNodePool),
     }
     return Page("capacity.html", "Capacity", "capacity", values)
-
-
-async def show_organisation(visit: Visit) -> Page:
-    """Show what the organisation may have, has and waits for, and what the user may do."""
-    fleet, role = visit.account.mirror.fleet(), visit.account.identity.role
-    values = {
-        "org": fleet.org,
-        "quotas": list_quotas(fleet),
-        "zones": sorted(fleet.zones.items()),
-        "allowed": sorted(each.__name__ for each, roles in SENDERS.items() if role in roles),
-        "shell": _of_moment(visit, commands.nodepool("get", "quotas"))[0],
-    }
-    return Page("organisation.html", "Organisation", "organisation", values)

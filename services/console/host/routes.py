@@ -5,7 +5,7 @@ from typing import Final
 
 from starlette.routing import compile_path
 
-from console.host import actions, editing, pages, system
+from console.host import actions, editing, organisation, pages, system
 from console.host.rendering import Page
 from console.host.visit import Visit
 
@@ -21,7 +21,7 @@ PAGES: Final[Mapping[str, Show]] = {
     "/events/{cluster}/{position}": pages.show_event,
     "/preemptions": pages.show_preemptions,
     "/capacity": pages.show_capacity,
-    "/organisation": pages.show_organisation,
+    "/organisation": organisation.show_organisation,
     "/system": system.show_system,
     "/fleet": system.show_fleet,
 }

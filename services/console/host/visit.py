@@ -1,12 +1,13 @@
 """A request of a user who is signed in, as the pages see it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from console.host.account import Account
 from console.host.rendering import lead
 from console.host.sessions import Session
+from console.view.commands import Shell, list_past_commands
 from console.view.model import Place
 from console.view.moments import Shown
 from nodepool.contract.commands import ApplyNodePool, ScaleNodePool
@@ -59,6 +60,10 @@ class Visit:
     def to(self, *parts: object, **query: object) -> str:
         """Return the address of another page, at the moment that this one shows."""
         return lead(self.shown.at if self.shown is not None else "", *parts, **query)
+
+    def of_moment(self, *shells: Shell) -> Sequence[Shell]:
+        """Return commands as they show the moment of this page; kubectl has none for the past."""
+        return shells if self.shown is None else list_past_commands(shells, self.shown.at)
 
     @property
     def is_operator(self) -> bool:

@@ -6,8 +6,9 @@ from typing import Final
 
 from console.view.model import Fleet, Place, Pool
 from console.view.words import Word
-from nodepool.contract.documents import Document, field, text
+from nodepool.contract.documents import Document, field, items, text
 
+_ORDER: Final = {role: place for place, role in enumerate(("owner", "editor", "viewer", "agent"))}
 HOLDERS_MAX: Final = 8
 """The most NodePools that a quota names."""
 
@@ -49,6 +50,34 @@ class QuotaLine:
         if self.waiting:
             return Word("act", "Over quota")
         return Word("ok", "Room") if self.left else Word("idle", "Used up")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user: its name, its role, and the cluster of an agent."""
+
+    name: str
+    role: str
+    cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """The users of an organisation, those who may do most first; total: how many there are."""
+
+    shown: tuple[User, ...]
+    total: int
+
+
+def read_users(answer: object) -> Users:
+    """Return the users in an answer of the gateway."""
+    found = [
+        User(text(each, "user"), text(each, "role"), text(each, "cluster"))
+        for each in items(answer, "items")
+    ]
+    found.sort(key=lambda each: (_ORDER.get(each.role, len(_ORDER)), each.name))
+    total = field(answer, "total")
+    return Users(tuple(found), total if isinstance(total, int) else len(found))
 
 
 def list_quotas(fleet: Fleet) -> tuple[QuotaLine, ...]:

@@ -15,6 +15,7 @@ from gateway.answers import (
     answer_get,
     answer_list,
     answer_unchanged,
+    answer_users,
     answer_watch,
     find_refusal,
 )
@@ -44,6 +45,7 @@ from nodepool.contract.queries import (
     List,
     Messages,
     Query,
+    Users,
     Watch,
     query_in,
 )
@@ -146,12 +148,18 @@ class Desk:
                     return position
                 return answer_explain(model, org, query, position, datetime.now(UTC), self._peers)
             case Events() | Messages() | Audit():
-                if actor.cluster and isinstance(query, Messages):
-                    self._followers.note((org, actor.cluster), query.release, self._clock())
-                return await self.history.read(query, org)
+                return await self._read(query, actor)
             case FindCapacity():
                 return await self._find_capacity(actor, query)
+            case Users():
+                return answer_users(self._members.of(org), self._position("clusters"))
         raise TypeError(f"{type(query).__name__} has no answer")
+
+    async def _read(self, query: Events | Messages | Audit, actor: Actor) -> Reply:
+        """Return a page of the log, and note an agent that follows its cluster."""
+        if actor.cluster and isinstance(query, Messages):
+            self._followers.note((actor.org, actor.cluster), query.release, self._clock())
+        return await self.history.read(query, actor.org)
 
     async def _show(
         self, buckets: tuple[Bucket, ...], query: Get | List | Explain

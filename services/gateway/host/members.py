@@ -1,10 +1,10 @@
 """Knows the users of the organisations from a file, and notices when the file changes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from nodepool.contract.actors import Actor, Members, Sender, actor_of, members_in
+from nodepool.contract.actors import Actor, Member, Members, Sender, actor_of, members_in
 from nodepool.host.logs import Logger
 
 LOOK_S: Final = 0.5
@@ -24,7 +24,7 @@ class MembersFile:
         self._path = Path(path)
         self._clock, self._log = clock, log
         self._members: Members = {}
-        self._orgs: frozenset[str] = frozenset()
+        self._orgs: Mapping[str, Sequence[Member]] = {}
         self._seen: tuple[int, int, int] | None = None
         self._next = float("-inf")
         self.fault = ""
@@ -49,10 +49,15 @@ class MembersFile:
             actor = actor_of(sender, self._members)
         return actor
 
-    def orgs(self) -> frozenset[str]:
+    def orgs(self) -> Collection[str]:
         """Return the organisations that have members."""
         self.current()
-        return self._orgs
+        return self._orgs.keys()
+
+    def of(self, org: str) -> Sequence[Member]:
+        """Return the members of an organisation, in the order of their names."""
+        self.current()
+        return self._orgs.get(org, ())
 
     def _look(self) -> None:
         try:
@@ -63,7 +68,7 @@ class MembersFile:
             if status.st_size > FILE_BYTES_MAX:
                 raise ValueError(f"it has {status.st_size} bytes")
             self._members = members_in(self._path.read_text("utf-8"))
-            self._orgs = frozenset(account for account, _ in self._members)
+            self._orgs = _group(self._members.values())
         except (OSError, ValueError, RecursionError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             self.fault = f"the members file {self._path} cannot be used: {reason}"
@@ -71,3 +76,11 @@ class MembersFile:
             return
         self._seen, self.fault = seen, ""
         self._log.info("members read", members=len(self._members))
+
+
+def _group(members: Iterable[Member]) -> Mapping[str, Sequence[Member]]:
+    """Return the members of each organisation, in the order of their names."""
+    found: dict[str, list[Member]] = {}
+    for member in sorted(members, key=lambda each: each.name):
+        found.setdefault(member.account, []).append(member)
+    return found

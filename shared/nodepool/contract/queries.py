@@ -232,9 +232,17 @@ class FindCapacity(Query):
     at: At | None = None
 
 
+class Users(Query):
+    """Returns the users of the organisation as `items`, in the order of their names, now.
+
+    An item has the `user` and the `role`, and an agent the `cluster`. An answer has at most
+    `LIMIT_MAX` users; `total` is how many there are.
+    """
+
+
 QUERIES: Final[Mapping[str, type[Query]]] = {
     kind.__name__: kind
-    for kind in (Get, List, Watch, Events, Messages, Audit, Explain, Moment, FindCapacity)
+    for kind in (Get, List, Watch, Events, Messages, Audit, Explain, Moment, FindCapacity, Users)
 }
 """Every query by the last token of its subject."""
 
