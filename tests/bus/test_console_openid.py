@@ -123,3 +123,13 @@ async def test_the_provider_changes_its_key_and_is_gone_for_a_while(
         # when it is back with a new key, then people sign in with it
         await provider.start()
         assert (await victor.sign_in()).status == 303
+
+
+async def test_with_openid_the_page_says_that_only_the_provider_knows_the_people(
+    tmp_path: Path,
+) -> None:
+    async with signing_in(tmp_path) as (world, provider):
+        page = (await (await world.browser("viewer")).get("/organisation")).text
+
+        assert f"People sign in at {provider.issuer[7:]}, and work as one of these users." in page
+        assert 'viewer <span class="tag">you</span>' in page

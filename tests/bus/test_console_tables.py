@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from bus.accounts import CLUSTER
-from bus.browsers import SMALL, in_browser, tab
 from bus.consoles import World, console_at_work
 from bus.test_console import TRAIN, apply, read_until
 from nodepool.contract.commands import AddMachines
@@ -63,36 +61,3 @@ async def test_a_nodepool_with_thousands_of_nodes_shows_each_of_them_in_a_row(
         counted = re.search(rf'href="({TRAIN}\?by=table[^"]+)"', (await viewer.get(TRAIN)).text)
         assert counted is not None
         assert len(ROW.findall((await viewer.get(counted[1].replace("&amp;", "&"))).text)) == 100
-
-
-@pytest.mark.timeout(120)
-@in_browser
-async def test_an_open_table_of_nodes_is_filtered_while_one_types_and_stays_live(
-    tmp_path: Path,
-) -> None:
-    async with console_at_work(tmp_path) as world, tab(world) as owner:
-        # given an open table with two pages
-        await grown(world, 120)
-        page, rows = owner.page, owner.page.locator("tr[data-row]")
-        await owner.open(TABLE)
-        await owner.sees("Rows 1 to 100 of 120")
-        await page.get_by_role("link", name="Next", exact=True).click()
-        await owner.is_at(f"{TABLE}&page=2")
-        name = (await rows.first.get_attribute("id") or "").removeprefix("node-")
-
-        # when the name of a Node is typed, then its row alone is left, and the address says so
-        await page.keyboard.press("/")
-        await page.keyboard.type(name)
-        await owner.is_at(f"{TABLE}&q={name}")
-        await owner.sees("Idle")
-        await page.wait_for_function("document.querySelectorAll('tr[data-row]').length === 1")
-        # and it stays live
-        await world.operator.nodes.cordon("train", name)
-        await owner.sees("Cordoned")
-
-        # and on a small screen nothing is cut off
-        await page.set_viewport_size(SMALL)
-        assert await page.evaluate("document.documentElement.scrollWidth") <= SMALL["width"]
-        assert await owner.audit_in_each_theme() == []
-        assert owner.faults == []
-        assert CLUSTER in await page.locator(".crumb").inner_text()

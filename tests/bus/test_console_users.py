@@ -3,14 +3,10 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from bus.accounts import CLUSTER, ORG, OTHER_ORG
-from bus.browsers import SMALL, in_browser, tab
 from bus.consoles import World, console_at_work
 from bus.guarded_gateway import ask, user
 from bus.test_console import read_until
-from bus.test_console_openid import signing_in
 from nodepool.contract.actors import Member, members_in, members_text
 from nodepool.contract.roles import Role
 
@@ -58,29 +54,3 @@ async def test_users_see_who_belongs_to_their_organisation_and_nobody_else(tmp_p
         file.write_text(members_text(left))
         page = await read_until(viewer, "/organisation", "Users <small>4</small>")
         assert ANNA not in page
-
-
-@pytest.mark.timeout(120)
-@in_browser
-async def test_the_users_can_be_read_on_any_screen(tmp_path: Path) -> None:
-    async with console_at_work(tmp_path) as world, tab(world) as owner:
-        for number in range(12):
-            let_in(world, ORG, f"a-person-with-a-very-long-name.{number:02}@example.com", "viewer")
-        await owner.open("/organisation")
-        await owner.sees("a-person-with-a-very-long-name.11@example.com")
-
-        await owner.page.set_viewport_size(SMALL)
-
-        assert await owner.page.evaluate("document.documentElement.scrollWidth") <= SMALL["width"]
-        assert await owner.audit_in_each_theme() == []
-        assert owner.faults == []
-
-
-async def test_with_openid_the_page_says_that_only_the_provider_knows_the_people(
-    tmp_path: Path,
-) -> None:
-    async with signing_in(tmp_path) as (world, provider):
-        page = (await (await world.browser("viewer")).get("/organisation")).text
-
-        assert f"People sign in at {provider.issuer[7:]}, and work as one of these users." in page
-        assert 'viewer <span class="tag">you</span>' in page

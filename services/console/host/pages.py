@@ -20,7 +20,7 @@ from console.view.capacity import (
     read_found,
     read_selections,
 )
-from console.view.events import list_events, read_events_asked
+from console.view.events import EventsAsked, list_events, read_events_asked
 from console.view.model import Place, Pool
 from console.view.node import build_node_page
 from console.view.node_table import build_table
@@ -227,7 +227,7 @@ async def show_event(visit: Visit) -> Page:
         "own": own,
         "command": command,
         "message": to_yaml(message) if message is not None else "",
-        "around": [each for each in around if each.position != position],
+        "around": list_events(around, EventsAsked()).lines,
     }
     return Page("event.html", f"log {position}", "events", values)
 

@@ -30,13 +30,14 @@ class NodeTable:
     """A page of the table.
 
     text: words that a Node must have: in its name, state, rack or what is special about it.
-    count: how many Nodes there are without the filter.
+    count: how many Nodes there are without the filter; has_racks: whether any is in a rack.
     """
 
     text: str
     rows: tuple[NodeRow, ...]
     cut: Cut
     count: int
+    has_racks: bool
 
     def query(self, page: int) -> Mapping[str, object]:
         """Return the query of an address of another page of this table."""
@@ -50,7 +51,8 @@ def build_table(members: Sequence[Member], query: Mapping[str, str]) -> NodeTabl
     shown.sort(key=lambda each: (rank(each), each.place))
     page = cut(len(shown), read_page(query), ROWS_MAX)
     rows = tuple(map(_row, shown[page.start : page.end]))
-    return NodeTable(text, rows, page, len(members))
+    has_racks = any(each.facts.domain for each in members)
+    return NodeTable(text, rows, page, len(members), has_racks)
 
 
 def _matches(member: Member, text: str) -> bool:

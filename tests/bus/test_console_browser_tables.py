@@ -1,0 +1,125 @@
+"""Tables of the console in a real browser: filtered while one types, and read on a phone."""
+
+from pathlib import Path
+
+import pytest
+
+from bus.accounts import CLUSTER, ORG
+from bus.browsers import SMALL, in_browser, tab
+from bus.consoles import console_at_work
+from bus.test_console import TRAIN, apply
+from bus.test_console_browser_edits import SPOT
+from bus.test_console_tables import TABLE, grown
+from bus.test_console_users import let_in
+from support.constants import A100
+
+WIDE = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
+OVERLAPS = """
+[...document.querySelectorAll('tbody tr')].flatMap(row => {
+  const boxes = [...row.querySelectorAll('th *, td *')].filter(e => !e.children.length)
+    .map(e => [e.textContent, e.getBoundingClientRect()]).filter(([, box]) => box.width > 1);
+  return boxes.flatMap(([one, a], at) => boxes.slice(at + 1).filter(([, b]) =>
+    Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+    Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 6).map(([other]) => [one, other]));
+})
+"""
+
+
+@pytest.mark.timeout(120)
+@in_browser
+async def test_an_open_table_of_nodes_is_filtered_while_one_types_and_stays_live(
+    tmp_path: Path,
+) -> None:
+    async with console_at_work(tmp_path) as world, tab(world) as owner:
+        # given an open table with two pages
+        await grown(world, 120)
+        page, rows = owner.page, owner.page.locator("tr[data-row]")
+        await owner.open(TABLE)
+        await owner.sees("Rows 1 to 100 of 120")
+        await page.get_by_role("link", name="Next", exact=True).click()
+        await owner.is_at(f"{TABLE}&page=2")
+        name = (await rows.first.get_attribute("id") or "").removeprefix("node-")
+
+        # when the name of a Node is typed, then its row alone is left, and the address says so
+        await page.keyboard.press("/")
+        await page.keyboard.type(name)
+        await owner.is_at(f"{TABLE}&q={name}")
+        await owner.sees("Idle")
+        await page.wait_for_function("document.querySelectorAll('tr[data-row]').length === 1")
+        # and it stays live
+        await world.operator.nodes.cordon("train", name)
+        await owner.sees("Cordoned")
+
+        # and on a small screen nothing is cut off
+        await page.set_viewport_size(SMALL)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= SMALL["width"]
+        assert await owner.audit_in_each_theme() == []
+        assert owner.faults == []
+        assert CLUSTER in await page.locator(".crumb").inner_text()
+
+
+@pytest.mark.timeout(180)
+@in_browser
+async def test_tables_can_be_read_on_a_phone_without_scrolling_sideways(tmp_path: Path) -> None:
+    async with (
+        console_at_work(tmp_path) as world,
+        tab(world, viewport=SMALL) as owner,
+        tab(world, "operator", org="", viewport=SMALL) as operator,
+    ):
+        # given quotas that are used, an ended preemption, and events
+        await world.operator.nodepools.apply(SPOT)
+        await world.operator.nodepools.wait("spot", "AtTarget")
+        node = (await world.operator.nodes.list())[0].key
+        await world.operator.nodes.preempt("spot", node)
+        await world.operator.nodes.acknowledge_preemption("spot", node)
+        await owner.open("/preemptions")
+        await owner.sees("1 ended")
+        end = await world.operator.events.newest_position()
+        await apply(world.operator, "large", A100, 900)
+        await owner.open("/organisation")
+        await owner.sees("waits for 900")
+
+        # when each table is shown on a phone
+        pages = [
+            (owner, "/organisation", ("Limit", "Left", "Waiting", "Held by")),
+            (owner, "/preemptions", ("Drained after", "Late by", "Pods lost")),
+            (owner, f"/events/{CLUSTER}/{end}", ()),
+            (owner, "/events", ()),
+            (owner, f"/nodes/{CLUSTER}/{node}", ()),
+            (owner, f"{TRAIN.replace('train', 'spot')}?by=table", ()),
+            (operator, "/fleet", ("Free", "Held back", "In triage", "Machines")),
+            (operator, "/system", ()),
+        ]
+        for user, path, labels in pages:
+            await user.open(path)
+            await user.page.locator("main table").first.wait_for()
+
+            # then nothing is beside the screen, nothing covers another text, and numbers are named
+            assert await user.page.evaluate(WIDE) == 0, path
+            width = await user.page.evaluate("document.documentElement.scrollWidth")
+            assert width <= SMALL["width"], path
+            assert await user.page.evaluate(OVERLAPS) == [], path
+            for label in labels:
+                shown = user.page.locator(f"td[data-l='{label}']").first
+                await shown.scroll_into_view_if_needed()
+                box = await shown.bounding_box()
+                assert box is not None, (path, label)
+                assert 0 <= box["x"] <= box["x"] + box["width"] <= SMALL["width"], (path, label)
+            assert await user.audit_in_each_theme() == [], path
+            assert user.faults == []
+
+
+@pytest.mark.timeout(120)
+@in_browser
+async def test_the_users_can_be_read_on_any_screen(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path) as world, tab(world) as owner:
+        for number in range(12):
+            let_in(world, ORG, f"a-person-with-a-very-long-name.{number:02}@example.com", "viewer")
+        await owner.open("/organisation")
+        await owner.sees("a-person-with-a-very-long-name.11@example.com")
+
+        await owner.page.set_viewport_size(SMALL)
+
+        assert await owner.page.evaluate("document.documentElement.scrollWidth") <= SMALL["width"]
+        assert await owner.audit_in_each_theme() == []
+        assert owner.faults == []
