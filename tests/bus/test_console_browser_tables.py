@@ -107,6 +107,11 @@ async def test_tables_can_be_read_on_a_phone_without_scrolling_sideways(tmp_path
                 assert 0 <= box["x"] <= box["x"] + box["width"] <= SMALL["width"], (path, label)
             assert await user.audit_in_each_theme() == [], path
             assert user.faults == []
+            # and neither on wider screens
+            for wider in (620, 730, 800, 910):
+                await user.page.set_viewport_size({"width": wider, "height": 800})
+                assert await user.page.evaluate(WIDE) == 0, (path, wider)
+            await user.page.set_viewport_size(SMALL)
 
 
 @pytest.mark.timeout(120)

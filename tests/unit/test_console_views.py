@@ -171,6 +171,14 @@ def test_a_nodepool_whose_unhealthy_nodes_nothing_cures_needs_a_person_since_the
     assert [word.text for word in waits.also] == ["1 unhealthy"]
 
 
+def test_a_nodepool_names_its_nodes_that_people_drain_and_that_stay() -> None:
+    drained = node("a", phase="draining")
+    leaves = node("b", ("CWNodeRemoval", "True", "ScaleDown"), phase="draining")
+
+    assert [word.text for word in stand(pool(drained, node("c"))).also] == ["1 draining"]
+    assert stand(pool(leaves, node("c"))).also == ()
+
+
 def test_a_nodepool_that_loses_nodes_does_so_since_the_first_warning() -> None:
     leaves = ("CWNodeRemoval", "True", "Preempted")
     first, second = (

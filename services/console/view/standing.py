@@ -1,7 +1,7 @@
 """How a NodePool stands: who must act, the state as words, and the bar of its Nodes."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -94,7 +94,7 @@ def stand(pool: Pool) -> Standing:
     group, word = _state(pool)
     words = Counter(member.word.text for member in pool.members)
     unhealthy = words["Unhealthy"]
-    problems = tuple(_problems(pool, unhealthy, words["Cordoned"]))
+    problems = tuple(_problems(pool, words))
     if unhealthy and _leaves_ill_nodes(pool):
         word = problems[0] if group is Group.WELL else word
         group = Group.PERSON
@@ -163,14 +163,20 @@ def _is_stalled(pool: Pool) -> bool:
     return condition(pool.document, "Stalled", "status") == "True"
 
 
-def _problems(pool: Pool, unhealthy: int, cordoned: int) -> Iterator[Word]:
-    """Yield what is wrong with single Nodes."""
+def _problems(pool: Pool, words: Mapping[str, int]) -> Iterator[Word]:
+    """Yield what is wrong with single Nodes, of which so many have each word."""
     leaving = sum(bool(node.removal) for node in pool.facts.nodes)
-    if unhealthy:
+    # A Node that is drained by a person may wait for its Pods without a deadline.
+    draining = sum(
+        member.word.text == "Draining" and not member.facts.removal for member in pool.members
+    )
+    if unhealthy := words["Unhealthy"]:
         yield Word("bad", f"{unhealthy} unhealthy")
     if leaving and not pool.facts.deleting:
         yield Word("out", f"Losing {format_count(leaving)}")
-    if cordoned:
+    if draining:
+        yield Word("out", f"{draining} draining")
+    if cordoned := words["Cordoned"]:
         yield Word("off", f"{cordoned} cordoned")
 
 
