@@ -9,7 +9,7 @@ from bus.browsers import SMALL, in_browser, tab
 from bus.consoles import console_at_work
 from bus.test_console import TRAIN, apply
 from bus.test_console_browser_edits import SPOT
-from bus.test_console_tables import TABLE, grown
+from bus.test_console_tables import MANY, TABLE, grown
 from bus.test_console_users import let_in
 from support.constants import A100
 
@@ -31,11 +31,14 @@ async def test_an_open_table_of_nodes_is_filtered_while_one_types_and_stays_live
     tmp_path: Path,
 ) -> None:
     async with console_at_work(tmp_path) as world, tab(world) as owner:
-        # given an open table with two pages
-        await grown(world, 120)
+        # given more Nodes than have a cell each, and a link to those of a state
+        await grown(world, MANY)
         page, rows = owner.page, owner.page.locator("tr[data-row]")
+        await owner.open(TRAIN)
+        assert await owner.audit_in_each_theme() == []
+        await page.get_by_role("link", name=f"Idle {MANY:,}").click()
+        await owner.sees(f"Rows 1 to 100 of {MANY:,}")
         await owner.open(TABLE)
-        await owner.sees("Rows 1 to 100 of 120")
         await page.get_by_role("link", name="Next", exact=True).click()
         await owner.is_at(f"{TABLE}&page=2")
         name = (await rows.first.get_attribute("id") or "").removeprefix("node-")
