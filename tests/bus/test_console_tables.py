@@ -14,6 +14,7 @@ MANY = 2_050
 """More Nodes than a page shows as cells."""
 ADDED_MAX = 500
 ROW = re.compile(r'<tr role="row" data-row id="node-([^"]+)"')
+EVENT = re.compile(r'id="event-([0-9]+)"')
 TABLE = f"{TRAIN}?by=table"
 
 
@@ -61,3 +62,12 @@ async def test_a_nodepool_with_thousands_of_nodes_shows_each_of_them_in_a_row(
         counted = re.search(rf'href="({TRAIN}\?by=table[^"]+)"', (await viewer.get(TRAIN)).text)
         assert counted is not None
         assert len(ROW.findall((await viewer.get(counted[1].replace("&amp;", "&"))).text)) == 100
+
+        # when older events are asked for, then pages have them, and keep the filter
+        asked = "/events?q=registered&kind=Node"
+        page = await read_until(viewer, asked, "Rows 1 to 100 of")
+        assert 'href="/events?q=registered&amp;kind=Node&amp;page=2">Next<' in page
+        first = EVENT.findall(page)
+        second = EVENT.findall((await viewer.get(f"{asked}&page=2")).text)
+        assert len(first) == len(second) == 100
+        assert min(map(int, first)) > max(map(int, second))

@@ -623,7 +623,7 @@ def test_events_are_filtered_by_every_part_and_newest_first() -> None:
     ]
     asked = read_events_asked({"kind": "Node", "name": "g2", "severity": "unknown"})
     assert [e.event.position for e in list_events(events, asked).lines] == [9]
-    assert list_events(events, EventsAsked(cluster="other")).matching == 0
+    assert list_events(events, EventsAsked(cluster="other")).lines == ()
 
 
 def test_a_message_about_a_node_and_its_nodepool_is_one_line() -> None:
@@ -635,7 +635,7 @@ def test_a_message_about_a_node_and_its_nodepool_is_one_line() -> None:
     shown = list_events(both, EventsAsked())
 
     assert [line.objects for line in shown.lines] == [(("Node", "g1"), ("NodePool", "train"))]
-    assert (shown.known, shown.matching) == (1, 1)
+    assert (shown.known, shown.cut.count) == (1, 1)
 
 
 def test_the_room_of_a_quota_for_a_nodepool_counts_what_others_use() -> None:

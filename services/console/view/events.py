@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.view.model import Happening
+from console.view.paging import FILTER_MAX, Cut, cut, has_words, read_filter, read_page
 
 SHOWN_MAX: Final = 100
 """The most events of a page."""
-TEXT_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,7 @@ class EventsAsked:
     """The query of the list; an empty field matches all events.
 
     text: words that an event must have: in its object, reason, message or actor.
+    page: which page of the list; the first one is 1.
     """
 
     text: str = ""
@@ -23,17 +24,25 @@ class EventsAsked:
     severity: str = ""
     kind: str = ""
     name: str = ""
+    page: int = 1
+
+    def query(self, page: int) -> Mapping[str, object]:
+        """Return the query of an address of another page of this list."""
+        asked = {"q": self.text, "cluster": self.cluster, "severity": self.severity}
+        about = {"kind": self.kind, "name": self.name}
+        return {**asked, **about, "page": page if page > 1 else ""}
 
 
 def read_events_asked(query: Mapping[str, str]) -> EventsAsked:
     """Return what an address asks for."""
     severity, kind = query.get("severity", ""), query.get("kind", "")
     return EventsAsked(
-        query.get("q", "").strip()[:TEXT_MAX],
-        query.get("cluster", "")[:TEXT_MAX],
+        read_filter(query),
+        query.get("cluster", "")[:FILTER_MAX],
         severity if severity in ("Normal", "Warning") else "",
         kind if kind in ("NodePool", "Node") else "",
-        query.get("name", "")[:TEXT_MAX],
+        query.get("name", "")[:FILTER_MAX],
+        read_page(query),
     )
 
 
@@ -47,23 +56,24 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class EventList:
-    """The newest events that match the filter; `known` counts the events before the filter."""
+    """A page of the events that match the filter; `known` counts the events before the filter."""
 
     asked: EventsAsked
     lines: tuple[Line, ...]
     known: int
-    matching: int
+    cut: Cut
 
 
 def list_events(happenings: Sequence[Happening], asked: EventsAsked) -> EventList:
-    """Return the newest events that an address asks for, newest first."""
+    """Return the page of events that an address asks for, newest first."""
     found: dict[int, list[Happening]] = {}
     for each in happenings:
         if matches(each, asked):
             found.setdefault(each.position, []).append(each)
-    newest = sorted(found, reverse=True)[:SHOWN_MAX]
+    page = cut(len(found), asked.page, SHOWN_MAX)
+    newest = sorted(found, reverse=True)[page.start : page.end]
     lines = tuple(Line(found[p][0], tuple((e.kind, e.name) for e in found[p])) for p in newest)
-    return EventList(asked, lines, len({each.position for each in happenings}), len(found))
+    return EventList(asked, lines, len({each.position for each in happenings}), page)
 
 
 def matches(event: Happening, asked: EventsAsked) -> bool:
@@ -79,5 +89,4 @@ def matches(event: Happening, asked: EventsAsked) -> bool:
     if not asked.text:
         return True
     words = (event.cluster, event.name, event.reason, event.message, event.actor, event.severity)
-    whole = " ".join((*words, str(event.position))).lower()
-    return all(part in whole for part in asked.text.lower().split())
+    return has_words(asked.text, (*words, str(event.position)))
