@@ -21,6 +21,7 @@ from console.host.rendering import say
 from console.host.sessions import SESSIONS_MAX, Sessions
 from console.host.settings import read_console
 from console.host.telemetry import Telemetry
+from nodepool.client import ClientError
 from nodepool.host.settings import Settings, SettingsError
 
 ALICE = Identity("acme", "alice", "editor", "alice.nk")
@@ -318,3 +319,25 @@ def test_a_console_without_a_provider_does_not_load_the_libraries_for_openid() -
     )
 
     assert done.stderr == ""
+
+
+async def test_a_page_that_asks_while_the_account_connects_is_told_so(tmp_path: Path) -> None:
+    # given a server that takes connections and says nothing
+    server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    alice = Identity("acme", "alice", "editor", "")
+    settings = Settings(url=f"nats://127.0.0.1:{port}", log_file=str(tmp_path / "log"))
+    telemetry = Telemetry(settings, lambda: ())
+    account = Account(alice, settings, telemetry.log)
+    working = asyncio.create_task(account.run())
+    try:
+        await asyncio.sleep(0)
+
+        # when a page asks, then it gets an error that it can show
+        with pytest.raises(ClientError, match="not connected"):
+            await account.ask("Users", {})
+    finally:
+        working.cancel()
+        server.close()
+        await asyncio.gather(working, return_exceptions=True)
+        telemetry.close()

@@ -97,8 +97,9 @@ class Account:
         async with AsyncExitStack() as stack:
             client = self._make_client()
             stack.push_async_callback(self._close)
-            self._reader = client
             await client.session.open(on_fault=self.mirror.note_fault)
+            # Not before: pages that are shown meanwhile would ask on no connection.
+            self._reader = client
             lost, back = self._note_lost, self._note_back
             client.session.observe(lost, back)
             if not self.identity.org:
