@@ -328,8 +328,8 @@ def test_a_nodepool_that_gets_all_at_once_waits_for_no_loss_of_another(
             "n25",
             [
                 f"repair machine n25 of NVLink domain {R2}",
-                f"add 1 machine of NVLink domain {R1} to the zone: no other completes its rack once "
-                "its unhealthy Nodes are gone",
+                f"add 1 machine of NVLink domain {R1} to the zone: no other completes its rack "
+                "once its unhealthy Nodes are gone",
             ],
         ),
     ],
