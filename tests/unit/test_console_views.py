@@ -372,10 +372,19 @@ def test_nodes_are_grouped_by_state_with_what_is_wrong_first_and_counted_if_ther
     assert grid.by == "state"
     assert [(row.title, len(row.cells)) for row in grid.rows] == [("Unhealthy", 1), ("Idle", 2)]
     assert [row.counts[0][1] for row in build_grid(many.members, "").rows] == [2_001]
-    assert [(word.text, count) for word, count in count_words(few.members)] == [
-        ("Idle", 2),
-        ("Unhealthy", 1),
-    ]
+
+
+def test_the_key_of_a_bar_has_nodes_that_run_pods_first_then_idle_ones_and_what_is_wrong_last() -> (
+    None
+):
+    shown = pool(
+        *(node("a"), node("b", ("CWActive", "True", "Running"))),
+        *(node("c", ("GPUMissing", "True", "GPUMissing")), node("d")),
+    )
+
+    key = [(word.text, count) for word, count in count_words(shown.members)]
+
+    assert key == [("Active", 1), ("Idle", 2), ("Unhealthy", 1)]
 
 
 def test_a_node_that_changes_or_leaves_touches_few_parts_of_a_grid() -> None:

@@ -28,7 +28,9 @@ ON_ITS_WAY: Final[Mapping[str, str]] = {
 }
 """The words for the phases in which nothing runs on a Node yet."""
 NO_WORD: Final = Word("ask", "Unknown")
-_ORDER: Final[tuple[Look, ...]] = (*("bad", "act", "out", "go", "off", "ask", "ok", "idle"),)
+_WORKS: Final[tuple[Look, ...]] = ("ok", "idle")
+"""The looks of Nodes that can run Pods, or do."""
+_ORDER: Final[tuple[Look, ...]] = ("bad", "act", "out", "go", "off", "ask", *_WORKS)
 
 
 def build_member(cluster: str, document: Document) -> Member:
@@ -178,8 +180,10 @@ def _place(word: Word) -> int:
 
 
 def count_words(members: Sequence[Member]) -> tuple[tuple[Word, int], ...]:
-    """Return how many Nodes have each word: working Nodes first."""
-    return tuple(reversed(_count(members)))
+    """Return how many Nodes have each word: Active, then Idle, and what is wrong last."""
+    counts = _count(members)
+    works = tuple(each for each in counts if each[0].look in _WORKS)
+    return *works, *(each for each in reversed(counts) if each not in works)
 
 
 def list_deadlines(node: NodeFacts) -> tuple[Deadline, ...]:
