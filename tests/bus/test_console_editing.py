@@ -102,6 +102,18 @@ async def test_a_nodepool_is_edited_by_its_form_and_as_yaml_after_the_verdict_of
         assert (await viewer.get(EDIT)).status == 403
 
 
+async def test_each_form_has_its_action_first_so_that_enter_does_the_same_in_all(
+    tmp_path: Path,
+) -> None:
+    async with console_at_work(tmp_path) as world:
+        await apply(world.operator, "train", H100, 2)
+        editor = await world.browser("editor")
+        await read_until(editor, TRAIN, "At target", "/edit")
+        for path, action in (("/create", "create"), (f"{TRAIN}/scale", "scale"), (EDIT, "save")):
+            page = (await editor.get(path)).text
+            assert re.findall('name="do" value="([a-z]+)"', page)[:2] == [action, "check"], path
+
+
 async def test_of_two_users_who_edit_at_once_neither_loses_what_the_other_typed(
     tmp_path: Path,
 ) -> None:
