@@ -29,7 +29,7 @@ UNTAKEN_S: Final = 30
 """How long a browser may take nothing of what the system keeps for it, in seconds: then the system
 ends the connection, which would otherwise wait for the browser after the end of the stream."""
 STOP_S: Final = 2
-"""How long open pages may take to close at the end, in seconds."""
+"""How long requests may take to end at the end, and then those cut off, in seconds."""
 
 
 def main() -> None:
@@ -57,6 +57,7 @@ class Console:
         doors = Doors(port, settings.url)
         self._site = Site(self.accounts, telemetry, doors, settings.openid)
         self._guard = Guard(self._site.app(), doors.hosts)
+        self._server = _make_server(self._guard)
         self.accounts.links.base = self.url
         self.fault = "starting"
         self.port = -1
@@ -79,31 +80,17 @@ class Console:
         return self.fault or None
 
     async def _leave(self, stop: asyncio.Event) -> None:
-        """Return once `stop` is set and the open pages have ended, which closing accounts ends.
-
-        The server would report an error for each page that it has to cut off.
-        """
+        """Return once `stop` is set and the open pages have ended, which closing accounts ends."""
         await stop.wait()
         self._telemetry.log.info("stopping")
+        self._guard.is_ending = True
         await self.accounts.close()
-        await self._site.streams.wait_until_left(STOP_S)
+        await _hang_up(self._server)
 
     async def _serve(self) -> None:
-        config = uvicorn.Config(
-            self._guard,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=True,
-            lifespan="off",
-            ws="none",
-            timeout_keep_alive=65,
-            timeout_graceful_shutdown=STOP_S,
-            h11_max_incomplete_event_size=16 * 1024,
-        )
-        server = uvicorn.Server(config)
         self.fault = ""
         self._telemetry.log.info("ready", url=self.url)
+        server = self._server
         try:
             await server._serve([self._socket])  # `serve` would take over the signals.
         except asyncio.CancelledError:
@@ -118,6 +105,41 @@ class Console:
         yield Sample(console_metrics.SESSIONS, (), len(self.accounts.sessions))
         yield Sample(console_metrics.STREAMS, (), self._site.streams.count)
         yield Sample(console_metrics.MIRRORS, (), len(self.accounts))
+
+
+def _make_server(app: Guard) -> uvicorn.Server:
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        lifespan="off",
+        ws="none",
+        timeout_keep_alive=65,
+        timeout_graceful_shutdown=STOP_S,
+        h11_max_incomplete_event_size=16 * 1024,
+    )
+    return uvicorn.Server(config)
+
+
+async def _hang_up(server: uvicorn.Server) -> None:
+    """Let requests end that are answered, then break the connections of those that wait.
+
+    The server would report an error for each request that it has to cancel.
+    """
+    state = server.server_state
+    for connection in list(state.connections):
+        connection.shutdown()
+    await _wait_for(state.tasks)
+    for connection in list(state.connections):
+        connection.transport.abort()
+    await _wait_for(state.tasks)
+
+
+async def _wait_for(tasks: set[asyncio.Task[None]]) -> None:
+    if tasks:
+        await asyncio.wait([*tasks], timeout=STOP_S)
 
 
 def _listen(port: int) -> socket.socket:

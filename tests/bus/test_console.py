@@ -1,9 +1,7 @@
 """The console as a browser without scripts meets it: a real server, gateway and every service."""
 
 import asyncio
-import os
 import re
-import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -337,36 +335,6 @@ async def test_a_page_says_that_there_is_no_answer_yet_until_there_is_one(
         assert (await browser.get(TRAIN)).status == 200
 
 
-async def test_a_console_that_ends_takes_leave_of_open_pages_without_an_error(
-    tmp_path: Path,
-) -> None:
-    async with console_at_work(tmp_path) as world:
-        # given a console as a process, one of whose pages is open
-        links = tmp_path / "other-links"
-        settings = {"URL": world.server.url, "METRICS_PORT": "-1", "CONSOLE_PORT": "0"}
-        settings |= {"CONSOLE_KEYS": str(tmp_path / "keys"), "CONSOLE_LINKS": str(links)}
-        environment = {f"NODEPOOL_{name}": text for name, text in settings.items()}
-        paths = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "console"),
-            env={**environment, **paths},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        await until((links / f"{ORG}.owner").is_file)
-        link = (links / f"{ORG}.owner").read_text().strip()
-        browser = Browser(link.partition("/login")[0])
-        assert (await browser.get(link)).status == 303
-        async with frames(browser, "/nodepools") as stream:
-            await frame_with(stream, "No NodePools yet")
-
-            # when it is asked to stop, then it does, and says nothing but its log
-            process.terminate()
-            async with asyncio.timeout(PATIENCE_S):
-                _, errors = await process.communicate()
-        assert (process.returncode, errors.decode()) == (0, "")
-
-
 class Frames:
     """The frames of an open page."""
 
@@ -383,6 +351,11 @@ class Frames:
                 lines.append(line.removeprefix("data: "))
             elif not line and lines:
                 return "\n".join(lines)
+
+    async def left(self) -> None:
+        """Return once the stream has ended."""
+        while await self._reader.readline():
+            pass
 
 
 class frames:  # noqa: N801  # It reads as a function.

@@ -2,9 +2,11 @@
 
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -38,10 +40,12 @@ class Guard:
     """Refuses requests that no page of the console sends, and adds headers to each answer.
 
     hosts: the names and ports that the console answers to, as a `Host` header has them.
+    is_ending: whether it refuses all requests, as a page that opened now would be cut off.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
         self._app, self.hosts = app, frozenset(hosts)
+        self.is_ending = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it with the reason why not."""
@@ -60,10 +64,14 @@ class Guard:
         if fault is not None:
             await PlainTextResponse(fault[1] + "\n", fault[0])(scope, receive, answer)
             return
-        await self._app(scope, _bounded(receive), answer)
+        # A browser that is gone before its form is whole gets no answer.
+        with suppress(ClientDisconnect):
+            await self._app(scope, _bounded(receive), answer)
 
     def _find_fault(self, scope: Scope) -> tuple[int, str] | None:
         """Return the status and the reason why a request is refused; None if it may pass."""
+        if self.is_ending:
+            return 503, "this console is stopping"
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if host not in self.hosts:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -105,7 +105,6 @@ class Streams:
         """Begin without a page; `taken_s` is how long a browser may take for a frame."""
         self._telemetry, self.taken_s = telemetry, taken_s
         self.count = 0
-        self._empty = asyncio.Event()
         self._views: dict[tuple[Account, str], View] = {}
         self._turn = asyncio.Lock()
 
@@ -117,26 +116,16 @@ class Streams:
     def open(self, account: Account, view: str) -> Iterator[View]:
         """Count a browser that shows a page; what is kept of the page goes with the last one."""
         self.count += 1
-        self._empty.clear()
         opened = self._views.setdefault((account, view), View(account, self._turn))
         opened.viewers += 1
         try:
             yield opened
         finally:
             self.count -= 1
-            if not self.count:
-                self._empty.set()
             opened.viewers -= 1
             if not opened.viewers:
                 opened.close()
                 del self._views[account, view]
-
-    async def wait_until_left(self, timeout_s: float) -> None:
-        """Return once no page is open, or after a timeout."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                while self.count:
-                    await self._empty.wait()
 
     def note_frame(self) -> None:
         """Count a frame."""
