@@ -468,8 +468,7 @@ def test_only_nodes_that_are_to_be_drained_wait_for_their_pods() -> None:
         (
             node("a", ("GPUMissing", "True", "GPUMissing")),
             {},
-            "No deadline: nothing happens until a person reboots or drains it, as this NodePool "
-            "leaves unhealthy Nodes to people.",
+            "No deadline: this NodePool leaves unhealthy Nodes to people.",
         ),
         (
             node("a", ("GPUMissing", "True", "GPUMissing"), blockingPodCount=2),
@@ -495,6 +494,33 @@ def test_a_node_says_what_it_waits_for_and_whether_a_person_must_act(
     known = pool(shown, spec=spec)
 
     assert build_node_page(known, known.members[0]).then == then
+
+
+@pytest.mark.parametrize(
+    ("help", "kind", "group", "then"),
+    [
+        (
+            "'nodepool drain a' ends what runs there",
+            "DrainNode",
+            Group.PERSON,
+            "No deadline: this NodePool leaves unhealthy Nodes to people.",
+        ),
+        ("wait: a does not answer", "Wait", Group.WAITS, ""),
+    ],
+)
+def test_the_pages_of_an_ill_node_and_of_its_nodepool_say_the_same_about_what_helps(
+    help: str, kind: str, group: Group, then: str
+) -> None:
+    cause = {"cause": "Health", "helps": [help], "actions": [{"kind": kind}]}
+    ill = node("a", ("GPUMissing", "True", "GPUMissing"))
+
+    known = pool(ill, node("b"), explanation={"causes": [cause]})
+    page = build_node_page(known, known.members[0])
+
+    assert (stand(known).group, stand(known).word.text) == (group, "1 unhealthy")
+    assert page.helps == stand(known).helps == sentence(help)
+    assert page.then == then
+    assert build_node_page(known, known.members[1]).helps == ""
 
 
 def test_the_page_of_a_nodepool_has_the_sentence_its_evidence_and_a_remedy_to_press() -> None:

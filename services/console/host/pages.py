@@ -101,18 +101,25 @@ def find_pool(visit: Visit, place: Place) -> Pool:
     return pool
 
 
+async def _explain(visit: Visit, place: Place) -> Pool:
+    """Return a NodePool that a page shows, with its explanation unless there is no answer.
+
+    Without one, the page shows the message of the condition.
+    """
+    pool = find_pool(visit, place)
+    visit.account.note_shown([place])
+    if pool.explanation is None and (visit.is_live or visit.shown is not None):
+        with suppress(ClientError):
+            await visit.account.explain(place)
+    return find_pool(visit, place)
+
+
 async def show_pool(visit: Visit) -> Page:
     """Show a NodePool."""
     place, account = visit.place, visit.account
     if account.mirror.pool(place) is None:
         return await show_gone(visit, "NodePool")
-    pool = find_pool(visit, place)
-    account.note_shown([place])
-    if pool.explanation is None and (visit.is_live or visit.shown is not None):
-        # Without an explanation, the page shows the message of the condition.
-        with suppress(ClientError):
-            await account.explain(place)
-        pool = find_pool(visit, place)
+    pool = await _explain(visit, place)
     try:
         happenings = await account.history.events_of("NodePool", place)
     except ClientError:
@@ -160,6 +167,8 @@ async def show_node(visit: Visit) -> Page:
     member = next((each for each in pool.members if each.place == place), None) if pool else None
     if pool is None or member is None:
         return await show_gone(visit, "Node")
+    if member.facts.problems:
+        pool = await _explain(visit, pool.place)
     try:
         happenings = await account.history.events_of("Node", place)
     except ClientError:

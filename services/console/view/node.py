@@ -5,9 +5,10 @@ from typing import Final
 
 from console.view.model import Deadline, Member, Pool
 from console.view.nodes import ON_ITS_WAY, describe_node, work_of
+from console.view.standing import find_health, passes, sentence
 from console.view.words import Look, Word
 from nodepool.contract.counting import format_count
-from nodepool.contract.documents import field, text
+from nodepool.contract.documents import field, items, text
 from nodepool.explanation.facts import NodeFacts
 from nodepool.explanation.leaving import has_job
 
@@ -28,6 +29,7 @@ class NodePage:
     """What the page of a Node shows.
 
     then: what the Node waits for without a deadline, and whether a person must act.
+    helps: what helps against its problems, if the NodePool leaves them to people.
     """
 
     member: Member
@@ -40,6 +42,7 @@ class NodePage:
     conditions: tuple[tuple[str, Word, str, object], ...]
     more_blocking: int
     then: str
+    helps: str
     is_spot: bool
     work: str
 
@@ -59,6 +62,7 @@ def build_node_page(pool: Pool, member: Member) -> NodePage:
         conditions=tuple(_condition(each) for each in _conditions(document)),
         more_blocking=max(0, node.blocking_count - len(node.blocking)),
         then=_await(pool, node),
+        helps=_find_help(pool, node) if _is_left(pool, node) else "",
         is_spot=pool.facts.spot,
         work=work_of(node),
     )
@@ -76,14 +80,26 @@ def _await(pool: Pool, node: NodeFacts) -> str:
         pods += " that blocks" if node.blocking_count == 1 else " that block"
         what = "drained" if is_leaving else "rebooted or replaced"
         return f"No deadline: it is {what} once {pods} a drain ended."
-    if node.problems and not is_leaving and not pool.facts.cures:
-        who = "this NodePool leaves unhealthy Nodes to people"
-        return f"No deadline: nothing happens until a person reboots or drains it, as {who}."
+    if _is_left(pool, node) and not passes(pool):
+        return "No deadline: this NodePool leaves unhealthy Nodes to people."
     if is_leaving or node.problems:
         return ""
     if node.phase == "cordoned" and not node.reserved:
         return "No deadline: nothing new is scheduled on it until a person uncordons it."
     return ""
+
+
+def _is_left(pool: Pool, node: NodeFacts) -> bool:
+    """Return whether the NodePool leaves an unhealthy Node to people."""
+    is_leaving = node.removal or node.phase == "draining" or node.preempted_since is not None
+    is_ill = bool(node.problems) and node.phase not in ON_ITS_WAY
+    return is_ill and not is_leaving and not pool.facts.cures
+
+
+def _find_help(pool: Pool, node: NodeFacts) -> str:
+    """Return what helps an unhealthy Node, as the page of its NodePool says; empty if unknown."""
+    said = items(find_health(pool), "helps")
+    return sentence(next((str(each) for each in said if node.name in str(each)), ""))
 
 
 def waits_for_pods(pool: Pool, node: NodeFacts) -> bool:

@@ -24,7 +24,7 @@ class Group(StrEnum):
 
 TITLES: Final = {
     Group.PERSON: ("Needs a person", "nothing changes until a person acts"),
-    Group.WAITS: ("Waiting", "resolves by itself when machines are free"),
+    Group.WAITS: ("Waiting", "passes by itself"),
     Group.MOVES: ("In progress", "completes by itself"),
     Group.WELL: ("At target", "has the Nodes that it wants"),
 }
@@ -97,7 +97,10 @@ def stand(pool: Pool) -> Standing:
     problems = tuple(_problems(pool, words))
     if unhealthy and _leaves_ill_nodes(pool):
         word = problems[0] if group is Group.WELL else word
-        group = Group.PERSON
+        if not passes(pool):
+            group = Group.PERSON
+        elif group is Group.WELL:
+            group = Group.WAITS
     also = tuple(each for each in problems if each.text != word.text)
     why, helps = _explain(pool) if group is not Group.WELL or also else ("", "")
     if not why and pool.facts.autoscaled:
@@ -114,6 +117,21 @@ def _leaves_ill_nodes(pool: Pool) -> bool:
     return any(
         node.problems and node.phase in stays and not node.removal for node in pool.facts.nodes
     )
+
+
+def find_health(pool: Pool) -> object:
+    """Return the cause of `explain` about unhealthy Nodes, with what helps; None if none is known.
+
+    What helps is decided there, so that no page gives advice that another one contradicts.
+    """
+    causes = items(pool.explanation, "causes")
+    return next((cause for cause in causes if text(cause, "cause") == "Health"), None)
+
+
+def passes(pool: Pool) -> bool:
+    """Return whether `explain` advises to wait, as the control plane does something by itself."""
+    actions = items(find_health(pool), "actions")
+    return bool(actions) and text(actions[0], "kind") == "Wait"
 
 
 def _next(pool: Pool) -> Next | None:
