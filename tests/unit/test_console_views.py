@@ -523,6 +523,16 @@ def test_the_pages_of_an_ill_node_and_of_its_nodepool_say_the_same_about_what_he
     assert build_node_page(known, known.members[1]).helps == ""
 
 
+def test_the_problem_of_a_node_looks_the_same_in_its_conditions_as_in_its_state() -> None:
+    ill = pool(node("a", ("GPUMissing", "True", "GPUMissing"), ("Ready", "False", "NotYet")))
+
+    page = build_node_page(ill, ill.members[0])
+
+    looks = {name: word.look for name, word, _, _ in page.conditions}
+    assert (looks["GPUMissing"], page.word.look) == ("bad", "bad")
+    assert looks["CWRegistered"] == "ok"
+
+
 def test_the_page_of_a_nodepool_has_the_sentence_its_evidence_and_a_remedy_to_press() -> None:
     cause = {
         "title": "Quota is Over",

@@ -9,6 +9,7 @@ from console.view.standing import find_health, passes, sentence
 from console.view.words import Look, Word
 from nodepool.contract.counting import format_count
 from nodepool.contract.documents import field, items, text
+from nodepool.contract.health import is_problem
 from nodepool.explanation.facts import NodeFacts
 from nodepool.explanation.leaving import has_job
 
@@ -119,6 +120,8 @@ def _condition(each: object) -> tuple[str, Word, str, object]:
     name, status = text(each, "type"), text(each, "status")
     is_well = status == ("True" if name in ("CWRegistered", "Ready") else "False")
     look: Look = "ok" if is_well else "ask" if status == "Unknown" else "wait"
+    if is_problem(name, status):
+        look = "bad"
     if name == "CWActive":
         look = "ok" if status == "True" else "idle"
     shown = Word(look, text(each, "reason") or status)
