@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bus.cli import running
 from bus.consoles import Browser
+from bus.test_console import read_until
 
 LINK = re.compile(r"(http://127\.0\.0\.1:[0-9]+)/login\?token=\S+")
 
@@ -23,9 +24,7 @@ async def test_the_first_start_adds_an_owner_and_each_start_prints_a_link_that_s
             # when the link that was printed is opened, then it signs in
             browser = Browser(link[1])
             assert (await browser.get(link[0])).status == 303
-            page = await browser.get("/organisation")
-            assert "This role may send:" in page.text
-            assert "US-EAST-04A" in page.text
+            await read_until(browser, "/organisation", "This role may send:", "US-EAST-04A")
 
         # and once it has stopped, no link is left
         assert list((tmp_path / "console" / "links").glob("*")) == []
